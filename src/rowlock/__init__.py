@@ -1,0 +1,6 @@
+"""rowlock runs distributed training: submit, schedule, watch and stop jobs whose ranks run on many processors.
+
+Read `docs/design/walk.md` for the house and the walk of one submit through it.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,283 @@
+"""`Api`: the nine verbs that stand between rowlock and any cluster; and what flows through them.
+
+    get  list  watch  create  update  patch  delete  bind  log
+
+Two things implement it: the store of the embedded cluster (`cluster/`) and a real API server over HTTPS (`kube/`).
+Everything else is written once, against this module. The contract, for both:
+
+ 1. Objects are complete JSON dicts with `apiVersion` and `kind`; what is returned is never mutated by anybody.
+ 2. A returned write is durable: it survives `kill -9` and power loss.
+ 3. `update` and `patch` with a `resourceVersion` in the object raise Conflict when somebody wrote since.
+    Without one they apply to whatever is there.
+ 4. With `subresource="status"` only `status` changes; without it `status` is kept as it was (kinds that have the
+    status subresource). `generation` counts changes of anything but metadata and status.
+ 5. An update that changes nothing writes nothing: same resourceVersion, no watch event.
+ 6. `watch(since=N)` yields every change after revision N exactly once, in order; `since=None` begins with the state
+    as Added changes, then a bookmark. It raises Expired when N has been compacted: list again, watch again.
+ 7. A change seen by a watch or a View is durable too.
+ 8. `delete` of an object with finalizers sets `deletionTimestamp` and returns; the last finalizer's removal deletes.
+    A Pod that is bound to a node is deleted gracefully: first marked, removed by its kubelet. Dependents follow the
+    propagation policy (background by default).
+ 9. `bind` puts a pod on a node once; a second bind raises Conflict.
+10. `dry_run=True` goes through everything but the write.
+11. Every error is an `ApiError` of `errors.py`.
+
+Deciding code never calls these: it reads a `View` and returns `Write`s, which `controllers.py` carries out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from rowlock.kinds import Kind
+from rowlock.objects import Key, Object
+from rowlock.selectors import EVERYTHING, FieldSelector, Selector
+
+PatchType = Literal["json", "merge", "strategic", "apply"]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+FieldValidation = Literal["Ignore", "Warn", "Strict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of a watch. A Bookmark carries only `revision`: everything up to it has been seen.
+
+    `old` is the object before a Modified or Deleted change where the implementation knows it (selectors need it:
+    an object that stops matching is seen as Deleted)."""
+
+    type: Literal["Added", "Modified", "Deleted", "Bookmark"]
+    revision: int
+    kind: Kind | None = None
+    object: Object = field(default_factory=dict)
+    old: Object | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A list at one revision. `token` continues it ("" = complete); `remaining` counts what is left, None = unknown."""
+
+    items: list[Object]
+    revision: int
+    token: str = ""
+    remaining: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write. `manager` is the field manager recorded in managedFields; "" records none."""
+
+    dry_run: bool = False
+    manager: str = ""
+    force: bool = False
+    """Server-side apply only: take fields over from other managers."""
+    validation: FieldValidation = "Ignore"
+    """What to do with unknown and duplicate fields."""
+    warnings: list[str] = field(default_factory=list)
+    """Filled by the callee: sentences for the Warning header."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How to delete. `grace` in seconds, None = the object's own; `uid`/`revision` are preconditions."""
+
+    propagation: Propagation | None = None
+    grace: int | None = None
+    uid: str = ""
+    revision: int | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Which part of a container's log; the fields are kubectl's. Times are seconds since the epoch."""
+
+    container: str = ""
+    follow: bool = False
+    previous: bool = False
+    tail: int | None = None
+    since: float | None = None
+    timestamps: bool = False
+    limit_bytes: int | None = None
+
+
+WRITE = WriteOptions()
+DELETE = DeleteOptions()
+LOG = LogOptions()
+
+
+class Api(Protocol):
+    """The seam. See the module's docstring for the contract."""
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object: ...
+
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        labels: Selector = EVERYTHING,
+        fields: FieldSelector = FieldSelector(),
+        limit: int = 0,
+        token: str = "",
+    ) -> Page: ...
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        since: int | None = None,
+        labels: Selector = EVERYTHING,
+        fields: FieldSelector = FieldSelector(),
+        bookmarks: bool = False,
+    ) -> AsyncIterator[Change]: ...
+
+    async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object: ...
+
+    async def update(
+        self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE
+    ) -> Object: ...
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        type: PatchType = "merge",
+        subresource: str = "",
+        options: WriteOptions = WRITE,
+    ) -> Object: ...
+
+    async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions = DELETE) -> Object: ...
+
+    async def bind(
+        self, namespace: str, pod: str, node: str, *, annotations: Mapping[str, str] | None = None, uid: str = ""
+    ) -> None: ...
+
+    def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]: ...
+
+
+class View(Protocol):
+    """A consistent, read-only look at the world, for deciding. Holds committed objects only.
+
+    It does not change during one call of a deciding function; iteration order is (namespace, name)."""
+
+    @property
+    def revision(self) -> int: ...
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None: ...
+
+    def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
+        """Every object of the kind, in one namespace or ("") in all."""
+        ...
+
+    def owned(self, kind: Kind, uid: str) -> Iterable[Object]:
+        """Objects of the kind that name `uid` in any of their ownerReferences; indexed."""
+        ...
+
+    def labelled(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
+        """Objects of the kind in one namespace with `label` = `value`; indexed for the labels in `INDEXED`."""
+        ...
+
+
+INDEXED: frozenset[str] = frozenset({"training.kubeflow.org/job-name", "pod-group-name"})
+"""Labels that every View keeps an index of (any other works, by scanning the namespace)."""
+
+
+# ---------------------------------------------------------------- writes, as data
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An Event on `regarding`. Equal ones (same object, type, reason, message, source) are counted, not repeated."""
+
+    regarding: Object
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """`failed` is recorded when the API refuses, with `{error}` in its message replaced by the API's sentence."""
+
+    kind: Kind
+    object: Object
+    failed: Record | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The whole object, with the resourceVersion it was decided on."""
+
+    kind: Kind
+    object: Object
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    kind: Kind
+    namespace: str
+    name: str
+    patch: Any
+    type: PatchType = "merge"
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """An object that is already gone counts as deleted."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    options: DeleteOptions = DELETE
+    failed: Record | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    namespace: str
+    pod: str
+    node: str
+    uid: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+Write = Create | Update | Patch | Delete | Bind | Record
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to write, in this order; and when to look again (seconds from now, None = only when something changes).
+
+    A write that fails with Conflict or AlreadyExists ends the turn: the controller looks again. Any other ApiError
+    ends it too, and the key is tried again with back-off."""
+
+    writes: tuple[Write, ...] = ()
+    again: float | None = None
+
+
+NOTHING = Decision()
+
+
+class Controller(Protocol):
+    """Something that decides. One instance serves a whole cluster; it may cache, but must survive losing its cache."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    """Changes of these kinds wake it."""
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        """Whom to look at after a change. Controllers that look at the whole cluster return one constant key."""
+        ...
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        """What to do about `key`. Pure but for caches: same view, key and now, same decision."""
+        ...

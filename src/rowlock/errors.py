@@ -1,0 +1,196 @@
+"""What can go wrong, as a small family; each member knows its HTTP status and Kubernetes reason.
+
+    ApiError
+    ├── BadRequest            400  BadRequest          the request itself makes no sense
+    ├── Unauthorized          401  Unauthorized        who are you?
+    ├── Forbidden             403  Forbidden           admission or rights say no
+    ├── NotFound              404  NotFound            no such object, kind or path
+    ├── Unsupported           405  MethodNotAllowed    outside the fence: we do not do this, and say so
+    ├── NotAcceptable         406  NotAcceptable       no such representation
+    ├── Conflict              409  Conflict            somebody wrote first, or a precondition failed
+    │   └── AlreadyExists     409  AlreadyExists       the name is taken
+    ├── Expired               410  Expired             that revision has been compacted away
+    ├── TooLarge              413  RequestEntityTooLarge
+    ├── UnsupportedMediaType  415  UnsupportedMediaType
+    ├── Invalid               422  Invalid             understood, and wrong; carries one cause per field
+    ├── TooManyRequests       429  TooManyRequests     try again later (evictions, full queues)
+    ├── Internal              500  InternalError       our fault
+    ├── Unavailable           503  ServiceUnavailable  the store cannot take writes now (disk full, shutting down)
+    └── Timeout               504  Timeout             the caller's own time limit passed
+
+A message says what happened, why, and what to do now. `ApiError.status()` is the `metav1.Status` that Kubernetes
+clients read; `from_status` is its inverse, used by `kube/` and by tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One thing wrong with one field: `reason` is Kubernetes' word (`FieldValueInvalid`, ...), `field` a JSON path."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+
+class ApiError(Exception):
+    """Base of all answers that are not a success. `details` is Status.details without its causes."""
+
+    code: ClassVar[int] = 500
+    reason: ClassVar[str] = "InternalError"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        causes: Sequence[Cause] = (),
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = dict(details or {})
+        self.causes = tuple(causes)
+        self.retry_after = retry_after
+
+    def status(self) -> dict[str, Any]:
+        """The `v1.Status` object for this error."""
+        details = dict(self.details)
+        if self.causes:
+            details["causes"] = [
+                {"reason": c.reason, "message": c.message, **({"field": c.field} if c.field else {})}
+                for c in self.causes
+            ]
+        if self.retry_after is not None:
+            details["retryAfterSeconds"] = self.retry_after
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if details:
+            body["details"] = details
+        body["code"] = self.code
+        return body
+
+
+class BadRequest(ApiError):
+    code, reason = 400, "BadRequest"
+
+
+class Unauthorized(ApiError):
+    code, reason = 401, "Unauthorized"
+
+
+class Forbidden(ApiError):
+    code, reason = 403, "Forbidden"
+
+
+class NotFound(ApiError):
+    code, reason = 404, "NotFound"
+
+
+class Unsupported(ApiError):
+    code, reason = 405, "MethodNotAllowed"
+
+
+class NotAcceptable(ApiError):
+    code, reason = 406, "NotAcceptable"
+
+
+class Conflict(ApiError):
+    code, reason = 409, "Conflict"
+
+
+class AlreadyExists(Conflict):
+    code, reason = 409, "AlreadyExists"
+
+
+class Expired(ApiError):
+    code, reason = 410, "Expired"
+
+
+class TooLarge(ApiError):
+    code, reason = 413, "RequestEntityTooLarge"
+
+
+class UnsupportedMediaType(ApiError):
+    code, reason = 415, "UnsupportedMediaType"
+
+
+class Invalid(ApiError):
+    code, reason = 422, "Invalid"
+
+
+class TooManyRequests(ApiError):
+    code, reason = 429, "TooManyRequests"
+
+
+class Internal(ApiError):
+    code, reason = 500, "InternalError"
+
+
+class Unavailable(ApiError):
+    code, reason = 503, "ServiceUnavailable"
+
+
+class Timeout(ApiError):
+    code, reason = 504, "Timeout"
+
+
+FAMILY: tuple[type[ApiError], ...] = (
+    BadRequest, Unauthorized, Forbidden, NotFound, Unsupported, NotAcceptable, Conflict, AlreadyExists, Expired,
+    TooLarge, UnsupportedMediaType, Invalid, TooManyRequests, Internal, Unavailable, Timeout,
+)  # fmt: skip
+_BY_REASON = {member.reason: member for member in FAMILY}
+_BY_CODE = {member.code: member for member in reversed(FAMILY)}
+
+
+def from_status(status: Mapping[str, Any], code: int = 500) -> ApiError:
+    """The error that a `v1.Status` body stands for; by its reason, else by its HTTP code."""
+    number = int(status.get("code") or code)
+    member = _BY_REASON.get(str(status.get("reason", ""))) or _BY_CODE.get(number, ApiError)
+    details = dict(status.get("details") or {})
+    causes = [Cause(c.get("reason", ""), c.get("message", ""), c.get("field", "")) for c in details.pop("causes", [])]
+    retry = details.pop("retryAfterSeconds", None)
+    return member(str(status.get("message") or f"HTTP {number}"), details=details, causes=causes, retry_after=retry)
+
+
+def not_found(plural: str, name: str, group: str = "") -> NotFound:
+    """`pods "x" not found`, as every Kubernetes client expects it."""
+    resource = f"{plural}.{group}" if group else plural
+    details = {"name": name, "kind": plural, **({"group": group} if group else {})}
+    return NotFound(f'{resource} "{name}" not found', details=details)
+
+
+def already_exists(plural: str, name: str, group: str = "") -> AlreadyExists:
+    """`pods "x" already exists`."""
+    resource = f"{plural}.{group}" if group else plural
+    details = {"name": name, "kind": plural, **({"group": group} if group else {})}
+    return AlreadyExists(f'{resource} "{name}" already exists', details=details)
+
+
+def conflict(plural: str, name: str, why: str, group: str = "") -> Conflict:
+    """`Operation cannot be fulfilled on pods "x": why`."""
+    resource = f"{plural}.{group}" if group else plural
+    details = {"name": name, "kind": plural, **({"group": group} if group else {})}
+    return Conflict(f'Operation cannot be fulfilled on {resource} "{name}": {why}', details=details)
+
+
+def invalid(kind: str, name: str, causes: Sequence[Cause], group: str = "") -> Invalid:
+    """`PyTorchJob.kubeflow.org "x" is invalid: field: message`, several causes in brackets, as the real server."""
+    subject = f"{kind}.{group}" if group else kind
+    lines = [f"{c.field}: {c.message}" if c.field else c.message for c in causes]
+    text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
+    details = {"name": name, "kind": kind, **({"group": group} if group else {})}
+    if not name:
+        details.pop("name")
+    return Invalid(f'{subject} "{name}" is invalid: {text}', details=details, causes=causes)

@@ -1,0 +1,129 @@
+"""The table of kinds: what lives in a cluster, under which names and paths.
+
+One row per kind inside the fence (`DESIGN.md` §2). Discovery, routes, storage keys, owner references and the CLI all
+read this table; a kind that is not here is answered *Unsupported*, politely. What a kind's fields are is not here but
+in the table of types (`cluster/types.py`); what a kind's columns are is in `cluster/tables.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rowlock.errors import NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One row. `subresources` are the paths below an object that the API serves."""
+
+    group: str
+    version: str
+    name: str
+    plural: str
+    short: tuple[str, ...] = ()
+    namespaced: bool = True
+    subresources: frozenset[str] = frozenset()
+    categories: tuple[str, ...] = ()
+    custom: bool = field(default=False)
+    """A custom resource on a real cluster: strict decoding, pruning and patches differ from built-in kinds."""
+
+    @property
+    def singular(self) -> str:
+        return self.name.lower()
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """`pods`, `pytorchjobs.kubeflow.org`: the kind's unique name in messages and storage."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def __repr__(self) -> str:
+        return f"Kind({self.resource})"
+
+    def __hash__(self) -> int:
+        return hash((self.group, self.name))
+
+
+def _core(name: str, plural: str, *short: str, subs: str = "", namespaced: bool = True, all_: bool = False) -> Kind:
+    return Kind("", "v1", name, plural, short, namespaced, frozenset(subs.split()), ("all",) if all_ else ())
+
+
+def _job(name: str, plural: str, *, scale: bool) -> Kind:
+    subs = frozenset({"status", "scale"} if scale else {"status"})
+    return Kind("kubeflow.org", "v1", name, plural, (), True, subs, (), custom=True)
+
+
+NAMESPACE = _core("Namespace", "namespaces", "ns", subs="status finalize", namespaced=False)
+NODE = _core("Node", "nodes", "no", subs="status", namespaced=False)
+POD = _core(
+    "Pod", "pods", "po", subs="status log exec attach portforward binding eviction ephemeralcontainers", all_=True
+)
+SERVICE = _core("Service", "services", "svc", subs="status", all_=True)
+EVENT = _core("Event", "events", "ev")
+CONFIG_MAP = _core("ConfigMap", "configmaps", "cm")
+SECRET = _core("Secret", "secrets")
+SERVICE_ACCOUNT = _core("ServiceAccount", "serviceaccounts", "sa")
+PERSISTENT_VOLUME_CLAIM = _core("PersistentVolumeClaim", "persistentvolumeclaims", "pvc", subs="status")
+RESOURCE_QUOTA = _core("ResourceQuota", "resourcequotas", "quota", subs="status")
+PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", ("pc",), namespaced=False)
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+AUTOSCALER = Kind(
+    "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", ("hpa",), True, frozenset({"status"}),
+    ("all",),
+)  # fmt: skip
+
+PYTORCHJOB = _job("PyTorchJob", "pytorchjobs", scale=True)
+TFJOB = _job("TFJob", "tfjobs", scale=False)
+MPIJOB = _job("MPIJob", "mpijobs", scale=False)
+XGBOOSTJOB = _job("XGBoostJob", "xgboostjobs", scale=False)
+PADDLEJOB = _job("PaddleJob", "paddlejobs", scale=True)
+JAXJOB = _job("JAXJob", "jaxjobs", scale=True)
+JOBS: tuple[Kind, ...] = (PYTORCHJOB, TFJOB, MPIJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB)
+
+QUEUE = Kind(
+    "scheduling.run.ai", "v2", "Queue", "queues", ("q",), False, frozenset({"status"}), custom=True
+)  # KAI's own group and versions, so that the same object works on a cluster that has KAI
+POD_GROUP = Kind(
+    "scheduling.run.ai", "v2alpha2", "PodGroup", "podgroups", ("pg",), True, frozenset({"status"}), custom=True
+)
+
+KINDS: tuple[Kind, ...] = (
+    NAMESPACE, NODE, POD, SERVICE, EVENT, CONFIG_MAP, SECRET, SERVICE_ACCOUNT, PERSISTENT_VOLUME_CLAIM,
+    RESOURCE_QUOTA, PRIORITY_CLASS, LEASE, ROLE, ROLE_BINDING, AUTOSCALER, *JOBS, QUEUE, POD_GROUP,
+)  # fmt: skip
+
+_BY_PATH = {(k.group, k.version, k.plural): k for k in KINDS}
+_BY_NAME = {(k.group, k.name): k for k in KINDS}
+_BY_RESOURCE = {k.resource: k for k in KINDS}
+
+
+def by_path(group: str, version: str, plural: str) -> Kind:
+    """The kind served at a REST path. Raises NotFound with the real server's text."""
+    found = _BY_PATH.get((group, version, plural))
+    if found is None:
+        raise NotFound("the server could not find the requested resource")
+    return found
+
+
+def by_api_version(api_version: str, kind: str) -> Kind | None:
+    """The row for an object's `apiVersion` and `kind`; the version may be any, the group counts."""
+    group = api_version.rpartition("/")[0]
+    return _BY_NAME.get((group, kind))
+
+
+def of(obj: dict[str, object]) -> Kind:
+    """The row for an object that says what it is. Raises NotFound when it lies outside the fence."""
+    found = by_api_version(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""))
+    if found is None:
+        raise NotFound(f'no matches for kind "{obj.get("kind")}" in version "{obj.get("apiVersion")}"')
+    return found
+
+
+def by_resource(resource: str) -> Kind:
+    """The row for a storage key (`pods`, `queues.scheduling.run.ai`)."""
+    return _BY_RESOURCE[resource]

@@ -1,0 +1,1 @@
+"""Doing: a real Kubernetes cluster behind the same nine verbs. Implements `Api`."""

@@ -1,0 +1,145 @@
+"""An object is a JSON dict; here are the few questions everybody asks it.
+
+Objects are values: nobody changes one that came from an `Api` or a `View`. `changed()` makes the new object for you
+and shares what did not change. Times inside objects are RFC 3339 text; `now` arguments are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON. Treat as read-only unless you made it yourself."""
+
+
+class Key(NamedTuple):
+    """Where an object lives: namespace ("" for cluster-scoped kinds) and name."""
+
+    namespace: str
+    name: str
+
+
+def meta(obj: Mapping[str, Any]) -> dict[str, Any]:
+    return obj.get("metadata") or {}
+
+
+def name(obj: Mapping[str, Any]) -> str:
+    return str(meta(obj).get("name") or "")
+
+
+def namespace(obj: Mapping[str, Any]) -> str:
+    return str(meta(obj).get("namespace") or "")
+
+
+def key(obj: Mapping[str, Any]) -> Key:
+    return Key(namespace(obj), name(obj))
+
+
+def uid(obj: Mapping[str, Any]) -> str:
+    return str(meta(obj).get("uid") or "")
+
+
+def labels(obj: Mapping[str, Any]) -> dict[str, str]:
+    return meta(obj).get("labels") or {}
+
+
+def annotations(obj: Mapping[str, Any]) -> dict[str, str]:
+    return meta(obj).get("annotations") or {}
+
+
+def revision(obj: Mapping[str, Any]) -> int:
+    """The resourceVersion as a number; 0 when the object was never stored."""
+    return int(meta(obj).get("resourceVersion") or 0)
+
+
+def deleting(obj: Mapping[str, Any]) -> bool:
+    return bool(meta(obj).get("deletionTimestamp"))
+
+
+def phase(obj: Mapping[str, Any]) -> str:
+    return str((obj.get("status") or {}).get("phase") or "")
+
+
+def controller_of(obj: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The owner reference with `controller: true`, if there is one."""
+    for owner in meta(obj).get("ownerReferences") or ():
+        if owner.get("controller"):
+            return dict(owner)
+    return None
+
+
+def owner_reference(owner: Mapping[str, Any]) -> dict[str, Any]:
+    """A controlling, deletion-blocking reference to `owner`, in the field order Kubernetes prints."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": name(owner),
+        "uid": uid(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def condition(obj: Mapping[str, Any], kind: str) -> dict[str, Any] | None:
+    """The condition of that type, whatever its status."""
+    for item in (obj.get("status") or {}).get("conditions") or ():
+        if item.get("type") == kind:
+            return dict(item)
+    return None
+
+
+def is_true(obj: Mapping[str, Any], kind: str) -> bool:
+    """True when the object has a condition of that type whose status is "True"."""
+    found = condition(obj, kind)
+    return found is not None and found.get("status") == "True"
+
+
+def changed(obj: Mapping[str, Any], path: str, value: Any) -> Object:
+    """A copy of `obj` with `value` at the dotted `path` (None removes it); untouched branches are shared."""
+    head, _, rest = path.partition(".")
+    copy = dict(obj)
+    if rest:
+        value = changed(copy.get(head) or {}, rest, value)
+    if value is None:
+        copy.pop(head, None)
+    else:
+        copy[head] = value
+    return copy
+
+
+def dig(obj: Any, path: str, default: Any = None) -> Any:
+    """The value at a dotted path, or `default` where any step is missing or null."""
+    for step in path.split("."):
+        if not isinstance(obj, Mapping) or obj.get(step) is None:
+            return default
+        obj = obj[step]
+    return obj
+
+
+def timestamp(now: float) -> str:
+    """metav1.Time: whole seconds, UTC, with Z."""
+    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp(now: float) -> str:
+    """metav1.MicroTime: six decimals, UTC, with Z."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def seconds(text: str | None) -> float:
+    """RFC 3339 text as seconds since the epoch; 0.0 for nothing."""
+    if not text:
+        return 0.0
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def age(obj: Mapping[str, Any], now: float) -> float:
+    """Seconds since creation; 0.0 for an object that has not been created."""
+    created = meta(obj).get("creationTimestamp")
+    return max(0.0, now - seconds(created)) if created else 0.0
+
+
+def by_name(objects: Iterable[Object]) -> dict[str, Object]:
+    return {name(o): o for o in objects}

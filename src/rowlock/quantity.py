@@ -1,0 +1,91 @@
+"""Kubernetes quantities: `"100M"`, `"500m"`, `"1Gi"`, `0.1`: parse, add, compare, print canonically.
+
+A quantity is a Decimal here (exact; no floats below the edge). The canonical form follows apimachinery: the suffix
+family of the input is kept (binary stays binary), mantissa without trailing zeros, no fraction when a smaller suffix
+avoids it. Used by admission, the scheduler's snapshot and the tables.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation, localcontext
+
+from rowlock.errors import BadRequest
+
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?")
+_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+def parse(value: str | int | float) -> Decimal:
+    """The exact value of a quantity. Raises BadRequest with apimachinery's own sentence."""
+    found = _FORM.fullmatch(str(value))
+    if not found or isinstance(value, bool):
+        raise BadRequest(_FORMAT)
+    number, suffix = Decimal(found[1]), found[2] or ""
+    if suffix in _BINARY:
+        return number * (Decimal(1024) ** _BINARY[suffix])
+    if suffix in _DECIMAL:
+        return number.scaleb(_DECIMAL[suffix])
+    with localcontext() as context:
+        context.prec = 60
+        try:
+            return number * (Decimal(10) ** int(suffix[1:]))
+        except InvalidOperation:
+            raise BadRequest(_FORMAT) from None
+
+
+def canonical(value: str | int | float) -> str:
+    """The text the real API server stores: `1000m` → `1`, `0.5` → `500m`, `1024Mi` → `1Gi`."""
+    text = str(value)
+    number = parse(value)
+    if any(text.endswith(s) for s in _BINARY):
+        return _binary(number)
+    if re.search(r"\d[eE][+-]?\d+$", text):
+        return _exponent(number)
+    return _scaled(number)
+
+
+def _binary(number: Decimal) -> str:
+    for suffix, power in reversed(_BINARY.items()):
+        scaled = number / (Decimal(1024) ** power)
+        if number != 0 and scaled == scaled.to_integral_value():
+            return f"{scaled.to_integral_value():f}{suffix}"
+    if number == number.to_integral_value():
+        return f"{number.to_integral_value():f}"
+    return _scaled(number)
+
+
+def _scaled(number: Decimal) -> str:
+    if number == 0:
+        return "0"
+    for suffix, power in reversed(_DECIMAL.items()):
+        scaled = number.scaleb(-power)
+        if scaled == scaled.to_integral_value():
+            return f"{scaled.to_integral_value():f}{suffix}"
+    # finer than a nano: rounded up, as apimachinery does
+    return f"{number.scaleb(9).to_integral_value('ROUND_CEILING'):f}n"
+
+
+def _exponent(number: Decimal) -> str:
+    for power in range(18, -10, -3):
+        scaled = number.scaleb(-power)
+        if number != 0 and scaled == scaled.to_integral_value():
+            return f"{scaled.to_integral_value():f}e{power}" if power else f"{scaled.to_integral_value():f}"
+    return "0" if number == 0 else _scaled(number)
+
+
+def render(number: Decimal, *, binary: bool = False) -> str:
+    """A computed value as a canonical quantity; `binary` for bytes that people count in Gi."""
+    return _binary(number) if binary else _scaled(number)
+
+
+def millis(value: str | int | float) -> int:
+    """Thousandths, rounded up: CPU requests in millicores."""
+    return int((parse(value) * 1000).to_integral_value("ROUND_CEILING"))
+
+
+def whole(value: str | int | float) -> int:
+    """Units, rounded up: bytes of memory, GPUs."""
+    return int(parse(value).to_integral_value("ROUND_CEILING"))

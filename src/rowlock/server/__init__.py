@@ -1,0 +1,1 @@
+"""Run:ai's REST API over any `Api`; JSON in, JSON out."""
