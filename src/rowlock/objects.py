@@ -4,8 +4,6 @@ Objects are values: nobody changes one that came from an `Api` or a `View`. `cha
 and shares what did not change. Times inside objects are RFC 3339 text; `now` arguments are seconds since the epoch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
