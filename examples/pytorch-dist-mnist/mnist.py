@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--backend", default="gloo", choices=["gloo", "nccl"])
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--lr", type=float, default=0.004)
+    parser.add_argument("--lr", type=float, default=0.008)
     parser.add_argument("--samples", type=int, default=3072)
     parser.add_argument("--log-interval", type=int, default=16)
     args = parser.parse_args()

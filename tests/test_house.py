@@ -1,0 +1,164 @@
+"""The house rules, as far as a machine can check them (reasons: `docs/design/house.md`).
+
+Layers: words ← deciding ← controllers ← {cluster, kube, server} ← serve; the command line stands apart. One table
+below says who lives on which storey; everything else follows from it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[1]
+PACKAGE = REPO / "src" / "rowlock"
+MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
+
+WORDS = {"errors", "objects", "kinds", "selectors", "quantity", "api", "__init__"}
+DECIDING = {"training", "scheduling", "workloads", "collection"}
+STOREYS: tuple[set[str], ...] = (WORDS, DECIDING, {"controllers"}, {"cluster", "kube", "server"}, {"serve"})
+MAY_NOT_IMPORT = {
+    "asyncio", "os", "subprocess", "socket", "time", "random", "logging", "sqlite3", "httpx", "starlette",
+    "threading", "secrets", "uuid",
+}  # fmt: skip
+SIDEWAYS = {("workloads", "training"), ("workloads", "scheduling")}
+"""The one arrow between neighbours: a workload is explained with the words of jobs and gangs."""
+
+FORBIDDEN_MODULES = re.compile(r"(^|_)(util|utils|common|helper|helpers|misc|manager)$")
+FORBIDDEN_CLASSES = re.compile(r"(Manager|Service|Helper|Handler|Processor|Util|Utils)$|^Base[A-Z]")
+PROGRAMS = {"scheduling/tables.py", "training/__main__.py"}
+"""Command-line adapters inside a deciding room: they read a file and print."""
+
+
+def room(path: Path) -> str:
+    """The room a file lives in: its top-level package or module below `rowlock`."""
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def storey(name: str) -> int | None:
+    return next((i for i, rooms in enumerate(STOREYS) if name in rooms), None)
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module name imported anywhere in the file, also inside functions and under TYPE_CHECKING."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            base = node.module or ""
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def identity(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identity)
+def test_imports_go_down(path: Path) -> None:
+    here = room(path)
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] != "rowlock" or len(parts) < 2:
+            continue
+        there = parts[1]
+        if there == here or (here, there) in SIDEWAYS or there == "__version__":
+            continue
+        if here == "cli":
+            pytest.fail(f"the command line imports {name}: it speaks HTTP only")
+        assert there != "cli", f"{path} imports the command line"
+        mine, theirs = storey(here), storey(there)
+        assert mine is not None, f"{here} stands on no storey: add it to the table"
+        beside = {here, there} <= WORDS  # the words may use each other; cycles are checked below
+        assert theirs is not None and (theirs < mine or beside), (
+            f"{path.name}: {here} imports {name}, which is not below it"
+        )
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if room(p) in WORDS | DECIDING], ids=identity)
+def test_deciding_is_pure(path: Path) -> None:
+    if identity(path) in PROGRAMS:
+        return
+    touched = {name.split(".")[0] for name in imports(path)} & MAY_NOT_IMPORT
+    assert not touched, f"deciding code may not import {', '.join(sorted(touched))}: pass time and ids in"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identity)
+def test_names(path: Path) -> None:
+    assert not FORBIDDEN_MODULES.search(path.stem), f"{path.name}: name it after what it is about"
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ClassDef):
+            assert not FORBIDDEN_CLASSES.search(node.name), f"class {node.name}: name it after what it is"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identity)
+def test_size(path: Path) -> None:
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    assert len(lines) <= 400, f"{len(lines)} lines: two rooms, not one"
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[1] if ast.get_docstring(node) and len(node.body) > 1 else node.body[0]
+            length = (node.end_lineno or 0) - first.lineno + 1
+            assert length <= 70, f"{node.name}: {length} lines"
+            positional = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
+            assert len(positional) <= 5, f"{node.name} takes {len(positional)} positional parameters"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identity)
+def test_every_module_tells_its_story(path: Path) -> None:
+    assert ast.get_docstring(tree(path)), "no module docstring"
+
+
+def test_no_import_cycles() -> None:
+    """At module level only: an import inside a function is a late wire, not a cycle."""
+    names = {".".join(["rowlock", *p.relative_to(PACKAGE).with_suffix("").parts]): p for p in MODULES}
+    graph: dict[str, set[str]] = {}
+    for name, path in names.items():
+        found = set()
+        for node in tree(path).body:
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found |= {f"{node.module}.{a.name}" for a in node.names} | {node.module or ""}
+        graph[name] = {f for f in found if f in names and f != name}
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " → ".join((*trail[trail.index(name) :], name))
+        if name not in done:
+            for after in graph[name]:
+                visit(after, (*trail, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_no_paths_of_one_machine() -> None:
+    """Nothing in the repository names the machine it was written on or a package registry's host."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPO, capture_output=True, text=True, check=True).stdout
+    wrong = re.compile(
+        "/ro"
+        + r"ot/\.|"
+        + "/wo"
+        + r"rk/|py"
+        + r"pi\.org|files\.python"
+        + r"hosted|proxy\."
+        + r"golang|registry\.np"
+        + "mjs"
+    )
+    for name in filter(None, listed.split("\0")):
+        path = REPO / name
+        if path.is_file() and path.suffix not in {".png", ".gz", ".svg"}:
+            found = wrong.search(path.read_text(encoding="utf-8", errors="replace"))
+            assert not found, f"{name} names {found and found[0]}"
