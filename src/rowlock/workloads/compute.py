@@ -1,0 +1,183 @@
+"""The compute part of a submit: CPUs, memory, whole GPUs or shares of one, as a pod asks for them.
+
+Whole devices become `nvidia.com/gpu` limits; a share carries none, but KAI's annotations `gpu-fraction`, `gpu-memory`
+(MiB) and `gpu-fraction-num-devices`, and leaves the card to the scheduler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from rowlock import quantity
+from rowlock.workloads.fields import COMPUTE, Fields
+
+GPU = "nvidia.com/gpu"
+LEAST_MEMORY = 100
+"""Run:ai's smallest GPU memory share, in MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """What one pod asks for. `devices` counts cards; `portion` or `memory_mib` is the share of each."""
+
+    requests: tuple[tuple[str, str], ...] = ()
+    limits: tuple[tuple[str, str], ...] = ()
+    devices: int = 0
+    portion: Decimal | None = None
+    memory_mib: int | None = None
+    large_shm: bool = False
+
+    @property
+    def shared(self) -> bool:
+        return self.portion is not None or self.memory_mib is not None
+
+    @property
+    def gpus(self) -> Decimal:
+        """GPUs per pod as people count them; a share by memory counts as no known fraction (0)."""
+        if self.portion is not None:
+            return self.portion * self.devices
+        return Decimal(0) if self.memory_mib is not None else Decimal(self.devices)
+
+    def resources(self) -> dict[str, dict[str, str]]:
+        """The container's `resources`."""
+        whole = ((GPU, str(self.devices)),) if self.devices and not self.shared else ()
+        made = {"requests": dict(self.requests + whole), "limits": dict(self.limits + whole)}
+        return {name: values for name, values in made.items() if values}
+
+    def annotations(self) -> dict[str, str]:
+        """The pod's annotations for a share of a GPU."""
+        made: dict[str, str] = {}
+        if self.portion is not None:
+            made["gpu-fraction"] = plain(self.portion)
+        if self.memory_mib is not None:
+            made["gpu-memory"] = str(self.memory_mib)
+        if made and self.devices > 1:
+            made["gpu-fraction-num-devices"] = str(self.devices)
+        return made
+
+
+def plain(number: Decimal) -> str:
+    """0.50 → 0.5, 1E+1 → 10: how numbers are printed for people and in annotations."""
+    return f"{number.normalize():f}"
+
+
+def read(body: Fields) -> Compute:
+    """A `compute` object; mistakes are noted in it."""
+    body.only(*COMPUTE)
+    devices = body.integer("gpuDevicesRequest")
+    portion, memory = _portion(body), _memory(body)
+    _agree(body, portion, memory)
+    if portion == 1:
+        portion = None
+    shared = portion is not None or memory is not None
+    if devices is None:
+        devices = 1 if body.get("gpuPortionRequest") is not None or shared else 0
+    if devices == 0 and (shared or body.get("gpuRequestType")):
+        body.wrong("gpuDevicesRequest", "min", "must be at least 1 when a share of a GPU is asked for.")
+    requests, limits = _plain_resources(body)
+    return Compute(requests, limits, devices, portion, memory, body.flag("largeShmRequest"))
+
+
+def _portion(body: Fields) -> Decimal | None:
+    portion, rule = body.get("gpuPortionRequest"), "must be greater than 0 and no more than 1, but is"
+    if portion is None:
+        return None
+    if isinstance(portion, float) and portion != portion:
+        body.wrong("gpuPortionRequest", "range", f"{rule} not a number. Ask for a share such as 0.5.")
+        return None
+    number = body.number("gpuPortionRequest")
+    if number is None:
+        return None
+    if not 0 < number <= 1:
+        fix = "Ask for whole GPUs with gpuDevicesRequest" if number > 1 else "Leave it out to ask for no GPU"
+        body.wrong("gpuPortionRequest", "range", f"{rule} {number:g}. {fix}.")
+        return None
+    limit = body.number("gpuPortionLimit")
+    if limit is not None and limit != number:
+        body.wrong("gpuPortionLimit", "unsupported", "bursting above the request is not supported yet. Leave it out.")
+    return Decimal(str(portion))
+
+
+def _memory(body: Fields) -> int | None:
+    text = body.parsed("gpuMemoryRequest", quantity.parse)
+    if not text:
+        return None
+    mib = quantity.whole(text) // (1024 * 1024)
+    if quantity.parse(text) < LEAST_MEMORY * 1000 * 1000:
+        body.wrong("gpuMemoryRequest", "min", f"must be no less than {LEAST_MEMORY}M, but is {text}.")
+        return None
+    limit = body.parsed("gpuMemoryLimit", quantity.parse)
+    if limit and quantity.parse(limit) != quantity.parse(text):
+        body.wrong("gpuMemoryLimit", "unsupported", "bursting above the request is not supported yet. Leave it out.")
+    return mib
+
+
+def _agree(body: Fields, portion: Decimal | None, memory: int | None) -> None:
+    """The request type and the values must say the same thing."""
+    kind = body.choice("gpuRequestType", "portion", "memory")
+    if body.get("gpuPortionRequest") is not None and body.get("gpuMemoryRequest") is not None:
+        message = "cannot be used together with gpuPortionRequest. Ask for a portion or for memory, not for both."
+        body.wrong("gpuMemoryRequest", "exclusive", message)
+    elif kind == "portion" and body.get("gpuPortionRequest") is None:
+        devices = body.get("gpuDevicesRequest")
+        if not (isinstance(devices, int) and devices > 1):
+            body.wrong("gpuPortionRequest", "required", "is required when gpuRequestType is portion.")
+    elif kind == "memory" and body.get("gpuMemoryRequest") is None:
+        body.wrong("gpuMemoryRequest", "required", "is required when gpuRequestType is memory.")
+    elif kind == "portion" and memory is not None:
+        body.wrong("gpuRequestType", "exclusive", "says portion, but gpuMemoryRequest is given. Say memory.")
+    elif kind == "memory" and portion is not None:
+        body.wrong("gpuRequestType", "exclusive", "says memory, but gpuPortionRequest is given. Say portion.")
+
+
+_PLAIN = (("cpuCoreRequest", "cpuCoreLimit", "cpu"), ("cpuMemoryRequest", "cpuMemoryLimit", "memory"))
+
+
+def _plain_resources(body: Fields) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+    requests: list[tuple[str, str]] = []
+    limits: list[tuple[str, str]] = []
+    for request, limit, resource in _PLAIN:
+        asked, most = _amount(body, request), _amount(body, limit)
+        if asked:
+            requests.append((resource, asked))
+        if most:
+            limits.append((resource, most))
+        if asked and most and quantity.parse(asked) > quantity.parse(most):
+            body.wrong(limit, "min", f"must be no less than {request} ({asked}), but is {most}.")
+    for item in body.items("extendedResources"):
+        item.only("resource", "quantity", "exclude")
+        name, amount = item.text("resource"), item.parsed("quantity", quantity.parse)
+        if not name or not amount:
+            item.wrong("resource", "required", "an extended resource needs a resource and a quantity.")
+            continue
+        requests.append((name, amount))
+        limits.append((name, amount))
+    return tuple(requests), tuple(limits)
+
+
+def _amount(body: Fields, name: str) -> str:
+    text = body.parsed(name, quantity.parse)
+    if text and quantity.parse(text) < 0:
+        body.wrong(name, "min", f"must be no less than 0, but is {text}.")
+        return ""
+    return text
+
+
+def of_pod(pod: dict[str, Any]) -> Decimal:
+    """GPUs that a pod (or pod template) asks for; its annotations or its limits say."""
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    if "gpu-fraction" in annotations:
+        devices = annotations.get("gpu-fraction-num-devices", "1")
+        return _decimal(annotations["gpu-fraction"]) * _decimal(devices)
+    total = Decimal(0)
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        asked = container.get("resources") or {}
+        amount = (asked.get("limits") or {}).get(GPU) or (asked.get("requests") or {}).get(GPU)
+        total += quantity.parse(amount) if amount else 0
+    return total
+
+
+def _decimal(text: str) -> Decimal:
+    return Decimal(text) if text.replace(".", "", 1).isdigit() else Decimal(0)

@@ -1,0 +1,183 @@
+"""The fields of a submit's body: which exist, what they must be, and which we refuse for now, each with a sentence.
+
+Reading is by table: a field that is in no table is unknown and refused with the nearest known name; a field in `LATER`
+is known, but its effect is not built, and is refused with a sentence unless it is empty or carries the default that
+Run:ai's own client always sends. Mistakes are collected, not raised one by one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowlock.errors import BadRequest, Cause
+
+TOP = (
+    "name", "useGivenNameAsPrefix", "projectId", "clusterId", "templateId", "spec", "masterSpecSameAsWorker",
+    "masterSpec", "submitCommand",
+)  # fmt: skip
+ROLE = (
+    "image", "imagePullPolicy", "command", "args", "workingDir", "environmentVariables", "compute", "labels",
+    "annotations", "nodeType", "restartPolicy", "stdin", "tty",
+)  # fmt: skip
+JOB = (
+    "numWorkers", "distributedFramework", "minReplicas", "maxReplicas", "cleanPodPolicy", "slotsPerWorker",
+    "backoffLimit", "autoDeletionTimeAfterCompletionSeconds", "terminationGracePeriodSeconds", "priorityClass",
+    "preemptibility", "category", "noMaster", "nprocPerNode", "inheritEnv", "nodePools",
+)  # fmt: skip
+COMPUTE = (
+    "cpuCoreRequest", "cpuCoreLimit", "cpuMemoryRequest", "cpuMemoryLimit", "gpuDevicesRequest", "gpuRequestType",
+    "gpuPortionRequest", "gpuPortionLimit", "gpuMemoryRequest", "gpuMemoryLimit", "largeShmRequest",
+    "extendedResources",
+)  # fmt: skip
+LATER: dict[str, tuple[Any, str]] = {
+    "imagePullSecrets": ((), "process images need no registry credentials"),
+    "storage": ({}, "pods of the embedded cluster see the host's file system; use a path of the host"),
+    "security": ({}, "pods run as the user who started the cluster"),
+    "nodeAffinityRequired": (None, "nodes cannot be chosen by affinity yet; use nodeType"),
+    "podAffinity": (None, "pods cannot be placed by topology yet"),
+    "tolerations": ((), "no node of the embedded cluster has taints"),
+    "ports": ((), "pods are reached on this machine by their own ports"),
+    "exposedUrls": ((), "there is no ingress in the embedded cluster"),
+    "relatedUrls": ((), "links are not shown yet"),
+    "probes": (None, "probes are not run yet"),
+    "terminateAfterPreemption": (False, "a preempted workload always goes back to the queue"),
+    "createHomeDir": (False, "pods use the home directory of the user who started the cluster"),
+    "sshAuthMountPath": ("/root/.ssh", "MPI pods share one machine and need no ssh keys"),
+    "mpiLauncherCreationPolicy": ("AtStartup", "the launcher is created together with the workers"),
+}
+"""Known fields whose effect is not built: the value that means nothing, and why or what to do instead."""
+
+
+@dataclass(slots=True)
+class Mistakes:
+    """Collects what is wrong with a body; `check` raises them all as one BadRequest."""
+
+    causes: list[Cause] = field(default_factory=list)
+
+    def add(self, where: str, rule: str, message: str) -> None:
+        self.causes.append(Cause(rule, message, where))
+
+    def check(self) -> None:
+        if self.causes:
+            raise BadRequest("; ".join(f"{c.field}: {c.message}" for c in self.causes), causes=self.causes)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """` Did you mean "x"?`, or nothing when no known name is like it."""
+    choices = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(word.lower(), choices, 1, 0.6)
+    return f' Did you mean "{choices[found[0]]}"?' if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """One JSON object of the body at `path`, with typed reads that note mistakes instead of raising."""
+
+    path: str
+    values: Mapping[str, Any]
+    mistakes: Mistakes
+
+    def at(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
+
+    def wrong(self, name: str, rule: str, message: str) -> None:
+        self.mistakes.add(self.at(name), rule, message)
+
+    def only(self, *known: str) -> None:
+        """Refuses what is unknown, and what is known but not built."""
+        for name, value in self.values.items():
+            if name in known:
+                continue
+            if name not in LATER:
+                self.wrong(name, "unknown", f"there is no such field.{nearest(name, (*known, *LATER))}")
+            elif value not in (None, LATER[name][0], [], {}):
+                self.wrong(name, "unsupported", f"is not supported by rowlock yet: {LATER[name][1]}. Leave it out.")
+
+    def get(self, name: str) -> Any:
+        return self.values.get(name)
+
+    def text(self, name: str) -> str:
+        value = self.get(name)
+        if value is None or isinstance(value, str):
+            return value or ""
+        self.wrong(name, "type", f"must be a string, not {_called(value)}.")
+        return ""
+
+    def flag(self, name: str) -> bool:
+        value = self.get(name)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        self.wrong(name, "type", f"must be true or false, not {_called(value)}.")
+        return False
+
+    def integer(self, name: str, least: int = 0) -> int | None:
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool):
+            self.wrong(name, "type", f"must be a whole number, not {_called(value)}.")
+            return None
+        if value < least:
+            self.wrong(name, "min", f"must be no less than {least}, but is {value}.")
+            return None
+        return value
+
+    def number(self, name: str) -> float | None:
+        value = self.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            self.wrong(name, "type", f"must be a number, not {_called(value)}.")
+            return None
+        return float(value)
+
+    def choice(self, name: str, *options: str) -> str:
+        value = self.text(name)
+        if value and value not in options:
+            words = ", ".join(options)
+            self.wrong(name, "options", f"must be one of {words}, but is {value!r}.{nearest(value, options)}")
+            return ""
+        return value
+
+    def object(self, name: str) -> Fields:
+        value = self.get(name)
+        if value is not None and not isinstance(value, Mapping):
+            self.wrong(name, "type", f"must be an object, not {_called(value)}.")
+            value = None
+        return Fields(self.at(name), value or {}, self.mistakes)
+
+    def items(self, name: str) -> list[Fields]:
+        """A list of objects; those with `exclude: true` are left out."""
+        value = self.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+            self.wrong(name, "type", f"must be a list of objects, not {_called(value)}.")
+            return []
+        made = [Fields(f"{self.at(name)}[{n}]", item, self.mistakes) for n, item in enumerate(value)]
+        return [item for item in made if not item.flag("exclude")]
+
+    def parsed(self, name: str, parse: Callable[[str], Any]) -> str:
+        """A string that `parse` accepts (it raises BadRequest); numbers are taken as their text."""
+        value = self.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = f"{value}"
+        text = Fields(self.path, {name: value}, self.mistakes).text(name)
+        try:
+            if text:
+                parse(text)
+        except BadRequest as error:
+            self.wrong(name, "format", f"{text!r} is not a quantity: {error.message}")
+            return ""
+        return text
+
+
+def _called(value: Any) -> str:
+    if value is None:
+        return "null"
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
+    return f"{names.get(type(value), type(value).__name__)} ({value!r})"

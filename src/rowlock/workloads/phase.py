@@ -1,0 +1,207 @@
+"""Job, pods and pod group → one of Run:ai's phases, with the sentence that explains it.
+
+The table of phases, first row that holds:
+
+    the job is being deleted                          Deleting
+    condition Succeeded / Failed                      Completed / Failed
+    suspended, pods left / none left                  Stopping / Stopped
+    resumed, the operator has not seen it yet         Resuming
+    no pod group and no pods yet                      Creating
+    every wanted pod runs (or has succeeded)          Running
+    a pod that runs beside one that failed, is
+      missing or cannot run                           Degraded
+    a pod is missing or not bound to a node           Pending
+    all bound, not all ready                          Initializing
+
+`STATUS` words (V1's and kubectl's) come from the pods: the reason a container waits or died beats the pod's phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock import objects
+from rowlock.objects import Object
+from rowlock.workloads.frameworks import wanted_pods
+
+TERMINAL = frozenset({"Completed", "Failed"})
+V1: dict[str, str] = {
+    "Creating": "Pending", "Pending": "Pending", "Resuming": "Pending", "Initializing": "ContainerCreating",
+    "Running": "Running", "Degraded": "Error", "Stopping": "Terminating", "Stopped": "Suspended",
+    "Completed": "Succeeded", "Failed": "Failed", "Deleting": "Terminating",
+}  # fmt: skip
+"""A phase in the words of `runai list jobs`; where a pod has a word of its own, that one is shown."""
+_IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+_BROKEN = frozenset({"CrashLoopBackOff", "Error", "Failed", "OOMKilled", "RunContainerError", *_IMAGE_REASONS})
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a workload stands. `since` is when it got there, as far as the objects tell; `status` is V1's word."""
+
+    phase: str
+    message: str
+    reason: str
+    since: str
+    status: str
+
+
+def standing(job: Object, pods: Sequence[Object], group: Object | None) -> Standing:
+    """The workload's phase, from the objects alone."""
+    phase, condition = _phase(job, pods, group)
+    message, reason = _explanation(job, pods, group, phase, condition)
+    since = str((condition or {}).get("lastTransitionTime") or _latest(job, pods))
+    return Standing(phase, message, reason, since, _status(phase, pods))
+
+
+def _phase(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[str, dict[str, Any] | None]:
+    if objects.deleting(job):
+        return "Deleting", None
+    for kind, phase in (("Succeeded", "Completed"), ("Failed", "Failed")):
+        if objects.is_true(job, kind):
+            return phase, objects.condition(job, kind)
+    if objects.dig(job, "spec.runPolicy.suspend", False):
+        return ("Stopping" if pods else "Stopped"), objects.condition(job, "Suspended")
+    if objects.is_true(job, "Suspended"):
+        return "Resuming", None
+    if group is None and not pods:
+        return "Creating", None
+    return _active(job, pods)
+
+
+def _active(job: Object, pods: Sequence[Object]) -> tuple[str, dict[str, Any] | None]:
+    """The phase of a job that is neither finished nor suspended nor new."""
+    wanted = wanted_pods(job)
+    counts = tally(pods)
+    done = counts.running + counts.succeeded
+    if counts.running and done >= wanted:
+        return "Running", objects.condition(job, "Running")
+    broken = any(pod_status(p) in _BROKEN for p in pods)
+    if counts.running and (broken or counts.failed or len(pods) < wanted):
+        return "Degraded", objects.condition(job, "Restarting")
+    bound = sum(1 for p in pods if objects.dig(p, "spec.nodeName", ""))
+    if len(pods) < wanted or bound < len(pods):
+        return "Pending", None
+    return ("Degraded" if broken and _restarted(pods) else "Initializing"), None
+
+
+def _restarted(pods: Sequence[Object]) -> bool:
+    return any((s.get("restartCount") or 0) > 0 for p in pods for s in _statuses(p))
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Pods by what they do. `running` means that every container is ready."""
+
+    running: int = 0
+    pending: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+def tally(pods: Sequence[Object]) -> Tally:
+    running = sum(1 for p in pods if runs(p))
+    succeeded = sum(1 for p in pods if objects.phase(p) == "Succeeded")
+    failed = sum(1 for p in pods if objects.phase(p) == "Failed")
+    return Tally(running, len(pods) - running - succeeded - failed, succeeded, failed)
+
+
+def runs(pod: Object) -> bool:
+    return (
+        objects.phase(pod) == "Running"
+        and not objects.deleting(pod)
+        and all((s.get("state") or {}).get("running") is not None for s in _statuses(pod))
+    )
+
+
+def _statuses(pod: Object) -> list[dict[str, Any]]:
+    return list(objects.dig(pod, "status.containerStatuses", []))
+
+
+def pod_status(pod: Object) -> str:
+    """kubectl's STATUS column, in short: the container's own reason before the pod's phase."""
+    if objects.deleting(pod):
+        return "Terminating"
+    for status in objects.dig(pod, "status.initContainerStatuses", []):
+        state = status.get("state") or {}
+        if "terminated" not in state and objects.phase(pod) == "Pending" and state:
+            total = len(objects.dig(pod, "spec.initContainers", []))
+            reason = (state.get("waiting") or {}).get("reason", "")
+            return f"Init:{reason}" if reason in _IMAGE_REASONS else f"Init:0/{total}"
+    for status in _statuses(pod):
+        state = status.get("state") or {}
+        if reason := (state.get("waiting") or {}).get("reason"):
+            return str(reason)
+        if ended := state.get("terminated"):
+            return _ended(ended)
+    bound_but_waiting = objects.phase(pod) == "Pending" and objects.dig(pod, "spec.nodeName", "")
+    return "ContainerCreating" if bound_but_waiting else str(objects.dig(pod, "status.reason") or objects.phase(pod))
+
+
+def _ended(ended: dict[str, Any]) -> str:
+    if ended.get("reason"):
+        return str(ended["reason"])
+    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
+
+
+def _status(phase: str, pods: Sequence[Object]) -> str:
+    """V1's word for the job: a pod that is pending or broken speaks for all, unless the job is over."""
+    if phase not in ("Initializing", "Degraded", "Pending"):
+        return V1.get(phase, phase)
+    for pod in pods:
+        word = pod_status(pod)
+        if word in _BROKEN or (phase == "Initializing" and word.startswith("Init:")):
+            return word
+    return V1[phase]
+
+
+def _latest(job: Object, pods: Sequence[Object]) -> str:
+    """The last moment that something about the job's running changed."""
+    times = [str(c.get("lastTransitionTime") or "") for c in objects.dig(job, "status.conditions", [])]
+    times += [str(c.get("lastTransitionTime") or "") for p in pods for c in objects.dig(p, "status.conditions", [])]
+    times.append(str(objects.meta(job).get("creationTimestamp") or ""))
+    return max(times)
+
+
+# ---------------------------------------------------------------- why
+
+
+def _explanation(
+    job: Object, pods: Sequence[Object], group: Object | None, phase: str, condition: dict[str, Any] | None
+) -> tuple[str, str]:
+    """The sentence and the scheduler's word for it; both "" when there is nothing to explain."""
+    if phase in ("Completed", "Failed"):
+        return str((condition or {}).get("message") or ""), str((condition or {}).get("reason") or "")
+    if phase in ("Pending", "Creating"):
+        return pending(group, pods)
+    if phase in ("Initializing", "Degraded"):
+        return _container_sentence(pods)
+    return "", ""
+
+
+def pending(group: Object | None, pods: Sequence[Object]) -> tuple[str, str]:
+    """The scheduler's sentence: from the pod group, else from a pod that it could not place."""
+    for condition in reversed(objects.dig(group or {}, "status.schedulingConditions", [])):
+        reasons = condition.get("reasons") or [{}]
+        message = reasons[0].get("message") or condition.get("message")
+        if message:
+            return str(message), str(reasons[0].get("reason") or condition.get("reason") or "")
+    for pod in pods:
+        scheduled = objects.condition(pod, "PodScheduled") or {}
+        if scheduled.get("status") == "False" and scheduled.get("message"):
+            return str(scheduled["message"]), str(scheduled.get("reason") or "")
+    return "", ""
+
+
+def _container_sentence(pods: Sequence[Object]) -> tuple[str, str]:
+    for pod in pods:
+        for status in [*objects.dig(pod, "status.initContainerStatuses", []), *_statuses(pod)]:
+            waiting = (status.get("state") or {}).get("waiting") or {}
+            if waiting.get("message"):
+                return f"{objects.name(pod)}: {waiting['message']}", str(waiting.get("reason") or "")
+        if objects.phase(pod) == "Failed":
+            message = objects.dig(pod, "status.message") or f"the pod failed ({pod_status(pod)})."
+            return f"{objects.name(pod)}: {message}", pod_status(pod)
+    return "", ""

@@ -1,0 +1,104 @@
+"""What happened to a workload: its events, its history of phases, and the scheduler's last word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rowlock import objects
+from rowlock.objects import Object
+from rowlock.workloads.phase import pending
+from rowlock.workloads.present import Workload
+
+_PHASES = {
+    "Created": "Pending", "Running": "Running", "Restarting": "Degraded", "Suspended": "Stopped",
+    "Succeeded": "Completed", "Failed": "Failed",
+}  # fmt: skip
+"""A job's condition as the phase that began with it."""
+
+
+def event_time(event: Object) -> str:
+    for field in ("lastTimestamp", "eventTime", "firstTimestamp"):
+        if event.get(field):
+            return str(event[field])
+    return str(objects.meta(event).get("creationTimestamp") or "")
+
+
+def concerns(event: Object, workload: Workload) -> bool:
+    """True when the event is about the job, one of its pods (gone ones too, by name) or its pod group."""
+    regarding = event.get("involvedObject") or {}
+    if regarding.get("namespace") != objects.namespace(workload.job):
+        return False
+    job, name = workload.job, str(regarding.get("name") or "")
+    if regarding.get("kind") == "Pod":
+        known = {objects.uid(p) for p in workload.pods}
+        mine = name.startswith(f"{objects.name(job)}-") and event_time(event) >= str(
+            objects.meta(job).get("creationTimestamp") or ""
+        )
+        return regarding.get("uid") in known or (mine and _role_of(name, objects.name(job)))
+    if regarding.get("kind") == "PodGroup":
+        return name == f"pg-{objects.name(job)}-{objects.uid(job)}"
+    return bool(regarding.get("uid")) and regarding.get("uid") == objects.uid(job)
+
+
+def _role_of(pod: str, job: str) -> bool:
+    role, _, number = pod[len(job) + 1 :].partition("-")
+    return role in ("master", "worker", "chief", "ps", "launcher", "evaluator") and (number.isdigit() or not number)
+
+
+def present_event(event: Object, cluster: str) -> dict[str, Any]:
+    """Run:ai's Event JSON."""
+    regarding = event.get("involvedObject") or {}
+    return {
+        "id": objects.uid(event),
+        "createdAt": event_time(event),
+        "type": event.get("type") or "Normal",
+        "clusterId": cluster,
+        "message": event.get("message") or "",
+        "reason": event.get("reason") or "",
+        "source": (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
+        "count": event.get("count") or 1,
+        "involvedObject": {field: regarding.get(field, "") for field in ("uid", "kind", "name", "namespace")},
+    }
+
+
+def history(workload: Workload, events: Iterable[Object]) -> list[dict[str, Any]]:
+    """Phase changes (from the job's conditions) and events, oldest first."""
+    records = [_update(workload.job, "Creating", "", "")]
+    for condition in objects.dig(workload.job, "status.conditions", []):
+        phase = _PHASES.get(str(condition.get("type")))
+        if phase:
+            when = str(condition.get("lastTransitionTime") or "")
+            records.append(_update(workload.job, phase, str(condition.get("message") or ""), when))
+    for event in events:
+        meta = {"creationTimestamp": event_time(event), "type": "Event"}
+        records.append({"meta": meta, "spec": {"event": present_event(event, workload.cluster)}})
+    return sorted(records, key=lambda r: str(r["meta"]["creationTimestamp"]))
+
+
+def _update(job: Object, phase: str, message: str, when: str) -> dict[str, Any]:
+    moment = when or str(objects.meta(job).get("creationTimestamp") or "")
+    update = {"phase": phase, "phaseMessage": message}
+    return {"meta": {"creationTimestamp": moment, "type": "PhaseUpdate"}, "spec": {"phaseUpdate": update}}
+
+
+def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
+    """Why the workload stands where it stands: the scheduler's record as it is, and its sentence."""
+    now = workload.standing()
+    message, reason = pending(workload.group, workload.pods)
+    group = workload.group or {}
+    warnings = [present_event(e, workload.cluster) for e in events if e.get("type") == "Warning"]
+    waiting = now.phase in ("Pending", "Creating")
+    return {
+        "name": objects.name(workload.job),
+        "projectName": workload.project.name,
+        "phase": now.phase,
+        "since": now.since,
+        "reason": (reason if waiting else now.reason) or "",
+        "message": (message if waiting else now.message) or "",
+        "podGroup": objects.name(group),
+        "minMember": objects.dig(group, "spec.minMember"),
+        "queue": objects.dig(group, "spec.queue", workload.project.queue),
+        "record": objects.dig(group, "status", {}),
+        "warnings": warnings[-5:],
+    }
