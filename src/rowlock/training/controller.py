@@ -1,0 +1,82 @@
+"""`JobController`: one kind of job, from a `View` to a `Decision`. Changes of the job and of what it owns wake it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rowlock.api import NOTHING, Change, Decision, Record, View
+from rowlock.kinds import JOBS, POD, SERVICE, Kind
+from rowlock.objects import Key, Object, controller_of, key, labels, namespace, uid
+from rowlock.objects import name as name_of
+from rowlock.training.framework import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
+from rowlock.training.job import reconcile
+from rowlock.training.registry import FRAMEWORKS
+from rowlock.training.turn import Seen
+
+
+class JobController:
+    """The operator of one job kind.
+
+    It remembers, for each job, the events of its last look: a cause that continues is told once, not at every look.
+    Those events stand before all other writes, so they are never lost; and forgetting them only tells them again."""
+
+    def __init__(self, kind: Kind, parity: Parity = DEFAULT) -> None:
+        self.framework = FRAMEWORKS[kind]
+        self.parity = parity
+        self.name = self.framework.operator
+        self.kinds: tuple[Kind, ...] = (kind, POD, SERVICE, *self.framework.dependents)
+        self._told: dict[str, frozenset[tuple[str, str]]] = {}
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        """The job itself, or the job that owns what has changed."""
+        mine = self.framework.kind
+        if change.kind is mine:
+            if change.type == "Deleted":
+                self._told.pop(uid(change.object), None)
+            return (key(change.object),)
+        found = []
+        for obj in (change.object, change.old):
+            owner = controller_of(obj) if obj else None
+            if owner and owner.get("kind") == mine.name and str(owner.get("apiVersion", "")).startswith(mine.group):
+                found.append(Key(namespace(change.object), str(owner["name"])))
+        return tuple(dict.fromkeys(found))
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        """Reconcile one job."""
+        job = view.get(self.framework.kind, key.namespace, key.name)
+        if job is None:
+            return NOTHING
+        decision = reconcile(self.framework, self.look(view, job), now, self.parity)
+        return self._once(uid(job), decision) if self.parity.events_once else decision
+
+    def look(self, view: View, job: Object) -> Seen:
+        """What the operator sees of a job: its own pods, and all services with its labels."""
+        where, called, own = namespace(job), name_of(job), uid(job)
+        pods = [
+            p
+            for p in view.labelled(POD, where, JOB_LABEL, called)
+            if labels(p).get(OPERATOR_LABEL) == self.name and (controller_of(p) or {}).get("uid") == own
+        ]
+        services = [
+            s
+            for s in view.labelled(SERVICE, where, JOB_LABEL, called)
+            if labels(s).get(OPERATOR_LABEL) == self.name
+            and (not self.framework.adopts_services or (controller_of(s) or {}).get("uid", own) == own)
+        ]
+        others = {k: {name_of(o): o for o in view.owned(k, own)} for k in self.framework.dependents}
+        return Seen(job, pods, services, others)
+
+    def _once(self, job: str, decision: Decision) -> Decision:
+        leading = 0
+        while leading < len(decision.writes) and isinstance(decision.writes[leading], Record):
+            leading += 1
+        said = [w for w in decision.writes[:leading] if isinstance(w, Record)]
+        known = self._told.get(job, frozenset())
+        news = tuple(r for r in said if (r.reason, r.message) not in known)
+        self._told[job] = frozenset((r.reason, r.message) for r in said)
+        return Decision((*news, *decision.writes[leading:]), decision.again)
+
+
+def controllers(parity: Parity = DEFAULT) -> list[JobController]:
+    """One for each job kind."""
+    return [JobController(kind, parity) for kind in JOBS]

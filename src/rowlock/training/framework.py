@@ -1,0 +1,249 @@
+"""What a training framework is to the operator, and a job as it reads it.
+
+One lifecycle (`job.py`) serves every kind; what differs between PyTorch, TensorFlow and the others is a row of data
+and a few small functions, gathered in one frozen `Framework`. A new framework is one file that fills it in and one
+line in `registry.py`. A `Job` is the object parsed once, with the operator's in-memory defaults applied
+(`defaults.py`); the stored object is never changed by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+
+if TYPE_CHECKING:
+    from rowlock.training.turn import Turn
+
+OPERATOR_LABEL = "training.kubeflow.org/operator-name"
+JOB_LABEL = "training.kubeflow.org/job-name"
+TYPE_LABEL = "training.kubeflow.org/replica-type"
+INDEX_LABEL = "training.kubeflow.org/replica-index"
+ROLE_LABEL = "training.kubeflow.org/job-role"
+
+MANAGED_BY_US = "kubeflow.org/training-operator"
+RETRYABLE = 128
+"""ExitCode: codes from here on (signals) are worth another try, smaller ones are the program's own verdict."""
+NO_EXIT_CODE = 0xBEEF
+"""What a pod without a terminated main container counts as: 48879, which is retryable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """Where rowlock may differ from training operator 1.9.4 (`docs/design/operator.md` has a row for each).
+
+    `STRICT` is the operator to the letter. `DEFAULT` is what every recorded case shows, without the operator's
+    endless loops and missing timers. `FIXED` also mends what users would call a bug but the API shows."""
+
+    deadline_timer: bool = True
+    """Q1: activeDeadlineSeconds fails the job when it passes, not at the next unrelated change."""
+    no_phantoms: bool = True
+    """Q10: `replicas: 0` means no pods; the operator makes and deletes number 0 for ever."""
+    events_once: bool = True
+    """Q18: an event whose cause merely continues is not repeated at every look."""
+    completion_time: bool = False
+    """Q3: a permanent ExitCode failure of a PyTorchJob gets its completionTime, so that its TTL works."""
+    immutable_owner: bool = False
+    """Q12: managedBy of a PyTorchJob cannot be changed, as documented."""
+
+
+STRICT = Parity(deadline_timer=False, no_phantoms=False, events_once=False)
+DEFAULT = Parity()
+FIXED = Parity(completion_time=True, immutable_owner=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica type of a job; `template` has the default port."""
+
+    type: str
+    count: int
+    restart_policy: str
+    template: Object
+
+    @property
+    def label(self) -> str:
+        return self.type.lower()
+
+    @property
+    def pod_restart_policy(self) -> str:
+        return "Never" if self.restart_policy == "ExitCode" else self.restart_policy
+
+
+@dataclass(frozen=True, slots=True)
+class RunPolicy:
+    clean: str = "None"
+    ttl: int | None = None
+    deadline: int | None = None
+    backoff: int | None = None
+    suspend: bool = False
+    managed_by: str | None = None
+    min_available: int | None = None
+
+    @property
+    def ours(self) -> bool:
+        return self.managed_by is None or self.managed_by == MANAGED_BY_US
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job object as the operator reads it: defaults applied, replica types sorted by name."""
+
+    framework: Framework
+    object: Object
+    name: str
+    namespace: str
+    uid: str
+    spec: Object
+    replicas: Mapping[str, Replica]
+    policy: RunPolicy
+
+    @property
+    def total(self) -> int:
+        return sum(r.count for r in self.replicas.values())
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {OPERATOR_LABEL: self.framework.operator, JOB_LABEL: self.name}
+
+    def pod_name(self, type_: str, index: int) -> str:
+        return f"{self.name}-{type_.lower()}-{index}".replace("/", "-")
+
+    def port(self, type_: str) -> int:
+        """The framework's port on the main container of a replica type."""
+        want = self.framework.port
+        for item in self.main_container(type_).get("ports") or ():
+            if item.get("name") == want.name:
+                return int(item["containerPort"])
+        return want.number
+
+    def main_container(self, type_: str) -> Object:
+        replica = self.replicas.get(type_)
+        containers = ((replica.template.get("spec") or {}).get("containers") or ()) if replica else ()
+        return next((dict(c) for c in containers if c.get("name") == self.framework.container), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One pod that a job wants: a replica type and a number within it."""
+
+    job: Job
+    replica: Replica
+    index: int
+
+    @property
+    def type(self) -> str:
+        return self.replica.type
+
+    @property
+    def name(self) -> str:
+        return self.job.pod_name(self.replica.type, self.index)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {**self.job.labels, TYPE_LABEL: self.replica.label, INDEX_LABEL: str(self.index)}
+
+
+Env = list[dict[str, Any]]
+
+
+def variables(*pairs: tuple[str, object]) -> Env:
+    """Environment entries in order."""
+    return [{"name": name, "value": str(value)} for name, value in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """How many pods must start together, and the sub-groups that each need their own minimum."""
+
+    members: int
+    groups: tuple[tuple[str, int], ...] = ()
+
+
+def whole_gang(job: Job) -> Gang:
+    """All replicas, unless schedulingPolicy.minAvailable says otherwise."""
+    least = job.policy.min_available
+    return Gang(job.total if least is None else least)
+
+
+def same(spec: Object) -> Object:
+    return spec
+
+
+def nothing_more(_: Rank) -> Sequence[Object]:
+    return ()
+
+
+def nothing_else(_: Turn) -> None:
+    return None
+
+
+def never_wrong(_: Object) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """One job kind. The first block is the table of `spec/operator.md` §1.1, the rest are its own rules."""
+
+    kind: Kind
+    replicas: str
+    container: str
+    port: Port
+    restart_policy: str
+    roles: tuple[str, ...]
+
+    judge: Callable[[Turn], None]
+    """replicaStatuses → conditions: is it running, succeeded, failed?"""
+    environment: Callable[[Rank], Env]
+    """What is appended to the environment of a rank's containers."""
+    is_master: Callable[[Rank], bool]
+    """Who carries the label job-role=master."""
+
+    env_in_all: bool = True
+    """Environment into every container; else into the first one with the main container's name."""
+    init_containers: Callable[[Rank], Sequence[Object]] = nothing_more
+    defaults: Callable[[Object], Object] = same
+    """Defaults of the spec beside replica specs and clean-up policy."""
+    any_case: bool = True
+    """Replica types may be written in any case."""
+    default_counts: Mapping[str, int] = field(default_factory=dict)
+    """replicas where the field is absent, if not 1."""
+    validate: Callable[[Object], str] = never_wrong
+    """What the operator itself refuses, as a sentence."""
+    sync: Callable[[Turn], None] | None = None
+    """Makes and counts pods in its own way."""
+    before: Callable[[Turn], None] = nothing_else
+    """Objects beside pods and services, kept whatever the job's state."""
+    selector: bool = False
+    """replicaStatuses carry the label selector that the scale subresource shows."""
+    adopts_services: bool = False
+    ttl_reason: str = "SuccessfulDeletePod"
+    gang: Callable[[Job], Gang] = whole_gang
+    dependents: tuple[Kind, ...] = ()
+    """Kinds it makes beside Pods and Services: they are shown to it, and their changes wake it."""
+
+    @property
+    def operator(self) -> str:
+        return f"{self.kind.name.lower()}-controller"
+
+    def reason(self, word: str) -> str:
+        return self.kind.name + word
+
+
+def integer(value: Any, default: int) -> int:
+    return default if value is None else int(value)
+
+
+def of_type(items: Iterable[Object], label: str) -> list[Object]:
+    """Those objects that carry a replica type's label."""
+    return [o for o in items if ((o.get("metadata") or {}).get("labels") or {}).get(TYPE_LABEL) == label]

@@ -1,0 +1,167 @@
+"""What an MPIJob needs beside pods: the launcher's ServiceAccount, Role and RoleBinding, and a ConfigMap with the
+hostfile and two scripts; and its pods, which mount them."""
+
+from __future__ import annotations
+
+from rowlock.kinds import CONFIG_MAP, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, Kind
+from rowlock.objects import Object, owner_reference
+from rowlock.training.framework import ROLE_LABEL, TYPE_LABEL, Env, Job, Rank, variables
+from rowlock.training.pods import pod
+from rowlock.training.turn import Turn
+
+LAUNCHER, WORKER = "Launcher", "Worker"
+DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest"
+CONFIG_VOLUME, TOOL_VOLUME = "mpi-job-config", "mpi-job-kubectl"
+CONFIG_MOUNT = {"name": CONFIG_VOLUME, "mountPath": "/etc/mpi"}
+TOOL_MOUNT = {"name": TOOL_VOLUME, "mountPath": "/opt/kube"}
+SCRIPT, READABLE = 0o555, 0o444
+NOISE: tuple[tuple[Kind, str], ...] = (
+    (SERVICE_ACCOUNT, "ServiceAccount"),
+    (ROLE, "LauncherRole"),
+    (ROLE_BINDING, "RoleBinding"),
+)
+"""Kinds whose mere existence the operator reports at every look."""
+
+
+def launcher_name(job: Job) -> str:
+    return f"{job.name}-launcher"
+
+
+def config_name(job: Job) -> str:
+    return f"{job.name}-config"
+
+
+def slots_of(job: Job) -> int:
+    """slotsPerWorker, 1 where it is not given."""
+    return int(job.spec.get("slotsPerWorker") or 1)
+
+
+def worker_names(job: Job) -> list[str]:
+    count = job.replicas[WORKER].count if WORKER in job.replicas else 0
+    return [job.pod_name(WORKER, i) for i in range(count)]
+
+
+def launches_on_gpu(job: Job) -> bool:
+    """A launcher with a GPU limit computes too: it is in the hostfile and keeps its devices."""
+    containers = (job.replicas[LAUNCHER].template.get("spec") or {}).get("containers") or ()
+    limits = [key for c in containers for key in ((c.get("resources") or {}).get("limits") or {})]
+    return any(key.endswith(".com/gpu") or "gpu" in key for key in limits)
+
+
+def sync_objects(turn: Turn, running: list[str]) -> None:
+    """Keep the four objects; `running` are the names of running workers, for elastic Horovod."""
+    for kind, want in wanted(turn.job, running):
+        found = turn.seen.others.get(kind, {}).get(want["metadata"]["name"])
+        if found is None:
+            turn.create(kind, want)
+            continue
+        for noisy, word in NOISE:
+            if kind is noisy:
+                turn.say("Normal", f"{word} is exist", f"{word}: {launcher_name(turn.job)}")
+        for field in ("data", "rules"):
+            if field in want and found.get(field) != want[field]:
+                turn.update(kind, {**found, field: want[field]})
+
+
+def wanted(job: Job, running: list[str]) -> list[tuple[Kind, Object]]:
+    own = launcher_name(job)
+    rules = [
+        {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods"]},
+        {"verbs": ["create"], "apiGroups": [""], "resources": ["pods/exec"], "resourceNames": worker_names(job)},
+    ]
+    if not worker_names(job):
+        rules[1].pop("resourceNames")
+    subject = {"kind": "ServiceAccount", "name": own, "namespace": job.namespace}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": own}
+    return [
+        (CONFIG_MAP, _object(job, CONFIG_MAP, config_name(job), {"data": config_data(job, running)})),
+        (SERVICE_ACCOUNT, _object(job, SERVICE_ACCOUNT, own, {})),
+        (ROLE, _object(job, ROLE, own, {"rules": rules})),
+        (ROLE_BINDING, _object(job, ROLE_BINDING, own, {"subjects": [subject], "roleRef": reference})),
+    ]
+
+
+def _object(job: Job, kind: Kind, name: str, rest: Object) -> Object:
+    metadata = {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": {"app": job.name},
+        "ownerReferences": [owner_reference(job.object)],
+    }
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **rest}
+
+
+def config_data(job: Job, running: list[str]) -> dict[str, str]:
+    slots, main = slots_of(job), job.spec.get("mainContainer") or ""
+    on_gpu = launches_on_gpu(job)
+    hosts = [*([launcher_name(job)] if on_gpu else []), *worker_names(job)]
+    discover = "#!/bin/sh" + (f"\necho {launcher_name(job)}:{slots}\n" if on_gpu else "")
+    container = f" --container {main}" if main else ""
+    run = f'/opt/kube/kubectl exec ${{POD_NAME}}{container} -- /bin/sh -c "$*"'
+    return {
+        "hostfile": "".join(f"{host} slots={slots}\n" for host in hosts),
+        "kubexec.sh": f"#!/bin/sh\nset -x\nPOD_NAME=$1\nshift\n{run}",
+        "discover_hosts.sh": discover + "".join(f"\necho {host}:{slots}" for host in running),
+    }
+
+
+def _config_volume(job: Job, *items: tuple[str, int]) -> Object:
+    listed = [{"key": key, "path": key, "mode": mode} for key, mode in items]
+    return {"name": CONFIG_VOLUME, "configMap": {"name": config_name(job), "items": listed}}
+
+
+def worker_pod(rank: Rank) -> Object:
+    """A worker sleeps until the launcher runs something in it."""
+    spec = dict(rank.replica.template.get("spec") or {})
+    first, *others = spec["containers"]
+    if not first.get("command"):
+        first = {**first, "command": ["sleep"], "args": ["365d"]}
+    spec["containers"] = [{**first, "volumeMounts": [*(first.get("volumeMounts") or ()), CONFIG_MOUNT]}, *others]
+    volume = _config_volume(rank.job, ("kubexec.sh", SCRIPT))
+    spec |= {
+        "volumes": [*(spec.get("volumes") or ()), volume],
+        "restartPolicy": rank.replica.pod_restart_policy,
+    }
+    return pod(rank, rank.name, rank.labels, spec)
+
+
+def launcher_pod(rank: Rank) -> Object:
+    """The launcher: mpirun finds the hostfile, and kubectl in place of ssh."""
+    job, spec = rank.job, dict(rank.replica.template.get("spec") or {})
+    first, *others = spec["containers"]
+    mounts = [TOOL_MOUNT, CONFIG_MOUNT]
+    first = {
+        **first,
+        "env": [*(first.get("env") or ()), *_launcher_env(job, first)],
+        "volumeMounts": [*(first.get("volumeMounts") or ()), *mounts],
+    }
+    room = {"cpu": "100m", "memory": "512Mi", "ephemeral-storage": "5Gi"}
+    delivery = {
+        "name": "kubectl-delivery",
+        "image": DELIVERY_IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "env": variables(("TARGET_DIR", "/opt/kube"), ("NAMESPACE", job.namespace)),
+        "volumeMounts": mounts,
+        "resources": {"limits": room, "requests": room},
+    }
+    config = _config_volume(job, ("kubexec.sh", SCRIPT), ("hostfile", READABLE), ("discover_hosts.sh", SCRIPT))
+    spec |= {
+        "containers": [first, *others],
+        "initContainers": [*(spec.get("initContainers") or ()), delivery],
+        "volumes": [*(spec.get("volumes") or ()), {"name": TOOL_VOLUME, "emptyDir": {}}, config],
+        "restartPolicy": rank.replica.pod_restart_policy,
+        "serviceAccountName": spec.get("serviceAccountName") or launcher_name(job),
+    }
+    labels = {**job.labels, TYPE_LABEL: "launcher", ROLE_LABEL: "master"}
+    return pod(rank, launcher_name(job), labels, spec)
+
+
+def _launcher_env(job: Job, container: Object) -> Env:
+    env = variables(
+        ("OMPI_MCA_plm_rsh_agent", "/etc/mpi/kubexec.sh"), ("OMPI_MCA_orte_default_hostfile", "/etc/mpi/hostfile")
+    )
+    if not launches_on_gpu(job):
+        env += variables(("NVIDIA_VISIBLE_DEVICES", ""), ("NVIDIA_DRIVER_CAPABILITIES", ""))
+    own = {e.get("name") for e in container.get("env") or ()}
+    intel = variables(("I_MPI_HYDRA_BOOTSTRAP", "rsh"), ("I_MPI_HYDRA_BOOTSTRAP_EXEC", "/etc/mpi/kubexec.sh"))
+    return env + [e for e in intel if e["name"] not in own]

@@ -1,0 +1,43 @@
+"""PaddleJob: Workers alone train collectively; with Masters they are parameter servers. Judged like a PyTorchJob."""
+
+from __future__ import annotations
+
+from rowlock.kinds import PADDLEJOB
+from rowlock.objects import Object
+from rowlock.training.framework import Env, Framework, Port, Rank, variables
+from rowlock.training.pytorch import elastic_defaults
+from rowlock.training.verdict import MASTER, WORKER, by_master_or_workers
+
+
+def _defaults(spec: Object) -> Object:
+    return elastic_defaults(spec, "paddleReplicaSpecs")
+
+
+def _environment(rank: Rank) -> Env:
+    job = rank.job
+    leader = MASTER if MASTER in job.replicas else WORKER
+    port = job.port(leader)
+    env = variables(("PYTHONUNBUFFERED", 1), ("PADDLE_JOB_ID", job.name), ("PADDLE_NNODES", job.total))
+    if rank.type == leader and rank.index == 0:
+        env.append({"name": "POD_IP_DUMMY", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+        env += variables(("PADDLE_MASTER", f"$(POD_IP_DUMMY):{port}"))
+    else:
+        env += variables(("PADDLE_MASTER", f"{job.pod_name(leader, 0)}:{port}"))
+    if MASTER in job.replicas:
+        env += variables(("PADDLE_SERVER_NUM" if rank.type == MASTER else "PADDLE_TRAINER_NUM", 1))
+    return env
+
+
+FRAMEWORK = Framework(
+    kind=PADDLEJOB,
+    replicas="paddleReplicaSpecs",
+    container="paddle",
+    port=Port("master", 36543),
+    restart_policy="OnFailure",
+    roles=(MASTER, WORKER),
+    judge=by_master_or_workers,
+    environment=_environment,
+    is_master=lambda rank: rank.type == MASTER,
+    defaults=_defaults,
+    selector=True,
+)

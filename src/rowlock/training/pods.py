@@ -1,0 +1,40 @@
+"""A rank → its Pod: the template with the job's labels, owner, environment and restart policy."""
+
+from __future__ import annotations
+
+from rowlock.objects import Object, owner_reference
+from rowlock.training.framework import ROLE_LABEL, Env, Rank
+
+
+def pod_of(rank: Rank) -> Object:
+    """The Pod of a rank in a job whose framework has the usual pods."""
+    framework = rank.job.framework
+    template = rank.replica.template
+    spec = dict(template.get("spec") or {})
+    only = "" if framework.env_in_all else framework.container
+    spec["containers"] = with_env(spec.get("containers") or [], framework.environment(rank), only)
+    more = framework.init_containers(rank)
+    if more:
+        spec["initContainers"] = [*(spec.get("initContainers") or ()), *more]
+    spec["restartPolicy"] = rank.replica.pod_restart_policy
+    labels = {**rank.labels, **({ROLE_LABEL: "master"} if framework.is_master(rank) else {})}
+    return pod(rank, rank.name, labels, spec)
+
+
+def pod(rank: Rank, name: str, labels: dict[str, str], spec: Object) -> Object:
+    """A Pod object with what every pod of a job has. The template's metadata is kept; our labels win."""
+    job, given = rank.job, rank.replica.template.get("metadata") or {}
+    metadata: Object = {"name": name, "namespace": job.namespace, "labels": {**(given.get("labels") or {}), **labels}}
+    metadata |= {key: given[key] for key in ("annotations", "finalizers") if given.get(key)}
+    metadata["ownerReferences"] = [owner_reference(job.object)]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def with_env(containers: list[Object], env: Env, only: str = "") -> list[Object]:
+    """The containers with `env` after the user's own entries, so that it wins; or only the first one named `only`."""
+    if not env:
+        return containers
+    at = {next((i for i, c in enumerate(containers) if c.get("name") == only), -1)} if only else None
+    return [
+        {**c, "env": [*(c.get("env") or ()), *env]} if at is None or i in at else c for i, c in enumerate(containers)
+    ]

@@ -1,0 +1,155 @@
+"""PyTorchJob: a Master and Workers, or Workers alone; torchrun's PET_* variables; elastic jobs.
+
+The Master decides; without one all Workers must succeed, or the first one in an elastic job. Every worker of a job
+with a Master waits in an init container until the Master's name resolves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rowlock.kinds import AUTOSCALER, PYTORCHJOB
+from rowlock.objects import Object
+from rowlock.training.autoscaler import sync_autoscaler
+from rowlock.training.framework import Env, Framework, Gang, Job, Port, Rank, variables
+from rowlock.training.turn import Turn
+from rowlock.training.verdict import MASTER, WORKER, by_master_or_workers
+
+INIT_IMAGE = "alpine:3.10"
+INIT_TRIES = 100
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+def elastic_defaults(spec: Mapping[str, Any], replicas: str) -> Object:
+    """minReplicas and maxReplicas: one stands for the other, else both are the number of Workers."""
+    given = spec.get("elasticPolicy")
+    if given is None:
+        return dict(spec)
+    types = {t.lower(): r or {} for t, r in (spec.get(replicas) or {}).items()}
+    count = types.get("worker", {}).get("replicas")
+    workers = 1 if count is None else count
+    least, most = given.get("minReplicas"), given.get("maxReplicas")
+    least, most = (most if least is None else least), (least if most is None else most)
+    policy = {
+        **given,
+        "minReplicas": workers if least is None else least,
+        "maxReplicas": workers if most is None else most,
+    }
+    return {**spec, "elasticPolicy": policy}
+
+
+def _defaults(spec: Object) -> Object:
+    spec = elastic_defaults(spec, "pytorchReplicaSpecs")
+    old = (spec.get("elasticPolicy") or {}).get("nProcPerNode")
+    if spec.get("nprocPerNode") is None and old is None:
+        spec["nprocPerNode"] = "auto"
+    return spec
+
+
+def _environment(rank: Rank) -> Env:
+    job, per_node = rank.job, rank.job.spec.get("nprocPerNode")
+    env = variables(("PYTHONUNBUFFERED", 1))
+    if MASTER in job.replicas:
+        port, address = job.port(MASTER), job.pod_name(MASTER, 0)
+        number = rank.index if rank.type == MASTER else rank.index + 1
+        processes = int(per_node) if per_node is not None and _INTEGER.fullmatch(per_node) else 1
+        env += variables(
+            ("MASTER_PORT", port),
+            ("PET_MASTER_PORT", port),
+            ("MASTER_ADDR", address),
+            ("PET_MASTER_ADDR", address),
+            ("WORLD_SIZE", job.total * processes),
+            ("RANK", number),
+            ("PET_NODE_RANK", number),
+        )
+    if per_node is not None:
+        env += variables(("PET_NPROC_PER_NODE", per_node))
+    elastic = job.spec.get("elasticPolicy")
+    if elastic is None:
+        return env + variables(("PET_NNODES", job.total))
+    return env + _rendezvous(job, elastic)
+
+
+def _rendezvous(job: Job, elastic: Object) -> Env:
+    host = elastic.get("rdzvHost") or job.pod_name(WORKER, 0)
+    port = elastic.get("rdzvPort")
+    env = variables(
+        ("PET_RDZV_ENDPOINT", f"{host}:{job.port(WORKER) if port is None else port}"),
+        ("PET_RDZV_BACKEND", elastic.get("rdzvBackend") or "c10d"),
+        ("PET_NNODES", f"{elastic['minReplicas']}:{elastic['maxReplicas']}"),
+    )
+    for name, field in (
+        ("PET_MAX_RESTARTS", "maxRestarts"),
+        ("PET_NPROC_PER_NODE", "nProcPerNode"),
+        ("PET_RDZV_ID", "rdzvId"),
+    ):
+        if elastic.get(field) is not None:
+            env += variables((name, elastic[field]))
+    if elastic.get("rdzvConf"):
+        pairs = (f"{c.get('key', '')}={c.get('value', '')}" for c in elastic["rdzvConf"])
+        env += variables(("PET_RDZV_CONF", ",".join(pairs)))
+    if elastic.get("standalone"):
+        env += variables(("PET_STANDALONE", ""))  # torchrun cannot read it; the operator writes it so (Q14)
+    return env
+
+
+def _init_containers(rank: Rank) -> Sequence[Object]:
+    if rank.type == MASTER or MASTER not in rank.job.replicas:
+        return ()
+    wait = (
+        f"err=1;for i in $(seq {INIT_TRIES}); do if nslookup {rank.job.pod_name(MASTER, 0)}; then err=0 && break; fi;"
+        "echo waiting for master; sleep 2; done; exit $err"
+    )
+    return [
+        {
+            "name": "init-pytorch",
+            "image": INIT_IMAGE,
+            "imagePullPolicy": "IfNotPresent",
+            "resources": {
+                "limits": {"cpu": "100m", "memory": "20Mi"},
+                "requests": {"cpu": "50m", "memory": "10Mi"},
+            },
+            "command": ["sh", "-c", wait],
+        }
+    ]
+
+
+def _is_master(rank: Rank) -> bool:
+    if MASTER in rank.job.replicas:
+        return rank.type == MASTER
+    return rank.type == WORKER and rank.index == 0
+
+
+def _judge(turn: Turn) -> None:
+    by_master_or_workers(turn, any_worker=turn.job.spec.get("elasticPolicy") is not None)
+
+
+def _gang(job: Job) -> Gang:
+    """An elastic job starts with its minimum; Master and Workers are sub-groups."""
+    members = int((job.spec.get("elasticPolicy") or {}).get("minReplicas") or job.total)
+    if job.policy.min_available is not None:
+        members = job.policy.min_available
+    masters = min(job.replicas[MASTER].count, members) if MASTER in job.replicas else 0
+    groups = (("master", masters), ("worker", members - masters))
+    return Gang(members, tuple((name, count) for name, count in groups if count > 0))
+
+
+FRAMEWORK = Framework(
+    kind=PYTORCHJOB,
+    replicas="pytorchReplicaSpecs",
+    container="pytorch",
+    port=Port("pytorchjob-port", 23456),
+    restart_policy="OnFailure",
+    roles=(MASTER, WORKER),
+    judge=_judge,
+    environment=_environment,
+    is_master=_is_master,
+    init_containers=_init_containers,
+    defaults=_defaults,
+    before=sync_autoscaler,
+    selector=True,
+    gang=_gang,
+    dependents=(AUTOSCALER,),
+)
