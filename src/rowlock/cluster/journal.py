@@ -1,0 +1,225 @@
+"""The log on disk: one append-only SQLite table, where an insert is a revision (kine's idea).
+
+WAL with synchronous=FULL: when `append` returns, the rows survive a power loss. Compaction travels in the same
+transactions: rows that were superseded long ago go out while new ones come in, a few at a time, for no extra fsync.
+`append` belongs to one thread; `read` opens a connection of its own and may be called from any other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from rowlock.errors import Unavailable
+
+FORMAT = 1
+"""`user_version` of the file; a file of a later format is refused, not guessed at."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS log (
+  revision INTEGER PRIMARY KEY, previous INTEGER NOT NULL, verb INTEGER NOT NULL,
+  kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, checksum INTEGER NOT NULL, value BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS mark (one INTEGER PRIMARY KEY CHECK (one = 1), compacted INTEGER NOT NULL);
+INSERT OR IGNORE INTO mark VALUES (1, 0);
+"""
+_COLUMNS = "revision, previous, verb, kind, namespace, name, checksum, value"
+
+Verb = Literal["Added", "Modified", "Deleted"]
+_VERBS: tuple[Verb, ...] = ("Added", "Modified", "Deleted")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One revision. `previous` is the revision of the row it supersedes (0 = none); `value` the object's JSON."""
+
+    revision: int
+    previous: int
+    verb: Verb
+    kind: str
+    namespace: str
+    name: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Row `revision` stopped mattering at revision `since`."""
+
+    since: int
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a journal holds: the live rows, sorted by key; and what compaction still has to remove."""
+
+    revision: int
+    compacted: int
+    live: list[Row]
+    garbage: list[Garbage]
+
+
+class Journal:
+    """An open log. Raises Unavailable with one sentence for everything that a user has to do something about."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = _lock(path.with_name("lock"))
+        try:
+            self._log = self._connect()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        with _sentences(self.path):
+            log = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+            found = int(log.execute("PRAGMA user_version").fetchone()[0])
+            if found > FORMAT:
+                log.close()
+                raise Unavailable(
+                    f"{self.path} was written by a newer rowlock (format {found}, this one knows {FORMAT}): "
+                    "start that version, or choose another data directory"
+                )
+            log.execute("PRAGMA journal_mode = WAL")
+            log.execute("PRAGMA synchronous = FULL")
+            log.execute("PRAGMA wal_autocheckpoint = 4000")  # pages; fewer, longer checkpoints than the default
+            log.executescript(_TABLES)
+            log.execute(f"PRAGMA user_version = {FORMAT}")
+        os.chmod(self.path, 0o600)  # it holds Secrets
+        return log
+
+    def recover(self) -> Recovered:
+        """Read the whole log once. Rows of a damaged file raise; the file is left as it is."""
+        newest: dict[tuple[str, str, str], Row] = {}
+        garbage: list[Garbage] = []
+        last = 0
+        with _sentences(self.path):
+            compacted = int(self._log.execute("SELECT compacted FROM mark").fetchone()[0])
+            for row in self._rows(self._log, f"SELECT {_COLUMNS} FROM log ORDER BY revision"):
+                key, last = (row.kind, row.namespace, row.name), row.revision
+                before = newest.pop(key, None)
+                if before is not None:
+                    garbage.append(Garbage(row.revision, before.revision))
+                if row.verb == "Deleted":
+                    garbage.append(Garbage(row.revision, row.revision))
+                else:
+                    newest[key] = row
+        live = [newest[key] for key in sorted(newest)]
+        return Recovered(max(last, compacted), compacted, live, garbage)
+
+    def append(self, rows: Sequence[Row], drop: Sequence[int] = (), compacted: int = 0) -> None:
+        """Make `rows` durable, and forget the rows `drop`; all or nothing."""
+        values = [
+            (r.revision, r.previous, _VERBS.index(r.verb), r.kind, r.namespace, r.name, zlib.crc32(r.value), r.value)
+            for r in rows
+        ]
+        with _sentences(self.path):
+            try:
+                self._log.execute("BEGIN IMMEDIATE")
+                self._log.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+                if drop:
+                    self._log.executemany("DELETE FROM log WHERE revision = ?", [(revision,) for revision in drop])
+                    self._log.execute("UPDATE mark SET compacted = max(compacted, ?)", (compacted,))
+                self._log.execute("COMMIT")
+            except sqlite3.Error:
+                if self._log.in_transaction:
+                    self._log.execute("ROLLBACK")
+                raise
+
+    def read(self, since: int, limit: int) -> list[tuple[Row, bytes | None]]:
+        """The next rows after a revision, each with the value it superseded. None of it if compaction was there."""
+        with _sentences(self.path):
+            log = sqlite3.connect(self.path, isolation_level=None)
+            try:
+                log.execute("BEGIN")
+                compacted = int(log.execute("SELECT compacted FROM mark").fetchone()[0])
+                if since < compacted:
+                    return []
+                query = f"SELECT {_COLUMNS} FROM log WHERE revision > {since} ORDER BY revision LIMIT {limit}"
+                rows = list(self._rows(log, query))
+                return [(row, _value(log, row.previous)) for row in rows]
+            finally:
+                log.close()
+
+    def close(self) -> None:
+        self._log.close()
+        self._lock.close()
+
+    def _rows(self, log: sqlite3.Connection, query: str) -> Iterator[Row]:
+        for revision, previous, verb, kind, namespace, name, checksum, value in log.execute(query):
+            if zlib.crc32(value) != checksum:
+                raise _damaged(self.path, f"the checksum of revision {revision}, {kind} {namespace}/{name}, is wrong")
+            yield Row(revision, previous, _VERBS[verb], kind, namespace, name, value)
+
+
+def _value(log: sqlite3.Connection, revision: int) -> bytes | None:
+    found = log.execute("SELECT value FROM log WHERE revision = ?", (revision,)).fetchone() if revision else None
+    return bytes(found[0]) if found else None
+
+
+def _damaged(path: Path, why: str) -> Unavailable:
+    return Unavailable(
+        f"{path} is damaged ({why}); nothing was changed in it: put a copy of it back, "
+        "or move it away to start with an empty cluster"
+    )
+
+
+class _sentences:
+    """SQLite's errors as one clear sentence each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, sqlite3.Error):
+            return
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise _damaged(self._path, str(error)) from error
+        if code == sqlite3.SQLITE_FULL:
+            raise Unavailable(
+                f"the disk that holds {self._path} is full: this write was refused, nothing was lost, reading goes on; "
+                "free some space and writes work again",
+                retry_after=1,
+            ) from error
+        raise Unavailable(
+            f"{self._path} cannot be used ({error}): this was refused, nothing was lost; "
+            "look at the disk and at the rights of the file",
+            retry_after=1,
+        ) from error
+
+
+def _lock(path: Path) -> IO[str]:
+    """An exclusive lock for the life of the process; the kernel releases it however the process ends."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = path.open("a+")
+    except OSError as error:
+        raise Unavailable(
+            f"the data directory {path.parent} cannot be used ({error.strerror}): choose another one"
+        ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.seek(0)
+        owner = file.read().strip() or "unknown"
+        file.close()
+        raise Unavailable(
+            f"another rowlock server (pid {owner}) uses the data directory {path.parent}: "
+            "use that one, stop it with `rowlock down`, or choose another directory with --data-dir"
+        ) from error
+    file.seek(0)
+    file.truncate()
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file

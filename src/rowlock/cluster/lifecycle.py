@@ -1,0 +1,251 @@
+"""What the system itself does to an object on its way in: names, ids, generations, deletion marks. Pure.
+
+The rules are kube-apiserver's, and so are the texts of its refusals. Defaults and validation are not here but in
+admission; whether a name is taken is the store's question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.errors import BadRequest, Cause, Conflict, Forbidden, conflict, invalid
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
+
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own
+_PREFIX_LENGTH = 58  # generateName is cut so that name and suffix fit into 63
+_SYSTEM = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+_KEEPS_STATUS = frozenset({kinds.NODE})  # a kubelet registers its node with a status
+_GENERATIONS = frozenset({kinds.POD, kinds.PRIORITY_CLASS})  # built-in kinds that count generations
+_FINISHED = frozenset({"Succeeded", "Failed"})
+
+
+def suffix(seed: str) -> str:
+    """Five characters for generateName, from any unique text."""
+    digest = hashlib.blake2b(seed.encode(), digest_size=5).digest()
+    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest)
+
+
+def born(kind: Kind, obj: Object, uid: str, now: float) -> Object:
+    """The object as it enters admission: named, with an identity and without anything the client made up."""
+    meta = dict(objects.meta(obj))
+    if meta.get("resourceVersion"):
+        raise BadRequest("resourceVersion should not be set on objects to be created")
+    for name in (*_SYSTEM, "resourceVersion"):
+        meta.pop(name, None)
+    if not meta.get("name") and meta.get("generateName"):
+        meta["name"] = str(meta["generateName"])[:_PREFIX_LENGTH] + suffix(uid)
+    if not kind.namespaced:
+        meta.pop("namespace", None)
+    elif not meta.get("namespace"):
+        raise BadRequest("an empty namespace may not be set during creation")
+    meta["uid"], meta["creationTimestamp"] = uid, objects.timestamp(now)
+    if kind.custom or kind in _GENERATIONS:
+        meta["generation"] = 1
+    obj = {**obj, "apiVersion": kind.api_version, "kind": kind.name, "metadata": meta}
+    if "status" in kind.subresources and kind not in _KEEPS_STATUS:
+        obj.pop("status", None)
+    return _born_namespace(obj) if kind is kinds.NAMESPACE else obj
+
+
+def _born_namespace(obj: Object) -> Object:
+    labels = {**objects.labels(obj), "kubernetes.io/metadata.name": objects.name(obj)}
+    obj = objects.changed(obj, "metadata.labels", labels)
+    obj = objects.changed(obj, "spec.finalizers", ["kubernetes"])
+    return objects.changed(obj, "status", {"phase": "Active"})
+
+
+def updated(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
+    """`new` as it enters admission: only what this door may change differs from `old`. Raises Conflict, Invalid."""
+    check_current(kind, old, new)
+    if subresource == "status":
+        return {**old, "status": new["status"]} if "status" in new else objects.changed(old, "status", None)
+    if subresource == "finalize":
+        return objects.changed(old, "spec.finalizers", objects.dig(new, "spec.finalizers"))
+    meta = dict(objects.meta(new))
+    for name in (*_SYSTEM, "name", "namespace", "resourceVersion"):
+        if name in objects.meta(old):
+            meta[name] = objects.meta(old)[name]
+        else:
+            meta.pop(name, None)
+    new = {**new, "apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": meta}
+    if "status" in kind.subresources:
+        new = objects.changed(new, "status", old.get("status"))
+    if kind is kinds.NAMESPACE:
+        new = objects.changed(new, "spec.finalizers", objects.dig(old, "spec.finalizers"))
+    _no_new_finalizers(kind, old, new)
+    return new
+
+
+def check_current(kind: Kind, old: Object, new: Object) -> None:
+    """Optimistic concurrency: what the client states about the object must be true."""
+    meta, have = objects.meta(new), objects.meta(old)
+    uid, revision = meta.get("uid"), meta.get("resourceVersion")
+    if uid and uid != have.get("uid"):
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {have.get('uid')}"
+        raise conflict(kind.plural, objects.name(old), why, kind.group)
+    if revision and revision != have.get("resourceVersion"):
+        raise conflict(kind.plural, objects.name(old), MODIFIED, kind.group)
+
+
+def _no_new_finalizers(kind: Kind, old: Object, new: Object) -> None:
+    if not objects.deleting(old):
+        return
+    extra = [f for f in finalizers(new) if f not in finalizers(old)]
+    if extra:
+        found = ", ".join(f'"{name}"' for name in extra)
+        text = (
+            "Forbidden: no new finalizers can be added if the object is being deleted, "
+            f"found new finalizers []string{{{found}}}"
+        )
+        cause = Cause("FieldValueForbidden", text, "metadata.finalizers")
+        raise invalid(kind.name, objects.name(old), [cause], kind.group)
+
+
+def same(old: Object, new: Object) -> bool:
+    """True when nothing changed but the times in managedFields."""
+    if old == new:
+        return True
+    was, now = objects.meta(old), objects.meta(new)
+    if "managedFields" not in was or "managedFields" not in now:
+        return False
+    return _timeless(old) == _timeless(new)
+
+
+def _timeless(obj: Object) -> Object:
+    fields = [{k: v for k, v in item.items() if k != "time"} for item in objects.meta(obj)["managedFields"]]
+    return objects.changed(obj, "metadata.managedFields", fields)
+
+
+def next_generation(old: Object, new: Object) -> Object:
+    """Count a change of anything but metadata and status, in kinds that count."""
+    count = objects.meta(old).get("generation")
+    if count is None or _desired(old) == _desired(new):
+        return new
+    return objects.changed(new, "metadata.generation", int(count) + 1)
+
+
+def _desired(obj: Object) -> Object:
+    return {k: v for k, v in obj.items() if k not in ("metadata", "status")}
+
+
+# ---------------------------------------------------------------- deletion
+
+
+def finalizers(obj: Object) -> list[str]:
+    return list(objects.meta(obj).get("finalizers") or ())
+
+
+def removable(kind: Kind, obj: Object) -> bool:
+    """True when an object that is marked for deletion has nothing left to wait for."""
+    if not objects.deleting(obj) or finalizers(obj) or objects.meta(obj).get("deletionGracePeriodSeconds"):
+        return False
+    return kind is not kinds.NAMESPACE or not objects.dig(obj, "spec.finalizers")
+
+
+def check_deletable(kind: Kind, obj: Object, uid: str, revision: int | None) -> None:
+    """Preconditions of a delete; the subject of the message is the kind, as the real server has it."""
+    name, have = objects.name(obj), objects.meta(obj)
+    if uid and uid != have.get("uid"):
+        why = (
+            f"the UID in the precondition ({uid}) does not match the UID in record ({have.get('uid')}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise conflict(kind.name, name, why, kind.group)
+    if revision is not None and revision != objects.revision(obj):
+        why = (
+            f"the ResourceVersion in the precondition ({revision}) does not match the ResourceVersion in record "
+            f"({have.get('resourceVersion')}). The object might have been modified"
+        )
+        raise conflict(kind.name, name, why, kind.group)
+    if kind is kinds.NAMESPACE and name in IMMORTAL:
+        raise forbidden(kind, name, "this namespace may not be deleted")
+    if kind is kinds.NAMESPACE and objects.deleting(obj) and objects.dig(obj, "spec.finalizers"):
+        why = (
+            "The system is ensuring all content is removed from this namespace.  "
+            "Upon completion, this namespace will automatically be purged by the system."
+        )
+        raise conflict(kind.plural, name, why, kind.group)
+
+
+def with_propagation(obj: Object, propagation: str | None) -> Object:
+    """The finalizers that a propagation policy asks for; None keeps what is there."""
+    if propagation is None:
+        return obj
+    wanted = [f for f in finalizers(obj) if f not in (FOREGROUND, ORPHAN)]
+    if propagation != "Background":
+        wanted.append(FOREGROUND if propagation == "Foreground" else ORPHAN)
+    return obj if wanted == finalizers(obj) else objects.changed(obj, "metadata.finalizers", wanted or None)
+
+
+def grace_of(kind: Kind, obj: Object, wanted: int | None) -> int:
+    """Seconds that a deletion leaves: only a pod that runs somewhere needs any."""
+    if kind is not kinds.POD or not objects.dig(obj, "spec.nodeName") or objects.phase(obj) in _FINISHED:
+        return 0
+    own = objects.dig(obj, "spec.terminationGracePeriodSeconds")
+    grace = wanted if wanted is not None else 30 if own is None else int(own)
+    return 1 if grace < 0 else grace
+
+
+def marked(kind: Kind, obj: Object, grace: int, now: float) -> Object:
+    """The object with its deletion mark. A second, shorter grace shortens; a longer one changes nothing."""
+    meta = dict(objects.meta(obj))
+    if objects.deleting(obj):
+        before = int(meta.get("deletionGracePeriodSeconds") or 0)
+        if grace >= before:
+            return obj
+        began = objects.seconds(meta["deletionTimestamp"]) - before
+        meta["deletionTimestamp"] = objects.timestamp(began + grace)
+    else:
+        meta["deletionTimestamp"] = objects.timestamp(now + grace)
+        if "generation" in meta:
+            meta["generation"] += 1
+    meta["deletionGracePeriodSeconds"] = grace
+    if kind is kinds.NAMESPACE:
+        obj = objects.changed(obj, "status.phase", "Terminating")
+        meta.pop("deletionGracePeriodSeconds")
+    return {**obj, "metadata": meta}
+
+
+# ---------------------------------------------------------------- refusals and bindings
+
+
+def forbidden(kind: Kind, name: str, why: str, causes: tuple[Cause, ...] = ()) -> Forbidden:
+    details: dict[str, Any] = {"name": name, "kind": kind.plural, **({"group": kind.group} if kind.group else {})}
+    return Forbidden(f'{kind.resource} "{name}" is forbidden: {why}', details=details, causes=causes)
+
+
+def terminating(kind: Kind, name: str, namespace: str) -> Forbidden:
+    cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    return forbidden(kind, name, why, (cause,))
+
+
+def bound(pod: Object, node: str, annotations: dict[str, str], now: float) -> Object:
+    """The pod on its node. Raises Conflict when it is on one already, or going away."""
+    name, there = objects.name(pod), objects.dig(pod, "spec.nodeName")
+    if objects.deleting(pod):
+        raise _not_bound(name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if there:
+        raise _not_bound(name, f'pod {name} is already assigned to node "{there}"')
+    pod = objects.changed(pod, "spec.nodeName", node)
+    if annotations:
+        pod = objects.changed(pod, "metadata.annotations", {**objects.annotations(pod), **annotations})
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": objects.timestamp(now),
+    }
+    others = [c for c in objects.dig(pod, "status.conditions", ()) if c.get("type") != "PodScheduled"]
+    return objects.changed(pod, "status.conditions", [*others, scheduled])
+
+
+def _not_bound(name: str, why: str) -> Conflict:
+    return conflict("pods/binding", name, why)
