@@ -51,10 +51,10 @@ class Opened:
     """`async with Opened(path) as store`: a store with the namespace `default`, closed at the end."""
 
     def __init__(self, path: Path | None, clock: Clock | None = None, window: int = 2048) -> None:
-        self._open = lambda: Store.open(path, clock=clock or Clock(), ids=counted_ids(), window=window)
+        self._path, self._clock, self._window = path, clock or Clock(), window
 
     async def __aenter__(self) -> Store:
-        self._store = self._open()
+        self._store = Store.open(self._path, clock=self._clock, ids=counted_ids(), window=self._window)
         if self._store.view.get(kinds.NAMESPACE, "", "default") is None:
             await self._store.create(kinds.NAMESPACE, {"metadata": {"name": "default"}})
         return self._store

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -98,17 +99,20 @@ def place(text: str) -> tuple[int, Key]:
     return found.revision, Key(found.namespace, found.name)
 
 
-def at(state: State, wanted: Wanted, since: Sequence[Stored]) -> list[tuple[Key, Object]]:
-    """The objects as they were before the changes `since`: the newest state with those taken back."""
-    kind = wanted.kind
-    if not since:
-        return list(zip(state.keys(kind, wanted.namespace), state.all(kind, wanted.namespace), strict=True))
-    then = dict(zip(state.keys(kind, wanted.namespace), state.all(kind, wanted.namespace), strict=True))
+def at(state: State, wanted: Wanted, since: Sequence[Stored], after: Key) -> Iterator[tuple[Key, Object]]:
+    """The objects beyond a key as they were before the changes `since`: the newest state with those taken back."""
+    now = state.items(wanted.kind, wanted.namespace, after)
+    before: dict[Key, Object | None] = {}
     for change in reversed(since):
-        if wanted.namespace and change.key.namespace != wanted.namespace:
-            continue
-        if change.old is None:
-            then.pop(change.key, None)
-        else:
-            then[change.key] = change.old
-    return sorted(then.items(), key=lambda item: item[0])
+        if change.key > after and wanted.namespace in ("", change.key.namespace):
+            before[change.key] = change.old
+    if not before:
+        return now
+    then = dict(now) | before
+    return iter([(key, obj) for key in sorted(then) if (obj := then[key]) is not None])
+
+
+def page(wanted: Wanted, found: Iterator[tuple[Key, Object]], limit: int) -> list[tuple[Key, Object]]:
+    """What matches, and no more than one beyond the limit (which says that there is more)."""
+    matching = ((k, o) for k, o in found if not wanted.selective or wanted.matches(o))
+    return list(islice(matching, limit + 1)) if limit else list(matching)

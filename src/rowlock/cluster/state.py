@@ -6,9 +6,10 @@ stale view (the simulation uses that). Names are kept sorted per namespace: iter
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TypeVar
 
 from rowlock import objects
@@ -17,7 +18,8 @@ from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 
 _Group = TypeVar("_Group")
-_Member = TypeVar("_Member", str, Key)
+FIRST = Key("", "")
+"""Sorts before every key of an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,32 @@ class Stored(Change):
 
 
 @dataclass(slots=True)
+class _Space:
+    """All objects of one kind in one namespace; `names` are sorted."""
+
+    names: list[str] = field(default_factory=list)
+    objects: dict[str, Object] = field(default_factory=dict)
+    encoded: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class _Shelf:
     """All objects of one kind."""
 
-    objects: dict[Key, Object] = field(default_factory=dict)
-    encoded: dict[Key, bytes] = field(default_factory=dict)
-    names: dict[str, list[str]] = field(default_factory=dict)
+    spaces: dict[str, _Space] = field(default_factory=dict)
     owned: dict[str, list[Key]] = field(default_factory=dict)
     labelled: dict[tuple[str, str, str], list[Key]] = field(default_factory=dict)
+
+    def chosen(self, namespace: str) -> list[tuple[str, _Space]]:
+        if namespace:
+            return [(namespace, self.spaces[namespace])] if namespace in self.spaces else []
+        return sorted(self.spaces.items(), key=itemgetter(0))
+
+    def several(self, keys: Iterable[Key]) -> list[Object]:
+        return [self.spaces[space].objects[name] for space, name in keys]
+
+
+_NONE = _Shelf()
 
 
 class State:
@@ -64,35 +84,46 @@ class State:
         return self._revision
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        shelf = self._shelves.get(kind)
-        return shelf.objects.get(Key(namespace, name)) if shelf else None
+        space = self._shelves.get(kind, _NONE).spaces.get(namespace)
+        return space.objects.get(name) if space else None
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
-        shelf = self._shelves.get(kind)
-        return [shelf.objects[key] for key in _keys(shelf, namespace)] if shelf else []
+        spaces = self._shelves.get(kind, _NONE).chosen(namespace)
+        return [space.objects[name] for _, space in spaces for name in space.names]
 
     def owned(self, kind: Kind, uid: str) -> Iterable[Object]:
-        shelf = self._shelves.get(kind)
-        return [shelf.objects[key] for key in shelf.owned.get(uid, ())] if shelf else []
+        shelf = self._shelves.get(kind, _NONE)
+        return shelf.several(shelf.owned.get(uid, ()))
 
     def labelled(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
         if label not in INDEXED or not namespace:
             return [o for o in self.all(kind, namespace) if objects.labels(o).get(label) == value]
-        shelf = self._shelves.get(kind)
-        return [shelf.objects[key] for key in shelf.labelled.get((namespace, label, value), ())] if shelf else []
+        shelf = self._shelves.get(kind, _NONE)
+        return shelf.several(shelf.labelled.get((namespace, label, value), ()))
 
     # ------------------------------------------------------------ for the store
 
     def encoded(self, kind: Kind, namespace: str, name: str) -> bytes | None:
-        shelf = self._shelves.get(kind)
-        return shelf.encoded.get(Key(namespace, name)) if shelf else None
+        space = self._shelves.get(kind, _NONE).spaces.get(namespace)
+        return space.encoded.get(name) if space else None
 
-    def keys(self, kind: Kind, namespace: str = "") -> list[Key]:
-        shelf = self._shelves.get(kind)
-        return _keys(shelf, namespace) if shelf else []
+    def items(self, kind: Kind, namespace: str = "", after: Key = FIRST) -> Iterator[tuple[Key, Object]]:
+        """Keys and objects in order, those after a key; read only as far as the caller goes."""
+        for space, held in self._shelves.get(kind, _NONE).chosen(namespace):
+            if space < after.namespace:
+                continue
+            start = bisect_right(held.names, after.name) if space == after.namespace else 0
+            for name in held.names[start:]:
+                yield Key(space, name), held.objects[name]
+
+    def count(self, kind: Kind, namespace: str = "", after: Key = FIRST) -> int:
+        """How many objects there are after a key."""
+        chosen = self._shelves.get(kind, _NONE).chosen(namespace)
+        there = sum(len(held.names) for space, held in chosen if space >= after.namespace)
+        return there - sum(bisect_right(held.names, after.name) for space, held in chosen if space == after.namespace)
 
     def counts(self) -> dict[Kind, int]:
-        return {kind: len(shelf.objects) for kind, shelf in self._shelves.items() if shelf.objects}
+        return {kind: self.count(kind) for kind in self._shelves if self.count(kind)}
 
     def skip(self, revision: int) -> None:
         """Everything up to `revision` has been seen, though some of it is no longer told (compaction)."""
@@ -107,32 +138,34 @@ class State:
         if shelf is None:
             shelf = self._shelves[change.kind] = _Shelf()
         key = objects.key(change.object)
-        before = shelf.objects.get(key)
         if change.type == "Deleted":
-            if before is not None:
-                _remove(shelf, key, before)
-            return
-        _put(shelf, key, before, change.object)
-        if isinstance(change, Stored):
-            shelf.encoded[key] = change.encoded
+            _remove(shelf, key)
+        else:
+            _put(shelf, key, change)
 
 
-def _keys(shelf: _Shelf, namespace: str) -> list[Key]:
-    spaces = [namespace] if namespace else sorted(shelf.names)
-    return [Key(space, name) for space in spaces for name in shelf.names.get(space, ())]
-
-
-def _put(shelf: _Shelf, key: Key, before: Object | None, after: Object) -> None:
-    shelf.objects[key] = after
+def _put(shelf: _Shelf, key: Key, change: Change) -> None:
+    space = shelf.spaces.get(key.namespace)
+    if space is None:
+        space = shelf.spaces[key.namespace] = _Space()
+    before = space.objects.get(key.name)
+    space.objects[key.name] = change.object
+    if isinstance(change, Stored):
+        space.encoded[key.name] = change.encoded
     if before is None:
-        insort(shelf.names.setdefault(key.namespace, []), key.name)
-    _reindex(shelf, key, before or {}, after)
+        insort(space.names, key.name)
+    _reindex(shelf, key, before or {}, change.object)
 
 
-def _remove(shelf: _Shelf, key: Key, before: Object) -> None:
-    del shelf.objects[key]
-    shelf.encoded.pop(key, None)
-    _take(shelf.names, key.namespace, key.name)
+def _remove(shelf: _Shelf, key: Key) -> None:
+    space = shelf.spaces.get(key.namespace)
+    before = space.objects.pop(key.name, None) if space else None
+    if space is None or before is None:
+        return
+    space.encoded.pop(key.name, None)
+    del space.names[bisect_left(space.names, key.name)]
+    if not space.names:
+        del shelf.spaces[key.namespace]
     _reindex(shelf, key, before, {})
 
 
@@ -159,9 +192,9 @@ def _owners(meta: dict[str, object]) -> set[str]:
     return {str(owner.get("uid")) for owner in owners} if isinstance(owners, list) else set()
 
 
-def _take(groups: dict[_Group, list[_Member]], group: _Group, value: _Member) -> None:
-    """Remove a value from a sorted group, and the group when it is empty."""
+def _take(groups: dict[_Group, list[Key]], group: _Group, key: Key) -> None:
+    """Remove a key from a sorted group, and the group when it is empty."""
     members = groups[group]
-    del members[bisect_left(members, value)]
+    del members[bisect_left(members, key)]
     if not members:
         del groups[group]

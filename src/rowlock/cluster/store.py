@@ -35,7 +35,7 @@ from rowlock.cluster.core import Admission, Core, Open, Patches, Rules
 from rowlock.cluster.history import Cursor, History
 from rowlock.cluster.journal import Journal, Row
 from rowlock.cluster.reading import Wanted
-from rowlock.cluster.state import State, Stored
+from rowlock.cluster.state import FIRST, State, Stored
 from rowlock.errors import ApiError, Expired, Unavailable, Unsupported, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -127,16 +127,23 @@ class Store:
         return self._page(wanted, limit, token)
 
     def _page(self, wanted: Wanted, limit: int, token: str) -> Page:
-        revision, after = reading.place(token) if token else (self.revision, Key("", ""))
+        revision, after = reading.place(token) if token else (self.revision, FIRST)
         if revision < self._history.floor or revision > self.revision:
             raise Expired(reading.EXPIRED_TOKEN)
-        then = reading.at(self.view, wanted, self._history.after(wanted.kind, revision))
-        rest = [(k, o) for k, o in then if k > after and (not wanted.selective or wanted.matches(o))]
-        if not limit or len(rest) <= limit:
-            return Page([o for _, o in rest], revision)
-        page, left = rest[:limit], len(rest) - limit
-        following = reading.token(revision, page[-1][0])
-        return Page([o for _, o in page], revision, following, None if wanted.selective else left)
+        since = self._history.after(wanted.kind, revision)
+        page = reading.page(wanted, reading.at(self.view, wanted, since, after), limit)
+        if not limit or len(page) <= limit:
+            return Page([o for _, o in page], revision)
+        del page[limit:]
+        last = page[-1][0]
+        left = None if wanted.selective else self._left(wanted, since, last)
+        return Page([o for _, o in page], revision, reading.token(revision, last), left)
+
+    def _left(self, wanted: Wanted, since: Sequence[Stored], last: Key) -> int:
+        """How many objects a list has beyond a key."""
+        if since:
+            return sum(1 for _ in reading.at(self.view, wanted, since, last))
+        return self.view.count(wanted.kind, wanted.namespace, last)
 
     # ------------------------------------------------------------ watches
 
