@@ -30,6 +30,7 @@ class Row(Protocol):
 
 
 R = TypeVar("R", bound=Row)
+T = TypeVar("T")
 
 _OPERATORS: dict[str, Callable[[str, str], bool]] = {
     "==": lambda have, want: have == want,
@@ -138,7 +139,7 @@ def _sortable(value: Any) -> tuple[int, float, str]:
     return (1, float(value), "") if isinstance(value, int | float) else (2, 0.0, str(value))
 
 
-def page(items: Sequence[R], query: Query) -> tuple[Sequence[R], int | None]:
+def page(items: Sequence[T], query: Query) -> tuple[Sequence[T], int | None]:
     """The page that the query asks for and the offset of the next one, None at the end."""
     end = query.offset + query.limit
     return items[query.offset : end], end if end < len(items) else None

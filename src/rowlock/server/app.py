@@ -1,0 +1,185 @@
+"""The door of the REST API: routes, one shape of errors, and `Face`, which `serve.py` wires in.
+
+    face = Face(api, Settings(token=..., user=...))
+    app = Starlette(routes=[*face.routes, *others])        # before the Kubernetes API's catch-all
+    tasks.create_task(face.run())                          # keeps the catalog; reads wait for its first picture
+
+An endpoint takes a `Call` and returns JSON (or a Response); every ApiError becomes Run:ai's Error body here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from rowlock.api import Api
+from rowlock.errors import ApiError, BadRequest, Internal, NotFound
+from rowlock.server.auth import Door
+from rowlock.server.catalog import Catalog
+from rowlock.workloads.fields import nearest
+
+_LARGEST = 4 * 1024 * 1024
+"""Bytes of a request body."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the face must be told. `cluster_id` "" takes the uid of the kube-system namespace."""
+
+    token: str = ""
+    user: str = "local"
+    version: str = ""
+    cluster_id: str = ""
+    cluster_name: str = "rowlock"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What every endpoint works with."""
+
+    api: Api
+    catalog: Catalog
+    settings: Settings
+    clock: Callable[[], float] = time.time
+    ids: Callable[[], str] = lambda: str(uuid.uuid4())
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, authenticated."""
+
+    room: Room
+    request: Request
+    user: str
+
+    @property
+    def path(self) -> dict[str, Any]:
+        return self.request.path_params
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(self.request.query_params)
+
+    async def json(self) -> Any:
+        """The body. Raises BadRequest when it is not JSON."""
+        length = self.request.headers.get("content-length", "0")
+        if length.isdigit() and int(length) > _LARGEST:
+            raise BadRequest(f"the body has {length} bytes; {_LARGEST} are allowed")
+        raw = await self.request.body()
+        try:
+            return msgspec.json.decode(raw)
+        except msgspec.DecodeError as error:
+            raise BadRequest(f"the body is not JSON: {error}") from None
+
+    def only(self, *known: str) -> dict[str, str]:
+        """The query, with nothing in it but these. Raises BadRequest."""
+        for name in self.query:
+            if name.rstrip("?") and name not in known:
+                raise BadRequest(f"there is no query parameter {name!r}.{nearest(name, known)}")
+        return self.query
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """JSON with a status other than 200."""
+
+    code: int
+    body: Any
+
+
+Endpoint = Callable[[Call], Awaitable[Any]]
+
+
+def error_body(error: ApiError) -> dict[str, Any]:
+    """Run:ai's Error; a refused submit also says which fields, which rules."""
+    body: dict[str, Any] = {"code": error.code, "message": error.message, "details": error.reason}
+    if error.causes:
+        body["complianceIssues"] = [{"field": c.field, "details": c.message, "rule": c.reason} for c in error.causes]
+    return body
+
+
+def answer(code: int, body: Any) -> Response:
+    return Response(msgspec.json.encode(body), code, media_type="application/json")
+
+
+class Face:
+    """The REST API of one cluster."""
+
+    def __init__(self, api: Api, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
+        self.catalog = Catalog(api, settings.cluster_id)
+        self._room = Room(api, self.catalog, settings, clock)
+        self._door = Door(settings.token, settings.user)
+
+    async def run(self) -> None:
+        """Keep the catalog, until cancelled."""
+        await self.catalog.run()
+
+    @property
+    def routes(self) -> list[Route]:
+        from rowlock.server.table import TABLE
+
+        made = [Route(path, self._endpoint(serve), methods=[method]) for method, path, serve in TABLE]
+        made.append(Route("/api/v1/token", self._token, methods=["POST"]))
+        prefixes = ("workloads", "org-unit", "clusters", "workload-types", "workload-priorities")
+        made += [Route(f"/api/v1/{p}/{{rest:path}}", self._unknown) for p in prefixes]
+        return made
+
+    def _endpoint(self, serve: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        async def respond(request: Request) -> Response:
+            async with _boundary() as outcome:
+                user = self._door.enter(request)
+                await self.catalog.ready()
+                made = await serve(Call(self._room, request, user))
+                if isinstance(made, Answer):
+                    outcome.response = answer(made.code, made.body)
+                else:
+                    outcome.response = made if isinstance(made, Response) else answer(200, made)
+            return outcome.response
+
+        return respond
+
+    async def _token(self, request: Request) -> Response:
+        async with _boundary() as outcome:
+            self._door.exchange(await Call(self._room, request, "").json())
+        return outcome.response
+
+    async def _unknown(self, request: Request) -> Response:
+        async with _boundary() as outcome:
+            self._door.enter(request)
+            raise NotFound(f"there is no {request.method} {request.url.path} in this API")
+        return outcome.response
+
+
+@dataclass(slots=True)
+class _Outcome:
+    response: Response
+
+
+@asynccontextmanager
+async def _boundary() -> AsyncIterator[_Outcome]:
+    """The only place of the REST API that catches broadly: nobody gets a stack trace for an answer."""
+    outcome = _Outcome(answer(500, {"code": 500, "message": "no answer was made", "details": ""}))
+    try:
+        yield outcome
+    except ApiError as error:
+        outcome.response = answer(error.code, error_body(error))
+    except Exception as error:
+        log.exception("a request failed unexpectedly")
+        unforeseen = Internal(f"the server failed unexpectedly ({type(error).__name__}: {error}); its log says more")
+        outcome.response = answer(500, error_body(unforeseen))
+
+
+def routes(api: Api, settings: Settings) -> list[Route]:
+    """The routes of a `Face` nobody runs: only for looking at the table (docs, tests)."""
+    return Face(api, settings).routes
