@@ -45,6 +45,8 @@ class Commits:
 
     def __init__(self, core: Core, journal: Journal, publish: Callable[[Sequence[Stored]], None]) -> None:
         self.compacted = 0
+        self.count = 0
+        """Commits so far; each was one fsync."""
         self.keep = 10_000
         """Revisions of history that stay in the journal."""
         self._core, self._journal, self._publish = core, journal, publish
@@ -108,6 +110,7 @@ class Commits:
                 self._garbage.append(Garbage(change.revision, change.previous))
             if change.type == "Deleted":
                 self._garbage.append(Garbage(change.revision, change.revision))
+        self.count += 1
         self._core.settle(batch.changes)
         self._publish(batch.changes)
         _answer(batch.waiting, None)

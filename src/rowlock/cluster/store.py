@@ -100,6 +100,11 @@ class Store:
     def revision(self) -> int:
         return self.core.state.revision
 
+    @property
+    def commits(self) -> int:
+        """How many commits there were; each was one fsync."""
+        return self._commits.count if self._commits else 0
+
     def encoded(self, kind: Kind, namespace: str, name: str) -> bytes | None:
         """The object's JSON as it was stored."""
         return self.core.state.encoded(kind, namespace, name)

@@ -1,0 +1,174 @@
+"""Records become Events: counted when they repeat, capped when they flood, written aside.
+
+The rules are client-go's: an equal record (same object, type, reason, message, source) patches `count` and
+`lastTimestamp` of the Event that is there; one object may have 25 Events from one source at once and then one per
+five minutes. A process that restarts begins to count anew. Events are a courtesy: what cannot be written is dropped
+with a line in the log, and nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rowlock import kinds, objects
+from rowlock.api import Api, Record
+from rowlock.errors import AlreadyExists, ApiError, NotFound
+from rowlock.objects import Object
+
+REMEMBERED = 4_096  # Events whose counts are kept, least recently used out first
+
+log = logging.getLogger("rowlock.events")
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A token bucket per object and source. `burst=0` switches the cap off."""
+
+    burst: int = 25
+    seconds_each: float = 300.0
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What the newest Event about something looks like: its name and count."""
+
+    name: str
+    count: int
+
+
+_Same = tuple[str, str, str, str, str, str]
+
+
+class Recorder:
+    """Takes records at any time; `run` writes them."""
+
+    def __init__(self, api: Api, clock: Callable[[], float], allowance: Allowance = Allowance()) -> None:
+        self._api, self._clock, self._allowance = api, clock, allowance
+        self._queue: asyncio.Queue[Record] = asyncio.Queue()
+        self._seen: OrderedDict[_Same, _Written] = OrderedDict()
+        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+        self._last = 0
+
+    def record(self, record: Record) -> None:
+        """Remember to write it; returns at once."""
+        if self._allowed(record):
+            self._queue.put_nowait(record)
+
+    async def run(self) -> None:
+        """Write what is recorded, for ever. Different Events go together, equal ones one after the other."""
+        while True:
+            records = [await self._queue.get()]
+            while not self._queue.empty():
+                records.append(self._queue.get_nowait())
+            groups: dict[_Same, list[Record]] = {}
+            for record in records:
+                groups.setdefault(_same(record), []).append(record)
+            await asyncio.gather(*(self._write(same, group) for same, group in groups.items()))
+
+    async def flush(self) -> None:
+        """Write what is recorded now, once; for the end of a run."""
+        while not self._queue.empty():
+            record = self._queue.get_nowait()
+            await self._write(_same(record), [record])
+
+    async def _write(self, same: _Same, records: list[Record]) -> None:
+        now = self._clock()
+        try:
+            if not await self._count(same, records, now):
+                await self._create(same, records, now)
+        except ApiError as error:
+            log.info("an event was dropped (%s %s): %s", records[0].reason, objects.key(records[0].regarding), error)
+
+    async def _count(self, same: _Same, records: list[Record], now: float) -> bool:
+        """Patch the Event that says the same; False when there is none any more."""
+        before = self._seen.get(same)
+        if before is None:
+            return False
+        count = before.count + len(records)
+        patch = {"count": count, "lastTimestamp": objects.timestamp(now), "message": records[-1].message}
+        try:
+            await self._api.patch(kinds.EVENT, _space(records[0].regarding), before.name, patch)
+        except NotFound:
+            return False
+        self._remember(same, _Written(before.name, count))
+        return True
+
+    async def _create(self, same: _Same, records: list[Record], now: float) -> None:
+        for _ in range(3):
+            self._last = max(self._last + 1, int(now * 1e9))
+            made = event(records[-1], f"{objects.name(records[-1].regarding)}.{self._last:016x}", now, len(records))
+            try:
+                await self._api.create(kinds.EVENT, made)
+            except AlreadyExists:
+                continue
+            self._remember(same, _Written(objects.name(made), len(records)))
+            return
+
+    def _remember(self, same: _Same, written: _Written) -> None:
+        self._seen[same] = written
+        self._seen.move_to_end(same)
+        if len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+
+    def _allowed(self, record: Record) -> bool:
+        if not self._allowance.burst:
+            return True
+        now, key = self._clock(), (objects.uid(record.regarding), record.source)
+        bucket = self._buckets.setdefault(key, _Bucket(self._allowance.burst, now))
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > REMEMBERED:
+            self._buckets.popitem(last=False)
+        grown = bucket.tokens + (now - bucket.at) / self._allowance.seconds_each
+        bucket.tokens, bucket.at = min(float(self._allowance.burst), grown), now
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+
+def _same(record: Record) -> _Same:
+    about = record.regarding
+    return objects.uid(about), objects.name(about), record.type, record.reason, record.message, record.source
+
+
+def _space(regarding: Object) -> str:
+    return objects.namespace(regarding) or "default"
+
+
+def event(record: Record, name: str, now: float, count: int = 1) -> Object:
+    """The Event for a record, with the fields that client-go fills in."""
+    about, when = record.regarding, objects.timestamp(now)
+    involved = {
+        "kind": about.get("kind"),
+        "namespace": objects.namespace(about),
+        "name": objects.name(about),
+        "uid": objects.uid(about),
+        "apiVersion": about.get("apiVersion"),
+        "resourceVersion": objects.meta(about).get("resourceVersion"),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": _space(about)},
+        "involvedObject": {field: value for field, value in involved.items() if value},
+        "reason": record.reason,
+        "message": record.message[:1024],  # the API's limit
+        "source": {"component": record.source},
+        "firstTimestamp": when,
+        "lastTimestamp": when,
+        "count": count,
+        "type": record.type,
+        "eventTime": None,
+        "reportingComponent": record.source,
+        "reportingInstance": "",
+    }

@@ -1,0 +1,237 @@
+"""The loop with small controllers on a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowlock import controllers, kinds, objects
+from rowlock.api import Change, Controller, Create, Decision, Delete, Patch, Record, Update, View, Write
+from rowlock.cluster.store import Store
+from rowlock.kinds import Kind
+from rowlock.objects import Key, Object
+
+CM, SECRET, EVENT = kinds.CONFIG_MAP, kinds.SECRET, kinds.EVENT
+Decide = Callable[[View, Key, float], Decision]
+
+
+class Toy:
+    """A controller from a function; remembers its turns."""
+
+    def __init__(self, decide: Decide, name: str = "toy", watched: tuple[Kind, ...] = (CM,)) -> None:
+        self.name, self.kinds, self._decide = name, watched, decide
+        self.turns: list[Key] = []
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        return [objects.key(change.object)]
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        self.turns.append(key)
+        return self._decide(view, key, now)
+
+
+def config(name: str, **data: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default"},
+        "data": data,
+    }
+
+
+def secret(name: str) -> Object:
+    return {"metadata": {"name": name, "namespace": "default"}}
+
+
+def told(obj: Object, message: str = "done", reason: str = "Done") -> Record:
+    return Record(obj, "Normal", reason, message, "toy")
+
+
+def play(
+    toys: Sequence[Controller],
+    settled: Callable[[Store], bool],
+    begin: Callable[[Store], Any],
+    path: Path | None = None,
+    **options: Any,
+) -> Store:
+    """Run controllers on a fresh store until `settled` holds after some change."""
+
+    async def body() -> Store:
+        store = Store.open(path)
+        await store.create(kinds.NAMESPACE, {"metadata": {"name": "default"}})
+        loop = asyncio.create_task(controllers.run(store, store.view, toys, store.changes(), **options))
+        await begin(store)
+        while not settled(store):
+            assert not loop.done(), loop.result()
+            await asyncio.sleep(0.001)
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+        await store.close()
+        return store
+
+    return asyncio.run(asyncio.wait_for(body(), 10))
+
+
+def count(store: Store, kind: Kind) -> int:
+    return store.view.count(kind)
+
+
+def test_writes_of_a_decision_go_into_one_commit(tmp_path: Path) -> None:
+    def decide(view: View, key: Key, now: float) -> Decision:
+        if list(view.all(SECRET)):
+            return Decision()
+        parent = view.get(CM, *key)
+        assert parent
+        writes: list[Write] = []
+        for number in range(300):
+            writes += [Create(SECRET, secret(f"s-{number:03d}")), told(parent, f"made {number}")]
+        return Decision(tuple(writes))
+
+    def settled(store: Store) -> bool:
+        return count(store, SECRET) == 300 and count(store, EVENT) > 0
+
+    store = play([Toy(decide)], settled, lambda s: s.create(CM, config("a")), tmp_path / "cluster.db")
+    assert store.commits < 10 and count(store, EVENT) == 25  # the cap: 25 at once per object
+
+
+def test_a_conflict_looks_again() -> None:
+    def decide(view: View, key: Key, now: float) -> Decision:
+        obj = view.get(CM, *key)
+        assert obj
+        if "done" in obj["data"]:
+            return Decision()
+        stale = objects.changed(obj, "metadata.resourceVersion", "1") if len(toy.turns) < 3 else obj
+        after = Create(SECRET, secret("after"))
+        return Decision((Update(CM, objects.changed(stale, "data.done", "yes")), after))
+
+    toy = Toy(decide)
+    store = play([toy], lambda s: count(s, SECRET) == 1, lambda s: s.create(CM, config("a")))
+    assert len(toy.turns) >= 3 and (store.view.get(CM, "default", "a") or {})["data"] == {"done": "yes"}
+
+
+def test_a_bug_is_logged_and_costs_only_its_key(caplog: pytest.LogCaptureFixture) -> None:
+    def decide(view: View, key: Key, now: float) -> Decision:
+        if key.name == "bad" and len([k for k in toy.turns if k.name == "bad"]) < 3:
+            raise ZeroDivisionError("oops")
+        return Decision((Create(SECRET, secret(key.name)),) if view.get(SECRET, *key) is None else ())
+
+    async def begin(store: Store) -> None:
+        await store.create(CM, config("bad"))
+        await store.create(CM, config("good"))
+
+    toy = Toy(decide)
+    with caplog.at_level(logging.ERROR):
+        play([toy], lambda s: count(s, SECRET) == 2, begin)
+    assert "toy default/bad" in caplog.text and "ZeroDivisionError: oops" in caplog.text
+
+
+def test_refusals_are_told_and_tried_again() -> None:
+    def decide(view: View, key: Key, now: float) -> Decision:
+        obj = view.get(CM, *key)
+        assert obj
+        failed = Record(obj, "Warning", "FailedCreate", "no: {error}", "toy")
+        space = "nowhere" if len(toy.turns) < 3 else "default"
+        made = {"metadata": {"name": "s", "namespace": space}}
+        return Decision((Create(SECRET, made, failed), told(obj))) if not list(view.all(SECRET)) else Decision()
+
+    toy = Toy(decide)
+    store = play([toy], lambda s: count(s, EVENT) == 2, lambda s: s.create(CM, config("a")))
+    events = {e["reason"]: e for e in store.view.all(EVENT, "default")}
+    failed = events["FailedCreate"]
+    assert failed["message"] == 'no: namespaces "nowhere" not found'
+    assert failed["involvedObject"]["name"] == "a" and failed["source"] == {"component": "toy"}
+    assert events["Done"]["count"] == 1
+
+
+def test_equal_records_are_counted() -> None:
+    def decide(view: View, key: Key, now: float) -> Decision:
+        obj = view.get(CM, *key)
+        return Decision((told(obj),), again=0.0 if len(toy.turns) < 4 else None) if obj else Decision()
+
+    def settled(store: Store) -> bool:
+        return [e["count"] for e in store.view.all(EVENT)] == [4]
+
+    toy = Toy(decide)
+    store = play([toy], settled, lambda s: s.create(CM, config("a")))
+    (event,) = store.view.all(EVENT)
+    prefix, _, digits = objects.name(event).rpartition(".")
+    assert prefix == "a" and len(digits) == 16 and objects.namespace(event) == "default"
+
+
+def test_already_gone_counts_as_deleted() -> None:
+    def decide(view: View, key: Key, now: float) -> Decision:
+        if view.get(SECRET, *key):
+            return Decision()
+        return Decision((Delete(CM, "default", "ghost"), Create(SECRET, secret(key.name))))
+
+    play([Toy(decide)], lambda s: count(s, SECRET) == 1, lambda s: s.create(CM, config("a")))
+
+
+def test_one_key_is_never_decided_twice_at_once() -> None:
+    """Fifty changes of one object while its turn runs make one more turn, not fifty."""
+
+    def decide(view: View, key: Key, now: float) -> Decision:
+        obj = view.get(CM, *key)
+        assert obj
+        seen = obj["data"]["n"]
+        return Decision((Patch(SECRET, "default", "s", {"data": {"seen": seen}}),))
+
+    async def begin(store: Store) -> None:
+        await store.create(SECRET, secret("s"))
+        await store.create(CM, config("a", n="0"))
+        await asyncio.gather(*(store.patch(CM, "default", "a", {"data": {"n": str(n)}}) for n in range(1, 50)))
+
+    def settled(store: Store) -> bool:
+        found = store.view.get(SECRET, "default", "s")
+        return bool(found and found.get("data") == {"seen": "49"})
+
+    toy = Toy(decide)
+    play([toy], settled, begin)
+    assert len(toy.turns) < 10
+
+
+def test_waits_for_a_view_that_lags_behind_its_own_writes() -> None:
+    class Lagging:
+        """A view that shows the store as it was, until it is told."""
+
+        def __init__(self, store: Store) -> None:
+            self._store, self.revision = store, 0
+
+        def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
+            return [o for o in self._store.view.all(kind, namespace) if objects.revision(o) <= self.revision]
+
+        def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+            return next((o for o in self.all(kind, namespace) if objects.name(o) == name), None)
+
+        owned = labelled = all
+
+    def decide(view: View, key: Key, now: float) -> Decision:
+        made = [objects.name(o) for o in view.all(SECRET)]
+        name = {"metadata": {"generateName": "s-", "namespace": "default"}}
+        return Decision(() if made else (Create(SECRET, name),), again=0.0 if not made else None)
+
+    async def body() -> int:
+        store = Store.open()
+        await store.create(kinds.NAMESPACE, {"metadata": {"name": "default"}})
+        await store.create(CM, config("a"))
+        view = Lagging(store)
+
+        async def changes() -> Any:
+            async for change in store.changes():
+                yield change
+                await asyncio.sleep(0.02)  # the network
+                view.revision = store.revision
+                yield Change("Bookmark", store.revision)
+                if len(toy.turns) >= 2 and store.view.count(SECRET):
+                    return
+
+        toy = Toy(decide)
+        await controllers.run(store, view, [toy], changes())  # type: ignore[arg-type]  # duck enough
+        return store.view.count(SECRET)
+
+    assert asyncio.run(asyncio.wait_for(body(), 10)) == 1
