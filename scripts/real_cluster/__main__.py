@@ -1,0 +1,68 @@
+"""A real Kubernetes control plane on loopback, for tests: `python scripts/real_cluster build|up|down|where`.
+
+    build            build what `recipe.py` pins (needs Go; minutes when cold, nothing when already built)
+    up DIR           start etcd, kube-apiserver and controller-manager with their state in DIR; print the kubeconfig
+    up DIR --operator --scheduler --kubelet    … and the training operator, the default scheduler, one real node
+    down DIR         stop what `up DIR` started; DIR stays, for its logs
+    where            print the directory of the binaries, built or not
+
+`ROWLOCK_REAL_CLUSTER_BIN` names a directory of binaries that somebody built already; nothing is built then.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from control_plane import Plane, start
+from processes import stop
+from recipe import Missing, build, directory
+
+
+def main() -> int:
+    args = _arguments()
+    try:
+        return _run(args)
+    except Missing as error:
+        print(f"real-cluster: {error}", file=sys.stderr)
+        return 3
+    except (RuntimeError, TimeoutError) as error:
+        print(f"real-cluster: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.verb == "where":
+        print(directory())
+    elif args.verb == "build":
+        print(build())
+    elif args.verb == "down":
+        stop(args.dir.resolve())
+    else:
+        plane = Plane(args.dir.resolve(), build(), args.port)
+        try:
+            print(start(plane, operator=args.operator, scheduler=args.scheduler, kubelet=args.kubelet))
+        except BaseException:
+            stop(plane.dir)  # half a control plane helps nobody
+            raise
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="real_cluster", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("build")
+    verbs.add_parser("where")
+    up = verbs.add_parser("up")
+    up.add_argument("dir", type=Path)
+    up.add_argument("--port", type=int, default=0, help="first of ten ports; 0 = find free ones")
+    up.add_argument("--operator", action="store_true", help="Kubeflow's training operator with its CRDs and webhooks")
+    up.add_argument("--scheduler", action="store_true", help="kube-scheduler")
+    up.add_argument("--kubelet", action="store_true", help="one real node (root, containerd, runc)")
+    verbs.add_parser("down").add_argument("dir", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""Start order of a control plane on loopback: etcd, kube-apiserver, controller-manager, then what was asked for.
+
+Everything a run leaves is in one directory: data, keys, logs, `kubeconfig`. Ports are ten in a row.
+"""
+
+import json
+import socket
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from identities import write_identities
+from processes import launch, until
+
+TOKEN = "rowlock-test-admin"
+
+
+@dataclass
+class Plane:
+    """One control plane: its state, its binaries, its ports (API server's first)."""
+
+    dir: Path
+    bin: Path
+    port: int
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.dir / "kubeconfig"
+
+    def kubectl(self, *args: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [str(self.bin / "kubectl"), "--kubeconfig", str(self.kubeconfig), *args]
+        return subprocess.run(command, text=True, capture_output=True, input=text)
+
+    def insist(self, *args: str, text: str | None = None) -> str:
+        """kubectl that must work. Raises RuntimeError with what it said."""
+        done = self.kubectl(*args, text=text)
+        if done.returncode:
+            raise RuntimeError(f"kubectl {' '.join(args)}: {done.stderr.strip()}")
+        return done.stdout
+
+
+def start(plane: Plane, *, operator: bool, scheduler: bool, kubelet: bool) -> Path:
+    """Bring it up and return the kubeconfig's path."""
+    plane.dir.mkdir(parents=True, exist_ok=True)
+    plane.port = plane.port or _free_ports(10)
+    write_identities(plane.dir / "keys")
+    (plane.dir / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\nother-token,other,other,""\n')
+    _write_kubeconfig(plane)
+    _etcd(plane)
+    _apiserver(plane)
+    _controllers(plane)
+    if scheduler or kubelet:
+        _scheduler(plane)
+    if operator:
+        from training_operator import start_operator
+
+        start_operator(plane)
+    if kubelet:
+        from node import start_node
+
+        start_node(plane)
+    return plane.kubeconfig
+
+
+def _free_ports(count: int) -> int:
+    """The first of `count` ports in a row that nobody listens on now."""
+    for first in range(21000, 30000, count):
+        if all(_free(first + offset) for offset in range(count)):
+            return first
+    raise RuntimeError(f"no {count} free ports in a row between 21000 and 30000")
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _write_kubeconfig(plane: Plane) -> None:
+    keys = plane.dir / "keys"
+    cluster = {"server": f"https://127.0.0.1:{plane.port}", "certificate-authority": str(keys / "ca.crt")}
+    certificate = {"client-certificate": str(keys / "admin.crt"), "client-key": str(keys / "admin.key")}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "token",
+        "clusters": [{"name": "real", "cluster": cluster}],
+        "users": [{"name": "token", "user": {"token": TOKEN}}, {"name": "certificate", "user": certificate}],
+        "contexts": [{"name": n, "context": {"cluster": "real", "user": n}} for n in ("token", "certificate")],
+    }
+    plane.kubeconfig.touch(mode=0o600)
+    plane.kubeconfig.write_text(json.dumps(config, indent=1))
+
+
+def _etcd(plane: Plane) -> None:
+    client, peer = (f"http://127.0.0.1:{plane.port + n}" for n in (1, 2))
+    command: Sequence[object] = [
+        plane.bin / "etcd", "--data-dir", plane.dir / "etcd",
+        "--listen-client-urls", client, "--advertise-client-urls", client,
+        "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}",
+    ]  # fmt: skip
+    launch(plane.dir, "etcd", command)
+
+
+def _apiserver(plane: Plane) -> None:
+    """An advertised loopback address is refused, hence one that nobody uses and no endpoint reconciler."""
+    keys = plane.dir / "keys"
+    flags = {
+        "etcd-servers": f"http://127.0.0.1:{plane.port + 1}",
+        "secure-port": plane.port,
+        "bind-address": "127.0.0.1",
+        "advertise-address": "10.254.0.1",
+        "endpoint-reconciler-type": "none",
+        "tls-cert-file": keys / "server.crt",
+        "tls-private-key-file": keys / "server.key",
+        "client-ca-file": keys / "ca.crt",
+        "token-auth-file": plane.dir / "tokens.csv",
+        "authorization-mode": "Node,RBAC",
+        "service-cluster-ip-range": "10.96.0.0/16",
+        "service-account-issuer": "https://kubernetes.default.svc",
+        "service-account-key-file": keys / "accounts.key",
+        "service-account-signing-key-file": keys / "accounts.key",
+        "kubelet-preferred-address-types": "InternalIP,Hostname",
+        "allow-privileged": "true",
+        "max-requests-inflight": 3000,
+        "max-mutating-requests-inflight": 1500,
+    }
+    launch(plane.dir, "kube-apiserver", [plane.bin / "kube-apiserver", *_spelled(flags)])
+    log = plane.dir / "kube-apiserver.log"
+    until("kube-apiserver", lambda: plane.kubectl("get", "--raw", "/readyz").returncode == 0, log=log)
+
+
+def _controllers(plane: Plane) -> None:
+    """Namespaces, garbage collection, service accounts: a pod needs the `default` account to be admitted."""
+    keys = plane.dir / "keys"
+    flags = {
+        "kubeconfig": plane.kubeconfig,
+        "service-account-private-key-file": keys / "accounts.key",
+        "root-ca-file": keys / "ca.crt",
+        "cluster-signing-cert-file": keys / "ca.crt",
+        "cluster-signing-key-file": keys / "ca.key",
+        "use-service-account-credentials": "false",
+        "leader-elect": "false",
+        "bind-address": "127.0.0.1",
+        "secure-port": plane.port + 3,
+        "kube-api-qps": 500,
+        "kube-api-burst": 1000,
+    }
+    launch(plane.dir, "kube-controller-manager", [plane.bin / "kube-controller-manager", *_spelled(flags)])
+    account = ("get", "serviceaccount", "default", "-n", "default")
+    log = plane.dir / "kube-controller-manager.log"
+    until("controller-manager", lambda: plane.kubectl(*account).returncode == 0, log=log)
+
+
+def _scheduler(plane: Plane) -> None:
+    flags = {
+        "kubeconfig": plane.kubeconfig,
+        "leader-elect": "false",
+        "bind-address": "127.0.0.1",
+        "secure-port": plane.port + 4,
+    }
+    launch(plane.dir, "kube-scheduler", [plane.bin / "kube-scheduler", *_spelled(flags)])
+
+
+def _spelled(flags: dict[str, object]) -> list[str]:
+    return [f"--{name}={value}" for name, value in flags.items()]

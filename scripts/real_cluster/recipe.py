@@ -1,0 +1,153 @@
+"""What a real cluster is made of: pinned versions, and how each program is built from its published Go module.
+
+The result lies in `${XDG_CACHE_HOME:-~/.cache}/rowlock/real-cluster/<digest>`, where the digest covers this recipe:
+another pin is another directory, and a directory that is complete is never built again.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+KUBERNETES = "1.34.4"
+ETCD = "3.6.8"
+OPERATOR = "1.9.4"
+
+COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
+STAGING = """
+    api apiextensions-apiserver apimachinery apiserver cli-runtime client-go cloud-provider cluster-bootstrap
+    code-generator component-base component-helpers controller-manager cri-api cri-client csi-translation-lib
+    dynamic-resource-allocation endpointslice externaljwt kms kube-aggregator kube-controller-manager kube-proxy
+    kube-scheduler kubectl kubelet metrics mount-utils pod-security-admission sample-apiserver sample-cli-plugin
+    sample-controller
+""".split()
+"""Modules that k8s.io/kubernetes carries itself under version 0: each must be pointed at its published twin."""
+
+OPERATOR_MODULE = "github.com/kubeflow/training-operator"
+OPERATOR_BINARY = "training-operator.v1"
+MANIFESTS = "training-operator.yaml"
+COMPLETE = (*COMMANDS, "etcd", OPERATOR_BINARY, MANIFESTS)
+
+
+class Missing(Exception):
+    """Something this machine does not have; the message says what."""
+
+
+def directory() -> Path:
+    """Where the binaries are or would be."""
+    given = os.environ.get("ROWLOCK_REAL_CLUSTER_BIN")
+    if given:
+        return Path(given)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "rowlock" / "real-cluster" / digest()
+
+
+def digest() -> str:
+    parts = [KUBERNETES, ETCD, OPERATOR, _kubernetes_module(), _linker_flags(), *COMMANDS, *STAGING]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def complete(out: Path) -> bool:
+    return all((out / name).exists() for name in COMPLETE)
+
+
+def build() -> Path:
+    """The directory with everything in it, built if need be. Raises Missing where there is no Go."""
+    out = directory()
+    if complete(out):
+        return out
+    if os.environ.get("ROWLOCK_REAL_CLUSTER_BIN"):
+        absent = ", ".join(name for name in COMPLETE if not (out / name).exists())
+        raise Missing(f"ROWLOCK_REAL_CLUSTER_BIN names {out}, which lacks {absent}: unset it to build them")
+    if not shutil.which("go"):
+        raise Missing("Go is not installed, and the binaries are not built: install Go 1.24 or newer")
+    out.mkdir(parents=True, exist_ok=True)
+    with _alone(out):
+        for what, make in (("kubernetes", _kubernetes), ("etcd", _etcd), ("operator", _operator)):
+            print(f"real-cluster: {what} into {out}", file=sys.stderr)
+            make(out)
+    return out
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Two builds at once wait for each other; the second finds the first one's files."""
+    with (out / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _go(*args: str, cwd: Path, gobin: Path | None = None) -> str:
+    env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
+    if gobin:
+        env["GOBIN"] = str(gobin)
+    done = subprocess.run(["go", *args], cwd=cwd, env=env, text=True, capture_output=True)
+    if done.returncode:
+        raise RuntimeError(f"go {' '.join(args[:3])} failed: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def _kubernetes_module() -> str:
+    twins = [f"\tk8s.io/{name} => k8s.io/{name} v0{KUBERNETES[1:]}" for name in STAGING]
+    return "\n".join(
+        ["module rowlock.dev/realcluster", "go 1.24.0", f"require k8s.io/kubernetes v{KUBERNETES}", "replace (", *twins, ")"]
+    )  # fmt: skip
+
+
+def _linker_flags() -> str:
+    major, minor, _ = KUBERNETES.split(".")
+    stamps = [
+        f"-X {package}.{name}={value}"
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+        for name, value in (("gitVersion", f"v{KUBERNETES}"), ("gitMajor", major), ("gitMinor", minor))
+    ]
+    return " ".join(["-s", "-w", *stamps])
+
+
+def _kubernetes(out: Path) -> None:
+    if all((out / name).exists() for name in COMMANDS):
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        here = Path(scratch)
+        (here / "go.mod").write_text(_kubernetes_module())
+        wanted = "\n".join(f'import _ "k8s.io/kubernetes/cmd/{name}"' for name in COMMANDS)
+        (here / "wanted.go").write_text(f"//go:build wanted\n\npackage wanted\n\n{wanted}\n")
+        _go("mod", "tidy", cwd=here)
+        packages = [f"k8s.io/kubernetes/cmd/{name}" for name in COMMANDS]
+        _go("build", "-ldflags", _linker_flags(), "-o", f"{out}/", *packages, cwd=here)
+
+
+def _etcd(out: Path) -> None:
+    if (out / "etcd").exists():
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        here = Path(scratch)
+        (here / "go.mod").write_text(f"module rowlock.dev/etcd\ngo 1.24.0\nrequire go.etcd.io/etcd/server/v3 v{ETCD}\n")
+        (here / "main.go").write_text(
+            'package main\n\nimport (\n\t"os"\n\n\t"go.etcd.io/etcd/server/v3/etcdmain"\n)\n\n'
+            "func main() { etcdmain.Main(os.Args) }\n"
+        )
+        _go("mod", "tidy", cwd=here)
+        _go("build", "-ldflags", "-s -w", "-o", str(out / "etcd"), ".", cwd=here)
+
+
+def _operator(out: Path) -> None:
+    """The program, and its CRDs, rights and webhooks as the module's own kustomization renders them."""
+    target = f"{OPERATOR_MODULE}@v{OPERATOR}"
+    if not (out / OPERATOR_BINARY).exists():
+        command = f"{OPERATOR_MODULE}/cmd/{OPERATOR_BINARY}@v{OPERATOR}"
+        _go("install", "-ldflags", "-s -w", command, cwd=out, gobin=out)
+    if not (out / MANIFESTS).exists():
+        source = json.loads(_go("mod", "download", "-json", target, cwd=out))["Dir"]
+        rendered = subprocess.run(
+            [str(out / "kubectl"), "kustomize", f"{source}/manifests/overlays/standalone"],
+            text=True, capture_output=True, check=True,
+        )  # fmt: skip
+        (out / MANIFESTS).write_text(rendered.stdout)

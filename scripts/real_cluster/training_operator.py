@@ -1,0 +1,84 @@
+"""Kubeflow's training operator against a control plane that has no pod network.
+
+Its webhooks are called through a Service of type ExternalName that points at loopback, so the API server checks the
+certificate's real name and no hosts file changes. The operator keeps its certificate in a Secret that a kubelet would
+mount; here we put those files where it looks.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from control_plane import Plane
+from processes import launch, until
+from recipe import MANIFESTS, OPERATOR_BINARY
+
+NAMESPACE = "kubeflow"
+SECRET = "training-operator-webhook-cert"
+FIXED = Path("/tmp/k8s-webhook-server/serving-certs")
+"""The operator waits for files here, wherever it then reads them from; the path is compiled in."""
+
+
+def start_operator(plane: Plane) -> None:
+    """CRDs, rights and webhooks, then the program; returns when a job is checked by its webhook."""
+    webhook, health, metrics = plane.port + 5, plane.port + 6, plane.port + 7
+    manifests = list(_manifests((plane.bin / MANIFESTS).read_text(), webhook))
+    path = plane.dir / MANIFESTS
+    path.write_text(yaml.safe_dump_all(manifests))
+    plane.insist("apply", "--server-side", "-f", str(path))
+    scratch = plane.dir / "operator"
+    certificates = scratch / "k8s-webhook-server" / "serving-certs"
+    certificates.mkdir(parents=True, exist_ok=True)
+    flags = {
+        "kubeconfig": plane.kubeconfig,
+        "webhook-server-port": webhook,
+        "health-probe-bind-address": f"127.0.0.1:{health}",
+        "metrics-bind-address": f"127.0.0.1:{metrics}",
+        "kube-api-qps": 500,
+        "kube-api-burst": 1000,
+    }
+    command = [plane.bin / OPERATOR_BINARY, *(f"--{name}={value}" for name, value in flags.items())]
+    launch(plane.dir, "training-operator", command, env={"TMPDIR": str(scratch)})
+    log = plane.dir / "training-operator.log"
+    until("the operator's certificate", lambda: _mount(plane, certificates), log=log)
+    until("the operator's webhook", lambda: _checks(plane), log=log)
+
+
+def _manifests(text: str, port: int) -> Iterator[dict[str, Any]]:
+    """The module's objects without its Deployment; its Service leads to loopback."""
+    for item in yaml.safe_load_all(text):
+        if not item or item["kind"] == "Deployment":
+            continue
+        for hook in item.get("webhooks", ()):
+            hook["clientConfig"]["service"]["port"] = port
+        if item["kind"] == "Service":
+            item["spec"] = {"type": "ExternalName", "externalName": "localhost"}
+        yield item
+
+
+def _mount(plane: Plane, certificates: Path) -> bool:
+    done = plane.kubectl("get", "secret", SECRET, "-n", NAMESPACE, "-o", "json")
+    data = json.loads(done.stdout).get("data") or {} if done.returncode == 0 else {}
+    if "tls.key" not in data:
+        return False
+    FIXED.mkdir(parents=True, exist_ok=True)
+    for name, content in data.items():
+        (certificates / name).write_bytes(base64.b64decode(content))
+        if not (FIXED / name).exists():
+            (FIXED / name).write_bytes(base64.b64decode(content))
+    return True
+
+
+def _checks(plane: Plane) -> bool:
+    """A job with a name that only the webhook refuses: refused means that the webhook answers."""
+    probe = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "a-probe", "namespace": "default"},
+        "spec": {"pytorchReplicaSpecs": {"Chief": {"template": {"spec": {"containers": []}}}}},
+    }
+    done = plane.kubectl("create", "--dry-run=server", "-f", "-", text=json.dumps(probe))
+    return "validator.pytorchjob" in done.stderr and "denied the request" in done.stderr

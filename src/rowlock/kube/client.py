@@ -1,0 +1,251 @@
+"""The nine verbs over HTTPS: `Api` on a real cluster.
+
+Where a real API server is stricter than the contract (a custom resource is not updated without a resourceVersion;
+items of a list do not say their kind) this closes the gap; the same conformance suite runs against it and the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import random
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rowlock.api import (
+    DELETE,
+    LOG,
+    WRITE,
+    Change,
+    DeleteOptions,
+    LogOptions,
+    Page,
+    PatchType,
+    WriteOptions,
+)
+from rowlock.errors import ApiError, BadRequest, Conflict, Expired, Invalid, Timeout, Unavailable
+from rowlock.kinds import POD, Kind
+from rowlock.kube import requests
+from rowlock.kube.config import Credentials
+from rowlock.kube.connection import Connection, Request
+from rowlock.kube.limits import Backoff, Limits
+from rowlock.kube.watching import Lines, State, change
+from rowlock.objects import Object, changed, name, namespace
+from rowlock.selectors import EVERYTHING, FieldSelector, Selector
+
+WATCH_SECONDS = (300, 600)
+"""How long one watch request lasts before it is renewed: drawn, so that watches do not all return at once."""
+_WATCH = {"watch": "true", "allowWatchBookmarks": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a watch is about."""
+
+    kind: Kind
+    path: str
+    query: Mapping[str, str]
+
+
+class Kube:
+    """A real cluster. Made by `Kube.connect`; `close` when done."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    @classmethod
+    def connect(
+        cls,
+        kubeconfig: str | Path | Mapping[str, Any] | None = None,
+        context: str | None = None,
+        *,
+        limits: Limits = Limits(),
+    ) -> Kube:
+        """By kubeconfig (default: KUBECONFIG, ~/.kube/config) or, inside a pod, its service account."""
+        return cls(Connection(Credentials(kubeconfig, context), limits))
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+    async def __aenter__(self) -> Kube:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------ reads
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        return await self._object(Request("GET", requests.path(kind, namespace, _named(kind, name))))
+
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        labels: Selector = EVERYTHING,
+        fields: FieldSelector = FieldSelector(),
+        limit: int = 0,
+        token: str = "",
+    ) -> Page:
+        query = requests.selected(labels, fields)
+        if limit:
+            query["limit"] = str(limit)
+        if token:
+            query["continue"] = token
+        return await self._page(kind, requests.path(kind, namespace), query)
+
+    async def _page(self, kind: Kind, path: str, query: Mapping[str, str]) -> Page:
+        answer = await self._object(Request("GET", path, query))
+        meta = answer.get("metadata") or {}
+        typed = {"apiVersion": kind.api_version, "kind": kind.name}
+        items = [item if "kind" in item else {**typed, **item} for item in answer.get("items") or ()]
+        return Page(items, int(meta["resourceVersion"]), meta.get("continue", ""), meta.get("remainingItemCount"))
+
+    async def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        since: int | None = None,
+        labels: Selector = EVERYTHING,
+        fields: FieldSelector = FieldSelector(),
+        bookmarks: bool = False,
+    ) -> AsyncIterator[Change]:
+        if since is not None and since <= 0:
+            raise Expired("a real cluster remembers no revision 0: list, then watch from the list's revision")
+        wanted = Wanted(kind, requests.path(kind, namespace), requests.selected(labels, fields))
+        backoff, broken = Backoff(), 0.0
+        while True:
+            seen = None
+            try:
+                if since is None:
+                    for seen in await self._state(wanted):
+                        yield seen
+                        since = seen.revision
+                async for seen in self._changes(wanted, since or 0):
+                    since, broken = seen.revision, 0.0
+                    backoff.reset()
+                    if bookmarks or seen.type != "Bookmark":
+                        yield seen
+            except (Unavailable, Timeout) as error:
+                broken = broken or time.monotonic()
+                if time.monotonic() - broken > self.connection.limits.patience:
+                    raise Unavailable(
+                        f"the watch of {kind.resource} broke and could not be resumed: {error}"
+                    ) from error
+            if seen is None:
+                await asyncio.sleep(backoff.wait())  # also when a server keeps ending watches at once
+
+    async def _state(self, wanted: Wanted) -> builtins.list[Change]:
+        """What is there now as Added changes, and the bookmark that a watch goes on from."""
+        try:
+            return await self._streamed_state(wanted)
+        except (Invalid, BadRequest):
+            return await self._listed_state(wanted)  # a server that does not stream lists says so this way
+
+    async def _listed_state(self, wanted: Wanted) -> builtins.list[Change]:
+        state, query = State(), {**wanted.query, "limit": "500"}
+        while True:
+            page = await self._page(wanted.kind, wanted.path, query)
+            for item in page.items:
+                state.take(Change("Added", int(item["metadata"]["resourceVersion"]), wanted.kind, item))
+            if not page.token:
+                return state.changes(Change("Bookmark", page.revision, wanted.kind))
+            query["continue"] = page.token
+
+    async def _streamed_state(self, wanted: Wanted) -> builtins.list[Change]:
+        initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": ""}
+        state = State()
+        request = Request("GET", wanted.path, {**wanted.query, **initial, **_WATCH})
+        lines = Lines()
+        async with self.connection.stream(request) as response:
+            async for chunk in response.aiter_bytes():
+                for line in lines.feed(chunk):
+                    seen, complete = change(wanted.kind, line)
+                    if complete:
+                        return state.changes(seen)
+                    if seen.type != "Bookmark":
+                        state.take(seen)
+        raise Unavailable(f"the list of {wanted.kind.resource} ended before it was complete: try again")
+
+    async def _changes(self, wanted: Wanted, since: int) -> AsyncIterator[Change]:
+        """One watch request until the server ends it. Raises Expired when the revision is compacted."""
+        lasts = str(random.randint(*WATCH_SECONDS))
+        query = {**wanted.query, **_WATCH, "resourceVersion": str(since), "timeoutSeconds": lasts}
+        lines = Lines()
+        async with self.connection.stream(Request("GET", wanted.path, query), endless=True) as response:
+            async for chunk in response.aiter_bytes():
+                for line in lines.feed(chunk):
+                    yield change(wanted.kind, line)[0]
+
+    # ------------------------------------------------------------ writes
+
+    async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
+        where = requests.path(kind, namespace(obj))
+        return await self._object(Request("POST", where, requests.written(options), obj), options.warnings)
+
+    async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
+        where = requests.path(kind, namespace(obj), _named(kind, name(obj)), subresource)
+        query = requests.written(options)
+        while True:
+            try:
+                return await self._object(Request("PUT", where, query, obj), options.warnings)
+            except Invalid as error:
+                if not _asks_revision(error):
+                    raise
+            current = await self.get(kind, namespace(obj), name(obj))
+            fresh = changed(obj, "metadata.resourceVersion", current["metadata"]["resourceVersion"])
+            try:
+                return await self._object(Request("PUT", where, query, fresh), options.warnings)
+            except Conflict:
+                continue  # somebody was faster: the caller said that whatever is there may be replaced
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        type: PatchType = "merge",
+        subresource: str = "",
+        options: WriteOptions = WRITE,
+    ) -> Object:
+        where = requests.path(kind, namespace, _named(kind, name), subresource)
+        request = Request("PATCH", where, requests.patched(options, type), patch, requests.MEDIA[type])
+        return await self._object(request, options.warnings)
+
+    async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions = DELETE) -> Object:
+        where = requests.path(kind, namespace, _named(kind, name))
+        return await self._object(Request("DELETE", where, {}, requests.deleted(options)))
+
+    async def bind(
+        self, namespace: str, pod: str, node: str, *, annotations: Mapping[str, str] | None = None, uid: str = ""
+    ) -> None:
+        where = requests.path(POD, namespace, pod, "binding")
+        await self.connection.send(Request("POST", where, {}, requests.binding(pod, node, annotations, uid)))
+
+    async def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
+        request = Request("GET", requests.path(POD, namespace, pod, "log"), requests.logged(options))
+        async with self.connection.stream(request, endless=options.follow) as response:
+            async for chunk in response.aiter_bytes():
+                yield chunk
+
+    async def _object(self, request: Request, warnings: builtins.list[str] | None = None) -> Object:
+        answer: Object = await self.connection.send(request, warnings)
+        return answer
+
+
+def _named(kind: Kind, name: str) -> str:
+    """An empty name would turn one object into the whole collection."""
+    if not name:
+        raise BadRequest(f"a name is needed to act on one of {kind.resource}")
+    return name
+
+
+def _asks_revision(error: ApiError) -> bool:
+    return any(cause.field == "metadata.resourceVersion" for cause in error.causes)

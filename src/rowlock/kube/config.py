@@ -1,0 +1,112 @@
+"""Where the real cluster is, and as whom we speak to it.
+
+Kubeconfig files (several merged, contexts), exec plugins, client certificates, service accounts, proxies and TLS names
+are read by kr8s: it is async, maintained, and knows more of them than lightkube (no exec plugins of today's version,
+no proxies) at a third of kubernetes_asyncio's memory. What kr8s lacks is added here: token files that rotate, and
+key material that does not stay behind in the temporary directory. Only `connection.py` calls this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import ssl
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kr8s._auth import KubeAuth  # the public factory asks the server for its version first, and caches per thread
+
+from rowlock.errors import Unauthorized
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_DATA_FILES = (
+    ("client-key-data", "client_key_file"),
+    ("client-certificate-data", "client_cert_file"),
+    ("certificate-authority-data", "server_ca_file"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An API server and how to be somebody there. `tls` is a context, or True for the system's authorities."""
+
+    server: str
+    tls: ssl.SSLContext | bool
+    token: str = ""
+    proxy: str | None = None
+    tls_name: str | None = None
+    namespace: str = "default"
+    identity: str = ""
+    """Digest of the certificates in `tls`: equal ones need no new connections."""
+
+
+class Credentials:
+    """Answers `Place`s; `renew` after a 401 reads files again and runs the exec plugin again."""
+
+    def __init__(self, kubeconfig: str | Path | Mapping[str, Any] | None = None, context: str | None = None) -> None:
+        source = dict(kubeconfig) if isinstance(kubeconfig, Mapping) else kubeconfig
+        self._auth = KubeAuth(kubeconfig=source, context=context)  # type: ignore[arg-type]  # kr8s takes dicts too, its type does not say so
+        self._context = context
+        self._source = str(kubeconfig) if isinstance(kubeconfig, str | Path) else os.environ.get("KUBECONFIG", "")
+
+    async def renew(self) -> Place:
+        """Who we are now. Raises Unauthorized with what to do about it."""
+        try:
+            await self._auth.reauthenticate()
+            tls: ssl.SSLContext | bool = await self._auth.ssl_context()  # type: ignore[no-untyped-call]  # kr8s leaves it untyped
+            identity = self._identity()
+        except (ValueError, KeyError, RuntimeError, OSError) as error:
+            raise Unauthorized(f"no way into the cluster: {_told(error)}; check {self._where()}") from error
+        finally:
+            self._forget_keys()
+        return Place(
+            server=self._auth.server.rstrip("/"),
+            tls=tls,
+            token=(self._rotating_token() or self._auth.token or "").strip(),
+            proxy=self._auth.proxy,
+            tls_name=self._auth.tls_server_name,
+            namespace=self._auth.namespace,
+            identity=identity,
+        )
+
+    def _where(self) -> str:
+        source = self._source or "~/.kube/config"
+        return f"the kubeconfig {source}" + (f", context {self._context}" if self._context else "")
+
+    def _rotating_token(self) -> str:
+        """The content of the user's `tokenFile`, which wins over its `token` as in kubectl."""
+        named = self._auth._user.get("tokenFile")
+        if not named:
+            return ""
+        path = Path(named)
+        if not path.is_absolute():
+            path = Path(self._auth.kubeconfig.get_path(self._context)).parent / path
+        try:
+            return path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise Unauthorized(f"the kubeconfig's tokenFile cannot be read: {error}") from error
+
+    def _identity(self) -> str:
+        digest = hashlib.sha256()
+        for _, attribute in _DATA_FILES:
+            file = getattr(self._auth, attribute)
+            digest.update(Path(file).read_bytes() if file else b"-")
+        return digest.hexdigest()
+
+    def _forget_keys(self) -> None:
+        """kr8s writes inlined keys to files for OpenSSL; once loaded they have no business on disk."""
+        inlined = {**self._auth._user, **self._auth._cluster}
+        scratch = Path(tempfile.gettempdir())
+        for name, attribute in _DATA_FILES:
+            file = getattr(self._auth, attribute)
+            if name in inlined and file and Path(file).parent == scratch:
+                with contextlib.suppress(OSError):
+                    Path(file).unlink()
+
+
+def _told(error: BaseException) -> str:
+    return f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)

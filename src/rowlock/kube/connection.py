@@ -1,0 +1,208 @@
+"""One API server over HTTPS: sends requests, keeps within limits, renews credentials, and raises `ApiError`s.
+
+What is tried again: after 401 once, with renewed credentials; after 429 whatever the verb, when and only when the
+server says how long to wait; GETs also when the connection breaks or a server is briefly unavailable. A write whose
+answer was lost is never repeated here: the caller looks at the cluster, which knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.request import getproxies
+
+import httpx
+import msgspec
+
+import rowlock
+from rowlock.errors import ApiError, Timeout, Unavailable, from_status
+from rowlock.kube.config import Credentials, Place
+from rowlock.kube.limits import Backoff, Bucket, Limits
+
+_BRIEF = frozenset({500, 502, 503, 504})
+_WARNING = re.compile(r'299\s+\S+\s+"((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    media: str = "application/json"
+
+    @property
+    def safe(self) -> bool:
+        return self.method == "GET"
+
+
+class Connection:
+    """Opened on first use; `close` when done. Streams (watches, followed logs) each take a connection of their own."""
+
+    def __init__(self, credentials: Credentials, limits: Limits = Limits()) -> None:
+        self.limits = limits
+        self._credentials = credentials
+        self._bucket = Bucket(limits.qps, limits.burst)
+        self._http: httpx.AsyncClient | None = None
+        self._place: Place | None = None
+        self._retired: list[httpx.AsyncClient] = []
+        """Clients of former credentials: streams may still run on them, so they are closed at the end."""
+        self._entering = asyncio.Lock()
+
+    async def close(self) -> None:
+        for client in (*self._retired, self._http):
+            if client:
+                await client.aclose()
+        self._retired, self._http = [], None
+
+    async def send(self, request: Request, warnings: list[str] | None = None) -> Any:
+        """The decoded answer. Raises ApiError; the server's warnings are added to `warnings`."""
+        async with self.stream(request) as response:
+            content = await _whole(response)
+        if warnings is not None:
+            warnings.extend(heard(response.headers.get_list("warning")))
+        return msgspec.json.decode(content) if content else {}
+
+    @asynccontextmanager
+    async def stream(self, request: Request, *, endless: bool = False) -> AsyncIterator[httpx.Response]:
+        """The answer as it comes, after its status was found good. `endless`: no limit on the silence within."""
+        response = await self._opened(request, endless)
+        try:
+            yield response
+        except httpx.TransportError as error:
+            raise _lost(request, error) from error
+        finally:
+            await response.aclose()
+
+    async def _opened(self, request: Request, endless: bool) -> httpx.Response:
+        backoff, renewed, left = Backoff(), False, self.limits.tries
+        while True:
+            left -= 1
+            try:
+                response = await self._once(request, endless)
+            except httpx.TransportError as error:
+                if not request.safe or left <= 0:
+                    raise _lost(request, error) from error
+                await asyncio.sleep(backoff.wait())
+                continue
+            if response.is_success:
+                return response
+            refusal = await _refusal(response)
+            if response.status_code == 401 and not renewed:
+                renewed = True
+                await self._enter(again=self._place)
+                continue
+            wait = _wait(request, response, refusal, backoff)
+            if wait is None or left <= 0:
+                raise refusal
+            await asyncio.sleep(wait)
+
+    async def _once(self, request: Request, endless: bool) -> httpx.Response:
+        http = self._http or await self._enter()
+        await self._bucket.take()
+        place = self._place
+        assert place is not None
+        headers = {"Accept": "application/json"}
+        if place.token:
+            headers["Authorization"] = f"Bearer {place.token}"
+        content = None
+        if request.body is not None:
+            content = msgspec.json.encode(request.body)
+            headers["Content-Type"] = request.media
+        built = http.build_request(
+            request.method, place.server + request.path, params=dict(request.query), headers=headers, content=content,
+            timeout=httpx.Timeout(self.limits.read, connect=self.limits.connect, **({"read": None} if endless else {})),
+            extensions={"sni_hostname": place.tls_name} if place.tls_name else None,
+        )  # fmt: skip
+        return await http.send(built, stream=True)
+
+    async def _enter(self, again: Place | None = None) -> httpx.AsyncClient:
+        """A client with today's credentials. `again` is the place that was refused: renewed once for all who wait."""
+        async with self._entering:
+            if self._http and self._place is not again:
+                return self._http
+            place = await self._credentials.renew()
+            if self._http and self._place and _same_door(self._place, place):
+                self._place = place
+                return self._http
+            if self._http:
+                self._retired.append(self._http)
+            self._http, self._place = _client(place), place
+            return self._http
+
+
+def _same_door(old: Place, new: Place) -> bool:
+    """True when only the token changed: the connections may stay."""
+    return (old.server, old.proxy, old.identity) == (new.server, new.proxy, new.identity)
+
+
+def _client(place: Place) -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+    transport = None
+    if not place.proxy and not getproxies():
+        transport = httpx.AsyncHTTPTransport(verify=place.tls, limits=limits, socket_options=_keepalive())
+    agent = f"rowlock/{rowlock.__version__}"
+    return httpx.AsyncClient(
+        verify=place.tls, limits=limits, proxy=place.proxy, transport=transport, headers={"User-Agent": agent}
+    )
+
+
+def _keepalive() -> list[tuple[int, int, int]]:
+    """A silent watch on a dead connection is noticed within a minute."""
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+    if sys.platform == "linux":
+        timing = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+        options += [(socket.IPPROTO_TCP, name, value) for name, value in timing]
+    return options
+
+
+def heard(headers: list[str]) -> list[str]:
+    """The sentences in `Warning` headers."""
+    return [re.sub(r"\\(.)", r"\1", text) for header in headers for text in _WARNING.findall(header)]
+
+
+async def _whole(response: httpx.Response) -> bytes:
+    return await response.aread()
+
+
+async def _refusal(response: httpx.Response) -> ApiError:
+    """The error a bad status stands for, also when a proxy answered in HTML."""
+    code = response.status_code
+    try:
+        content = await response.aread()
+    except httpx.TransportError:
+        content = b""
+    finally:
+        await response.aclose()
+    try:
+        body = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        body = None
+    if not isinstance(body, dict) or body.get("kind") != "Status":
+        text = content[:300].decode(errors="replace").strip()
+        body = {"message": f"{response.request.url.host} answered HTTP {code}: {text or response.reason_phrase}"}
+    return from_status(body, code)
+
+
+def _wait(request: Request, response: httpx.Response, error: ApiError, backoff: Backoff) -> float | None:
+    """Seconds until this refusal is worth another try; None = never."""
+    told = response.headers.get("Retry-After", "")
+    asked = float(told) if told.isdigit() else error.retry_after
+    if response.status_code == 429 and asked is not None:
+        return max(float(asked), backoff.wait())
+    if request.safe and response.status_code in _BRIEF:
+        return max(float(asked or 0), backoff.wait())
+    return None
+
+
+def _lost(request: Request, error: httpx.TransportError) -> ApiError:
+    what = f"{request.method} {request.path}"
+    if isinstance(error, httpx.TimeoutException):
+        return Timeout(f"{what}: no answer in time ({type(error).__name__}); the cluster may have done it: look first")
+    return Unavailable(f"{what}: the API server cannot be reached: {error or type(error).__name__}")

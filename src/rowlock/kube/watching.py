@@ -1,0 +1,77 @@
+"""A watch stream: bytes to lines, lines to `Change`s, and errors inside the stream to exceptions. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rowlock.api import Change
+from rowlock.errors import Internal, from_status
+from rowlock.kinds import Kind
+from rowlock.objects import Object, revision
+
+INITIAL_END = "k8s.io/initial-events-end"
+_TYPES = {"ADDED": "Added", "MODIFIED": "Modified", "DELETED": "Deleted", "BOOKMARK": "Bookmark"}
+
+
+class Lines:
+    """Whole lines out of chunks that were cut anywhere."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        first, *others = chunk.split(b"\n")
+        self._rest.append(first)
+        if not others:
+            return []
+        lines = [b"".join(self._rest), *others[:-1]]
+        self._rest = [others[-1]]
+        return [line for line in lines if line]
+
+
+def change(kind: Kind, line: bytes) -> tuple[Change, bool]:
+    """The change in a line, and whether it ends the initial state. Raises what an ERROR event stands for."""
+    event = decoded(line)
+    obj: Object = event.get("object") or {}
+    if event.get("type") == "ERROR":
+        raise from_status(obj)
+    name = _TYPES.get(str(event.get("type")))
+    if name is None:
+        raise Internal(
+            f"a watch of {kind.resource} sent an event of type {event.get('type')!r}: not the Kubernetes API?"
+        )
+    if name == "Bookmark":
+        annotations = (obj.get("metadata") or {}).get("annotations") or {}
+        return Change("Bookmark", revision(obj), kind), annotations.get(INITIAL_END) == "true"
+    return Change(name, revision(obj), kind, obj), False  # type: ignore[arg-type]  # looked up above
+
+
+def decoded(line: bytes) -> dict[str, Any]:
+    try:
+        event = msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise Internal(f"a watch sent a line that is not JSON: {error}") from error
+    if not isinstance(event, dict):
+        raise Internal("a watch sent a line that is not an event")
+    return event
+
+
+class State:
+    """The initial state of a stream while it arrives; changes may come in between, and only the result is told."""
+
+    def __init__(self) -> None:
+        self._objects: dict[tuple[str, str], Change] = {}
+
+    def take(self, seen: Change) -> None:
+        meta = seen.object["metadata"]
+        where = (meta.get("namespace", ""), meta["name"])
+        if seen.type == "Deleted":
+            self._objects.pop(where, None)
+        else:
+            self._objects[where] = seen
+
+    def changes(self, bookmark: Change) -> list[Change]:
+        ordered = (self._objects[where] for where in sorted(self._objects))
+        return [*(Change("Added", c.revision, c.kind, c.object) for c in ordered), bookmark]
