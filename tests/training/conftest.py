@@ -72,7 +72,7 @@ class World:
             self._check_ports(obj)
         obj = changed(copy.deepcopy(obj), "metadata.uid", f"uid-{next(self._uids)}")
         obj = changed(obj, "metadata.creationTimestamp", timestamp(self.now))
-        return self.put(kind, changed(obj, "status", {"phase": "Pending"}) if kind is POD else obj)
+        return self.put(kind, pod_defaults(obj) if kind is POD else obj)
 
     @staticmethod
     def _check_ports(service: Object) -> None:
@@ -81,8 +81,9 @@ class World:
             if len(ports) > 1 and not port.get("name"):
                 raise Refused(f'Service "{name(service)}" is invalid: spec.ports[{i}].name: Required value')
             if port["port"] in seen:
-                shown = f'{{"port":{port["port"]},"protocol":"TCP"}}'
-                raise Refused(f'Service "{name(service)}" is invalid: spec.ports[{i}]: Duplicate value: {shown}')
+                number = port["port"]
+                shown = f'"Name":"","Protocol":"TCP","AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0'
+                raise Refused(f'Service "{name(service)}" is invalid: spec.ports[{i}]: Duplicate value: {{{shown}}}')
             seen.add(port["port"])
 
     def delete(self, kind: Kind, namespace: str, name: str, *, now: bool = False) -> None:
@@ -118,7 +119,9 @@ class World:
                 self.create(kind, obj)
             case Update(kind, obj, _):
                 assert (kind, *key(obj)) in self.objects, f"update of {kind} {name(obj)}, which is not there"
-                assert obj["metadata"]["resourceVersion"] == self.objects[(kind, *key(obj))]["metadata"]["resourceVersion"]
+                assert (
+                    obj["metadata"]["resourceVersion"] == self.objects[(kind, *key(obj))]["metadata"]["resourceVersion"]
+                )
                 self.put(kind, obj)
             case Patch(kind, namespace, called, patch, _, _):
                 self.put(kind, merged(self.objects[(kind, namespace, called)], patch))
@@ -135,12 +138,30 @@ class World:
     def settle(self, controller: JobController, namespace: str) -> None:
         """Look at every job until nothing changes any more."""
         for _ in range(30):
-            before = self.revision
+            before, wait = self.revision, 60.0
             for job in list(self.all(controller.framework.kind, namespace)):
-                self.apply(controller.decide(self, key(job), self.now))
+                decision = controller.decide(self, key(job), self.now)
+                wait = min(wait, decision.again or wait)
+                self.apply(decision)
             if self.revision == before:
-                return
+                if wait > 0.2:
+                    return
+                self.now += wait
         raise AssertionError("the operator does not come to rest")
+
+
+def pod_defaults(pod: Object) -> Object:
+    """What an API server adds to a pod, as far as anybody here looks."""
+    spec = {"restartPolicy": "Always", **pod["spec"]}
+    for container in spec["containers"]:
+        limits = (container.get("resources") or {}).get("limits") or {}
+        if limits:
+            texts = {k: str(v) for k, v in limits.items()}
+            requests = {**texts, **(container["resources"].get("requests") or {})}
+            container["resources"] = {**container["resources"], "limits": texts, "requests": requests}
+        for port in container.get("ports") or () if spec.get("hostNetwork") else ():
+            port["hostPort"] = port["containerPort"]
+    return {**pod, "spec": spec, "status": {"phase": "Pending"}}
 
 
 def merged(old: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
@@ -166,7 +187,9 @@ def job_object(kind: str, spec: Object, *, called: str = "job", namespace: str =
 class Play:
     """A job in a world, with a controller; what the scenarios' steps do to its pods."""
 
-    def __init__(self, kind: str, *, parity: Parity = DEFAULT, graceful: bool = False, namespace: str = "team-a") -> None:
+    def __init__(
+        self, kind: str, *, parity: Parity = DEFAULT, graceful: bool = False, namespace: str = "team-a"
+    ) -> None:
         self.world = World(graceful=graceful)
         self.controller = JobController(kind_named(kind), parity)
         self.kind, self.namespace, self.job = kind_named(kind), namespace, "job"

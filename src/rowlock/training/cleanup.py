@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rowlock.objects import Object, phase, seconds
+from rowlock.objects import Object, deleting, phase, seconds
+from rowlock.training.conditions import SUCCEEDED
 from rowlock.training.turn import Turn
 
 UNFINISHED = ("Running", "Pending")
@@ -19,6 +20,14 @@ def goes(policy: str, pod: Object) -> bool:
     if policy == "None":
         return False
     return policy != "Running" or (phase(pod) or "Pending") in UNFINISHED
+
+
+def lingering(turn: Turn) -> float | None:
+    """Seconds for which pods of a job that has just succeeded may still end by themselves; None = clean up now."""
+    left = turn.parity.linger - turn.seen.finished_for
+    policy = turn.job.policy.clean
+    ending = any(phase(p) == "Running" and not deleting(p) and goes(policy, p) for p in turn.seen.pods)
+    return left if left > 0.001 and ending and turn.holds(SUCCEEDED) else None
 
 
 def time_to_live(turn: Turn) -> float | None:

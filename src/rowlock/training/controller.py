@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from rowlock.api import NOTHING, Change, Decision, Record, View
 from rowlock.kinds import JOBS, POD, SERVICE, Kind
-from rowlock.objects import Key, Object, controller_of, key, labels, namespace, uid
+from rowlock.objects import Key, Object, controller_of, is_true, key, labels, namespace, uid
 from rowlock.objects import name as name_of
 from rowlock.training.framework import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
 from rowlock.training.job import reconcile
@@ -18,7 +19,8 @@ class JobController:
     """The operator of one job kind.
 
     It remembers, for each job, the events of its last look: a cause that continues is told once, not at every look.
-    Those events stand before all other writes, so they are never lost; and forgetting them only tells them again."""
+    Those events stand before all other writes, so they are never lost; and forgetting them only tells them again. And
+    it remembers since when a job is finished, to the fraction of a second, for `Parity.linger`."""
 
     def __init__(self, kind: Kind, parity: Parity = DEFAULT) -> None:
         self.framework = FRAMEWORKS[kind]
@@ -26,6 +28,7 @@ class JobController:
         self.name = self.framework.operator
         self.kinds: tuple[Kind, ...] = (kind, POD, SERVICE, *self.framework.dependents)
         self._told: dict[str, frozenset[tuple[str, str]]] = {}
+        self._finished: dict[str, float] = {}
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         """The job itself, or the job that owns what has changed."""
@@ -33,6 +36,7 @@ class JobController:
         if change.kind is mine:
             if change.type == "Deleted":
                 self._told.pop(uid(change.object), None)
+                self._finished.pop(uid(change.object), None)
             return (key(change.object),)
         found = []
         for obj in (change.object, change.old):
@@ -46,7 +50,10 @@ class JobController:
         job = view.get(self.framework.kind, key.namespace, key.name)
         if job is None:
             return NOTHING
-        decision = reconcile(self.framework, self.look(view, job), now, self.parity)
+        seen = self.look(view, job)
+        if self.parity.linger and is_true(job, "Succeeded"):
+            seen = replace(seen, finished_for=now - self._finished.setdefault(uid(job), now))
+        decision = reconcile(self.framework, seen, now, self.parity)
         return self._once(uid(job), decision) if self.parity.events_once else decision
 
     def look(self, view: View, job: Object) -> Seen:

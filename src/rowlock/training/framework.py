@@ -46,11 +46,14 @@ class Parity:
     """Q18: an event whose cause merely continues is not repeated at every look."""
     completion_time: bool = False
     """Q3: a permanent ExitCode failure of a PyTorchJob gets its completionTime, so that its TTL works."""
+    linger: float = 0.1
+    """Seconds that pods of a job that has just succeeded get to end by themselves before clean-up removes them: the
+    operator is slow enough to spare ranks that end together with the deciding one, we would kill them."""
     immutable_owner: bool = False
     """Q12: managedBy of a PyTorchJob cannot be changed, as documented."""
 
 
-STRICT = Parity(deadline_timer=False, no_phantoms=False, events_once=False)
+STRICT = Parity(deadline_timer=False, no_phantoms=False, events_once=False, linger=0.0)
 DEFAULT = Parity()
 FIXED = Parity(completion_time=True, immutable_owner=True)
 
@@ -218,6 +221,8 @@ class Framework:
     """Replica types may be written in any case."""
     default_counts: Mapping[str, int] = field(default_factory=dict)
     """replicas where the field is absent, if not 1."""
+    honours_manager: bool = True
+    """Leaves jobs alone whose managedBy names somebody else. (JAXJob's controller does not look.)"""
     validate: Callable[[Object], str] = never_wrong
     """What the operator itself refuses, as a sentence."""
     sync: Callable[[Turn], None] | None = None

@@ -93,7 +93,8 @@ def group_of(job: Job, spec: Object) -> Object:
 def wants_group(job: Job) -> bool:
     """Whether a job without a PodGroup needs one now: it is ours, alive, and may have pods."""
     over = any(is_true(job.object, end) for end in ("Succeeded", "Failed"))
-    return job.policy.ours and bool(job.replicas) and not (deleting(job.object) or job.policy.suspend or over)
+    ours = job.policy.ours or not job.framework.honours_manager
+    return ours and bool(job.replicas) and not (deleting(job.object) or job.policy.suspend or over)
 
 
 class GroupController:

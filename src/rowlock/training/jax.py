@@ -28,5 +28,6 @@ FRAMEWORK = Framework(
     judge=by_master_or_workers,
     environment=_environment,
     is_master=lambda rank: rank.index == 0,
+    honours_manager=False,
     selector=True,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from rowlock.api import NOTHING, Decision
 from rowlock.objects import deleting
-from rowlock.training.cleanup import clean_pods, time_to_live
+from rowlock.training.cleanup import clean_pods, lingering, time_to_live
 from rowlock.training.conditions import CREATED, FAILED, RUNNING, SUCCEEDED, SUSPENDED
 from rowlock.training.defaults import read, run_policy
 from rowlock.training.framework import DEFAULT, Framework, Parity, of_type
@@ -22,7 +22,7 @@ from rowlock.training.turn import Seen, Turn
 
 def reconcile(framework: Framework, seen: Seen, now: float, parity: Parity = DEFAULT) -> Decision:
     """What to do about one job now."""
-    if not run_policy(seen.job.get("spec") or {}).ours:
+    if framework.honours_manager and not run_policy(seen.job.get("spec") or {}).ours:
         return NOTHING
     wrong = framework.validate(seen.job.get("spec") or {})
     job = read(framework, seen.job)
@@ -44,15 +44,18 @@ def reconcile(framework: Framework, seen: Seen, now: float, parity: Parity = DEF
 
 
 def _finished(turn: Turn) -> Decision:
-    clean_pods(turn, turn.job.policy.clean)
     left = time_to_live(turn)
     if left is not None and left <= 0:
+        clean_pods(turn, turn.job.policy.clean)
         turn.delete_job()
         return turn.leave()
+    wait = lingering(turn)
+    if wait is None:
+        clean_pods(turn, turn.job.policy.clean)
     if turn.holds(SUCCEEDED):
         for counts in turn.counts.values():
             counts["succeeded"] = counts.get("succeeded", 0) + counts.pop("active", 0)
-    return turn.finish(left)
+    return turn.finish(left if wait is None else wait)
 
 
 def _suspended(turn: Turn) -> Decision:

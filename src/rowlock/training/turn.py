@@ -8,6 +8,7 @@ last, as in the operator: a job whose pods are refused has no status at all.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -30,6 +31,8 @@ class Seen:
     pods: Sequence[Object] = ()
     services: Sequence[Object] = ()
     others: Mapping[Kind, Mapping[str, Object]] = field(default_factory=dict)
+    finished_for: float = math.inf
+    """Seconds since the job was first seen finished, as far as the operator remembers."""
 
 
 class Turn:
