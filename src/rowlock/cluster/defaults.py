@@ -1,0 +1,193 @@
+"""The defaults of built-in kinds, as a table: type → what the real API server fills in when it reads one.
+
+OpenAPI knows only a few of them; the rest are code there and rows here. Every function gets a dict that the decoder
+has just made and owns, and changes it in place. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Made = dict[str, Any]
+Fill = Callable[[Made], None]
+
+_CORE = "io.k8s.api.core.v1."
+
+
+def _values(**values: Any) -> Fill:
+    def fill(made: Made) -> None:
+        for key, value in values.items():
+            if key not in made:
+                made[key] = value.copy() if isinstance(value, dict) else value
+
+    return fill
+
+
+def pull_policy(image: str) -> str:
+    """`Always` for the tag latest, said or unsaid; else `IfNotPresent`."""
+    name = image.rpartition("/")[2]
+    if "@" in name:
+        return "IfNotPresent"
+    _, _, tag = name.partition(":")
+    return "Always" if tag in ("", "latest") else "IfNotPresent"
+
+
+def _container(made: Made) -> None:
+    made.setdefault("resources", {})
+    made.setdefault("terminationMessagePath", "/dev/termination-log")
+    made.setdefault("terminationMessagePolicy", "File")
+    if "imagePullPolicy" not in made:
+        made["imagePullPolicy"] = pull_policy(made.get("image", ""))
+
+
+def _resources(made: Made) -> None:
+    """What is limited is requested, unless something else is."""
+    limits = made.get("limits")
+    if limits:
+        requests = made.get("requests") or {}
+        missing = {k: v for k, v in limits.items() if k not in requests}
+        if missing:
+            made["requests"] = {**requests, **missing}
+
+
+def _volume(made: Made) -> None:
+    if len(made) < 2:
+        made["emptyDir"] = {}
+
+
+def _probe(made: Made) -> None:
+    for key, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
+        if not made.get(key):
+            made[key] = value
+
+
+def _pod_spec(made: Made) -> None:
+    _POD_SPEC(made)
+    account = made.get("serviceAccountName") or made.get("serviceAccount")
+    if account:
+        made["serviceAccountName"] = made["serviceAccount"] = account
+    if made.get("hostNetwork"):
+        for container in made.get("containers") or ():
+            for port in container.get("ports") or ():
+                port.setdefault("hostPort", port.get("containerPort"))
+
+
+_POD_SPEC = _values(
+    restartPolicy="Always",
+    terminationGracePeriodSeconds=30,
+    dnsPolicy="ClusterFirst",
+    securityContext={},
+    schedulerName="default-scheduler",
+    enableServiceLinks=True,
+)
+
+
+def _pod(made: Made) -> None:
+    made.setdefault("status", {}).setdefault("phase", "Pending")
+
+
+def _service_port(made: Made) -> None:
+    made.setdefault("protocol", "TCP")
+    if not made.get("targetPort") and "port" in made:
+        made["targetPort"] = made["port"]
+
+
+def _service_spec(made: Made) -> None:
+    _SERVICE_SPEC(made)
+    if made.get("type") != "ExternalName":
+        made.setdefault("internalTrafficPolicy", "Cluster")
+        made.setdefault("ipFamilies", ["IPv4"])
+        made.setdefault("ipFamilyPolicy", "SingleStack")
+    if made.get("clusterIP"):
+        made.setdefault("clusterIPs", [made["clusterIP"]])
+
+
+_SERVICE_SPEC = _values(sessionAffinity="None", type="ClusterIP")
+
+
+def _secret(made: Made) -> None:
+    made.setdefault("type", "Opaque")
+
+
+def _claim(made: Made) -> None:
+    made.setdefault("status", {}).setdefault("phase", "Pending")
+
+
+def _namespace(made: Made) -> None:
+    made.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+    made.setdefault("status", {}).setdefault("phase", "Active")
+    meta = made.setdefault("metadata", {})
+    if meta.get("name"):
+        meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta["name"]}
+
+
+def _event(made: Made) -> None:
+    made.setdefault("source", {})
+    made.setdefault("firstTimestamp", None)
+    made.setdefault("lastTimestamp", None)
+    made.setdefault("reportingComponent", (made.get("source") or {}).get("component", ""))
+    made.setdefault("reportingInstance", "")
+    for key in ("firstTimestamp", "lastTimestamp"):
+        if made[key] is None and made.get("eventTime") is None:
+            del made[key]
+
+
+def _autoscaler(made: Made) -> None:
+    made.setdefault("minReplicas", 1)
+
+
+def _role_binding(made: Made) -> None:
+    for subject in made.get("subjects") or ():
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", "rbac.authorization.k8s.io")
+    made.setdefault("roleRef", {}).setdefault("apiGroup", "rbac.authorization.k8s.io")
+
+
+DEFAULTS: dict[str, Fill] = {
+    _CORE + "Container": _container,
+    _CORE + "EphemeralContainer": _container,
+    _CORE + "ContainerPort": _values(protocol="TCP"),
+    _CORE + "ResourceRequirements": _resources,
+    _CORE + "Probe": _probe,
+    _CORE + "HTTPGetAction": _values(path="/", scheme="HTTP"),
+    _CORE + "GRPCAction": _values(service=""),
+    _CORE + "Volume": _volume,
+    _CORE + "SecretVolumeSource": _values(defaultMode=420),
+    _CORE + "ConfigMapVolumeSource": _values(defaultMode=420),
+    _CORE + "DownwardAPIVolumeSource": _values(defaultMode=420),
+    _CORE + "ProjectedVolumeSource": _values(defaultMode=420),
+    _CORE + "ServiceAccountTokenProjection": _values(expirationSeconds=3600),
+    _CORE + "ObjectFieldSelector": _values(apiVersion="v1"),
+    _CORE + "HostPathVolumeSource": _values(type=""),
+    _CORE + "TopologySpreadConstraint": _values(),
+    _CORE + "PodSpec": _pod_spec,
+    _CORE + "Pod": _pod,
+    _CORE + "Service": _values(spec={}, status={"loadBalancer": {}}),
+    _CORE + "ServiceSpec": _service_spec,
+    _CORE + "ServicePort": _service_port,
+    _CORE + "ServiceStatus": _values(loadBalancer={}),
+    _CORE + "Secret": _secret,
+    _CORE + "PersistentVolumeClaimSpec": _values(volumeMode="Filesystem"),
+    _CORE + "PersistentVolumeClaim": _claim,
+    _CORE + "Namespace": _namespace,
+    _CORE + "NodeStatus": _values(
+        daemonEndpoints={"kubeletEndpoint": {"Port": 0}},
+        nodeInfo={
+            "architecture": "",
+            "bootID": "",
+            "containerRuntimeVersion": "",
+            "kernelVersion": "",
+            "kubeProxyVersion": "",
+            "kubeletVersion": "",
+            "machineID": "",
+            "operatingSystem": "",
+            "osImage": "",
+            "systemUUID": "",
+        },
+    ),
+    _CORE + "Event": _event,
+    "io.k8s.api.scheduling.v1.PriorityClass": _values(preemptionPolicy="PreemptLowerPriority"),
+    "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec": _autoscaler,
+    "io.k8s.api.rbac.v1.RoleBinding": _role_binding,
+}
