@@ -90,8 +90,9 @@ class Journal:
             log.execute("PRAGMA journal_mode = WAL")
             log.execute("PRAGMA synchronous = FULL")
             log.execute("PRAGMA wal_autocheckpoint = 4000")  # pages; fewer, longer checkpoints than the default
-            log.executescript(_TABLES)
-            log.execute(f"PRAGMA user_version = {FORMAT}")
+            if found < FORMAT:
+                log.executescript(_TABLES)
+                log.execute(f"PRAGMA user_version = {FORMAT}")
         os.chmod(self.path, 0o600)  # it holds Secrets
         return log
 

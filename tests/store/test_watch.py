@@ -1,0 +1,133 @@
+"""Watches: every change once, in order, whatever is trimmed, compacted or slow."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.store.conftest import Opened, config, run, story, take
+
+from rowlock import errors, kinds, objects
+from rowlock.cluster import store as module
+from rowlock.cluster.state import Stored
+
+CM, NS = kinds.CONFIG_MAP, kinds.NAMESPACE
+
+
+def test_state_then_bookmark_then_changes(path: Path | None) -> None:
+    async def body() -> None:
+        async with Opened(path) as store:
+            await store.create(CM, config("b"))
+            await store.create(CM, config("a"))
+            watch = store.watch(CM)
+            first = await take(watch, 3)
+            assert story(first) == [("Added", "a"), ("Added", "b"), ("Bookmark", "")]
+            assert first[-1].revision == store.revision
+            await store.update(CM, config("a", data="2"))
+            await store.delete(CM, "default", "b")
+            modified, deleted = await take(watch, 2)
+            assert modified.old and modified.old["data"] == {"a": "1"} and modified.object["data"] == {"a": "2"}
+            assert deleted.type == "Deleted" and objects.revision(deleted.object) == deleted.revision
+
+    run(body())
+
+
+def test_since_yields_everything_after_it_and_nothing_else(path: Path | None) -> None:
+    async def body() -> None:
+        async with Opened(path) as store:
+            revisions = [objects.revision(await store.create(CM, config(f"c{n}"))) for n in range(6)]
+            await store.create(kinds.SECRET, {"metadata": {"name": "s", "namespace": "default"}})
+            found = await take(store.watch(CM, since=revisions[2]), 3)
+            assert [c.revision for c in found] == revisions[3:]
+
+    run(body())
+
+
+def test_a_watch_of_one_namespace_sleeps_through_the_others(path: Path | None) -> None:
+    async def body() -> None:
+        async with Opened(path, window=8) as store:
+            await store.create(NS, {"metadata": {"name": "quiet"}})
+            watch = store.watch(CM, "quiet", since=store.revision)
+            following = asyncio.ensure_future(anext(watch))
+            await asyncio.sleep(0)
+            for n in range(60):  # far more than memory holds: a sleeper loses nothing by it
+                await store.create(CM, config(f"c{n}"))
+            await store.create(CM, config("mine", "quiet"))
+            assert story([await following]) == [("Added", "mine")]
+
+    run(body())
+
+
+def test_a_slow_watcher_reads_the_journal(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with Opened(tmp_path / "cluster.db", window=8) as store:
+            watch = store.watch(CM, since=store.revision)
+            following = asyncio.ensure_future(anext(watch))
+            await store.create(CM, config("c000"))
+            await following
+            for n in range(1, 60):
+                await store.create(CM, config(f"c{n:03d}"))
+            await store.update(CM, config("c001", data="2"))
+            changes = await take(watch, 60)
+            assert [objects.name(c.object) for c in changes[:-1]] == [f"c{n:03d}" for n in range(1, 60)]
+            assert changes[-1].old and changes[-1].old["data"] == {"a": "1"}
+
+    run(body())
+
+
+def test_a_slow_watcher_of_memory_hears_expired() -> None:
+    async def body() -> None:
+        async with Opened(None, window=8) as store:
+            for n in range(60):
+                await store.create(CM, config(f"c{n}"))
+            with pytest.raises(errors.Expired, match=r"too old resource version: 3 \(\d+\)"):
+                await anext(store.watch(CM, since=3))
+            with pytest.raises(errors.Expired):
+                await anext(store.watch(CM, since=10_000))
+            token = (await store.list(CM, limit=1)).token
+            for n in range(60):
+                await store.update(CM, config("c1", data=f"v{n}"))
+            with pytest.raises(errors.Expired, match="The provided continue parameter is too old"):
+                await store.list(CM, token=token)
+
+    run(body())
+
+
+def test_quiet_watches_get_bookmarks(path: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BOOKMARKS", 0.01)
+
+    async def body() -> None:
+        async with Opened(path) as store:
+            watch = store.watch(CM, since=store.revision, bookmarks=True)
+            (mark,) = await take(watch, 1)
+            assert mark.type == "Bookmark" and mark.revision == store.revision
+
+    run(body())
+
+
+def test_changes_of_all_kinds_survive_a_burst_larger_than_memory(path: Path | None) -> None:
+    async def body() -> None:
+        async with Opened(path, window=8) as store:
+            feed = store.changes()
+            assert story(await take(feed, 2)) == [("Added", "default"), ("Bookmark", "")]
+            following = asyncio.ensure_future(anext(feed))
+            await asyncio.sleep(0)
+            await asyncio.gather(*(store.create(CM, config(f"c{n}")) for n in range(50)))
+            seen = [await following, *await take(feed, 49)]
+            assert len({objects.name(c.object) for c in seen}) == 50
+
+    if path is not None:
+        run(body())
+
+
+def test_the_encoded_object_travels_along(path: Path | None) -> None:
+    async def body() -> None:
+        async with Opened(path) as store:
+            await store.create(CM, config("a"))
+            change = (await take(store.watch(CM), 1))[0]
+            assert isinstance(change, Stored) and change.encoded == store.encoded(CM, "default", "a")
+            assert msgspec.json.decode(change.encoded) == change.object
+
+    run(body())
