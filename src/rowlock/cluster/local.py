@@ -1,0 +1,87 @@
+"""`LocalCluster`: one machine as a whole cluster: store, job operators, scheduler, collector and kubelet, assembled.
+
+An async context manager. Entered, it has an open store with what a new cluster holds; `run()` keeps its controllers
+and its kubelet at work until it is cancelled. Who serves it over HTTP is none of its business (`serve.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rowlock import collection, controllers
+from rowlock.api import Controller
+from rowlock.cluster import seeds
+from rowlock.cluster.admission import Admission
+from rowlock.cluster.kubelet import Kubelet, KubeletSettings
+from rowlock.cluster.patches import Patches
+from rowlock.cluster.store import Store
+from rowlock.errors import AlreadyExists
+from rowlock.scheduling.controller import Scheduler
+from rowlock.training import controller as training
+from rowlock.training.group import GroupController
+
+PARTS = frozenset({"kubelet", "scheduler"})
+"""What a cluster can be started without."""
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """What a cluster is told at its start. `without` is a subset of PARTS."""
+
+    data_dir: Path
+    kubelet: KubeletSettings
+    without: frozenset[str] = frozenset()
+    say: Callable[[str], None] = field(default=lambda _: None)
+    """Takes sentences that a person who starts the cluster should read."""
+
+
+class LocalCluster:
+    """The embedded cluster over one data directory."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self.settings = settings
+        self.store = Store.open(settings.data_dir / "cluster.db", admission=Admission(), patches=Patches())
+        self.kubelet: Kubelet | None = None
+        if "kubelet" not in settings.without:
+            self.kubelet = Kubelet(self.store, self.store.view, settings.kubelet)
+            self.store.logs = self.kubelet.log
+
+    async def __aenter__(self) -> Self:
+        await self._seed()
+        if self.kubelet:
+            await self.kubelet.prepare()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.store.close()
+
+    async def _seed(self) -> None:
+        async def make(kind: seeds.Kind, obj: seeds.Object) -> None:
+            try:
+                await self.store.create(kind, obj)
+            except AlreadyExists:
+                pass  # edited or not, it is theirs now
+
+        missing = [(k, o) for k, o in seeds.initial() if self.store.view.get(k, "", o["metadata"]["name"]) is None]
+        await asyncio.gather(*(make(kind, obj) for kind, obj in missing))  # one commit
+
+    def controllers(self) -> list[Controller]:
+        """Who decides here. Without a scheduler nobody declares gangs either: both belong together."""
+        made: list[Controller] = [*training.controllers(), *collection.controllers()]
+        if "scheduler" not in self.settings.without:
+            made += [GroupController(), Scheduler()]
+        return made
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            if self.kubelet:
+                tasks.create_task(self.kubelet.run(self.store.changes()))
+            tasks.create_task(controllers.run(self.store, self.store.view, self.controllers(), self.store.changes()))

@@ -1,0 +1,66 @@
+"""A cluster as a user sees it: through commands, in a data directory of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BIN = Path(sys.executable).parent
+REPO = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Cluster:
+    """The embedded cluster in a data directory of its own, seen as a user sees it: through commands."""
+
+    data: Path
+    env: dict[str, str]
+
+    def run(self, *argv: str, code: int | None = 0, timeout: float = 120) -> str:
+        """Run a command; its output (stdout, then stderr). `code=None` accepts any exit code."""
+        done = subprocess.run(argv, env=self.env, text=True, capture_output=True, timeout=timeout, cwd=REPO)
+        if code is not None and done.returncode != code:
+            log = self.data / "server.log"
+            tail = log.read_text(errors="replace")[-3000:] if log.exists() else ""
+            pytest.fail(f"{argv} exited with {done.returncode}\n{done.stdout}{done.stderr}\n--- server.log\n{tail}")
+        return done.stdout + done.stderr
+
+    def json(self, *argv: str) -> Any:
+        done = subprocess.run(argv, env=self.env, text=True, capture_output=True, timeout=60, cwd=REPO)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    def up(self, *flags: str) -> None:
+        self.run("rowlock", "up", "-d", *flags)
+
+    @property
+    def pid(self) -> int:
+        return int(json.loads((self.data / "server.json").read_text())["pid"])
+
+    def until(self, condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+        """Poll until `condition()` is true; the test fails with `what` when it is not in time."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail(f"not within {seconds:g} s: {what}")
+            time.sleep(0.05)
+
+
+def make(data: Path, home: Path) -> Cluster:
+    env = {
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "ROWLOCK_DATA_DIR": str(data),
+        "KUBECONFIG": str(data / "kubeconfig"),
+    }
+    return Cluster(data, env)

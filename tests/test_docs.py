@@ -1,0 +1,91 @@
+"""Docs that run: the commands on the docs pages are executed, in order, each page on a cluster of its own.
+
+A fenced block marked `console` is run: lines that start with `$ ` are commands, the lines below them must appear in
+the output in that order (`…` stands for anything). `console no-run` is shown only; `exit N` after `console` says that
+the last command of the block must fail with that code.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[1]
+PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```console([^\n]*)\n(.*?)^```", re.M | re.S)
+
+
+@dataclass(frozen=True)
+class Step:
+    command: str
+    expected: tuple[str, ...]
+    code: int
+
+
+def steps(page: Path) -> Iterator[Step]:
+    for info, body in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if "no-run" in info:
+            continue
+        fails = re.search(r"exit (\d+)", info)
+        commands = re.split(r"^\$ ", body, flags=re.M)[1:]
+        for i, text in enumerate(commands):
+            command, *output = _joined(text)
+            last = i == len(commands) - 1
+            yield Step(command, tuple(output), int(fails[1]) if fails and last else 0)
+
+
+def _joined(text: str) -> list[str]:
+    """A command may go on after a backslash; those lines are part of it."""
+    lines = text.rstrip("\n").split("\n")
+    command = lines.pop(0)
+    while command.endswith("\\") and lines:
+        command += "\n" + lines.pop(0)
+    return [command, *(line for line in lines if line.strip())]
+
+
+def matches(expected: tuple[str, ...], output: str) -> str | None:
+    """None when every expected line appears in order; else the first that does not."""
+    rest = iter(output.splitlines())
+    for line in expected:
+        if line.strip() == "…":
+            continue
+        pattern = re.compile(
+            ".*".join(r"\s+".join(map(re.escape, part.split(" "))) for part in line.strip().split("…"))
+        )
+        if not any(pattern.search(re.sub(r"\s+", " ", have.strip())) for have in rest):
+            return line
+    return None
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", [p for p in PAGES if list(steps(p))], ids=lambda p: p.name)
+def test_commands_on_the_page_run(page: Path, tmp_path: Path) -> None:
+    if "kubectl" in page.read_text(encoding="utf-8") and not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed; this page's commands need it")
+    bin_dir = Path(sys.executable).parent
+    data = tmp_path / "data"
+    env = {
+        "PATH": f"{bin_dir}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "ROWLOCK_DATA_DIR": str(data),
+        "LANG": "C.UTF-8",
+    }
+    try:
+        for step in steps(page):
+            done = subprocess.run(
+                ["bash", "-c", step.command], cwd=REPO, env=env, text=True, capture_output=True, timeout=240
+            )
+            told = f"$ {step.command}\n{done.stdout}{done.stderr}"
+            assert done.returncode == step.code, told
+            missing = matches(step.expected, done.stdout + done.stderr)
+            assert missing is None, f"the page promises {missing!r}\n{told}"
+    finally:
+        subprocess.run([bin_dir / "rowlock", "down", "--yes"], env=env, capture_output=True, timeout=60)
