@@ -1,0 +1,130 @@
+"""One gang's attempt: may its queue have that much, and is there room for all of it at once?
+
+`attempt` places what the gang wants or changes nothing and returns a `Failure`: the reason and the numbers for the
+sentence. Tasks that fit only where others are still leaving are Pipelined; a gang that cannot wholly start now is
+pipelined wholly, so that half a gang never runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rowlock.scheduling.amounts import UNLIMITED, Vector, plus
+from rowlock.scheduling.order import wanted
+from rowlock.scheduling.placement import Placer
+from rowlock.scheduling.snapshot import Shape, Status
+from rowlock.scheduling.world import GangState, QueueState, TaskState, World
+
+
+class Reason(StrEnum):
+    """Why a gang waits: the one word of lists; the sentence goes with it."""
+
+    NOT_READY = "NotReady"
+    QUEUE_MISSING = "QueueDoesNotExist"
+    OVER_LIMIT = "OverLimit"
+    OVER_QUOTA = "NonPreemptibleOverQuota"
+    DOES_NOT_FIT = "GangDoesNotFit"
+    FRAGMENTED = "Fragmented"
+    TOO_LARGE = "NoNodeLargeEnough"
+    SELECTOR = "NodeSelectorUnsatisfied"
+    RELEASING = "WaitingForRelease"
+    PROTECTED = "WaitingForReclaim"
+    EXHAUSTED = "FairShareExhausted"
+    RESERVED = "Reserved"
+    UNSUPPORTED = "Unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed. `resource`, `bound`, `counted`, `asked` for capacity; `shape`, `fit`, `needed` for room."""
+
+    reason: Reason
+    queue: str = ""
+    resource: int = 0
+    bound: int = 0
+    counted: int = 0
+    asked: int = 0
+    task: str = ""
+    shape: Shape | None = None
+    fit: int = 0
+    needed: int = 0
+
+
+def unready(state: GangState) -> str:
+    """KAI's sentence for a gang whose pods are not all there yet; "" when it is ready."""
+    for s in state.sets.values():
+        exist = s.alive + s.done
+        if exist < s.minimum:
+            gated = sum(t.status is Status.GATED for t in s.tasks)
+            where = f" for SubGroup {s.name}" if s.name else ""
+            return (
+                f"Job is not ready for scheduling. Waiting for {s.minimum} pods{where}, "
+                f"currently {exist + gated} exist, {gated} are gated"
+            )
+    return ""
+
+
+def gate(state: GangState, amount: Vector) -> Failure | None:
+    """Limits for everybody, quotas for the non-preemptible, at every ancestor."""
+    if state.queue is None:
+        return Failure(Reason.QUEUE_MISSING, state.gang.queue)
+    for q in state.queue.path:
+        found = _exceeded(q, q.queue.limit, q.counted, amount)
+        if found is not None:
+            r = found
+            return Failure(Reason.OVER_LIMIT, q.queue.name, r, q.queue.limit[r], q.counted[r], amount[r])
+    if not state.gang.preemptible:
+        for q in state.queue.path:
+            found = _exceeded(q, q.queue.quota, q.fixed, amount)
+            if found is not None:
+                r = found
+                return Failure(Reason.OVER_QUOTA, q.queue.name, r, q.queue.quota[r], q.fixed[r], amount[r])
+    return None
+
+
+def _exceeded(q: QueueState, bound: Vector, counted: Vector, amount: Vector) -> int | None:
+    after = plus(counted, amount)
+    for r in (2, 0, 1):
+        if bound[r] != UNLIMITED and amount[r] > 0 and after[r] > bound[r]:
+            return r
+    return None
+
+
+def attempt(
+    world: World,
+    placer: Placer,
+    state: GangState,
+    *,
+    only_later: bool = False,
+    promised: Mapping[str, str] | None = None,
+    tasks: Sequence[TaskState] | None = None,
+) -> Failure | None:
+    """Place what the gang wants (or `tasks`); None on success, the world unchanged on failure."""
+    tasks = wanted(state) if tasks is None else tasks
+    if not tasks:
+        return Failure(Reason.NOT_READY)
+    refused = gate(state, world.need(tasks))
+    if refused is not None:
+        return refused
+    mark = world.mark()
+    for at, task in enumerate(tasks):
+        prefer = promised.get(task.task.name, "") if promised else ""
+        if not placer.place(task, only_later=only_later, prefer=prefer):
+            world.rollback(mark)
+            shape = task.task.shape
+            reason = Reason.UNSUPPORTED if shape.unsupported else Reason.DOES_NOT_FIT
+            return Failure(reason, state.gang.queue, task=task.task.name, shape=shape, fit=at, needed=len(tasks))
+    if any(t.status is Status.PIPELINED for t in tasks) and any(
+        s.real + s.done < s.minimum and s.active for s in state.sets.values()
+    ):
+        _pipeline_all(world, tasks)
+    return None
+
+
+def _pipeline_all(world: World, tasks: Sequence[TaskState]) -> None:
+    """Half the gang could start now: it waits for the other half, keeping its places."""
+    for t in tasks:
+        if t.status is Status.ALLOCATED:
+            world.move(t, Status.PIPELINED, t.node, t.devices, origin=t.origin)

@@ -1,0 +1,43 @@
+"""Consolidation: move running pods closer together so that a waiting gang finds its room in one piece.
+
+Nobody loses anything but time: every pod that is evicted has its new place in the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rowlock.scheduling.allocate import gate
+from rowlock.scheduling.order import wanted
+from rowlock.scheduling.placement import Placer
+from rowlock.scheduling.protection import evictable
+from rowlock.scheduling.snapshot import Status
+from rowlock.scheduling.solver import Search, Solver
+from rowlock.scheduling.victims import Step, Victims
+from rowlock.scheduling.world import GangState, TaskState, World
+
+
+def consolidate(world: World, placer: Placer, asker: GangState) -> bool:
+    """Move others to make one piece of room for the asker; False changes nothing."""
+    most = world.settings.max_consolidated
+    if most == 0 or not asker.gang.preemptible or asker.queue is None:
+        return False
+    need = world.need(wanted(asker))
+    if gate(asker, need) is not None or not _room(world, need[2], need[0]):
+        return False
+
+    def accept(gang: GangState) -> bool:
+        return evictable(gang) and gang is not asker
+
+    def validate(tasks: Sequence[TaskState], losers: Sequence[Step]) -> bool:
+        return all(t.status is not Status.RELEASING for s in losers for t in s.tasks)
+
+    victims = Victims(world, world.active_gangs(), accept, most_gangs=most)
+    return Solver(world, placer).solve(Search(asker, victims, validate))
+
+
+def _room(world: World, gpus: int, cpu: int) -> bool:
+    """Is there enough in the whole cluster, were it in one place?"""
+    if gpus:
+        return sum(s.free_gpu() for s in world.order if s.node.gpus) >= gpus
+    return sum(s.cpu + s.back_cpu for s in world.order) >= cpu

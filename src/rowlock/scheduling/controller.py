@@ -1,0 +1,154 @@
+"""`Scheduler`: the controller around the planner. One constant key; a decision is one cycle.
+
+Changes are noted, the world follows the View, and a cycle runs only when something changed or a timer is due. Writes
+are bounded: binds and evictions always, words about waiting only when they change, a few per cycle and gang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from rowlock import api
+from rowlock.api import NOTHING, Change, View
+from rowlock.kinds import Kind
+from rowlock.objects import Key
+from rowlock.scheduling import writes
+from rowlock.scheduling.explain import Explainer, Explanation
+from rowlock.scheduling.following import KINDS, Following
+from rowlock.scheduling.plan import Hold, Plan
+from rowlock.scheduling.snapshot import Settings, Snapshot
+from rowlock.scheduling.stale import below_minimum
+from rowlock.scheduling.world import GangState
+
+THE_KEY = Key("", "scheduler")
+WORDS_PER_CYCLE = 64
+"""How many writes about waiting one cycle may make; the rest follows in the next."""
+SAME_REASON_AFTER = 10.0
+"""A sentence whose numbers changed, but not its reason, is written again after this many seconds."""
+PATIENCE = 1.0
+"""A gang's PodGroup and pods are told that it waits when it has waited this long: most start at once."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What a gang was told last."""
+
+    reason: str
+    message: str
+    at: float
+
+
+@dataclass
+class Scheduler:
+    """Implements `api.Controller`."""
+
+    settings: Settings = field(default_factory=Settings)
+    name: str = "scheduler"
+    kinds: tuple[Kind, ...] = KINDS
+    following: Following = field(init=False)
+    told: dict[str, Told] = field(default_factory=dict)
+    pods_told: dict[str, str] = field(default_factory=dict)
+    """Pod uid → the message of its condition."""
+    due: float | None = None
+    """When time alone may change the plan."""
+
+    def __post_init__(self) -> None:
+        self.following = Following(self.settings)
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        self.following.note(change)
+        return (THE_KEY,)
+
+    def decide(self, view: View, key: Key, now: float) -> api.Decision:
+        changed = self.following.sync(view, now)
+        if not changed and (self.due is None or now < self.due):
+            return NOTHING if self.due is None else api.Decision(again=self.due - now)
+        plan = self.following.planner.cycle()
+        self.following.planner.world.reservations = {r.gang: r for r in plan.reservations}
+        actions = list(self._actions(plan, now))
+        words, later = self._words(plan, now)
+        waits = [w for w in (plan.again, later) if w is not None]
+        again = min(waits, default=None)
+        self.due = None if again is None else now + again
+        return api.Decision((*actions, *words), again)
+
+    def snapshot(self, view: View, now: float) -> Snapshot:
+        """What the next cycle would see: for `rowlock scheduler snapshot` and for `what_if`."""
+        self.following.sync(view, now)
+        world = self.following.planner.world
+        return Snapshot(
+            now=now,
+            nodes=tuple(s.node for s in world.order),
+            queues=tuple(q.queue for q in world.queues.values()),
+            gangs=tuple(g.gang for g in world.gangs.values()),
+            reservations=tuple(world.reservations.values()),
+            settings=self.settings,
+        )
+
+    # ------------------------------------------------------------ writes
+
+    def _actions(self, plan: Plan, now: float) -> Iterator[api.Write]:
+        world = self.following.planner.world
+        yield from writes.evictions(world, plan.evicts, now)
+        yield from writes.binds(world, plan.binds)
+        for key in dict.fromkeys(b.gang for b in plan.binds):
+            state = world.gangs[key]
+            if self.told.pop(key, None) or state.gang.verdict or not state.gang.started:
+                if not state.gang.bare:
+                    yield writes.started(state.gang, now)
+        for state in world.active_gangs():
+            gang = state.gang
+            if not gang.bare and below_minimum(state) != bool(gang.stale):
+                yield writes.stale(gang, None if gang.stale else now)
+
+    def _words(self, plan: Plan, now: float) -> tuple[list[api.Write], float | None]:
+        """Sentences for those who wait; and when to come back for those who must be told later."""
+        found: list[api.Write] = []
+        later: float | None = None
+        explainer = Explainer(self.following.planner.world)
+        for hold in plan.holds:
+            if len(found) >= WORDS_PER_CYCLE:
+                later = 0.05
+                break
+            wait = self._not_yet(hold, now)
+            if wait is not None:
+                if wait > 0:
+                    later = wait if later is None else min(later, wait)
+                continue
+            why = explainer.explain(hold)
+            if why is None:
+                continue
+            state = self.following.planner.world.gangs[hold.gang]
+            found += self._tell(state, why, now)
+        return found, later
+
+    def _not_yet(self, hold: Hold, now: float) -> float | None:
+        """None = tell now; else seconds until it should be looked at again (0 = when something changes)."""
+        state = self.following.planner.world.gangs.get(hold.gang)
+        if state is None:
+            return 0.0
+        if not state.gang.bare and (wait := state.gang.created + PATIENCE - now) > 0:
+            return wait
+        told = self.told.get(hold.gang)
+        if told is None:
+            return None
+        if told.reason == str(hold.failure.reason) and now - told.at < SAME_REASON_AFTER:
+            return 0.0
+        return None
+
+    def _tell(self, state: GangState, why: Explanation, now: float) -> Iterator[api.Write]:
+        gang = state.gang
+        told = self.told.get(gang.key)
+        self.told[gang.key] = Told(str(why.reason), why.message, now)
+        if told is not None and told.message == why.message:
+            return
+        repeated = gang.verdict == why.message
+        message = why.kube if gang.bare else why.message
+        if not gang.bare and not repeated:
+            yield from writes.waiting(gang, why, now)
+        for t in state.tasks:
+            if t.task.status == "Pending" and t.task.verdict != message:
+                yield writes.unschedulable(t.task, message, now)
+                if gang.bare:
+                    yield writes.failed_scheduling(t.task, message)

@@ -1,0 +1,60 @@
+"""Whom nobody may evict now: the non-preemptible, those already leaving, and the young (min-runtime)."""
+
+from __future__ import annotations
+
+from rowlock.scheduling.snapshot import Status
+from rowlock.scheduling.world import GangState, QueueState, World
+
+
+def evictable(gang: GangState) -> bool:
+    """Preemptible, running, and not part of this very plan."""
+    if not gang.gang.preemptible or gang.queue is None or not gang.active:
+        return False
+    return not any(t.status in (Status.ALLOCATED, Status.PIPELINED) for t in gang.tasks)
+
+
+def _min_runtime(path: tuple[QueueState, ...], field: str) -> float:
+    """The nearest setting upward from the first queue of the path."""
+    for q in path:
+        value: float | None = getattr(q.queue, field)
+        if value is not None:
+            return value
+    return 0.0
+
+
+def remaining_runtime(world: World, gang: GangState, seconds: float) -> float:
+    """How long the gang is still protected by a min-runtime of that many seconds."""
+    return max(0.0, gang.gang.started + seconds - world.now) if gang.gang.started else 0.0
+
+
+def _young(world: World, gang: GangState, seconds: float) -> bool:
+    """Protected, unless it has surplus pods to give."""
+    return remaining_runtime(world, gang, seconds) > 0 and gang.elasticity() < 2
+
+
+def diverge(a: QueueState, b: QueueState) -> tuple[QueueState, QueueState]:
+    """The ancestors of both just below their lowest common one."""
+    up, down = list(reversed(a.path)), list(reversed(b.path))
+    for x, y in zip(up, down, strict=False):
+        if x is not y:
+            return x, y
+    return a, b
+
+
+def reclaim_seconds(asker: GangState, victim: GangState) -> float:
+    """The victim's protection is looked up one step below the lowest common ancestor, on its side, and upward."""
+    assert asker.queue is not None and victim.queue is not None
+    return _min_runtime(diverge(asker.queue, victim.queue)[1].path, "reclaim_min_runtime")
+
+
+def reclaim_protected(world: World, asker: GangState, victim: GangState) -> bool:
+    return _young(world, victim, reclaim_seconds(asker, victim))
+
+
+def preempt_seconds(victim: GangState) -> float:
+    assert victim.queue is not None
+    return _min_runtime(victim.queue.path, "preempt_min_runtime")
+
+
+def preempt_protected(world: World, victim: GangState) -> bool:
+    return _young(world, victim, preempt_seconds(victim))

@@ -1,0 +1,233 @@
+"""A snapshot: everything a planning cycle may know, as values.
+
+`Node`, `Queue`, `Gang` (of `PodSet`s and `Task`s) and the settings, at one moment `now`. `reading.py` makes them from
+objects, `plan.py` turns them into decisions, and `dumps`/`loads` carry them to a file and back: same snapshot, same
+plan, for ever, so a snapshot is a bug report. Nothing here knows about Kubernetes objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+
+from rowlock.scheduling.amounts import NO_LIMIT, ZERO, Vector
+
+
+class Status(StrEnum):
+    """A task's state, as in KAI. A snapshot never holds Allocated or Pipelined: those are plans."""
+
+    PENDING = "Pending"
+    GATED = "Gated"
+    ALLOCATED = "Allocated"
+    PIPELINED = "Pipelined"
+    BOUND = "Bound"
+    RUNNING = "Running"
+    RELEASING = "Releasing"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One node-affinity expression; `op` is In, NotIn, Exists, DoesNotExist, Gt or Lt. `field` asks metadata.name."""
+
+    key: str
+    op: str
+    values: tuple[str, ...] = ()
+    field: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """An empty `key` with Exists tolerates everything; an empty `effect` means every effect."""
+
+    key: str = ""
+    op: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a pod asks for. Two pods of equal shape are interchangeable for placement.
+
+    `gpus` whole devices; or `devices` cards with `portion` hundredths or `gpu_memory` MiB of each.
+    """
+
+    cpu: int = 0
+    memory: int = 0
+    gpus: int = 0
+    portion: int = 0
+    gpu_memory: int = 0
+    devices: int = 0
+    extras: tuple[tuple[str, int], ...] = ()
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[tuple[Requirement, ...], ...] = ()
+    """Alternatives; the requirements of one alternative must all hold. Empty = anywhere."""
+    tolerations: tuple[Toleration, ...] = ()
+    pool: str = ""
+    unsupported: str = ""
+    """A sentence: something this pod asks that we do not do. It is held, never silently placed."""
+
+    @property
+    def fractional(self) -> bool:
+        return bool(self.portion or self.gpu_memory)
+
+    @property
+    def wants_gpu(self) -> bool:
+        return bool(self.gpus or self.devices)
+
+    @property
+    def cards(self) -> int:
+        """On how many devices it sits."""
+        return self.gpus or self.devices
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One pod. `devices` are indices into its node's cards, once it has a node."""
+
+    uid: str
+    namespace: str
+    name: str
+    shape: Shape
+    status: Status = Status.PENDING
+    pod_set: str = ""
+    node: str = ""
+    devices: tuple[int, ...] = ()
+    priority: int = 0
+    """Order inside the gang, higher first (label kai.scheduler/task-priority; a master before its workers)."""
+    created: float = 0.0
+    verdict: str = ""
+    """The message of its PodScheduled=False condition, "" without one: written again only when it changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """A sub-group: at least `minimum` of its tasks run together with the other sets' minimum, or none."""
+
+    name: str
+    minimum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Pods that are scheduled together: a PodGroup, or one pod without a group (`bare`)."""
+
+    namespace: str
+    name: str
+    uid: str
+    queue: str
+    tasks: tuple[Task, ...]
+    pod_sets: tuple[PodSet, ...] = (PodSet("", 1),)
+    priority: int = 50
+    preemptible: bool = True
+    created: float = 0.0
+    bare: bool = False
+    foreign: bool = False
+    """Bound by somebody else: occupies nodes, belongs to no queue, is never touched."""
+    started: float = 0.0
+    """When the gang last began to run; protects it for its queue's min-runtime."""
+    stale: float = 0.0
+    """Since when it runs with fewer pods than its minimum; 0 = it does not."""
+    delay: float = 0.0
+    """It may evict others only after waiting this long (annotation kai.scheduler/preemption-delay)."""
+    verdict: str = ""
+    """The sentence on its PodGroup, "" when it was told nothing."""
+    grace: float | None = None
+    """Its own staleness grace in seconds; None = the cluster's."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine. `gpu_memory` is MiB per card; `pods` its allocatable pod count."""
+
+    name: str
+    cpu: int = 0
+    memory: int = 0
+    gpus: int = 0
+    gpu_memory: int = 100
+    pods: int = 110
+    extras: tuple[tuple[str, int], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A department or project. Amounts are (millicores, bytes, hundredths of a GPU); -1 = unlimited."""
+
+    name: str
+    parent: str = ""
+    quota: Vector = ZERO
+    limit: Vector = NO_LIMIT
+    weight: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Over-quota weight: its part of what nobody's quota claims."""
+    priority: int = 100
+    created: float = 0.0
+    usage: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Time-based fair share: its decayed part of what the cluster gave, 0..1 per resource."""
+    preempt_min_runtime: float | None = None
+    reclaim_min_runtime: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the cluster wants to be planned."""
+
+    gpu: str = "pack"
+    cpu: str = "pack"
+    actions: tuple[str, ...] = ("allocate", "consolidate", "reclaim", "preempt", "stale")
+    max_consolidated: int = 16
+    """Jobs that consolidation may move for one asker; -1 = any number, 0 = never consolidate."""
+    stale_grace: float = 60.0
+    """Seconds a gang may run below its minimum; negative = for ever."""
+    reserve_after: float = 300.0
+    """A gang that waited this long and whose queue is entitled gets nodes kept free for it; negative = never."""
+    usage_weight: float = 1.0
+    """k of time-based fair share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A promise made in an earlier cycle: this gang's pods (by name) go to these nodes when they are free."""
+
+    gang: str
+    nodes: tuple[tuple[str, str], ...]
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    now: float
+    nodes: tuple[Node, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    gangs: tuple[Gang, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+
+
+def dumps(snapshot: Snapshot) -> bytes:
+    """The snapshot as one line of JSON."""
+    return msgspec.json.encode(snapshot)
+
+
+def loads(text: bytes | str) -> Snapshot:
+    """The inverse of `dumps`. Raises msgspec.ValidationError, which names the field that is wrong."""
+    return msgspec.json.decode(text, type=Snapshot)

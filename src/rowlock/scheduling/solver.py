@@ -1,0 +1,178 @@
+"""The search for victims: one algorithm for reclaim, preempt and consolidation.
+
+For the first 1, 2, ... n pods of the asker: begin with the victims found so far; add victim steps in reverse order;
+on each node of the newest victim evict what touches it, virtually place the asker and then the victims, in fair
+order; accept what the rule allows, undo everything else. A victim that finds its old place again was never disturbed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from rowlock.scheduling.allocate import attempt
+from rowlock.scheduling.order import Tournament, wanted
+from rowlock.scheduling.placement import Placer
+from rowlock.scheduling.snapshot import Status
+from rowlock.scheduling.victims import Step, Victims
+from rowlock.scheduling.world import GangState, Place, TaskState, World
+
+Validate = Callable[[Sequence[TaskState], Sequence[Step]], bool]
+"""Is this set of asker's tasks against these steps (their tasks that stay evicted or move) allowed?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What one act asks of the solver."""
+
+    asker: GangState
+    victims: Victims
+    validate: Validate
+
+
+class Solver:
+    def __init__(self, world: World, placer: Placer) -> None:
+        self.world, self.placer = world, placer
+        self.start = 0
+        """Where in the log the search began."""
+
+    def solve(self, search: Search) -> bool:
+        """True: the plan is in the world's log. False: the world is as it was."""
+        world = self.world
+        tasks = wanted(search.asker)
+        if not tasks or not self._hopeful(search, tasks):
+            return False
+        before = search.asker.active
+        chosen: list[Step] = []
+        mark = self.start = world.mark()
+        for k in range(1, len(tasks) + 1):
+            world.rollback(mark)
+            found = self._partial(search, tasks[:k], chosen)
+            if found is None:
+                world.rollback(mark)
+                return False
+            chosen = found
+        if search.asker.active <= before:
+            world.rollback(mark)
+            return False
+        return True
+
+    def _hopeful(self, search: Search, tasks: Sequence[TaskState]) -> bool:
+        """Would it fit if every possible victim left? If not, nobody need be tried."""
+        mark = self.world.mark()
+        index = 0
+        while (step := search.victims.step(index)) is not None:
+            self._evict(step.tasks)
+            index += 1
+        fits = index > 0 and all(self.placer.place(t, only_later=True) for t in tasks)
+        self.world.rollback(mark)
+        return fits
+
+    def _partial(self, search: Search, tasks: Sequence[TaskState], chosen: list[Step]) -> list[Step] | None:
+        """Victims for the first pods of the asker; on success the plan stays in the world."""
+        world = self.world
+        mark = world.mark()
+        for old in chosen:
+            self._evict(old.tasks)
+        if chosen or len(tasks) > 1:
+            kept = self._simulate(search, tasks, chosen)
+            if kept is not None:
+                return kept
+        recorded = {id(t) for s in chosen for t in s.tasks}
+        potential: list[Step] = []
+        index = 0
+        while (step := search.victims.step(index)) is not None:
+            index += 1
+            if id(step.tasks[0]) in recorded:
+                continue
+            potential.append(step)
+            for node in dict.fromkeys(t.node for t in step.tasks):
+                here = [s for s in potential if any(t.node == node for t in s.tasks)]
+                inner = world.mark()
+                for s in here:
+                    self._evict(s.tasks)
+                kept = self._simulate(search, tasks, [*chosen, *here])
+                if kept is not None:
+                    return kept
+                world.rollback(inner)
+        world.rollback(mark)
+        return None
+
+    def _evict(self, tasks: Iterable[TaskState]) -> None:
+        for t in tasks:
+            self.world.move(t, Status.RELEASING, t.node, t.devices)
+
+    def _simulate(self, search: Search, tasks: Sequence[TaskState], steps: list[Step]) -> list[Step] | None:
+        """Asker and victims compete for the room in fair order. Returns the steps that really lose something."""
+        world = self.world
+        mark = world.mark()
+        states = {t: (t.node, t.devices) for s in steps for t in s.tasks}
+        gangs = {id(s.gang): s.gang for s in steps}
+        for t in states:
+            # a task that left its place wants back in: pending again, with its origin still occupied
+            world.move(t, Status.PENDING, origin=(t.node, t.devices))
+        order = Tournament(world, [[g] for g in (search.asker, *gangs.values())])
+        placed = False
+        while (gang := order.pop()) is not None:
+            if gang is search.asker:
+                if placed:
+                    continue
+                if attempt(world, self.placer, gang, only_later=True, tasks=tasks) is not None:
+                    break
+                placed = True
+                continue
+            mine = [t for t in wanted(gang) if t in states]
+            if mine and attempt(world, self.placer, gang, only_later=True, tasks=mine) is None:
+                if wanted(gang):
+                    order.push(gang)
+        if placed:
+            losers = self._settle(steps, states)
+            if search.validate(tasks, losers):
+                return losers
+        world.rollback(mark)
+        return None
+
+    def _settle(self, steps: Sequence[Step], states: dict[TaskState, Place]) -> list[Step]:
+        """Put back who returned to the same place; those who found none are releasing."""
+        self._swap_cards(states)
+        losers: list[Step] = []
+        for step in steps:
+            lost: list[TaskState] = []
+            for t in step.tasks:
+                if t.status is Status.PENDING:
+                    self.world.move(t, Status.RELEASING, *states[t])
+                    lost.append(t)
+                elif (t.node, t.devices) == states[t]:
+                    self.world.move(t, t.task.status, t.node, t.devices)
+                else:
+                    lost.append(t)
+            if lost:
+                losers.append(Step(step.gang, tuple(lost), step.whole))
+        return losers
+
+    def _swap_cards(self, states: dict[TaskState, Place]) -> None:
+        """A victim that returned to its node but to another whole card swaps with whoever was promised its own."""
+        world = self.world
+        for t, (node, own) in states.items():
+            if t.node != node or t.devices == own or not t.task.shape.gpus:
+                continue
+            cards = set(own)
+            others = [o for o in self._promised(node) if o is not t and o.task.shape.gpus and cards & set(o.devices)]
+            mark = world.mark()
+            given = [d for d in t.devices if d not in cards]
+            world.move(t, Status.PENDING, origin=t.origin)
+            for o in others:
+                wanted_cards = [d for d in o.devices if d not in cards]
+                taken = len(o.devices) - len(wanted_cards)
+                swapped, given = tuple(sorted(wanted_cards + given[:taken])), given[taken:]
+                world.move(o, Status.PIPELINED, node, swapped, origin=o.origin)
+            state = world.nodes[node]
+            if all(state.used[d] == state.back[d] for d in own):
+                world.move(t, Status.PIPELINED, node, own, origin=t.origin)
+            else:
+                world.rollback(mark)
+
+    def _promised(self, node: str) -> list[TaskState]:
+        """Tasks pipelined to the node since the search began."""
+        seen = dict.fromkeys(entry[0] for entry in self.world.log[self.start :])
+        return [t for t in seen if t.status is Status.PIPELINED and t.node == node]

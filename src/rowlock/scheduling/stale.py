@@ -1,0 +1,34 @@
+"""Stale gangs: a gang that runs with fewer pods than its minimum for too long is evicted whole, to start again whole."""
+
+from __future__ import annotations
+
+from rowlock.scheduling.snapshot import Status
+from rowlock.scheduling.world import ACTIVE, GangState, World
+
+
+def below_minimum(state: GangState) -> bool:
+    """It runs, nobody of it has finished, and a set lacks pods."""
+    if not state.active or any(s.done for s in state.sets.values()):
+        return False
+    return any(s.active < s.minimum for s in state.sets.values())
+
+
+def due(world: World, state: GangState) -> float | None:
+    """Seconds until the gang must go (0 = now); None when it is not stale or grace is endless."""
+    grace = world.settings.stale_grace if state.gang.grace is None else state.gang.grace
+    if grace < 0 or state.gang.foreign or not below_minimum(state):
+        return None
+    since = state.gang.stale or world.now
+    return max(0.0, since + grace - world.now)
+
+
+def evict_stale(world: World) -> list[GangState]:
+    """Evict all that are due; returns them."""
+    gone = []
+    for state in list(world.active_gangs()):
+        if due(world, state) == 0:
+            for t in list(state.tasks):
+                if t.status in ACTIVE and t.status is not Status.PIPELINED:
+                    world.move(t, Status.RELEASING, t.node, t.devices, origin=t.origin)
+            gone.append(state)
+    return gone

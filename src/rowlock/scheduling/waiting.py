@@ -1,0 +1,91 @@
+"""Who waits: groups of equal gangs per queue, kept up to date as gangs come and go.
+
+Two pending gangs with the same signature ask for the same under the same rules; the older is tried first, and when it
+fails the others need not be tried. Ten thousand equal jobs cost a cycle as much as one.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rowlock.scheduling.allocate import unready
+from rowlock.scheduling.order import gang_key, wanted
+from rowlock.scheduling.snapshot import Shape
+from rowlock.scheduling.world import GangState, World
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What decides whether an attempt can succeed, apart from the moment."""
+
+    queue: str
+    priority: int
+    preemptible: bool
+    delay: float
+    sets: tuple[tuple[int, int, int], ...]
+    shapes: tuple[Shape, ...]
+
+
+def signature(state: GangState) -> Signature:
+    return Signature(
+        queue=state.gang.queue,
+        priority=state.gang.priority,
+        preemptible=state.gang.preemptible,
+        delay=state.gang.delay,
+        sets=tuple((s.minimum, s.active, s.pending) for s in state.sets.values()),
+        shapes=tuple(t.task.shape for t in wanted(state)),
+    )
+
+
+class Waiting:
+    """The gangs of a world that have something to ask for."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.groups: dict[Signature, list[GangState]] = {}
+        self.where: dict[str, Signature] = {}
+        self.unready: dict[str, str] = {}
+        """Gangs that wait for their own pods, with the sentence."""
+        self.homeless: dict[str, GangState] = {}
+        """Gangs whose queue does not exist or may not hold jobs."""
+
+    def fill(self) -> None:
+        """Sort in every gang of the world."""
+        for name in list(self.where) + list(self.unready) + list(self.homeless):
+            self.drop(name)
+        for state in self.world.gangs.values():
+            self.put(state)
+
+    def put(self, state: GangState) -> None:
+        key = state.gang.key
+        self.drop(key)
+        if state.gang.foreign or not state.tasks_pending():
+            return
+        if state.queue is None:
+            self.homeless[key] = state
+            return
+        sentence = unready(state)
+        if sentence:
+            self.unready[key] = sentence
+            return
+        if not state.pending:
+            return
+        sign = signature(state)
+        self.where[key] = sign
+        bisect.insort(self.groups.setdefault(sign, []), state, key=gang_key)
+
+    def drop(self, key: str) -> None:
+        self.unready.pop(key, None)
+        self.homeless.pop(key, None)
+        sign = self.where.pop(key, None)
+        if sign is None:
+            return
+        group = self.groups[sign]
+        group[:] = [g for g in group if g.gang.key != key]
+        if not group:
+            del self.groups[sign]
+
+    def ready(self) -> Iterator[list[GangState]]:
+        yield from self.groups.values()
