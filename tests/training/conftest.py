@@ -135,8 +135,8 @@ class World:
 
     # ---------------------------------------------------------------- turns
 
-    def settle(self, controller: JobController, namespace: str) -> None:
-        """Look at every job until nothing changes any more."""
+    def settle(self, controller: JobController, namespace: str, *, patient: bool = True) -> None:
+        """Look at every job until nothing changes any more; `patient`: and short waits are over."""
         for _ in range(30):
             before, wait = self.revision, 60.0
             for job in list(self.all(controller.framework.kind, namespace)):
@@ -144,7 +144,7 @@ class World:
                 wait = min(wait, decision.again or wait)
                 self.apply(decision)
             if self.revision == before:
-                if wait > 0.2:
+                if wait > 0.2 or not patient:
                     return
                 self.now += wait
         raise AssertionError("the operator does not come to rest")

@@ -175,7 +175,7 @@ class Recorded:
         self.play.set(
             short, {"phase": phase, "containerStatuses": one if state else [], "conditions": conditions, **more}
         )
-        self.look()
+        self.play.world.settle(self.play.controller, NAMESPACE, patient=False)
 
     def do_create(self, job: Object) -> None:
         self.play.job = name(job)

@@ -76,8 +76,7 @@ class Turn:
             self.start = timestamp(self.now)
 
     def completed(self) -> None:
-        if self.completion is None:
-            self.completion = timestamp(self.now)
+        self.completion = self.completion or timestamp(self.now)
 
     # ---------------------------------------------------------------- events and writes
 

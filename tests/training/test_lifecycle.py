@@ -1,0 +1,356 @@
+"""What no recording shows: where rowlock differs from the operator on purpose, rare inputs, timers, size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rowlock.api import Create, Delete, Patch, Record, Update
+from rowlock.kinds import AUTOSCALER, CONFIG_MAP, POD, ROLE, SERVICE
+from rowlock.objects import Object, changed, labels, name, owner_reference
+from rowlock.training.framework import DEFAULT, FIXED, STRICT, Parity
+
+if TYPE_CHECKING:
+    from tests.training.conftest import Play
+
+Player = Callable[..., "Play"]
+
+
+def replica(container: str, count: int | None, policy: str = "", **spec: Any) -> Object:
+    template = {"spec": {"containers": [{"name": container, "image": "i"}], **spec}}
+    return {
+        "template": template,
+        **({} if count is None else {"replicas": count}),
+        **({"restartPolicy": policy} if policy else {}),
+    }
+
+
+def torch(workers: int, *, policy: str = "", master: bool = True, **spec: Any) -> Object:
+    replicas = {"Worker": replica("pytorch", workers, policy)} if workers >= 0 else {}
+    if master:
+        replicas["Master"] = replica("pytorch", 1, policy)
+    return {"pytorchReplicaSpecs": replicas, **spec}
+
+
+def exited(code: int, container: str = "pytorch") -> Object:
+    state = {"name": container, "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
+    return {"phase": "Failed" if code else "Succeeded", "containerStatuses": [state]}
+
+
+def conditions(run: Play) -> list[str]:
+    return [c["type"] + ("" if c["status"] == "True" else "!") for c in run.status.get("conditions") or ()]
+
+
+RUNNING: Object = {"phase": "Running", "containerStatuses": []}
+
+
+# ---------------------------------------------------------------- deliberate differences
+
+
+def test_the_deadline_has_a_timer(play: Player) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(0, runPolicy={"activeDeadlineSeconds": 5}))
+    assert run.turn().again == 5
+    run.world.now += 5
+    run.turn()
+    assert conditions(run) == ["Created", "Failed"]
+    assert run.status["conditions"][-1]["message"].endswith("active longer than specified deadline")
+
+
+def test_strictly_the_deadline_has_none(play: Player) -> None:
+    run = play("PyTorchJob", parity=STRICT)
+    run.create(torch(0, runPolicy={"activeDeadlineSeconds": 5}))
+    assert run.turn().again is None
+
+
+def test_no_replicas_are_no_pods(play: Player) -> None:
+    run = play("TFJob")
+    run.create({"tfReplicaSpecs": {"Chief": replica("tensorflow", 1), "Worker": replica("tensorflow", 0)}})
+    run.world.settle(run.controller, "team-a")
+    assert list(run.pods()) == ["job-chief-0"]
+
+
+@pytest.mark.parametrize(("parity", "completed"), [(DEFAULT, False), (FIXED, True)])
+def test_a_permanent_exit_code_and_its_time_to_live(play: Player, parity: Parity, completed: bool) -> None:
+    run = play("PyTorchJob", parity=parity)
+    run.create(torch(1, policy="ExitCode", runPolicy={"ttlSecondsAfterFinished": 5}))
+    run.turn()
+    run.set("worker-0", exited(7))
+    run.turn()
+    assert conditions(run) == ["Created", "Failed"]
+    assert ("completionTime" in run.status) is completed
+    run.world.now += 5
+    run.turn()
+    assert (run.object is None) is completed
+
+
+def test_an_event_whose_cause_continues_is_told_once(play: Player) -> None:
+    run = play("PyTorchJob", parity=DEFAULT)
+    run.create(torch(1, policy="Never"))
+    run.turn()
+    run.set("worker-0", exited(0))
+    for _ in range(3):
+        run.turn()
+    assert run.world.events.count("Normal ExitedWithCode Pod: team-a.job-worker-0 exited with code 0") == 1
+
+
+def test_pods_may_end_by_themselves_for_a_moment(play: Player) -> None:
+    run = play("PyTorchJob", graceful=True)
+    run.create(torch(1, runPolicy={"cleanPodPolicy": "Running"}))
+    run.turn()
+    run.set("worker-0", RUNNING)
+    run.set("master-0", exited(0))
+    run.turn()
+    decision = run.turn()
+    assert decision.again == pytest.approx(0.1)
+    assert run.pods()["job-worker-0"] == "Running"
+    run.world.now += 0.2
+    run.turn()
+    assert run.pods()["job-worker-0"] == "Running+Terminating"
+
+
+# ---------------------------------------------------------------- rare inputs
+
+
+def test_limit_reached_and_no_time_to_live(play: Player) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(0, runPolicy={"activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 0}))
+    run.turn()
+    run.world.now += 2
+    run.turn()
+    assert run.object is None
+
+
+def test_elastic_policy_one_bound_and_odd_fields(play: Player) -> None:
+    conf = {"maxReplicas": 4, "rdzvConf": [], "standalone": True, "rdzvPort": 0}
+    run = play("PyTorchJob")
+    run.create(torch(2, master=False, elasticPolicy=conf))
+    run.turn()
+    env = {e["name"]: e["value"] for e in run.pod("worker-1")["spec"]["containers"][0]["env"]}
+    assert env["PET_NNODES"] == "4:4"
+    assert env["PET_STANDALONE"] == ""
+    assert env["PET_RDZV_ENDPOINT"] == "job-worker-0:0"
+    assert "PET_RDZV_CONF" not in env
+
+
+def test_elastic_policy_of_a_master_alone(play: Player) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(-1, elasticPolicy={}))
+    run.turn()
+    env = {e["name"]: e["value"] for e in run.pod("master-0")["spec"]["containers"][0]["env"]}
+    assert env["PET_NNODES"] == "1:1"
+    assert env["PET_RDZV_ENDPOINT"] == "job-worker-0:23456"
+
+
+def test_a_template_without_containers_gets_no_port(play: Player) -> None:
+    run = play("TFJob")
+    run.create({"tfReplicaSpecs": {"Worker": {}}})
+    created = [w for w in run.turn().writes if isinstance(w, Create)]
+    assert [w.object["spec"].get("containers") for w in created if w.kind is POD] == [[]]
+
+
+def test_pods_without_a_number_and_two_of_one_number_are_left_alone(play: Player) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(1))
+    run.turn()
+    for called, number in (("x", "zero"), ("y", "0")):
+        pod = changed(run.pod("worker-0"), "metadata.name", called)
+        pod["metadata"]["labels"] = {**labels(pod), "training.kubeflow.org/replica-index": number}
+        run.world.put(POD, pod)
+        service = run.world.get(SERVICE, "team-a", "job-worker-0")
+        assert service is not None
+        twin = changed(service, "metadata.name", called)
+        run.world.put(SERVICE, changed(twin, "metadata.labels", pod["metadata"]["labels"]))
+    assert not [w for w in run.turn().writes if isinstance(w, Create | Delete)]
+
+
+def test_a_gap_below_the_last_pod_is_not_filled_beyond_the_replicas(play: Player) -> None:
+    run = play("PyTorchJob", graceful=True)
+    run.create(torch(3))
+    run.turn()
+    for pod in ("worker-0", "worker-1", "worker-2"):
+        run.set(pod, RUNNING)
+    run.patch({"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1}}}})
+    run.turn()
+    run.world.delete(POD, "team-a", "job-worker-1", now=True)
+    service = run.world.get(SERVICE, "team-a", "job-worker-0")
+    assert service is not None
+    last = changed(
+        changed(service, "metadata.name", "job-worker-2"), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z"
+    )
+    last["metadata"]["labels"] = {**labels(service), "training.kubeflow.org/replica-index": "2"}
+    run.world.put(SERVICE, last)
+    run.turn()
+    assert sorted(run.pods()) == ["job-master-0", "job-worker-0", "job-worker-2"]
+    assert run.services() == ["job-master-0", "job-worker-0", "job-worker-2"]
+
+
+def test_tensorflow_adopts_services_with_its_labels(play: Player) -> None:
+    run = play("TFJob")
+    run.create({"tfReplicaSpecs": {"Worker": replica("tensorflow", 1)}})
+    marks = {
+        "training.kubeflow.org/job-name": "job",
+        "training.kubeflow.org/operator-name": "tfjob-controller",
+        "training.kubeflow.org/replica-type": "worker",
+        "training.kubeflow.org/replica-index": "0",
+    }
+    service = {"metadata": {"name": "job-worker-0", "namespace": "team-a", "labels": marks}, "spec": {}}
+    run.world.put(SERVICE, service)
+    patches = [w for w in run.turn().writes if isinstance(w, Patch)]
+    assert run.object is not None
+    assert [p.patch for p in patches] == [{"metadata": {"ownerReferences": [owner_reference(run.object)]}}]
+    assert not [w for w in run.turn().writes if isinstance(w, Patch | Create)]
+
+
+def test_trouble_of_init_containers_and_quiet_pods(play: Player) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(2))
+    run.turn()
+    waiting = {"name": "init-pytorch", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    run.set("worker-0", {"initContainerStatuses": [waiting]})
+    run.set("worker-1", {"conditions": [{"type": "PodScheduled", "status": "True"}]})
+    run.world.events.clear()
+    run.turn()
+    assert run.world.events == [
+        "Warning ErrImagePull Error pod job-worker-0 container init-pytorch waiting message: no such image"
+    ]
+
+
+def test_jax_workers_that_fail_for_good(play: Player) -> None:
+    run = play("JAXJob")
+    run.create({"jaxReplicaSpecs": {"Worker": replica("jax", 2)}})
+    run.turn()
+    run.set("worker-1", exited(2, "jax"))
+    run.turn()
+    assert conditions(run) == ["Created", "Failed"]
+
+
+def test_a_job_that_is_being_deleted_is_left_alone(play: Player) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(0))
+    run.patch({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    assert run.turn().writes == ()
+
+
+# ---------------------------------------------------------------- the autoscaler
+
+
+METRICS = [
+    {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
+]
+
+
+def test_the_autoscaler_is_kept_and_left_while_it_goes(play: Player) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(2, master=False, elasticPolicy={"minReplicas": 1, "maxReplicas": 3, "metrics": METRICS}))
+    run.turn()
+    scaler = run.world.get(AUTOSCALER, "team-a", "job")
+    assert scaler is not None
+    assert not [w for w in run.turn().writes if isinstance(w, Update) and w.kind is AUTOSCALER]
+    run.world.put(AUTOSCALER, changed(scaler, "spec.maxReplicas", 9))
+    run.turn()
+    again = run.world.get(AUTOSCALER, "team-a", "job")
+    assert again is not None
+    assert again["spec"]["maxReplicas"] == 3
+    going = changed(changed(again, "spec.maxReplicas", 9), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z")
+    run.world.put(AUTOSCALER, going)
+    run.turn()
+    left = run.world.get(AUTOSCALER, "team-a", "job")
+    assert left is not None
+    assert left["spec"]["maxReplicas"] == 9
+    run.patch({"spec": {"runPolicy": {"suspend": True}}})
+    assert not [w for w in run.turn().writes if isinstance(w, Delete) and w.kind is AUTOSCALER]
+
+
+# ---------------------------------------------------------------- MPI
+
+
+@pytest.mark.parametrize(
+    ("replicas", "why"),
+    [
+        (None, "MPIReplicaSpecs is not valid"),
+        ({"Launcher": {}}, "MPIReplicaSpecs is not valid: containers definition expected in Launcher"),
+        ({"Foo": replica("mpi", 1)}, "MPIReplicaType is Foo but must be one of [Launcher Worker]"),
+        (
+            {"Launcher": replica("", 1)},
+            "MPIReplicaSpec is not valid: ImageName is undefined in the container of Launcher",
+        ),
+    ],
+)
+def test_mpi_jobs_that_the_operator_refuses(play: Player, replicas: Object | None, why: str) -> None:
+    run = play("MPIJob")
+    run.create({"mpiReplicaSpecs": replicas} if replicas is not None else {})
+    run.turn()
+    assert run.world.events == [f"Warning MPIJobFailedValidation MPIJob failed validation because {why}"]
+    assert run.status == {}
+
+
+def test_mpi_workers_are_scaled_down_and_the_hostfile_follows(play: Player) -> None:
+    run = play("MPIJob")
+    run.create({"mpiReplicaSpecs": {"Launcher": replica("mpi", 1), "Worker": replica("mpi", 2)}, "slotsPerWorker": 3})
+    run.turn()
+    run.patch({"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 1}}}})
+    run.world.settle(run.controller, "team-a")
+    config, role = run.world.get(CONFIG_MAP, "team-a", "job-config"), run.world.get(ROLE, "team-a", "job-launcher")
+    assert config is not None
+    assert config["data"]["hostfile"] == "job-worker-0 slots=3\n"
+    assert role is not None
+    assert role["rules"][1]["resourceNames"] == ["job-worker-0"]
+    assert sorted(run.pods()) == ["job-launcher", "job-worker-0"]
+
+
+# ---------------------------------------------------------------- refusals and size
+
+
+def test_a_refused_pod_leaves_a_record_and_no_status(play: Player) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(1))
+    foreign = {"metadata": {"name": "job-worker-0", "namespace": "team-a"}, "spec": {"containers": []}}
+    run.world.create(POD, foreign)
+    run.turn()
+    assert run.status == {}
+    assert run.world.events[-1] == 'Warning FailedCreatePod Error creating: pods "job-worker-0" already exists'
+    assert "Normal SuccessfulCreatePod Created pod: job-master-0" in run.world.events
+
+
+def test_writes_are_in_the_order_that_survives_a_refusal(play: Player) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(1))
+    writes = run.turn().writes
+    creates = [i for i, w in enumerate(writes) if isinstance(w, Create)]
+    assert all(isinstance(writes[i + 1], Record) for i in creates)
+    assert isinstance(writes[-1], Update)
+    assert writes[-1].subresource == "status"
+
+
+def test_a_thousand_ranks_are_looked_at_quickly(play: Player) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(999))
+    run.turn()
+    for pod in list(run.world.all(POD)):
+        run.world.put(POD, {**pod, "status": RUNNING})
+    run.turn()
+    seen, now = run.object, run.world.now
+    assert seen is not None
+    look = run.controller.look(run.world, seen)
+    from rowlock.training.job import reconcile
+
+    best = min(_timed(lambda: reconcile(run.controller.framework, look, now)) for _ in range(5))
+    assert run.status["replicaStatuses"]["Worker"]["active"] == 999
+    assert best < 0.05, f"one look took {best * 1000:.0f} ms"
+
+
+def _timed(act: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    act()
+    return time.perf_counter() - begin
+
+
+def test_names_of_pods(play: Player) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(1))
+    run.turn()
+    assert [name(p) for p in run.world.all(POD)] == ["job-master-0", "job-worker-0"]
