@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rowlock.objects import Object, name, namespace, uid
-from rowlock.training.framework import Framework, Job, Port, Replica, RunPolicy, integer
+from rowlock.training.framework import Framework, Job, Port, Replica, RunPolicy
 
 
 def read(framework: Framework, obj: Object) -> Job:
@@ -44,10 +44,10 @@ def _replicas(framework: Framework, spec: Object) -> list[Replica]:
 
 
 def _replica(framework: Framework, type_: str, raw: Object) -> Replica:
-    template = raw.get("template") or {}
+    template, count = raw.get("template") or {}, raw.get("replicas")
     return Replica(
         type=type_,
-        count=integer(raw.get("replicas"), framework.default_counts.get(type_, 1)),
+        count=framework.default_counts.get(type_, 1) if count is None else int(count),
         restart_policy=raw.get("restartPolicy") or framework.restart_policy,
         template=with_port(template, framework.container, framework.port) if framework.port.number else template,
     )

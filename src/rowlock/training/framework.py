@@ -245,10 +245,6 @@ class Framework:
         return self.kind.name + word
 
 
-def integer(value: Any, default: int) -> int:
-    return default if value is None else int(value)
-
-
 def of_type(items: Iterable[Object], label: str) -> list[Object]:
     """Those objects that carry a replica type's label."""
     return [o for o in items if ((o.get("metadata") or {}).get("labels") or {}).get(TYPE_LABEL) == label]
