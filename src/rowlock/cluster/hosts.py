@@ -1,0 +1,73 @@
+"""Names and addresses of the pod network: who has which IP, and the hosts file that says so. Pure.
+
+Every pod gets an address when it is first seen, bound or not, so that all ranks of a gang are in the file before the
+first one starts. A pod's name resolves as Kubernetes resolves a headless service of that name: `p`, `p.ns`,
+`p.ns.svc`, `p.ns.svc.cluster.local`; services with selectors resolve to all their pods. There is one file a namespace,
+because short names belong to one.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rowlock.objects import Key, Object, dig, key, labels
+
+DOMAIN = "cluster.local"
+_FIRST, _LAST = ipaddress.IPv4Address("10.77.1.1"), ipaddress.IPv4Address("10.77.254.254")
+HEAD = "# written by rowlock: pods of this cluster\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+
+
+@dataclass(slots=True)
+class Addresses:
+    """Who has which address; given in order, reused only when the range has been walked through."""
+
+    _by_uid: dict[str, str] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+    _next: int = int(_FIRST)
+
+    def of(self, uid: str) -> str:
+        """The pod's address, given at the first call. Raises LookupError when all are taken."""
+        if uid not in self._by_uid:
+            self.restore(uid, self._free())
+        return self._by_uid[uid]
+
+    def restore(self, uid: str, ip: str) -> None:
+        """What a pod had before this server started."""
+        self._by_uid[uid] = ip
+        self._taken.add(ip)
+
+    def release(self, uid: str) -> None:
+        ip = self._by_uid.pop(uid, None)
+        self._taken.discard(ip or "")
+
+    def _free(self) -> str:
+        for _ in range(int(_LAST) - int(_FIRST)):
+            found = str(ipaddress.IPv4Address(self._next))
+            self._next = self._next + 1 if self._next < int(_LAST) else int(_FIRST)
+            if found not in self._taken and not found.endswith((".0", ".255")):
+                return found
+        raise LookupError("no free pod address in 10.77.0.0/16")
+
+
+def names(name: str, namespace: str, home: str) -> list[str]:
+    """All spellings of a pod or service for somebody in namespace `home`."""
+    short = [name] if namespace == home else []
+    return [*short, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.{DOMAIN}"]
+
+
+def render(home: str, pods: Mapping[Key, str], services: Mapping[Key, Iterable[str]]) -> str:
+    """The hosts file of namespace `home`."""
+    lines = [f"{ip}\t{' '.join(names(pod.name, pod.namespace, home))}\n" for pod, ip in sorted(pods.items())]
+    for service, ips in sorted(services.items()):
+        if service not in pods:
+            lines += [f"{ip}\t{' '.join(names(service.name, service.namespace, home))}\n" for ip in ips]
+    return HEAD + "".join(lines)
+
+
+def selected(service: Object, pods: Iterable[Object]) -> list[Object]:
+    """The pods that a service stands for; a service without a selector stands for none."""
+    wanted = dig(service, "spec.selector") or {}
+    where = key(service).namespace
+    if not wanted:
+        return []
+    return [p for p in pods if key(p).namespace == where and wanted.items() <= labels(p).items()]

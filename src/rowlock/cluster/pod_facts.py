@@ -1,0 +1,127 @@
+"""What the kubelet knows of a pod's programs: plain values, read from the pod's directory by `processes.py`.
+
+A *run* is one life of one container, numbered from 0 (its restart count). Deciding (`pod_sync.py`) and reporting
+(`pod_status.py`) see only these and the pod.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowlock.objects import Object, dig
+
+EMULATED_INIT = "init-pytorch"
+LOST = 137
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a run ended; `code` is 128+N for signal N. `reason` is Kubernetes' word where the code does not say it."""
+
+    code: int
+    started: float
+    finished: float
+    signal: int = 0
+    message: str = ""
+    reason: str = ""
+
+    @property
+    def word(self) -> str:
+        return self.reason or ("Completed" if self.code == 0 else "Error")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One life of a container. `started` is None until the program has been exec'ed."""
+
+    number: int
+    shim: int = 0
+    shim_ticks: int = 0
+    pid: int = 0
+    started: float | None = None
+    backoff: int = 0
+    ip: str = ""
+    exit: Exit | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.started is not None and self.exit is None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a container cannot be started: the reason as Kubernetes spells it, and one sentence."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFacts:
+    """`run` is the newest life, `last` the end of the one before; `asked` the number of a start that is under way."""
+
+    run: Run | None = None
+    last: Exit | None = None
+    problem: Problem | None = None
+    problem_since: float = 0.0
+    asked: int | None = None
+    stop_by: float | None = None
+    image_id: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """A program may be running."""
+        return self.asked is not None or (self.run is not None and self.run.exit is None)
+
+
+NO_FACTS = ContainerFacts()
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """Everything about one pod that is not in its object."""
+
+    ip: str = ""
+    host_ip: str = "127.0.0.1"
+    begun: float = 0.0
+    containers: Mapping[str, ContainerFacts] = field(default_factory=dict)
+    master_ready: float | None = None
+    """When the master that an emulated init container waits for became ready; None = not yet."""
+
+    def of(self, container: Mapping[str, Any]) -> ContainerFacts:
+        return self.containers.get(container["name"], NO_FACTS)
+
+
+def main_containers(pod: Object) -> list[dict[str, Any]]:
+    return list(dig(pod, "spec.containers", ()))
+
+
+def init_containers(pod: Object) -> list[dict[str, Any]]:
+    return list(dig(pod, "spec.initContainers", ()))
+
+
+def all_containers(pod: Object) -> list[dict[str, Any]]:
+    return init_containers(pod) + main_containers(pod)
+
+
+def policy(pod: Object) -> str:
+    return str(dig(pod, "spec.restartPolicy", "Always"))
+
+
+def emulated(container: Mapping[str, Any]) -> bool:
+    """The operator's own init container: it only waits for the master's name, so the kubelet waits instead."""
+    command = " ".join(container.get("command") or ())
+    return container.get("name") == EMULATED_INIT and "nslookup" in command
+
+
+def awaited_master(pod: Object) -> str:
+    """The name that the emulated init container looks up; "" when the pod has none."""
+    for container in init_containers(pod):
+        if emulated(container):
+            words = " ".join(container["command"]).replace(";", " ").split()
+            return words[words.index("nslookup") + 1]
+    return ""
+
+
+def any_alive(facts: PodFacts, containers: Iterable[Mapping[str, Any]]) -> bool:
+    return any(facts.of(c).alive for c in containers)
