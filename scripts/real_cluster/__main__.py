@@ -2,7 +2,8 @@
 
     build            build what `recipe.py` pins (needs Go; minutes when cold, nothing when already built)
     up DIR           start etcd, kube-apiserver and controller-manager with their state in DIR; print the kubeconfig
-    up DIR --operator --scheduler --kubelet    … and the training operator, the default scheduler, one real node
+    up DIR --crds    … and the kinds of the training operator without the operator
+    up DIR --operator --scheduler --kubelet    … and the operator itself, the default scheduler, one real node
     down DIR         stop what `up DIR` started; DIR stays, for its logs
     where            print the directory of the binaries, built or not
 
@@ -13,9 +14,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from control_plane import Plane, start
+from control_plane import Plane, start, start_scheduler
+from node import start_node
 from processes import stop
 from recipe import Missing, build, directory
+from training_operator import apply_crds, start_operator
+
+PARTS = {"crds": apply_crds, "operator": start_operator, "scheduler": start_scheduler, "kubelet": start_node}
+"""What may stand beside the control plane, in the order in which it is started."""
 
 
 def main() -> int:
@@ -40,7 +46,11 @@ def _run(args: argparse.Namespace) -> int:
     else:
         plane = Plane(args.dir.resolve(), build(), args.port)
         try:
-            print(start(plane, operator=args.operator, scheduler=args.scheduler, kubelet=args.kubelet))
+            start(plane)
+            for part in PARTS:
+                if getattr(args, part):
+                    PARTS[part](plane)
+            print(plane.kubeconfig)
         except BaseException:
             stop(plane.dir)  # half a control plane helps nobody
             raise
@@ -57,6 +67,7 @@ def _arguments() -> argparse.Namespace:
     up = verbs.add_parser("up")
     up.add_argument("dir", type=Path)
     up.add_argument("--port", type=int, default=0, help="first of ten ports; 0 = find free ones")
+    up.add_argument("--crds", action="store_true", help="the training operator's kinds, without the operator")
     up.add_argument("--operator", action="store_true", help="Kubeflow's training operator with its CRDs and webhooks")
     up.add_argument("--scheduler", action="store_true", help="kube-scheduler")
     up.add_argument("--kubelet", action="store_true", help="one real node (root, containerd, runc)")

@@ -40,27 +40,16 @@ class Plane:
         return done.stdout
 
 
-def start(plane: Plane, *, operator: bool, scheduler: bool, kubelet: bool) -> Path:
-    """Bring it up and return the kubeconfig's path."""
+def start(plane: Plane) -> None:
+    """etcd, kube-apiserver and controller-manager, answering."""
     plane.dir.mkdir(parents=True, exist_ok=True)
     plane.port = plane.port or _free_ports(10)
     write_identities(plane.dir / "keys")
-    (plane.dir / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\nother-token,other,other,""\n')
+    (plane.dir / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
     _write_kubeconfig(plane)
     _etcd(plane)
     _apiserver(plane)
     _controllers(plane)
-    if scheduler or kubelet:
-        _scheduler(plane)
-    if operator:
-        from training_operator import start_operator
-
-        start_operator(plane)
-    if kubelet:
-        from node import start_node
-
-        start_node(plane)
-    return plane.kubeconfig
 
 
 def _free_ports(count: int) -> int:
@@ -157,7 +146,7 @@ def _controllers(plane: Plane) -> None:
     until("controller-manager", lambda: plane.kubectl(*account).returncode == 0, log=log)
 
 
-def _scheduler(plane: Plane) -> None:
+def start_scheduler(plane: Plane) -> None:
     flags = {
         "kubeconfig": plane.kubeconfig,
         "leader-elect": "false",

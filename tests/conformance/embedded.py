@@ -1,0 +1,30 @@
+"""Our server as the suite needs it: in full, but with no job operator that would write to the jobs under test.
+
+python -m tests.conformance.embedded --data-dir D --without kubelet,scheduler
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from rowlock import collection
+from rowlock.api import Controller
+from rowlock.cluster.local import LocalCluster
+from rowlock.serve import Server, arguments
+
+
+class Quiet(LocalCluster):
+    """Only garbage is collected here."""
+
+    def controllers(self) -> list[Controller]:
+        return list(collection.controllers())
+
+
+class QuietServer(Server):
+    def cluster(self) -> LocalCluster:
+        return Quiet(super().cluster().settings)
+
+
+if __name__ == "__main__":
+    asyncio.run(QuietServer(arguments(sys.argv[1:])).run())
