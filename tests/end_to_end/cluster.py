@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +44,24 @@ class Cluster:
 
     def up(self, *flags: str) -> None:
         self.run("rowlock", "up", "-d", *flags)
+
+    def api(self, verb: str, path: str, body: Any = None) -> Any:
+        """One request to the Kubernetes API; the answer as JSON, the test fails on anything but success."""
+        facts = json.loads((self.data / "server.json").read_text())
+        token = (self.data / "token").read_text().strip()
+        request = urllib.request.Request(
+            facts["url"] + path,
+            data=None if body is None else json.dumps(body).encode(),
+            method=verb,
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        )
+        tls = ssl.create_default_context(cafile=str(self.data / "ca.crt"))
+        try:
+            with urllib.request.urlopen(request, context=tls, timeout=60) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                pytest.fail(f"{verb} {path}: {error.code} {error.read().decode(errors='replace')}")
 
     @property
     def pid(self) -> int:

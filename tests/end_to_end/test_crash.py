@@ -22,30 +22,24 @@ SCRIPT = f"i=0; while [ $i -lt {LINES} ]; do echo line $i; i=$((i+1)); sleep 0.1
 
 
 def submit(cluster: Cluster, name: str, code: int) -> None:
-    policy = "Never" if code else "OnFailure"
-    manifest = cluster.data.parent / f"{name}.yaml"
-    template = f"""
-      restartPolicy: {policy}
-      template:
-        spec:
-          containers:
-          - name: pytorch
-            image: host
-            command: [sh, -c, '{SCRIPT}']
-            env: [{{name: CODE, value: "{code}"}}]"""
-    manifest.write_text(
-        f"""apiVersion: kubeflow.org/v1
-kind: PyTorchJob
-metadata: {{name: {name}, namespace: runai-default}}
-spec:
-  pytorchReplicaSpecs:
-    Master:
-      replicas: 1{template}
-    Worker:
-      replicas: 1{template}
-"""
-    )
-    cluster.run("rowlock", "apply", "-f", str(manifest))
+    container = {
+        "name": "pytorch",
+        "image": "host",
+        "command": ["sh", "-c", SCRIPT],
+        "env": [{"name": "CODE", "value": str(code)}],
+    }
+    replica = {
+        "replicas": 1,
+        "restartPolicy": "Never" if code else "OnFailure",
+        "template": {"spec": {"containers": [container]}},
+    }
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name},
+        "spec": {"pytorchReplicaSpecs": {"Master": replica, "Worker": replica}},
+    }
+    cluster.api("POST", "/apis/kubeflow.org/v1/namespaces/runai-default/pytorchjobs", job)
 
 
 def marked_processes(cluster: Cluster) -> list[psutil.Process]:

@@ -1,0 +1,131 @@
+"""A cluster to measure and a small client for it: one keep-alive connection, watches as iterators. Stdlib only."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+BIN = Path(sys.executable).parent
+PODS = "/api/v1/namespaces/runai-default/pods"
+JOBS = "/apis/kubeflow.org/v1/namespaces/runai-default/pytorchjobs"
+
+
+class Client:
+    """The Kubernetes API of one embedded cluster."""
+
+    def __init__(self, data: Path) -> None:
+        facts = json.loads((data / "server.json").read_text())
+        self.data, self.pid = data, int(facts["pid"])
+        self._url = urllib.parse.urlsplit(facts["url"])
+        self._tls = ssl.create_default_context(cafile=str(data / "ca.crt"))
+        self._headers = {"Authorization": f"Bearer {(data / 'token').read_text().strip()}"}
+        self._connection = self._connect()
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        assert self._url.hostname
+        made = http.client.HTTPSConnection(self._url.hostname, self._url.port, context=self._tls, timeout=300)
+        made.connect()
+        return made
+
+    def call(self, verb: str, path: str, body: Any = None) -> Any:
+        headers = {**self._headers, "Content-Type": "application/json"}
+        self._connection.request(verb, path, json.dumps(body) if body is not None else None, headers)
+        response = self._connection.getresponse()
+        text = response.read()
+        if response.status >= 300:
+            raise RuntimeError(f"{verb} {path}: {response.status} {text[:500]!r}")
+        return json.loads(text)
+
+    @contextmanager
+    def stream(self, path: str) -> Iterator[http.client.HTTPResponse]:
+        """A connection of its own for a watch or a followed log."""
+        connection = self._connect()
+        try:
+            connection.request("GET", path, headers=self._headers)
+            response = connection.getresponse()
+            if response.status >= 300:
+                raise RuntimeError(f"GET {path}: {response.status} {response.read()[:300]!r}")
+            yield response
+        finally:
+            connection.close()
+
+    @contextmanager
+    def watch(self, path: str) -> Iterator[Iterator[dict[str, Any]]]:
+        since = self.call("GET", path + "?limit=1")["metadata"]["resourceVersion"]
+        with self.stream(f"{path}?watch=1&resourceVersion={since}") as response:
+            yield (json.loads(line) for line in iter(response.readline, b""))
+
+    def memory(self) -> float:
+        """Resident MiB of the server process."""
+        return psutil.Process(self.pid).memory_info().rss / 2**20
+
+
+@contextmanager
+def running(*flags: str) -> Iterator[Client]:
+    """A fresh cluster with these `rowlock up` flags, gone afterwards."""
+    data = Path(tempfile.mkdtemp(prefix="rowlock-bench-"))
+    env = {**os.environ, "ROWLOCK_DATA_DIR": str(data), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(["rowlock", "up", "-d", *flags], env=env, check=True, stdout=subprocess.DEVNULL)
+    try:
+        yield Client(data)
+    finally:
+        subprocess.run(["rowlock", "down", "--yes"], env=env, check=False, stdout=subprocess.DEVNULL)
+        shutil.rmtree(data, ignore_errors=True)
+
+
+def pod(name: str, *command: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "host", "command": list(command)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"restartPolicy": "Never", "containers": [container], **spec},
+    }
+
+
+def job(name: str, workers: int, *command: str, env: dict[str, str] | None = None) -> dict[str, Any]:
+    """A PyTorchJob of one master and `workers` workers that all run `command`."""
+    container: dict[str, Any] = {"name": "pytorch", "image": "host", "command": list(command)}
+    if env:
+        container["env"] = [{"name": k, "value": v} for k, v in env.items()]
+    template = {"spec": {"containers": [container]}}
+    replicas: dict[str, Any] = {"Master": {"replicas": 1, "restartPolicy": "Never", "template": template}}
+    if workers:
+        replicas["Worker"] = {"replicas": workers, "restartPolicy": "Never", "template": template}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name},
+        "spec": {"pytorchReplicaSpecs": replicas},
+    }
+
+
+def until_finished(events: Iterator[dict[str, Any]], names: set[str]) -> float:
+    """Wait until every job in `names` has Succeeded; the moment of the last (monotonic). Raises when one failed."""
+    left = set(names)
+    for event in events:
+        found = event["object"]
+        if found["metadata"]["name"] not in left:
+            continue
+        true = {c["type"] for c in found.get("status", {}).get("conditions") or () if c["status"] == "True"}
+        if "Failed" in true:
+            raise RuntimeError(f"{found['metadata']['name']} failed: {found['status']['conditions'][-1]['message']}")
+        if "Succeeded" in true:
+            left.discard(found["metadata"]["name"])
+            if not left:
+                return time.monotonic()
+    raise RuntimeError("the watch ended early")

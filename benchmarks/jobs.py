@@ -1,0 +1,213 @@
+"""From submit to ranks that run, against the same processes started by hand. `python -m benchmarks.jobs`.
+
+Every figure of rowlock stands beside a floor or a peer measured in the same run; ratios travel, seconds do not.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.cluster import BIN, JOBS, PODS, Client, job, pod, running, until_finished
+
+ALL_REDUCE = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(1 << 18)
+for _ in range(5):
+    dist.all_reduce(x)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the report. `values` in `unit`; `floor` is the same thing without rowlock, None = no such thing."""
+
+    name: str
+    unit: str
+    values: list[float]
+    floor: list[float] | None = None
+    beside: str = ""
+
+    def row(self) -> str:
+        ours = f"{statistics.median(self.values):.3g} ({min(self.values):.3g}–{max(self.values):.3g})"
+        if not self.floor:
+            return f"| {self.name} | {ours} {self.unit} | {self.beside or '–'} | – |"
+        base = statistics.median(self.floor)
+        ratio = f"{statistics.median(self.values) / base:.2f}×" if base else "–"
+        return f"| {self.name} | {ours} {self.unit} | {base:.3g} {self.unit} ({self.beside}) | {ratio} |"
+
+
+def first_log_byte(client: Client, runs: int = 15) -> Figure:
+    """Create a pod over HTTP, follow its log: until the first byte arrives."""
+    ours, floor = [], []
+    for i in range(runs):
+        began = time.perf_counter()
+        name = f"byte-{i}"
+        client.call("POST", PODS, pod(name, "echo", "hello"))
+        while True:
+            try:
+                with client.stream(f"{PODS}/{name}/log?follow=true") as log:
+                    if log.read(1):
+                        break
+            except RuntimeError:
+                time.sleep(0.001)  # not bound or not started yet: kubectl would say so and be asked again
+        ours.append((time.perf_counter() - began) * 1e3)
+        began = time.perf_counter()
+        with subprocess.Popen(["echo", "hello"], stdout=subprocess.PIPE) as bare:
+            assert bare.stdout
+            bare.stdout.read(1)
+        floor.append((time.perf_counter() - began) * 1e3)
+    return Figure("create a pod → first log byte at a follower", "ms", ours, floor, "bare subprocess")
+
+
+def ranks_started(client: Client, runs: int = 15) -> Figure:
+    """Submit a two-rank job: until both ranks have begun, by the time each writes down."""
+    ours: list[float] = []
+    floor: list[float] = []
+    with tempfile.TemporaryDirectory() as place:
+        script = "date +%s.%N > $0/$RANK.tmp && mv $0/$RANK.tmp $0/$RANK"
+        for i in range(runs):
+            for ours_or_bare in (ours, floor):
+                where = Path(place) / f"{i}-{id(ours_or_bare)}"
+                where.mkdir()
+                began = time.time()
+                if ours_or_bare is ours:
+                    client.call("POST", JOBS, job(f"start-{i}", 1, "sh", "-c", script, str(where)))
+                else:
+                    for rank in "01":
+                        subprocess.Popen(["sh", "-c", script, str(where)], env={**os.environ, "RANK": rank})
+                stamps = [where / "0", where / "1"]
+                deadline = time.monotonic() + 30
+                while not all(s.exists() for s in stamps):
+                    if time.monotonic() > deadline:
+                        raise RuntimeError(f"start-{i} did not start both ranks in 30 s")
+                    time.sleep(0.002)
+                ours_or_bare.append((max(float(s.read_text()) for s in stamps) - began) * 1e3)
+    return Figure("submit a 2-rank job → both ranks run", "ms", ours, floor, "two bare subprocesses")
+
+
+def _port() -> str:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        return str(made.getsockname()[1])
+
+
+def _bare_torch() -> float:
+    began = time.monotonic()
+    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port(), "WORLD_SIZE": "3", "OMP_NUM_THREADS": "1"}
+    ranks = [subprocess.Popen([sys.executable, "-c", ALL_REDUCE], env={**env, "RANK": str(rank)}) for rank in range(3)]
+    if any(rank.wait() for rank in ranks):
+        raise RuntimeError("a bare rank failed")
+    return time.monotonic() - began
+
+
+def _torchrun(script: Path) -> float:
+    began = time.monotonic()
+    port = _port()
+    agents = [
+        subprocess.Popen(
+            [BIN / "torchrun", "--nnodes=2", f"--node-rank={i}", "--nproc-per-node=1", "--master-addr=127.0.0.1",
+             f"--master-port={port}", str(script)],
+            env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL,
+        )
+        for i in range(2)
+    ]  # fmt: skip
+    if any(agent.wait() for agent in agents):
+        raise RuntimeError("torchrun failed")
+    return time.monotonic() - began
+
+
+def torch_job(client: Client, runs: int = 5) -> list[Figure]:
+    """The three-rank all-reduce job, create → Succeeded."""
+    ours, bare, agents = [], [], []
+    with tempfile.TemporaryDirectory() as place:
+        script = Path(place) / "all_reduce.py"
+        script.write_text(ALL_REDUCE)
+        _bare_torch()  # once, so that nobody pays for a cold disk
+        for i in range(runs):
+            with client.watch(JOBS) as events:
+                began = time.monotonic()
+                name = f"reduce-{i}"
+                env = {"OMP_NUM_THREADS": "1"}
+                client.call("POST", JOBS, job(name, 2, "python", "-c", ALL_REDUCE, env=env))
+                ours.append(until_finished(events, {name}) - began)
+            bare.append(_bare_torch())
+            agents.append(_torchrun(script))
+    title = "3-rank torch all-reduce job, create → Succeeded"
+    return [
+        Figure(title, "s", ours, bare, "three bare processes"),
+        Figure(title, "s", ours, agents, "torchrun, 2 agents × 1 rank"),
+    ]
+
+
+def thousand_pods(client: Client) -> Figure:
+    """One job of 1,000 pods, each a process that sleeps: create → all Running."""
+    with client.watch(PODS) as events:
+        began = time.monotonic()
+        client.call("POST", JOBS, job("thousand", 999, "sleep", "600"))
+        up: set[str] = set()
+        for event in events:
+            if event["object"].get("status", {}).get("phase") == "Running":
+                up.add(event["object"]["metadata"]["name"])
+            if len(up) == 1000:
+                break
+        took = time.monotonic() - began
+    client.call("DELETE", JOBS + "/thousand")
+    return Figure("1,000-pod job, create → all Running (real processes)", "s", [took])
+
+
+def finished_jobs(client: Client, count: int = 1000) -> list[Figure]:
+    """Resident memory of the server: idle, and after `count` small jobs."""
+    idle = client.memory()
+    with client.watch(JOBS) as events:
+        names = {f"small-{i}" for i in range(count)}
+        began = time.monotonic()
+        for name in sorted(names):
+            client.call("POST", JOBS, job(name, 0, "true"))
+        took = until_finished(events, names) - began
+    return [
+        Figure("server's resident memory, idle", "MiB", [idle]),
+        Figure(f"server's resident memory with {count:,} finished jobs", "MiB", [client.memory()]),
+        Figure("one-pod jobs run to the end, one after the other submitted", "jobs/s", [count / took]),
+    ]
+
+
+def up() -> Figure:
+    """`rowlock up -d` until it returns: the node is ready then."""
+    took = []
+    for _ in range(5):
+        began = time.monotonic()
+        with running("--simulated-gpus", "2"):
+            took.append(time.monotonic() - began)
+    return Figure("`rowlock up -d` → a usable node", "s", took)
+
+
+def figures() -> list[Figure]:
+    found = [up()]
+    with running("--simulated-gpus", "8", "--cpus-per-node", "4000") as client:
+        steps: list[Callable[[], Figure | list[Figure]]] = [
+            lambda: first_log_byte(client), lambda: ranks_started(client), lambda: torch_job(client)
+        ]  # fmt: skip
+        for step in steps:
+            made = step()
+            found += made if isinstance(made, list) else [made]
+            print("\n".join(figure.row() for figure in found[-2:]), file=sys.stderr, flush=True)
+    with running("--cpus-per-node", "4000") as client:
+        found += finished_jobs(client)
+        found.append(thousand_pods(client))
+    return found
+
+
+if __name__ == "__main__":
+    print("\n".join(figure.row() for figure in figures()))
