@@ -1,0 +1,100 @@
+"""Five hundred worlds in `make test`, a hundred thousand in `make soak` (ROWLOCK_SEEDS=100000).
+
+    python -m tests.simulation.test_seeds SEED     tells the story of one world
+
+Every seed that ever failed is in `seeds.txt` with what it taught, and is played first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.simulation import invariants, plot
+from tests.simulation.world import World, collectors
+
+from rowlock.api import Controller
+from rowlock.cluster import seeds
+from rowlock.kinds import PYTORCHJOB
+from rowlock.scheduling.controller import Scheduler
+from rowlock.training.controller import JobController
+from rowlock.training.group import GroupController
+
+SEEDS = int(os.environ.get("ROWLOCK_SEEDS", "500"))
+CHUNK = 25
+KNOWN = [
+    int(line.split()[0])
+    for line in (Path(__file__).with_name("seeds.txt")).read_text().splitlines()
+    if line[:1].isdigit()
+]
+
+
+def operator() -> Controller:
+    return JobController(PYTORCHJOB)
+
+
+def build(seed: int) -> World:
+    makers: list[Callable[[], Controller]] = [operator, GroupController, Scheduler, *collectors()]
+    return World(seed, makers, invariants.after_write)
+
+
+def play(seed: int, world: World | None = None) -> World:
+    """One world from its first day to calm. Raises Broken, or whatever a controller raises."""
+    world = world or build(seed)
+    plot.prologue(world, seeds.initial())
+    for number in range(world.dice.choice((3, 8, 14))):
+        plot.disturb(world, number)
+        for _ in range(world.dice.choice((0, 5, 40))):
+            if not world.step():
+                world.pass_time(world.now + 10)
+    plot.epilogue(world)
+    world.settle(600)
+    invariants.at_calm(world)
+    return world
+
+
+def failures(seeds: Iterable[int]) -> list[str]:
+    found = []
+    for seed in seeds:
+        try:
+            play(seed)
+        except Exception as error:  # noqa: BLE001 (any failure of a world is a finding, with its seed)
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            found.append(f"seed {seed}: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})")
+    return found
+
+
+@pytest.mark.parametrize("seed", KNOWN)
+def test_seeds_that_taught_us_something(seed: int) -> None:
+    assert not failures([seed])
+
+
+@pytest.mark.timeout(24 * 3600)
+@pytest.mark.skipif(SEEDS < 10_000, reason="ROWLOCK_SEEDS is below 10000: the worlds run in the test below")
+def test_many_worlds() -> None:
+    chunks = [range(start, start + 500) for start in range(0, SEEDS, 500)]
+    with ProcessPoolExecutor() as pool:
+        assert not [line for lines in pool.map(failures, chunks) for line in lines]
+
+
+@pytest.mark.parametrize("start", range(0, min(SEEDS, 10_000), CHUNK) if SEEDS < 10_000 else [])
+def test_worlds(start: int) -> None:
+    assert not failures(range(start, start + CHUNK))
+
+
+def test_the_same_seed_is_the_same_world() -> None:
+    assert play(7).story == play(7).story
+
+
+if __name__ == "__main__":
+    seed = int(sys.argv[1])
+    told = build(seed)
+    try:
+        play(seed, told)
+    finally:
+        print("\n".join(told.story))

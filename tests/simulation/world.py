@@ -1,0 +1,267 @@
+"""The whole cluster on one thread, from a seed: one step at a time, one write at a time, with everything that can go wrong.
+
+The store, the operator, the scheduler and the collectors are the real ones; the kubelet is a pretence that keeps its
+facts "on disk". Each controller sees the world through a view of its own that lags; it may crash between any two
+writes and then begins anew, without its cache. After a while the faults stop, and everything must settle.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import count
+
+from tests.simulation.kubelet import Disk, Kubelet
+
+from rowlock import collection, kinds, objects
+from rowlock.api import Bind, Change, Controller, Create, Decision, Delete, Patch, Record, Update, Write
+from rowlock.cluster.patches import Patches
+from rowlock.cluster.state import State, Stored
+from rowlock.cluster.store import Store
+from rowlock.controllers.recorder import event
+from rowlock.errors import ApiError, Conflict, NotFound
+from rowlock.objects import Key, Object
+
+START = 1_700_000_000.0
+CALM = 6_000
+"""Steps after which a calm world must have settled."""
+
+
+@dataclass(eq=False)
+class Actor:
+    """One controller as a process: its view, its queues, and the writes it has begun."""
+
+    make: Callable[[], Controller]
+    controller: Controller
+    view: State = field(default_factory=State)
+    seen: int = 0
+    """How much of the world's log its view shows,"""
+    told: int = 0
+    """and how much of that has woken it: as in the real loop, the view may be ahead of the news."""
+    dirty: dict[Key, None] = field(default_factory=dict)
+    timers: dict[Key, float] = field(default_factory=dict)
+    flights: dict[Key, deque[Write]] = field(default_factory=dict)
+    written: dict[Key, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.controller.name
+
+
+class Broken(AssertionError):
+    """An invariant does not hold, or the world does not settle; carries the story."""
+
+
+class World:
+    """A cluster, its actors, and the dice."""
+
+    def __init__(
+        self, seed: int, makers: Iterable[Callable[[], Controller]], check: Callable[[World, Stored], None]
+    ) -> None:
+        self.seed, self.dice = seed, random.Random(seed)
+        self.now = START
+        numbers = count(1)
+        patches = Patches(lambda: self.now)
+        self.store = Store.open(patches=patches, clock=lambda: self.now, ids=lambda: f"uid-{next(numbers)}", window=64)
+        self.core, self.view = self.store.core, self.store.view
+        self.log: list[Stored] = []
+        self.story: list[str] = []
+        self.disk = Disk(seed)
+        self.faults = True
+        self._check = check
+        self._told: set[tuple[str, str, str]] = set()
+        self.actors: list[Actor] = []
+        for make in [*makers, lambda: Kubelet(self.disk)]:
+            self.actors.append(Actor(make, make()))
+
+    # ------------------------------------------------------------ writing
+
+    def write(self, who: str, call: Callable[[], object]) -> ApiError | None:
+        """One write of somebody, made durable, logged and checked. The error, if it was refused."""
+        try:
+            call()
+        except ApiError as error:
+            self.core.take()
+            self.story.append(f"{who}: refused: {error.message}")
+            return error
+        batch = self.core.take()
+        self.core.settle(batch)
+        for change in batch:
+            kind, key = change.place
+            self.log.append(change)
+            self.story.append(f"@{change.revision} {who}: {change.type} {kind.plural} {key.name} {_what(change)}")
+            self._check(self, change)
+        return None
+
+    def _do(self, actor: Actor, write: Write) -> ApiError | None:
+        core = self.core
+        call: Callable[[], object]
+        match write:
+            case Record():
+                self._tell(actor, write)
+                return None
+            case Create():
+                call = lambda: core.create(write.kind, write.object)  # noqa: E731
+            case Update():
+                call = lambda: core.update(write.kind, write.object, write.subresource)  # noqa: E731
+            case Patch():
+                key = Key(write.namespace, write.name)
+                call = lambda: core.patch(  # noqa: E731
+                    write.kind, key, write.patch, type=write.type, subresource=write.subresource
+                )
+            case Delete():
+                call = lambda: core.delete(write.kind, write.namespace, write.name, write.options)  # noqa: E731
+            case Bind():
+                call = lambda: core.bind(write.namespace, write.pod, write.node, write.annotations, write.uid)  # noqa: E731
+        error = self.write(actor.name, call)
+        gone = isinstance(error, NotFound) and isinstance(write, Delete)
+        return None if gone else error
+
+    def _tell(self, actor: Actor, record: Record) -> None:
+        """Events, without counting: the first of each sort."""
+        same = (objects.uid(record.regarding), record.reason, record.message)
+        if same not in self._told:
+            self._told.add(same)
+            made = event(record, f"e{len(self._told):06d}", self.now)
+            self.write(actor.name, lambda: self.core.create(kinds.EVENT, made))
+
+    # ------------------------------------------------------------ steps
+
+    def step(self) -> bool:
+        """Let one actor do one thing. False when nobody has anything to do at this time."""
+        choices = [(actor, act) for actor in self.actors for act in self._possible(actor)]
+        if not choices:
+            return False
+        actor, act = self.dice.choice(choices)
+        act(actor)
+        if self.faults and self.dice.random() < 0.01:
+            self.crash(self.dice.choice(self.actors))
+        return True
+
+    def _possible(self, actor: Actor) -> list[Callable[[Actor], None]]:
+        found: list[Callable[[Actor], None]] = []
+        if actor.seen < len(self.log):
+            found.append(self._look)
+        if actor.told < actor.seen:
+            found.append(self._hear)
+        if actor.flights:
+            found += [self._fly, self._fly]  # writes are quick
+        if self._ready(actor):
+            found.append(self._decide)
+        return found
+
+    def _ready(self, actor: Actor) -> list[Key]:
+        revision = actor.view.revision
+        return [k for k in actor.dirty if k not in actor.flights and actor.written.get(k, 0) <= revision]
+
+    def _look(self, actor: Actor) -> None:
+        """The view is told the next few changes."""
+        upto = min(len(self.log), actor.seen + self.dice.choice((1, 2, 5, 50)))
+        for change in self.log[actor.seen : upto]:
+            actor.view.apply(change)
+        actor.seen = upto
+
+    def _hear(self, actor: Actor) -> None:
+        """The controller is woken by the next few changes, which its view already shows."""
+        upto = min(actor.seen, actor.told + self.dice.choice((1, 2, 5, 50)))
+        for change in self.log[actor.told : upto]:
+            self._wake(actor, change)
+        actor.told = upto
+
+    def _wake(self, actor: Actor, change: Change) -> None:
+        if change.kind in actor.controller.kinds:
+            for key in actor.controller.keys(actor.view, change):
+                actor.dirty[key] = None
+
+    def _decide(self, actor: Actor) -> None:
+        key = self.dice.choice(self._ready(actor))
+        del actor.dirty[key]
+        actor.timers.pop(key, None)
+        decision: Decision = actor.controller.decide(actor.view, key, self.now)
+        if decision.again is not None:
+            actor.timers[key] = self.now + max(decision.again, 0.001)
+        if decision.writes:
+            actor.flights[key] = deque(decision.writes)
+
+    def _fly(self, actor: Actor) -> None:
+        """The next write of a decision; a refusal drops the rest and looks again."""
+        key = self.dice.choice(list(actor.flights))
+        flight = actor.flights[key]
+        write = flight.popleft()
+        error = self._do(actor, write)
+        actor.written[key] = self.core.revision
+        if error is not None:
+            flight.clear()
+            # Like the loop: at once when the view was old (it waits for newer), else after a back-off.
+            actor.timers[key] = self.now + (0.01 if isinstance(error, Conflict | NotFound) else 1.0)
+        if not flight:
+            del actor.flights[key]
+
+    def crash(self, actor: Actor) -> None:
+        """The process dies between two writes and comes back: no cache, no queue, a list instead of its view."""
+        self.story.append(f"{actor.name}: crashes")
+        fresh = Actor(actor.make, actor.make())
+        for kind in kinds.KINDS:
+            for obj in self.view.all(kind):
+                fresh.view.apply(Change("Added", objects.revision(obj), kind, obj))
+        fresh.view.skip(self.view.revision)
+        for kind in kinds.KINDS:
+            for obj in self.view.all(kind):
+                self._wake(fresh, Change("Added", objects.revision(obj), kind, obj))
+        fresh.seen = fresh.told = len(self.log)
+        self.actors[self.actors.index(actor)] = fresh
+
+    # ------------------------------------------------------------ time
+
+    def pass_time(self, horizon: float) -> bool:
+        """Jump to the next timer before `horizon`; False when there is none."""
+        timers = [when for actor in self.actors for when in actor.timers.values()]
+        if not timers or min(timers) > horizon:
+            return False
+        self.now = max(self.now, min(timers))
+        for actor in self.actors:
+            for key in [k for k, when in actor.timers.items() if when <= self.now]:
+                del actor.timers[key]
+                actor.dirty[key] = None
+        return True
+
+    def nudge(self, obj: Object) -> None:
+        """Something outside happened to an object: wake the kubelet."""
+        for actor in self.actors:
+            if isinstance(actor.controller, Kubelet):
+                actor.dirty[objects.key(obj)] = None
+
+    def settle(self, seconds: float) -> None:
+        """Calm: no more faults. Everything that can happen within `seconds` happens. Raises Broken on a livelock."""
+        self.faults = False
+        horizon = self.now + seconds
+        for _ in range(CALM):
+            if not self.step() and not self.pass_time(horizon):
+                return
+        raise Broken(f"still busy after {CALM} calm steps")
+
+
+def _what(change: Stored) -> str:
+    obj: Object = change.object
+    return " ".join(filter(None, (objects.phase(obj), objects.dig(obj, "spec.nodeName"), _mark(obj), _why(obj))))
+
+
+def _mark(obj: Object) -> str:
+    return "deleting" if objects.deleting(obj) else ""
+
+
+def _why(obj: Object) -> str:
+    last = (objects.dig(obj, "status.conditions") or [{}])[-1]
+    return f"{last.get('type', '')}={last.get('status', '')}" if last else str(obj.get("message") or "")
+
+
+def collectors() -> list[Callable[[], Controller]]:
+    garbage, emptying, _, _ = collection.controllers()
+    return [
+        type(garbage),
+        type(emptying),
+        collection.Expiry,
+        lambda: collection.LostPods(quarantine=5.0),
+    ]
