@@ -47,9 +47,9 @@ def play(seed: int, world: World | None = None) -> World:
     """One world from its first day to calm. Raises Broken, or whatever a controller raises."""
     world = world or build(seed)
     plot.prologue(world, seeds.initial())
-    for number in range(world.dice.choice((3, 8, 14))):
+    for number in range(world.dice.choice((4, 10, 20))):
         plot.disturb(world, number)
-        for _ in range(world.dice.choice((0, 5, 40))):
+        for _ in range(world.dice.choice((0, 5, 30))):
             if not world.step():
                 world.pass_time(world.now + 10)
     plot.epilogue(world)

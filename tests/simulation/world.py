@@ -63,8 +63,8 @@ class World:
         self.seed, self.dice = seed, random.Random(seed)
         self.now = START
         numbers = count(1)
-        patches = Patches(lambda: self.now)
-        self.store = Store.open(patches=patches, clock=lambda: self.now, ids=lambda: f"uid-{next(numbers)}", window=64)
+        patches = Patches(self.clock)
+        self.store = Store.open(patches=patches, clock=self.clock, ids=lambda: f"uid-{next(numbers)}", window=64)
         self.core, self.view = self.store.core, self.store.view
         self.log: list[Stored] = []
         self.story: list[str] = []
@@ -75,6 +75,9 @@ class World:
         self.actors: list[Actor] = []
         for make in [*makers, lambda: Kubelet(self.disk)]:
             self.actors.append(Actor(make, make()))
+
+    def clock(self) -> float:
+        return self.now
 
     # ------------------------------------------------------------ writing
 
@@ -131,12 +134,15 @@ class World:
 
     def step(self) -> bool:
         """Let one actor do one thing. False when nobody has anything to do at this time."""
-        choices = [(actor, act) for actor in self.actors for act in self._possible(actor)]
-        if not choices:
+        first = self.dice.randrange(len(self.actors))
+        for actor in (*self.actors[first:], *self.actors[:first]):
+            possible = self._possible(actor)
+            if possible:
+                break
+        else:
             return False
-        actor, act = self.dice.choice(choices)
-        act(actor)
-        if self.faults and self.dice.random() < 0.01:
+        self.dice.choice(possible)(actor)
+        if self.faults and self.dice.random() < 0.04:
             self.crash(self.dice.choice(self.actors))
         return True
 
