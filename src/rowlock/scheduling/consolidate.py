@@ -30,7 +30,7 @@ def consolidate(world: World, placer: Placer, asker: GangState) -> bool:
         return evictable(gang) and gang is not asker
 
     def validate(tasks: Sequence[TaskState], losers: Sequence[Step]) -> bool:
-        return all(t.status is not Status.RELEASING for s in losers for t in s.tasks)
+        return all(t.status not in (Status.RELEASING, Status.PENDING) for s in losers for t in s.tasks)
 
     victims = Victims(world, world.active_gangs(), accept, most_gangs=most)
     return Solver(world, placer).solve(Search(asker, victims, validate))

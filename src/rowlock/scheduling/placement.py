@@ -91,12 +91,13 @@ def cards(state: NodeState, shape: Shape, *, later: bool, spread: bool) -> tuple
 
 
 def _whole_cards(state: NodeState, count: int, later: bool) -> tuple[int, ...] | None:
+    """A promise takes cards that are coming back before idle ones: those can start somebody now."""
     idle: list[int] = []
     coming: list[int] = []
     for d, used in enumerate(state.used):
         if used == state.back[d]:
             (coming if used else idle).append(d)
-    found = (idle + coming if later else idle)[:count]
+    found = (coming + idle if later else idle)[:count]
     return tuple(found) if len(found) == count else None
 
 
@@ -118,11 +119,12 @@ def fits(state: NodeState, shape: Shape, *, later: bool) -> bool:
 class Ranking:
     """The feasible nodes of one shape, best first."""
 
-    __slots__ = ("epoch", "heap", "seen", "shape", "spread", "static", "version", "world")
+    __slots__ = ("epoch", "heap", "seen", "shape", "spread", "spread_cards", "static", "version", "world")
 
     def __init__(self, world: World, shape: Shape) -> None:
         self.world, self.shape = world, shape
         self.spread = (world.settings.gpu if shape.wants_gpu else world.settings.cpu) == "spread"
+        self.spread_cards = (world.settings.cards or world.settings.gpu) == "spread"
         self._rebuild()
 
     def _rebuild(self) -> None:
@@ -142,15 +144,12 @@ class Ranking:
         shape = self.shape
         if not fits(state, shape, later=True):
             return None
-        found = cards(state, shape, later=True, spread=self.spread)
+        found = cards(state, shape, later=False, spread=self.spread_cards) if fits(state, shape, later=False) else None
+        now = found is not None
         if found is None:
-            return None
-        now = fits(state, shape, later=False)
-        if found:
-            now = now and (
-                all(state.used[d] == 0 and state.back[d] == 0 for d in found)
-                or cards(state, shape, later=False, spread=self.spread) is not None
-            )
+            found = cards(state, shape, later=True, spread=self.spread_cards)
+            if found is None:
+                return None
         sharing = shape.fractional and any(state.used[d] - state.back[d] > 0 for d in found)
         free = state.free_gpu() if shape.wants_gpu else state.cpu + state.back_cpu
         whole = state.node.gpus * WHOLE if shape.wants_gpu else state.node.cpu
@@ -206,7 +205,7 @@ class Placer:
         state = self._preferred(shape, prefer) or self.ranking(shape).best()
         if state is None:
             return False
-        spread = self.ranking(shape).spread
+        spread = self.ranking(shape).spread_cards
         if not only_later and fits(state, shape, later=False):
             found = cards(state, shape, later=False, spread=spread)
             if found is not None:

@@ -97,6 +97,7 @@ class Planner:
     placer: Placer = field(init=False)
     waiting: Waiting = field(init=False)
     failures: dict[str, Failure] = field(default_factory=dict)
+    joined: list[GangState] = field(default_factory=list)
     causes: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Why a gang loses pods in this plan: gang → (act, by whom)."""
 
@@ -122,6 +123,10 @@ class Planner:
         result = self._collect(mark)
         if not keep:
             world.rollback(mark)
+        for state in self.joined:
+            if state.queue is not None and not state.active:
+                state.queue.running.pop(state.gang.key, None)
+        self.joined.clear()
         return result
 
     # ------------------------------------------------------------ acts
@@ -136,8 +141,16 @@ class Planner:
             if failure is not None:
                 self.failures[state.gang.key] = failure
                 order.dismiss()
-            elif state.pending:
+                continue
+            self._joined(state)
+            if state.pending:
                 order.push(state)
+
+    def _joined(self, state: GangState) -> None:
+        """It has planned pods now: a later act of this cycle may take them back."""
+        assert state.queue is not None
+        if state.queue.running.setdefault(state.gang.key, state) is state:
+            self.joined.append(state)
 
     def _promised(self) -> set[str]:
         """Gangs that come before all queues: half bound ones (a crash fell between the binds), then promised ones."""
@@ -153,6 +166,7 @@ class Planner:
             reservation = self.world.reservations.get(g.gang.key)
             nodes = dict(reservation.nodes) if reservation else None
             if attempt(self.world, self.placer, g, promised=nodes) is None:
+                self._joined(g)
                 done.add(g.gang.key)
         return done
 
@@ -170,6 +184,7 @@ class Planner:
             if self.world.now - state.gang.created < state.gang.delay or not act(self.world, self.placer, state):
                 order.dismiss()
                 continue
+            self._joined(state)
             for task, *_ in self.world.log[mark:]:
                 if task.gang is not state:
                     self.causes.setdefault(task.gang.gang.key, (name, state.gang.key))

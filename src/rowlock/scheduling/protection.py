@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from rowlock.scheduling.snapshot import Status
 from rowlock.scheduling.world import GangState, QueueState, World
 
 
 def evictable(gang: GangState) -> bool:
-    """Preemptible, running, and not part of this very plan."""
-    if not gang.gang.preemptible or gang.queue is None or not gang.active:
-        return False
-    return not any(t.status in (Status.ALLOCATED, Status.PIPELINED) for t in gang.tasks)
+    """Preemptible, and it has something to lose: pods that run or were planned earlier in this cycle."""
+    return gang.gang.preemptible and gang.queue is not None and gang.active > 0
 
 
 def _min_runtime(path: tuple[QueueState, ...], field: str) -> float:

@@ -51,7 +51,7 @@ def fair(world: World, asker: GangState, need: Vector, losers: Sequence[Step], b
     remaining: dict[str, Vector] = {}
     involved = {r for r in range(3) if need[r] > 0}
     for step in losers:
-        lost = [t for t in step.tasks if t.status is Status.RELEASING]
+        lost = [t for t in step.tasks if t.status in (Status.RELEASING, Status.PENDING)]
         if not lost:
             continue
         victim = step.gang.queue

@@ -193,6 +193,8 @@ class Settings:
 
     gpu: str = "pack"
     cpu: str = "pack"
+    cards: str = ""
+    """pack or spread fractions over a node's cards; "" = as `gpu`."""
     actions: tuple[str, ...] = ("allocate", "consolidate", "reclaim", "preempt", "stale")
     max_consolidated: int = 16
     """Jobs that consolidation may move for one asker; -1 = any number, 0 = never consolidate."""

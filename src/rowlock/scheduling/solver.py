@@ -8,7 +8,7 @@ order; accept what the rule allows, undo everything else. A victim that finds it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rowlock.scheduling.allocate import attempt
 from rowlock.scheduling.order import Tournament, wanted
@@ -86,8 +86,8 @@ class Solver:
             if id(step.tasks[0]) in recorded:
                 continue
             potential.append(step)
-            for node in dict.fromkeys(t.node for t in step.tasks):
-                here = [s for s in potential if any(t.node == node for t in s.tasks)]
+            for node in step.nodes:
+                here = [s for s in potential if node in s.nodes]
                 inner = world.mark()
                 for s in here:
                     self._evict(s.tasks)
@@ -100,17 +100,24 @@ class Solver:
 
     def _evict(self, tasks: Iterable[TaskState]) -> None:
         for t in tasks:
-            self.world.move(t, Status.RELEASING, t.node, t.devices)
+            if t.status in (Status.BOUND, Status.RUNNING):
+                self.world.move(t, Status.RELEASING, t.node, t.devices)
+            elif t.origin is not None:
+                self.world.move(t, Status.RELEASING, *t.origin)
+            else:
+                self.world.move(t, Status.PENDING)
 
     def _simulate(self, search: Search, tasks: Sequence[TaskState], steps: list[Step]) -> list[Step] | None:
         """Asker and victims compete for the room in fair order. Returns the steps that really lose something."""
         world = self.world
         mark = world.mark()
-        states = {t: (t.node, t.devices) for s in steps for t in s.tasks}
+        states: dict[TaskState, Place | None] = {
+            t: (t.node, t.devices) if t.status is Status.RELEASING else None for s in steps for t in s.tasks
+        }
         gangs = {id(s.gang): s.gang for s in steps}
-        for t in states:
+        for t, home in states.items():
             # a task that left its place wants back in: pending again, with its origin still occupied
-            world.move(t, Status.PENDING, origin=(t.node, t.devices))
+            world.move(t, Status.PENDING, origin=home)
         order = Tournament(world, [[g] for g in (search.asker, *gangs.values())])
         placed = False
         while (gang := order.pop()) is not None:
@@ -132,28 +139,33 @@ class Solver:
         world.rollback(mark)
         return None
 
-    def _settle(self, steps: Sequence[Step], states: dict[TaskState, Place]) -> list[Step]:
+    def _settle(self, steps: Sequence[Step], states: dict[TaskState, Place | None]) -> list[Step]:
         """Put back who returned to the same place; those who found none are releasing."""
         self._swap_cards(states)
         losers: list[Step] = []
         for step in steps:
             lost: list[TaskState] = []
             for t in step.tasks:
+                home = states[t]
                 if t.status is Status.PENDING:
-                    self.world.move(t, Status.RELEASING, *states[t])
+                    if home is not None:
+                        self.world.move(t, Status.RELEASING, *home)
                     lost.append(t)
-                elif (t.node, t.devices) == states[t]:
+                elif (t.node, t.devices) == home:
                     self.world.move(t, t.task.status, t.node, t.devices)
                 else:
                     lost.append(t)
             if lost:
-                losers.append(Step(step.gang, tuple(lost), step.whole))
+                losers.append(replace(step, tasks=tuple(lost)))
         return losers
 
-    def _swap_cards(self, states: dict[TaskState, Place]) -> None:
+    def _swap_cards(self, states: dict[TaskState, Place | None]) -> None:
         """A victim that returned to its node but to another whole card swaps with whoever was promised its own."""
         world = self.world
-        for t, (node, own) in states.items():
+        for t, home in states.items():
+            if home is None:
+                continue
+            node, own = home
             if t.node != node or t.devices == own or not t.task.shape.gpus:
                 continue
             cards = set(own)

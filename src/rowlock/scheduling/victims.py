@@ -116,7 +116,7 @@ class Victims:
         whole = not any(left.values())
         if not whole:
             self._push(gang)
-        return Step(gang, tuple(tasks), whole)
+        return Step(gang, tuple(tasks), whole, tuple(dict.fromkeys(t.node for t in tasks)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +126,8 @@ class Step:
     gang: GangState
     tasks: tuple[TaskState, ...]
     whole: bool
+    nodes: tuple[str, ...] = ()
+    """Where they were, each once."""
 
 
 def _reverse(gang: GangState) -> str:
