@@ -12,9 +12,13 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.cluster.validation_pods import pod_causes, pod_update_causes
-from rowlock.cluster.wording import forbidden, immutable, invalid_value, label_key_problems, label_value_problems
 from rowlock.cluster.wording import (
     dns_label_problems,
+    forbidden,
+    immutable,
+    invalid_value,
+    label_key_problems,
+    label_value_problems,
     not_supported,
     required,
     service_name_problems,

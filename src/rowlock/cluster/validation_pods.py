@@ -9,8 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rowlock.cluster.wording import dns_label_problems, duplicate, forbidden, invalid_value, label_key_problems
-from rowlock.cluster.wording import label_value_problems, not_found, not_supported, required, subdomain_problems
+from rowlock.cluster.wording import (
+    dns_label_problems,
+    duplicate,
+    forbidden,
+    invalid_value,
+    label_key_problems,
+    label_value_problems,
+    not_found,
+    not_supported,
+    required,
+    subdomain_problems,
+)
 from rowlock.errors import Cause
 from rowlock.objects import Object
 from rowlock.quantity import parse

@@ -1,0 +1,61 @@
+"""What goes back over HTTP: JSON bodies, Status errors, Warning headers. Speaks ASGI and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from starlette.types import Send
+
+from rowlock.errors import ApiError
+
+encode = msgspec.json.Encoder().encode
+
+JSON = b"application/json"
+_ALWAYS = ((b"cache-control", b"no-cache, private"),)
+
+
+def warning(text: str) -> tuple[bytes, bytes]:
+    """A `Warning` header, whatever the text."""
+    plain = " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"')
+    return b"warning", f'299 - "{plain}"'.encode("ascii", "replace")
+
+
+async def answer(
+    send: Send, body: bytes, *, code: int = 200, media: bytes = JSON, warnings: Iterable[str] = ()
+) -> None:
+    """A whole answer at once."""
+    headers = [(b"content-type", media), (b"content-length", str(len(body)).encode()), *_ALWAYS]
+    headers += [warning(text) for text in dict.fromkeys(warnings)]
+    await send({"type": "http.response.start", "status": code, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def answer_object(send: Send, value: Any, *, code: int = 200, warnings: Iterable[str] = ()) -> None:
+    await answer(send, encode(value), code=code, warnings=warnings)
+
+
+async def answer_error(send: Send, error: ApiError, warnings: Iterable[str] = ()) -> None:
+    headers = [(b"content-type", JSON), *_ALWAYS, *(warning(text) for text in dict.fromkeys(warnings))]
+    body = encode(error.status())
+    headers.append((b"content-length", str(len(body)).encode()))
+    if error.retry_after is not None:
+        headers.append((b"retry-after", str(error.retry_after).encode()))
+    if error.code == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="rowlock"'))
+    await send({"type": "http.response.start", "status": error.code, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def begin_stream(send: Send, media: bytes = JSON, warnings: Iterable[str] = ()) -> None:
+    headers = [(b"content-type", media), *_ALWAYS, *(warning(text) for text in dict.fromkeys(warnings))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+async def stream(send: Send, chunk: bytes) -> None:
+    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+
+async def end_stream(send: Send) -> None:
+    await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,124 @@
+"""A Kubernetes API on a free port of loopback, over HTTPS: the store, admission and the API server, no controllers.
+
+`python harness.py DIR` runs one until it is stopped; tests use `serving`, which runs it in a thread. Namespaces get
+what a real cluster's controllers would give them: the default service account and the root CA's config map.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+
+from rowlock import collection, controllers, kinds, objects
+from rowlock.cluster import apiserver, certificates, seeds
+from rowlock.cluster.admission import Admission
+from rowlock.cluster.patches import Patches
+from rowlock.cluster.store import Store
+
+TOKEN = "a-test-token"
+
+
+@dataclass(frozen=True)
+class Running:
+    url: str
+    kubeconfig: Path
+    ca: Path
+    store: Store
+    loop: asyncio.AbstractEventLoop
+
+
+class Harness:
+    def __init__(self, directory: Path, *, disk: bool = False) -> None:
+        self.directory = directory
+        admission = Admission()
+        self.store = Store.open(directory / "cluster.db" if disk else None, admission=admission, patches=Patches())
+        admission.view = self.store.view
+        self.ready = threading.Event()
+        self.running: Running | None = None
+        self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        papers = certificates.ensure(self.directory)
+        app = Starlette(routes=apiserver.routes(self.store, apiserver.Settings(token=TOKEN)))
+        config = uvicorn.Config(
+            app, port=0, log_level="error", lifespan="off", access_log=False, http="httptools",
+            ssl_certfile=str(papers.certificate), ssl_keyfile=str(papers.key), timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        server = uvicorn.Server(config)
+        for kind, obj in seeds.initial():
+            await self.store.create(kind, obj)
+        tasks = [asyncio.create_task(self._furnish()), asyncio.create_task(self._collect())]
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.005)
+        self._announce(server.servers[0].sockets[0].getsockname()[1], papers.ca)
+        self.ready.set()
+        await self._stop.wait()
+        server.should_exit = True
+        await serving
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.store.close()
+
+    def _announce(self, port: int, ca: Path) -> None:
+        url = f"https://127.0.0.1:{port}"
+        context = {"cluster": "c", "user": "u", "namespace": "default"}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": url, "certificate-authority": str(ca)}}],
+            "contexts": [{"name": "c", "context": context}],
+            "users": [{"name": "u", "user": {"token": TOKEN}}],
+        }
+        path = self.directory / "kubeconfig"
+        path.write_text(json.dumps(config))
+        assert self._loop is not None
+        self.running = Running(url, path, ca, self.store, self._loop)
+
+    async def _furnish(self) -> None:
+        async for change in self.store.watch(kinds.NAMESPACE):
+            if change.type == "Added" and not objects.deleting(change.object):
+                space = objects.name(change.object)
+                for kind, name in ((kinds.SERVICE_ACCOUNT, "default"), (kinds.CONFIG_MAP, "kube-root-ca.crt")):
+                    if self.store.view.get(kind, space, name) is None:
+                        meta = {"name": name, "namespace": space}
+                        await self.store.create(kind, {"apiVersion": "v1", "kind": kind.name, "metadata": meta})
+
+    async def _collect(self) -> None:
+        await controllers.run(self.store, self.store.view, [*collection.controllers()], self.store.changes())
+
+    def stop(self) -> None:
+        if self._loop and self._stop:
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[Running]:
+    harness = Harness(directory)
+    thread = threading.Thread(target=lambda: asyncio.run(harness.main()), daemon=True)
+    thread.start()
+    assert harness.ready.wait(20), "the test server did not start"
+    assert harness.running is not None
+    try:
+        yield harness.running
+    finally:
+        harness.stop()
+        thread.join(10)
+
+
+if __name__ == "__main__":
+    made = Harness(Path(sys.argv[1]), disk=len(sys.argv) > 2)
+    asyncio.run(made.main())
