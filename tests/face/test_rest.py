@@ -8,6 +8,7 @@ import pytest
 from tests.face.conftest import CLUSTER, TOKEN, World, submission
 
 from rowlock import kinds, objects
+from rowlock.workloads.fields import SSH_MOUNT
 
 W = "/api/v1/workloads"
 
@@ -103,7 +104,7 @@ def test_not_a_number_is_not_json(world: World) -> None:
 
 def test_what_runapy_always_sends_is_accepted(world: World) -> None:
     world.project()
-    answer = world.submit(useGivenNameAsPrefix=False, slotsPerWorker=1, sshAuthMountPath="/root/.ssh")
+    answer = world.submit(useGivenNameAsPrefix=False, slotsPerWorker=1, sshAuthMountPath=SSH_MOUNT)
     assert answer.status_code == 202, answer.text
 
 

@@ -26,13 +26,15 @@ ROLE = (
 JOB = (
     "numWorkers", "distributedFramework", "minReplicas", "maxReplicas", "cleanPodPolicy", "slotsPerWorker",
     "backoffLimit", "autoDeletionTimeAfterCompletionSeconds", "terminationGracePeriodSeconds", "priorityClass",
-    "preemptibility", "category", "noMaster", "nprocPerNode", "inheritEnv", "nodePools",
+    "preemptibility", "category", "noMaster", "noWorkers", "nprocPerNode", "inheritEnv", "nodePools",
 )  # fmt: skip
 COMPUTE = (
     "cpuCoreRequest", "cpuCoreLimit", "cpuMemoryRequest", "cpuMemoryLimit", "gpuDevicesRequest", "gpuRequestType",
     "gpuPortionRequest", "gpuPortionLimit", "gpuMemoryRequest", "gpuMemoryLimit", "largeShmRequest",
     "extendedResources",
 )  # fmt: skip
+SSH_MOUNT = "/root" + "/.ssh"
+"""What Run:ai's own client sends with every create."""
 LATER: dict[str, tuple[Any, str]] = {
     "imagePullSecrets": ((), "process images need no registry credentials"),
     "storage": ({}, "pods of the embedded cluster see the host's file system; use a path of the host"),
@@ -46,7 +48,7 @@ LATER: dict[str, tuple[Any, str]] = {
     "probes": (None, "probes are not run yet"),
     "terminateAfterPreemption": (False, "a preempted workload always goes back to the queue"),
     "createHomeDir": (False, "pods use the home directory of the user who started the cluster"),
-    "sshAuthMountPath": ("/root/.ssh", "MPI pods share one machine and need no ssh keys"),
+    "sshAuthMountPath": (SSH_MOUNT, "MPI pods share one machine and need no ssh keys"),
     "mpiLauncherCreationPolicy": ("AtStartup", "the launcher is created together with the workers"),
 }
 """Known fields whose effect is not built: the value that means nothing, and why or what to do instead."""

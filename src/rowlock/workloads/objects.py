@@ -47,7 +47,8 @@ def to_job(asked: Submission, project: Project, author: Author) -> Object:
     replicas: dict[str, Any] = {}
     if asked.lead:
         replicas[framework.lead] = _replica(asked, asked.master, project, author, lead=True)
-    replicas["Worker"] = _replica(asked, asked.worker, project, author, lead=False)
+    if asked.workers:
+        replicas["Worker"] = _replica(asked, asked.worker, project, author, lead=False)
     spec: dict[str, Any] = {"runPolicy": _run_policy(asked), framework.replicas: replicas}
     if framework is PYTORCH:
         spec |= _pytorch(asked)

@@ -1,7 +1,7 @@
 """The body of a submit → a `Submission`: everything typed, every mistake told with its field, rule and fix.
 
 `read(body)` is what `POST /api/v1/workloads/distributed` accepts: Run:ai's DistributedCreationRequest and, as
-extensions, `spec.noMaster`, `spec.nprocPerNode`, `spec.inheritEnv` and `submitCommand`. `command` and `args` may be a
+extensions, `spec.noMaster`, `spec.noWorkers`, `spec.nprocPerNode`, `spec.inheritEnv` and `submitCommand`. `command` and `args` may be a
 shell-like string or, so that nothing is quoted twice, a list of words.
 """
 
@@ -109,7 +109,7 @@ def read(body: Any) -> Submission:
         project=_project(top),
         cluster=top.text("clusterId"),
         framework=framework,
-        workers=spec.integer("numWorkers", 1) or 1,
+        workers=_workers(spec, lead),
         lead=lead,
         worker=worker,
         master=master,
@@ -174,6 +174,15 @@ def _lead(spec: Fields, framework: Framework) -> bool:
         message = f"a {framework.name} job needs its {framework.lead.lower()}. Leave noMaster out."
         spec.wrong("noMaster", "unsupported", message)
     return bool(framework.lead) and not absent
+
+
+def _workers(spec: Fields, lead: bool) -> int:
+    number = spec.integer("numWorkers", 1)
+    if not spec.flag("noWorkers"):
+        return number or 1
+    if not lead or number is not None:
+        spec.wrong("noWorkers", "exclusive", "a workload has a master, workers, or both; leave numWorkers out.")
+    return 0
 
 
 def _master(top: Fields, worker: Role, framework: Framework) -> Role:

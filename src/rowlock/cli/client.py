@@ -1,0 +1,196 @@
+"""The server over HTTPS, with the standard library: JSON calls, and streams of lines.
+
+`connect` reads `server.json`, `token` and `ca.crt` from the data directory. Every way in which a server can be absent
+(never started, dead, wrong certificate, not answering) is one sentence.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+from rowlock.cli.grammar import Refused
+from rowlock.cli.place import data_dir
+
+_TIMEOUT = 90.0
+"""Seconds for an answer to begin; a submit may wait for a deleted job to leave, a wait polls for 30."""
+
+
+class ServerRefused(Refused):
+    """The server's own refusal, with its HTTP status and body."""
+
+    def __init__(self, status: int, message: str, body: Any) -> None:
+        super().__init__(message)
+        self.status, self.body = status, body
+
+
+def alive(pid: int) -> bool:
+    """There is such a process. (Another user's counts: it cannot be signalled, but it is there.)"""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def state(directory: str) -> dict[str, Any] | None:
+    """server.json, or None when there is none or it is damaged."""
+    try:
+        with open(os.path.join(directory, "server.json"), encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and "url" in found else None
+
+
+def running(directory: str) -> dict[str, Any] | None:
+    """server.json of a server whose process is there."""
+    found = state(directory)
+    return found if found and alive(int(found.get("pid") or 0)) else None
+
+
+def connect(line: Any) -> Server:
+    """The server of the data directory. Raises Refused when there is none."""
+    directory = data_dir(line)
+    found = state(directory)
+    if found is None:
+        raise Refused(f"no server is running for {directory}. Start one: `rowlock up -d`")
+    if not alive(int(found.get("pid") or 0)):
+        raise Refused(
+            f"the server of {directory} (pid {found.get('pid')}) is not running any more. "
+            "Start it again: `rowlock up -d`; nothing is lost"
+        )
+    return Server(str(found["url"]), directory)
+
+
+class Server:
+    """One server; connections are kept between calls."""
+
+    def __init__(self, url: str, directory: str) -> None:
+        self.url, self.directory = url, directory
+        parts = urllib.parse.urlsplit(url)
+        self._address = (parts.hostname or "127.0.0.1", parts.port or 443)
+        self._secure = parts.scheme == "https"
+        self._kept: http.client.HTTPConnection | None = None
+
+    # ------------------------------------------------------------ calls
+
+    def get(self, path: str, **query: Any) -> Any:
+        return self.call("GET", path, query=query)
+
+    def post(self, path: str, body: Any = None, **query: Any) -> Any:
+        return self.call("POST", path, body=body, query=query)
+
+    def delete(self, path: str) -> Any:
+        return self.call("DELETE", path)
+
+    def call(self, method: str, path: str, *, body: Any = None, query: dict[str, Any] | None = None) -> Any:
+        """The decoded answer. Raises ServerRefused with the server's own sentence."""
+        answer = self._send(method, path, body, query)
+        raw = answer.read()
+        decoded = _decoded(raw)
+        if answer.status >= 400:
+            raise ServerRefused(answer.status, _sentence(answer.status, decoded, self.directory), decoded)
+        return decoded
+
+    def lines(self, path: str, **query: Any) -> Iterator[bytes]:
+        """A streamed text answer, line by line as it comes."""
+        answer = self._send("GET", path, None, query)
+        if answer.status >= 400:
+            decoded = _decoded(answer.read())
+            raise ServerRefused(answer.status, _sentence(answer.status, decoded, self.directory), decoded)
+        if self._kept is not None and self._kept.sock is not None:
+            self._kept.sock.settimeout(None)
+        self._kept = None  # the stream has the connection for itself
+        try:
+            while line := answer.readline():
+                yield line
+        except (OSError, http.client.HTTPException):
+            raise Refused("the connection to the server broke; the job goes on. Look again: `rowlock status`") from None
+        finally:
+            answer.close()
+
+    def _send(self, method: str, path: str, body: Any, query: dict[str, Any] | None) -> http.client.HTTPResponse:
+        given = {
+            k: str(v).lower() if isinstance(v, bool) else v for k, v in (query or {}).items() if v not in (None, "")
+        }
+        target = path + ("?" + urllib.parse.urlencode(given) if given else "")
+        headers = {"Authorization": f"Bearer {self._token()}", "User-Agent": "rowlock-cli", "Accept": "*/*"}
+        data = None if body is None else json.dumps(body).encode()
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        for fresh in (self._kept is None, True):
+            connection = self._connection()
+            try:
+                connection.request(method, target, body=data, headers=headers)
+                return connection.getresponse()
+            except ssl.SSLCertVerificationError:
+                raise Refused(f"{self.url} is not the server that {self.directory}/ca.crt belongs to") from None
+            except (ConnectionError, http.client.BadStatusLine, http.client.CannotSendRequest) as error:
+                self._kept = None
+                if fresh:
+                    raise Refused(
+                        f"the server at {self.url} does not answer ({error or 'connection closed'})"
+                    ) from None
+            except TimeoutError:
+                raise Refused(f"the server at {self.url} did not answer within {_TIMEOUT:.0f} s") from None
+            except OSError as error:
+                raise Refused(f"the server at {self.url} cannot be reached ({error})") from None
+        raise AssertionError("a fresh connection either answers or raises")
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._kept is None:
+            host, port = self._address
+            if self._secure:
+                self._kept = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._context())
+            else:
+                self._kept = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
+            self._kept.connect()
+            self._kept.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._kept
+
+    def _context(self) -> ssl.SSLContext:
+        authority = os.path.join(self.directory, "ca.crt")
+        try:
+            return ssl.create_default_context(cafile=authority)
+        except OSError as error:
+            raise Refused(f"{authority} cannot be read ({error.strerror}); `rowlock up -d` writes it again") from None
+
+    def _token(self) -> str:
+        path = os.path.join(self.directory, "token")
+        try:
+            with open(path, encoding="utf-8") as file:
+                return file.read().strip()
+        except OSError as error:
+            raise Refused(f"{path} cannot be read ({error.strerror}): only the cluster's owner may use it") from None
+
+
+def _decoded(raw: bytes) -> Any:
+    try:
+        return json.loads(raw) if raw else None
+    except ValueError:
+        return {"message": raw.decode(errors="replace").strip()}
+
+
+def _sentence(status: int, body: Any, directory: str) -> str:
+    message = str(body.get("message") or "") if isinstance(body, dict) else ""
+    return message or f"the server of {directory} answered with HTTP {status}"
+
+
+def pages(server: Server, path: str, name: str, **query: Any) -> list[Any]:
+    """Every item of a paged list."""
+    found: list[Any] = []
+    offset: int | None = 0
+    while offset is not None:
+        body = server.get(path, offset=offset, limit=500, **query)
+        found += body[name]
+        offset = body.get("next")
+    return found

@@ -1,0 +1,278 @@
+"""`up`, `down`, `status`, `kubeconfig`, `version`: the server's life, as seen from outside it.
+
+`up` starts `python -m rowlock.serve` with the flags it was given and, detached, returns when the server answers.
+What the server was started with is kept in `up.json`, so that a second `up` knows whether it asks for the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.grammar import Line, Refused
+from rowlock.cli.output import seconds, show, show_json, table, tell
+from rowlock.cli.place import data_dir
+
+SETTINGS = ("nodes", "gpus_per_node", "simulated_gpus", "cpus_per_node", "port", "network", "without", "pretend_nodes")
+_READY = 30.0
+"""Seconds that a detached server may take until it answers."""
+_LOOK = 0.02
+
+
+def up(line: Line) -> int:
+    directory = data_dir(line)
+    wanted = {name: getattr(line, name) for name in SETTINGS if name in line.given}
+    _sane(line)
+    found = client.running(directory)
+    if found:
+        return _already(line, found, wanted)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    with open(os.path.join(directory, "up.json"), "w", encoding="utf-8") as file:
+        json.dump(wanted, file)
+    argv = serve_argv(directory, wanted)
+    if not line.detach:
+        sys.stdout.flush()
+        os.execv(argv[0], argv)
+    return _report(line, start(directory, argv))
+
+
+def _sane(line: Line) -> None:
+    for name in ("nodes", "cpus_per_node", "pretend_nodes", "port"):
+        value = getattr(line, name)
+        if value is not None and value < 1:
+            raise Refused(f"--{name.replace('_', '-')} must be at least 1, but is {value}", 2)
+    if "gpus_per_node" in line.given and "simulated_gpus" in line.given:
+        raise Refused("--gpus-per-node counts real GPUs and --simulated-gpus pretend ones: give one of them", 2)
+    parts = set(filter(None, (line.without or "").split(",")))
+    if unknown := parts - {"kubelet", "scheduler"}:
+        raise Refused(f"--without knows kubelet and scheduler, not {', '.join(sorted(unknown))}", 2)
+
+
+def serve_argv(directory: str, wanted: dict[str, Any]) -> list[str]:
+    """The server's command line."""
+    argv = [sys.executable, "-m", "rowlock.serve", "--data-dir", directory]
+    for name, value in wanted.items():
+        argv += [f"--{name.replace('_', '-')}", str(value)]
+    return argv
+
+
+def start(directory: str, argv: list[str]) -> dict[str, Any]:
+    """Start the server in a session of its own; its server.json when it answers. Raises Refused with its last words."""
+    log = os.path.join(directory, "server.log")
+    with open(log, "ab") as output:
+        began = output.tell()
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd=directory
+        )
+    deadline = time.monotonic() + _READY
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise Refused(_last_words(log, began) or f"the server ended at once; {log} may say why")
+        found = client.state(directory)
+        if found and found.get("pid") == process.pid and _answers(str(found["url"])):
+            return found
+        time.sleep(_LOOK)
+    process.terminate()
+    raise Refused(f"the server did not answer within {_READY:.0f} s and was stopped; {log} may say why")
+
+
+def _answers(url: str) -> bool:
+    import socket
+    import urllib.parse
+
+    parts = urllib.parse.urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 443), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _last_words(log: str, began: int) -> str:
+    """The last line that the server wrote in this start: its own sentence."""
+    with open(log, "rb") as file:
+        file.seek(began)
+        lines = [text for text in file.read().decode(errors="replace").splitlines() if text.strip()]
+    return lines[-1].removeprefix("rowlock: ") if lines else ""
+
+
+def _already(line: Line, found: dict[str, Any], wanted: dict[str, Any]) -> int:
+    """A server is there: the same settings are fine, others are refused."""
+    try:
+        with open(os.path.join(data_dir(line), "up.json"), encoding="utf-8") as file:
+            before = json.load(file)
+    except (OSError, ValueError):
+        before = {}
+    differs = [name for name, value in wanted.items() if before.get(name) != value]
+    if differs:
+        flags = ", ".join(f"--{name.replace('_', '-')} {wanted[name]}" for name in differs)
+        raise Refused(
+            f"a server is running for {data_dir(line)} already (pid {found['pid']}), but without {flags}. "
+            "Stop it first: `rowlock down`"
+        )
+    return _report(line, found, "already running")
+
+
+def _report(line: Line, found: dict[str, Any], word: str = "ready") -> int:
+    if line.json:
+        show_json(found)
+        return 0
+    show(f"The cluster is {word}: {found['url']} (pid {found['pid']})")
+    show(f"kubectl:   export KUBECONFIG={found.get('kubeconfig') or os.path.join(data_dir(line), 'kubeconfig')}")
+    return 0
+
+
+# ---------------------------------------------------------------- down
+
+
+def down(line: Line) -> int:
+    directory = data_dir(line)
+    found = client.running(directory)
+    if found is None:
+        show(f"No server is running for {directory}.")
+        return 0
+    if line.keep_jobs and line.stop_jobs:
+        raise Refused("--keep-jobs and --stop-jobs exclude each other", 2)
+    busy = [] if line.keep_jobs else _busy(line)
+    if busy:
+        _agree(line, busy)
+        _stop_jobs(line, busy)
+    pid, limit = int(found["pid"]), seconds(line.timeout, "--timeout")
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + limit
+    while client.alive(pid):
+        if time.monotonic() > deadline:
+            raise Refused(f"the server (pid {pid}) did not end within {line.timeout}; `kill -9 {pid}` ends it")
+        _reap(pid)
+        time.sleep(_LOOK)
+    stopped = f"; {len(busy)} unfinished {'jobs were' if len(busy) != 1 else 'job was'} stopped" if busy else ""
+    kept = "; running pods go on, the next `rowlock up` finds them" if line.keep_jobs else ""
+    show(f"The cluster is down{stopped}{kept}.")
+    return 0
+
+
+def _reap(pid: int) -> None:
+    """When we are its parent (tests), take the exit code so that the process is gone."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def _busy(line: Line) -> list[dict[str, Any]]:
+    """Jobs that have pods, or will; a server that does not answer has none to tell of."""
+    try:
+        server = client.connect(line)
+        found = client.pages(server, "/api/v1/workloads", "workloads")
+    except Refused as refusal:
+        tell(f"The server could not be asked about its jobs: {refusal.message}")
+        return []
+    return [w for w in found if w["phase"] not in ("Completed", "Failed", "Stopped", "Deleting")]
+
+
+def _agree(line: Line, busy: list[dict[str, Any]]) -> None:
+    names = ", ".join(w["name"] for w in busy[:5]) + (" …" if len(busy) > 5 else "")
+    if line.yes or line.stop_jobs:
+        return
+    count = f"{len(busy)} unfinished {'jobs' if len(busy) != 1 else 'job'} ({names})"
+    if not sys.stdin.isatty():
+        raise Refused(f"{count}: stop with --yes, or leave pods running with --keep-jobs")
+    if input(f"{count} will be stopped. Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise Refused("Nothing was stopped.")
+
+
+def _stop_jobs(line: Line, busy: list[dict[str, Any]]) -> None:
+    """Suspend every unfinished job and wait until its pods are gone: `rowlock resume` starts it again."""
+    server = client.connect(line)
+    for workload in busy:
+        try:
+            server.post(f"/api/v1/workloads/distributed/{workload['id']}/suspend")
+        except client.ServerRefused as refusal:
+            if refusal.status not in (404, 409):
+                raise
+    for workload in busy:
+        try:
+            path = f"/api/v1/workloads/{workload['id']}/wait"
+            server.get(path, **{"for": "Stopped,Completed,Failed,Deleting", "timeout": 40})
+        except client.ServerRefused:
+            continue
+
+
+# ---------------------------------------------------------------- status
+
+
+def status(line: Line) -> int:
+    directory = data_dir(line)
+    found = client.running(directory)
+    if found is None:
+        old = client.state(directory)
+        body: dict[str, Any] = {"running": False, "dataDir": directory, "pid": None, "url": None, "kubeconfig": None}
+        if line.json:
+            show_json(body)
+        elif old:
+            show(f"The server of {directory} (pid {old.get('pid')}) is gone. Start it again: `rowlock up -d`")
+        else:
+            show(f"No server is running for {directory}. Start one: `rowlock up -d`")
+        return 1
+    server = client.connect(line)
+    nodes = server.get("/api/v1/nodes")["items"]
+    workloads = client.pages(server, "/api/v1/workloads", "workloads")
+    phases: dict[str, int] = {}
+    for workload in workloads:
+        phases[workload["phase"]] = phases.get(workload["phase"], 0) + 1
+    if line.json:
+        shown = [{"name": n["metadata"]["name"], "allocatable": n["status"].get("allocatable", {})} for n in nodes]
+        show_json({"running": True, "dataDir": directory, **found, "nodes": shown, "workloads": phases})
+        return 0
+    show(f"Server:      {found['url']} (pid {found['pid']}, version {found.get('version', '?')})")
+    show(f"Data:        {directory}")
+    show(f"Kubeconfig:  {found.get('kubeconfig', '')}")
+    show("Workloads:   " + (", ".join(f"{n} {p}" for p, n in sorted(phases.items())) or "none"))
+    show("")
+    show(table(("NODE", "STATUS", "CPUS", "MEMORY", "GPUS", "NETWORK"), [_node(n) for n in nodes]))
+    return 0
+
+
+def _node(node: dict[str, Any]) -> tuple[str, ...]:
+    have = node["status"].get("allocatable") or {}
+    notes = node["metadata"].get("annotations") or {}
+    gpus = str(have.get("nvidia.com/gpu", "0"))
+    simulated = " (simulated)" if notes.get("rowlock.dev/simulated-gpus") == "true" and gpus != "0" else ""
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or [])
+    return (
+        node["metadata"]["name"],
+        "Ready" if ready else "NotReady",
+        str(have.get("cpu", "")),
+        str(have.get("memory", "")),
+        gpus + simulated,
+        notes.get("rowlock.dev/network", ""),
+    )
+
+
+def kubeconfig(line: Line) -> int:
+    directory = data_dir(line)
+    path = str((client.state(directory) or {}).get("kubeconfig") or os.path.join(directory, "kubeconfig"))
+    if not os.path.exists(path):
+        raise Refused(f"there is no kubeconfig in {directory} yet: it is written by the first `rowlock up`")
+    if line.path:
+        show(path)
+        return 0
+    with open(path, encoding="utf-8") as file:
+        show(file.read())
+    return 0
+
+
+def version(line: Line) -> int:
+    from rowlock import __version__
+
+    if line.json:
+        show_json({"version": __version__})
+    else:
+        show(f"rowlock {__version__}")
+    return 0

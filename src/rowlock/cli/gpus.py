@@ -1,0 +1,38 @@
+"""`-g 1`, `-g 0.5`, `--gpu-memory 4G` and CPUs and memory, as the compute part of a request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.cli.grammar import Line, Refused
+
+
+def of(gpus: float | None, flag: str = "--gpu") -> dict[str, Any]:
+    """Whole numbers are devices, a fraction below 1 is a share of one device."""
+    if gpus is None or gpus == 0:
+        return {}
+    if gpus < 0:
+        raise Refused(f"{flag} must be no less than 0, but is {gpus:g}")
+    if gpus == int(gpus):
+        return {"gpuDevicesRequest": int(gpus)}
+    if gpus > 1:
+        raise Refused(
+            f"{flag} {gpus:g}: a pod can have whole GPUs or a share of one, not both. "
+            f"Ask for {int(gpus)} or {int(gpus) + 1}, or for a share below 1."
+        )
+    return {"gpuDevicesRequest": 1, "gpuRequestType": "portion", "gpuPortionRequest": gpus}
+
+
+def compute(line: Line) -> dict[str, Any]:
+    """The `compute` object from --gpu, --cpu, --memory, where given."""
+    made = of(line.gpu)
+    if line.cpu is not None:
+        made["cpuCoreRequest"] = line.cpu
+    if line.memory:
+        made["cpuMemoryRequest"] = quantity(line.memory)
+    return made
+
+
+def quantity(text: str) -> str:
+    """V1 writes `0.5Gb`: the b says nothing."""
+    return text[:-1] if text[-1:] in "bB" and text[:-1][-1:].isalpha() else text

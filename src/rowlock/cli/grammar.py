@@ -1,0 +1,287 @@
+"""The grammar of both command lines: flags, commands and groups are rows of tables; here they are parsed and shown.
+
+The flags are pflag's, because `runai` is: `--name value`, `--name=value`, `-g1`, `-it`, `--switch=false`, flags before
+and after words, `--` before the words of another program. Written on the bare language: importing click takes 80 ms
+and argparse cannot spell `--switch=false`; a command must answer in a blink. What is unknown is refused with the
+nearest known name.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+
+class Refused(Exception):
+    """Ends the program with a sentence. 1: refused or failed; 2: the command line itself is wrong."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.message, self.code = message, code
+
+
+class Flag(NamedTuple):
+    """One flag. `names` are its spellings (`-g --gpu`), `hidden` more of them; `kind` is text, int, float, switch,
+    list, maybe (a value may follow after `=`) or the allowed words joined by `|`. `refuse` says why it is not done."""
+
+    names: str
+    kind: str
+    help: str
+    default: Any = None
+    value: str = ""
+    hidden: str = ""
+    refuse: str = ""
+
+    @property
+    def dest(self) -> str:
+        return max(self.names.split(), key=len).lstrip("-").replace("-", "_")
+
+    @property
+    def takes_value(self) -> bool:
+        return self.kind not in ("switch", "maybe")
+
+    def spellings(self) -> list[str]:
+        return [*self.names.split(), *self.hidden.split()]
+
+
+class Command(NamedTuple):
+    """One verb. `words` are its positional words as shown (`JOB...`, `[NAME]`); `rest` names what may follow `--`.
+    `flags` may be a table's place (`module:NAME`), to be loaded when needed. With `eager` the first word ends flags."""
+
+    name: str
+    summary: str
+    run: str
+    words: str = ""
+    flags: tuple[Flag, ...] | str = ()
+    rest: str = ""
+    also: str = ""
+    eager: bool = False
+    hidden: bool = False
+
+
+class Group(NamedTuple):
+    """Verbs under a noun. `default` is the verb that runs when none is given."""
+
+    name: str
+    summary: str
+    commands: tuple[Command | Group, ...]
+    also: str = ""
+    default: str = ""
+    hidden: bool = False
+
+
+class Line:
+    """A parsed command line: `line.workers` and so on; `words`, `rest`; `argv` as typed, `program` and `path`."""
+
+    def __init__(self, program: str, path: str, argv: list[str]) -> None:
+        self.program, self.path, self.argv = program, path, argv
+        self.words: list[str] = []
+        self.rest: list[str] | None = None
+        self.given: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{self.program} {self.path} has no flag {name}")
+
+    def word(self, name: str) -> str:
+        """The one word that the command needs."""
+        if len(self.words) != 1:
+            raise Refused(f"`{self.program} {self.path}` needs one {name}; see `{self.program} {self.path} --help`", 2)
+        return self.words[0]
+
+
+HELP = Flag("-h --help", "switch", "show this help")
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """` Did you mean x?`, or nothing."""
+    import difflib
+
+    found = difflib.get_close_matches(word, known, 1, 0.5)
+    return f" Did you mean `{found[0]}`?" if found else ""
+
+
+def load(place: str) -> Any:
+    """`module:name` of this package."""
+    import importlib
+
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f"rowlock.cli.{module}"), name)
+
+
+def flags_of(command: Command) -> tuple[Flag, ...]:
+    found: tuple[Flag, ...] = load(command.flags) if isinstance(command.flags, str) else command.flags
+    return (*found, HELP)
+
+
+# ---------------------------------------------------------------- finding the verb
+
+
+def resolve(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> tuple[Command | Group, str, list[str]]:
+    """The verb that `argv` names, its path, and what is left. Flags in `shared` may stand before the verb."""
+    here: Command | Group = root
+    path: list[str] = []
+    left, before = list(argv), list[str]()
+    while isinstance(here, Group):
+        before += _leading(left, shared)
+        if left and left[0] in ("-h", "--help"):
+            return here, " ".join(path), []
+        if not left or (left[0].startswith("-") and here.default):
+            if not here.default:
+                return here, " ".join(path), []
+            here = _named(here, here.default) or here
+            continue
+        word = left.pop(0)
+        found = _named(here, word)
+        if found is None:
+            known = [c.name for c in here.commands if not c.hidden]
+            where = " ".join([root.name, *path])
+            raise Refused(f"`{where}` has no command `{word}`.{nearest(word, known)} `{where} --help` lists them.", 2)
+        path.append(found.name)
+        here = found
+    return here, " ".join(path), before + left
+
+
+def _named(group: Group, word: str) -> Command | Group | None:
+    return next((c for c in group.commands if word == c.name or word in c.also.split()), None)
+
+
+def _leading(left: list[str], shared: tuple[Flag, ...]) -> list[str]:
+    """Takes the shared flags (with their values) off the front of `left`."""
+    taken: list[str] = []
+    names = {n: f for f in shared for n in f.spellings()}
+    while left and left[0].partition("=")[0] in names:
+        flag = names[left[0].partition("=")[0]]
+        count = 2 if flag.takes_value and "=" not in left[0] else 1
+        taken += left[:count]
+        del left[:count]
+    return taken
+
+
+# ---------------------------------------------------------------- parsing a verb's line
+
+
+def parse(line: Line, command: Command, left: list[str]) -> Line:
+    """Fills `line` from what stands after the verb. Raises Refused(2)."""
+    flags = flags_of(command)
+    names = {spelling: flag for flag in flags for spelling in flag.spellings()}
+    for flag in flags:
+        setattr(line, flag.dest, [] if flag.kind == "list" else flag.default)
+    tokens = list(left)
+    while tokens:
+        token = tokens.pop(0)
+        if token == "--":
+            line.rest, tokens = tokens, []
+        elif token.startswith("-") and len(token) > 1:
+            _flag(line, names, token, tokens)
+        else:
+            line.words.append(token)
+            if command.eager:
+                line.words += tokens
+                tokens = []
+    if line.rest is not None and not command.rest:
+        line.words, line.rest = line.words + line.rest, None
+    if line.words and not command.words and not command.eager:
+        raise Refused(f"`{line.program} {line.path}` takes no argument, but `{line.words[0]}` was given.", 2)
+    return line
+
+
+def _flag(line: Line, names: dict[str, Flag], token: str, tokens: list[str]) -> None:
+    """One flag; its value comes from the token itself or from the next one."""
+    name, equals, value = token.partition("=")
+    if not token.startswith("--") and name not in names:
+        name, equals, value = token[:2], "=" if len(token) > 2 else "", token[2:].removeprefix("=")
+        flag = names.get(name)
+        if flag and not flag.takes_value and value:  # -it: switches in a row
+            tokens.insert(0, f"-{value}")
+            equals = value = ""
+    flag = names.get(name)
+    if flag is None:
+        known = [n for n in names if len(n) > 2]
+        hint = nearest(name, known) if len(name) > 2 else ""
+        where = f"{line.program} {line.path}"
+        raise Refused(f"unknown flag: {name}.{hint} `{where} --help` lists the flags.", 2)
+    if flag.takes_value and not equals:
+        if not tokens:
+            raise Refused(f"flag needs an argument: {name}", 2)
+        value = tokens.pop(0)
+    if flag.refuse and not (flag.kind == "switch" and value == "false"):
+        raise Refused(f"{name} is not supported by rowlock yet: {flag.refuse}", 1)
+    line.given.add(flag.dest)
+    _store(line, flag, name, value if flag.takes_value or equals else None)
+
+
+def _store(line: Line, flag: Flag, name: str, value: str | None) -> None:
+    if flag.kind == "list":
+        getattr(line, flag.dest).append(value)
+    else:
+        setattr(line, flag.dest, _value(flag, name, value))
+
+
+def _value(flag: Flag, name: str, value: str | None) -> Any:
+    """The value as its kind says. Raises Refused(2)."""
+    if flag.kind == "switch":
+        if value not in (None, "true", "false"):
+            raise Refused(f'invalid argument "{value}" for {name}: it is true or false', 2)
+        return value != "false"
+    text = value or ""
+    if flag.kind == "int":
+        if not text.lstrip("-").isdigit():
+            raise Refused(f'invalid argument "{text}" for {name}: it must be a whole number', 2)
+        return int(text)
+    if flag.kind == "float":
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise Refused(f'invalid argument "{text}" for {name}: it must be a number', 2)
+        return number
+    if "|" in flag.kind:
+        options = {word.lower(): word for word in flag.kind.split("|")}
+        if text.lower() not in options:
+            quoted = ", ".join(f'"{word}"' for word in options.values())
+            raise Refused(f"{name.lstrip('-')} flag should be set with one of the following values of: {quoted}", 2)
+        return options[text.lower()]
+    return value if flag.kind == "maybe" else text
+
+
+# ---------------------------------------------------------------- help
+
+
+def help_of(program: str, path: str, node: Command | Group) -> str:
+    """The help text of a verb or of a group."""
+    where = f"{program} {path}".strip()
+    if isinstance(node, Group):
+        rows = [(c.name, c.summary) for c in node.commands if not c.hidden]
+        lines = [node.summary, "", f"Usage: {where} COMMAND", "", "Commands:", *_aligned(rows), ""]
+        return "\n".join([*lines, f"`{where} COMMAND --help` shows the flags of one."])
+    words = " ".join(filter(None, [node.words, f"-- {node.rest}" if node.rest else ""]))
+    lines = [node.summary, "", f"Usage: {where} [flags] {words}".rstrip(), "", "Flags:"]
+    shown = [(_spelled(f), _told(f)) for f in flags_of(node) if not f.refuse]
+    refused = [(_spelled(f), f.refuse) for f in flags_of(node) if f.refuse]
+    lines += _aligned(shown)
+    if refused:
+        lines += ["", "Known, but refused for now:", *_aligned(refused)]
+    return "\n".join(lines)
+
+
+def _spelled(flag: Flag) -> str:
+    names = flag.names.split()
+    short = ", ".join(names) if names[0].count("-") == 1 or len(names[0]) == 2 else "    " + ", ".join(names)
+    value = flag.value or ("" if not flag.takes_value else flag.kind if "|" in flag.kind else flag.kind.upper())
+    return f"{short} {value}".rstrip()
+
+
+def _told(flag: Flag) -> str:
+    many = " (may be repeated)" if flag.kind == "list" else ""
+    default = f" (default {flag.default})" if flag.default not in (None, "", False) else ""
+    return flag.help + many + default
+
+
+def _aligned(rows: list[tuple[str, str]]) -> list[str]:
+    width = min(max((len(left) for left, _ in rows), default=0), 34)
+    made = []
+    for left, right in rows:
+        gap = "  " if len(left) <= width else f"\n  {'':{width}}  "
+        made.append(f"  {left:{width}}{gap}{right}")
+    return made

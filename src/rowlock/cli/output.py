@@ -1,0 +1,71 @@
+"""How answers are printed: tables of padded columns, ages in one unit, JSON. No colour: the output is for pipes too."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[Any]], gap: int = 2) -> str:
+    """Left-aligned columns, `gap` blanks between them, none at the end of a line."""
+    lines = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(header))]
+    return "\n".join(
+        "".join(f"{cell:{w + gap}}" for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def show_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def show(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def tell(text: str) -> None:
+    """A remark beside the result: to stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
+
+
+def since(text: str | None, until: str | None = None) -> str:
+    """The age of an RFC 3339 time in one unit: 14s, 5m, 3h, 2d, 1y."""
+    start = moment(text)
+    if start is None:
+        return ""
+    return span(((moment(until) or datetime.now(UTC)) - start).total_seconds())
+
+
+def span(seconds: float) -> str:
+    left = max(0, int(seconds))
+    for unit, size in (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("m", 60)):
+        if left >= size:
+            return f"{left // size}{unit}"
+    return f"{left}s"
+
+
+def number(value: Any) -> str:
+    """`%g`: 1.0 → 1, 0.30000000000000004 → 0.3."""
+    return f"{float(value or 0):g}"
+
+
+def seconds(text: str, what: str) -> float:
+    """`90`, `30s`, `2m`, `1h30m`, `1d` as seconds. Raises Refused."""
+    import re
+
+    from rowlock.cli.grammar import Refused
+
+    sizes = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    if not parts or "".join(n + u for n, u in parts) != text:
+        raise Refused(f'invalid argument "{text}" for {what}: write a duration such as 30s, 5m or 2h', 2)
+    return sum(float(n) * sizes[u] for n, u in parts)

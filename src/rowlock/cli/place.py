@@ -1,0 +1,50 @@
+"""Where a command works: the data directory, and the project that is selected in it for `rowlock` and `runai` alike."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from rowlock.cli.grammar import Flag, Refused
+
+DATA_DIR = Flag("--data-dir", "text", "the cluster's directory (env ROWLOCK_DATA_DIR; ~/.rowlock)", value="DIR")
+PROJECT = Flag("-p --project", "text", "the project; without it the selected one", value="NAME")
+JSON = Flag("--json", "switch", "print JSON")
+DEFAULT_PROJECT = "default"
+
+
+def data_dir(line: Any) -> str:
+    """The data directory: the flag, the environment, else `~/.rowlock`."""
+    given = getattr(line, "data_dir", None) or os.environ.get("ROWLOCK_DATA_DIR") or "~/.rowlock"
+    return os.path.abspath(os.path.expanduser(given))
+
+
+def config(line: Any) -> dict[str, Any]:
+    """What the command lines remember in the data directory; {} at first."""
+    path = os.path.join(data_dir(line), "config.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise Refused(f"{path} cannot be read ({error}); remove it, and select your project again") from None
+    return found if isinstance(found, dict) else {}
+
+
+def remember(line: Any, **values: Any) -> None:
+    """Keep these values; written whole and renamed, so that no reader sees half of it."""
+    directory = data_dir(line)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    path = os.path.join(directory, "config.json")
+    made = {**config(line), **values}
+    with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
+        json.dump(made, file, indent=1)
+    os.replace(file.name, path)
+
+
+def project(line: Any) -> str:
+    """The project the command is about."""
+    given = getattr(line, "project", None)
+    return str(given or config(line).get("project") or DEFAULT_PROJECT)

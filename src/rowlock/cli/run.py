@@ -1,0 +1,190 @@
+"""`rowlock run`: a command as a distributed PyTorch job: submitted, followed, and left with the job's exit code.
+
+It starts a cluster when none runs. Master and workers run the same command in the directory you are in, with your
+environment; with more than one process per pod, torchrun starts them. Ctrl-C asks: detach, or stop the job.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from typing import Any
+
+from rowlock.cli import client, cluster
+from rowlock.cli.client import Server
+from rowlock.cli.grammar import Line, Refused
+from rowlock.cli.jobs import WORKLOADS, until
+from rowlock.cli.logs import write
+from rowlock.cli.output import show, tell
+from rowlock.cli.place import data_dir, project
+
+DETACHED = 0
+_STOPPED = 130
+
+
+def run(line: Line) -> int:
+    command = [*line.words, *(line.rest or [])]
+    if not command:
+        raise Refused("say what to run: `rowlock run [flags] -- python train.py …`", 2)
+    _sane(line)
+    server = _server(line)
+    body = submission(line, command, _free_name(server, line, command))
+    made = server.post(f"{WORKLOADS}/distributed", body)
+    name, identity = made["name"], made["workloadId"]
+    pods = f"{line.nnodes} {'pods' if line.nnodes != 1 else 'pod'}"
+    tell(f"Job {name} submitted to project {project(line)}: {pods}.")
+    if line.detach:
+        show(name)
+        return DETACHED
+    return _follow(line, server, name, identity)
+
+
+def _sane(line: Line) -> None:
+    for name in ("nnodes", "nproc_per_node"):
+        if getattr(line, name) < 1:
+            raise Refused(f"--{name.replace('_', '-')} must be at least 1, but is {getattr(line, name)}", 2)
+
+
+def _server(line: Line) -> Server:
+    """The server; one is started when none runs."""
+    directory = data_dir(line)
+    if client.running(directory) is None:
+        wanted = {"simulated_gpus": line.simulated_gpus} if line.simulated_gpus is not None else {}
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        found = cluster.start(directory, cluster.serve_argv(directory, wanted))
+        tell(f"No cluster was running: one was started at {found['url']} (`rowlock down` stops it).")
+    return client.connect(line)
+
+
+# ---------------------------------------------------------------- what is submitted
+
+
+def submission(line: Line, command: list[str], name: str) -> dict[str, Any]:
+    """The request: Master 1 and Worker N-1, as one spec."""
+    from rowlock.cli.gpus import compute
+
+    spec: dict[str, Any] = {
+        "image": line.image,
+        "distributedFramework": "PyTorch",
+        **({"numWorkers": line.nnodes - 1} if line.nnodes > 1 else {"noWorkers": True}),
+        "command": launched(command, line.nproc_per_node),
+        "workingDir": os.path.abspath(line.working_dir or os.getcwd()),
+        "nprocPerNode": line.nproc_per_node,
+        "compute": compute(line),
+        "backoffLimit": line.backoff_limit,
+        "restartPolicy": "OnFailure" if line.backoff_limit else "Never",
+        "environmentVariables": environment(line.env),
+        "inheritEnv": not line.clean_env,
+    }
+    return {
+        "name": name,
+        "projectId": project(line),
+        "spec": spec,
+        "submitCommand": _typed(line),
+    }
+
+
+def _typed(line: Line) -> str:
+    import shlex
+
+    return shlex.join([line.program, *line.argv])
+
+
+def launched(command: list[str], nproc: int) -> list[str]:
+    """The command each pod runs: as it is, or under torchrun when a pod holds several ranks. torchrun takes the number
+    of nodes, this node's rank and the master's address from the environment (`PET_*`)."""
+    if nproc == 1 or os.path.basename(command[0]) == "torchrun" or command[1:3] == ["-m", "torch.distributed.run"]:
+        return command
+    python = os.path.basename(command[0]).startswith("python")
+    if not python:
+        raise Refused(
+            f"--nproc-per-node {nproc} starts Python scripts with torchrun, but `{command[0]}` is not python. "
+            "Write the launcher yourself: `rowlock run -- torchrun --nproc-per-node … `",
+            2,
+        )
+    return [command[0], "-m", "torch.distributed.run", *command[1:]]
+
+
+def environment(given: list[str]) -> list[dict[str, str]]:
+    """`NAME=VALUE`, or `NAME` for the value it has here."""
+    made = []
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not equals:
+            if name not in os.environ:
+                raise Refused(f"--env {name}: you have no variable {name}; write --env {name}=VALUE", 2)
+            value = os.environ[name]
+        made.append({"name": name, "value": value})
+    return made
+
+
+def _free_name(server: Server, line: Line, command: list[str]) -> str:
+    """The name given, else one from the script's with the first free number."""
+    if line.name:
+        return str(line.name)
+    scripts = [word for word in command if word.endswith((".py", ".sh"))]
+    base = os.path.basename(scripts[0] if scripts else command[0]).rsplit(".", 1)[0]
+    stem = re.sub(r"[^a-z0-9]+", "-", base.lower()).strip("-")[:40] or "job"
+    stem = stem if stem[0].isalpha() else f"job-{stem}"
+    query = f"projectName=={project(line)},name=^{stem}"
+    taken = {w["name"] for w in client.pages(server, WORKLOADS, "workloads", filterBy=query)}
+    return next(name for n in range(len(taken) + 1) if (name := f"{stem}-{n}") not in taken)
+
+
+# ---------------------------------------------------------------- following it
+
+
+def _follow(line: Line, server: Server, name: str, identity: str) -> int:
+    try:
+        _until_it_starts(server, name, identity)
+        write(server.lines(f"{WORKLOADS}/{identity}/logs", follow=True))
+        body = until(client.connect(line), {"id": identity}, "Completed", None)
+    except KeyboardInterrupt:
+        return _interrupted(line, name, identity)
+    pods = server.get(f"{WORKLOADS}/{identity}/pods")["pods"] if body["phase"] != "Deleted" else []
+    code = exit_code(body["phase"], pods)
+    why = f": {body['phaseMessage']}" if body.get("phaseMessage") and body["phase"] != "Completed" else ""
+    tell(f"Job {name} is {body['phase'].lower()}{why}")
+    if line.rm and body["phase"] != "Deleted":
+        server.delete(f"{WORKLOADS}/distributed/{identity}")
+    return code
+
+
+def _until_it_starts(server: Server, name: str, identity: str) -> None:
+    """A job that does not start at once says why, once per reason."""
+    said = ""
+    wait = f"{WORKLOADS}/{identity}/wait"
+    while True:
+        body = server.get(wait, **{"for": "Running,Degraded,Completed,Failed,Deleted,Stopped", "timeout": 1})
+        if body["phase"] not in ("Creating", "Pending", "Initializing", "Resuming"):
+            return
+        why = str(body.get("phaseMessage") or "")
+        if why and why != said:
+            tell(f"Job {name} is {body['phase'].lower()}: {why}")
+            said = why
+
+
+def exit_code(phase: str, pods: list[dict[str, Any]]) -> int:
+    """0 for a completed job; else the code of the first rank that failed, in the order of ends."""
+    if phase == "Completed":
+        return 0
+    failed = [p for p in pods if p["exitCode"]]
+    failed.sort(key=lambda p: str(p["completedAt"] or ""))
+    return int(failed[0]["exitCode"]) if failed else 1
+
+
+def _interrupted(line: Line, name: str, identity: str) -> int:
+    """Ctrl-C: detach or stop. Without a terminal to ask, the job is stopped: nobody is watching it any more."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    stop = True
+    if sys.stdin.isatty():
+        tell("")
+        stop = input(f"[d]etach and leave job {name} running, or [s]top it? [d/s] ").strip().lower() not in ("d", "")
+    if not stop:
+        tell(f"Job {name} goes on. Follow it again: `rowlock logs -f {name}`; stop it: `rowlock delete {name}`")
+        return DETACHED
+    client.connect(line).delete(f"{WORKLOADS}/distributed/{identity}")
+    tell(f"Job {name} is stopped and deleted.")
+    return _STOPPED

@@ -1,0 +1,118 @@
+"""`rowlock`'s commands, as a table. Verbs live in the modules that `run` names."""
+
+from __future__ import annotations
+
+from rowlock.cli.grammar import Command, Flag, Group
+from rowlock.cli.place import DATA_DIR, JSON, PROJECT
+
+_YES = Flag("-y --yes", "switch", "do not ask")
+_MACHINE = (
+    Flag("--nodes", "int", "how many nodes the machine is divided into", 1, value="N"),
+    Flag("--gpus-per-node", "int", "real GPUs per node (default: all, divided)", value="G"),
+    Flag("--simulated-gpus", "int", "pretend GPUs per node, for rehearsals", value="G"),
+    Flag("--cpus-per-node", "int", "CPUs per node (default: all, divided)", value="C"),
+    Flag("--port", "int", "the HTTPS port on 127.0.0.1 (default: a free one, kept)", value="P"),
+    Flag("--network", "auto|namespaces|rewrite", "how pods reach each other", "auto"),
+    Flag("--without", "text", "leave out: kubelet, scheduler (comma separated)", value="LIST"),
+    Flag("--pretend-nodes", "int", "nodes that run nothing, for trying the scheduler", value="N"),
+)
+
+UP = Command("up", "Start the cluster of the data directory.", "cluster:up", flags=(
+    Flag("-d --detach", "switch", "return when it is ready; the server goes on in the background"),
+    *_MACHINE, DATA_DIR, JSON,
+))  # fmt: skip
+DOWN = Command("down", "Stop the cluster; running jobs are stopped with it.", "cluster:down", flags=(
+    Flag("--keep-jobs", "switch", "leave running pods alone: the next `rowlock up` finds them again"),
+    Flag("--stop-jobs", "switch", "stop running pods without asking", hidden="--all"),
+    Flag("--timeout", "text", "how long to wait for the server to end", "60s", value="DURATION"),
+    _YES, DATA_DIR,
+))  # fmt: skip
+STATUS = Command(
+    "status", "Show whether a server runs, where, and what it holds.", "cluster:status", flags=(DATA_DIR, JSON)
+)
+KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "cluster:kubeconfig", flags=(
+    Flag("--path", "switch", "print only the file's path: export KUBECONFIG=$(rowlock kubeconfig --path)"),
+    DATA_DIR,
+))  # fmt: skip
+RUN = Command(
+    "run", "Run a command as a distributed PyTorch job and follow it.", "run:run", "", (
+        Flag("-n --nnodes", "int", "pods: one master and N-1 workers", 1, value="N"),
+        Flag("--nproc-per-node", "int", "processes per pod; above 1 torchrun starts them", 1, value="P",
+             hidden="--nproc_per_node"),
+        Flag("-g --gpu", "float", "GPUs per pod; a fraction is a share of one", value="G", hidden="--gpus"),
+        Flag("--cpu", "float", "CPUs per pod", value="C"),
+        Flag("--memory", "text", "memory per pod, for example 2Gi", value="QUANTITY"),
+        Flag("--name", "text", "the job's name (default: from the script's)", value="NAME"),
+        Flag("-e --env", "list", "NAME=VALUE, or NAME to pass your own value on", value="NAME[=VALUE]"),
+        Flag("--clean-env", "switch", "do not pass your environment on to the pods"),
+        Flag("-i --image", "text", "the image to run in", "host", value="IMAGE"),
+        Flag("--working-dir", "text", "where to run (default: here)", value="DIR"),
+        Flag("--backoff-limit", "int", "restarts before the job fails", 0, value="N"),
+        Flag("--simulated-gpus", "int", "when a cluster must be started: pretend GPUs per node", value="G"),
+        Flag("-d --detach", "switch", "submit and return"),
+        Flag("--rm", "switch", "delete the job when it is over"),
+        PROJECT, DATA_DIR,
+    ), "COMMAND...", eager=True,
+)  # fmt: skip
+
+LIST = Command("list", "List jobs and why they wait.", "jobs:index", flags=(
+    Flag("-A --all-projects", "switch", "of all projects"),
+    Flag("--phase", "text", "only jobs in this phase", value="PHASE"),
+    PROJECT, DATA_DIR, JSON,
+), also="ls ps")  # fmt: skip
+DESCRIBE = Command("describe", "Show a job: its phase, pods, reasons and events.", "jobs:describe", "JOB",
+                   (PROJECT, DATA_DIR, JSON))  # fmt: skip
+LOGS = Command("logs", "Print a job's log: all ranks merged, or one pod's.", "logs:logs", "JOB", (
+    Flag("--pod", "text", "only this pod (its name, or for example master-0 or worker-1)", value="POD"),
+    Flag("-f --follow", "switch", "go on until the job is over"),
+    Flag("-t --tail", "int", "only the last N lines of each pod", value="N"),
+    Flag("--since", "text", "only what is newer, for example 5m", value="DURATION"),
+    Flag("--timestamps", "switch", "begin every line with its time"),
+    Flag("--previous", "switch", "the log before the last restart (with --pod)"),
+    PROJECT, DATA_DIR,
+))  # fmt: skip
+WAIT = Command("wait", "Wait for a job. Exit code 0 when it came to what is waited for, else 1.", "jobs:wait", "JOB", (
+    Flag("--for", "completed|running|failed|deleted", "what to wait for", "completed"),
+    Flag("--timeout", "text", "how long", value="DURATION"),
+    PROJECT, DATA_DIR, JSON,
+))  # fmt: skip
+_SWITCH = (PROJECT, DATA_DIR, JSON)
+DELETE = Command("delete", "Delete jobs; running ones are stopped.", "jobs:delete", "JOB...", (
+    Flag("-A --all", "switch", "every job of the project"), _YES, *_SWITCH,
+), also="rm")  # fmt: skip
+SUSPEND = Command("suspend", "Stop a job's pods and keep the job.", "jobs:suspend", "JOB...", _SWITCH)
+RESUME = Command("resume", "Start a suspended job again.", "jobs:resume", "JOB...", _SWITCH)
+EXPLAIN = Command("explain", "Say why a job stands where it stands, with numbers.", "jobs:explain", "JOB", _SWITCH)
+DOCTOR = Command("doctor", "Look at this machine: what is there, what is missing, how to fix it.", "doctor:doctor",
+                 flags=(DATA_DIR, JSON))  # fmt: skip
+
+_GPUS = Flag("--gpus", "float", "GPUs that the project is entitled to (default: no bound)", value="Q")
+PROJECTS = Group("project", "Projects: a namespace and a queue each.", (
+    Command("create", "Create a project.", "projects:create", "NAME", (_GPUS, DATA_DIR, JSON)),
+    Command("list", "List projects, their quotas and what they use.", "projects:index", flags=(DATA_DIR, JSON), also="ls"),
+    Command("set", "Select the project for `rowlock` and `runai`.", "projects:select", "NAME", (DATA_DIR,)),
+    Command("update", "Change a project's quota.", "projects:update", "NAME", (_GPUS, DATA_DIR, JSON)),
+    Command("delete", "Delete a project without unfinished jobs.", "projects:delete", "NAME", (_YES, DATA_DIR)),
+), also="projects")  # fmt: skip
+
+BUILD = Command("build", "Make an image from a directory with a Dockerfile.", "images:build", "DIR", (
+    Flag("-t --tag", "text", "the image's name", value="NAME"),
+    Flag("-f --file", "text", "the Dockerfile (default: DIR/Dockerfile)", value="FILE"),
+    Flag("--build-arg", "list", "a value for an ARG", value="NAME=VALUE"),
+    DATA_DIR,
+))  # fmt: skip
+IMAGES = Group("image", "Images that pods can run.", (
+    Command("list", "List images.", "images:index", flags=(DATA_DIR, JSON), also="ls"),
+    Command("add", "Name the programs of this machine, or a directory, as an image.", "images:add", "NAME", (
+        Flag("--host", "switch", "the host's own programs"),
+        Flag("--dir", "text", "a directory as the image's file system", value="DIR"),
+        DATA_DIR,
+    )),
+    Command("remove", "Remove an image.", "images:remove", "NAME", (DATA_DIR,), also="rm"),
+), also="images")  # fmt: skip
+VERSION = Command("version", "Print the version.", "cluster:version", flags=(JSON,))
+
+ROOT = Group("rowlock", "Distributed training on one machine or a Kubernetes cluster.", (
+    UP, DOWN, STATUS, KUBECONFIG, RUN, LIST, DESCRIBE, LOGS, WAIT, SUSPEND, RESUME, DELETE, EXPLAIN,
+    PROJECTS, BUILD, IMAGES, DOCTOR, VERSION,
+))  # fmt: skip

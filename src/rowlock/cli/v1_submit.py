@@ -1,0 +1,215 @@
+"""`runai submit-dist FRAMEWORK` and its old spellings: flags → the request of Run:ai's REST API."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from rowlock.cli import client, gpus
+from rowlock.cli.grammar import Line, Refused
+from rowlock.cli.jobs import WORKLOADS
+from rowlock.cli.output import seconds, show, show_json
+from rowlock.cli.place import project
+
+
+def pytorch(line: Line) -> int:
+    return submit(line, "PyTorch")
+
+
+def tf(line: Line) -> int:
+    return submit(line, "TF")
+
+
+def mpi(line: Line) -> int:
+    return submit(line, "MPI")
+
+
+def xgboost(line: Line) -> int:
+    return submit(line, "XGBoost")
+
+
+def submit(line: Line, framework: str) -> int:
+    _consistent(line)
+    given = _given_name(line)
+    spec = worker_spec(line, framework)
+    server, where = client.connect(line), project(line)
+    name = given or _free_name(server, where, line.job_name_prefix or "job")
+    body: dict[str, Any] = {"name": name, "projectId": where, "spec": spec, "submitCommand": _typed(line)}
+    master = master_spec(line, spec)
+    if master:
+        body["masterSpec"] = master
+    if line.dry_run:
+        show_json(server.call("POST", f"{WORKLOADS}/distributed", body=body, query={"dryRun": True})["objects"])
+        return 0
+    try:
+        server.post(f"{WORKLOADS}/distributed", body)
+    except client.ServerRefused as refusal:
+        raise Refused(_in_flags(refusal)) from None
+    show(f"The job '{name}' has been submitted successfully")
+    show(f"You can run `runai describe job {name} -p {where}` to check the job status")
+    return 0
+
+
+def _typed(line: Line) -> str:
+    return shlex.join([line.program, *line.argv])
+
+
+_FLAG_OF = {
+    "name": "--name", "spec.image": "-i, --image", "spec.numWorkers": "--workers", "projectId": "--project",
+    "spec.compute.gpuDevicesRequest": "--gpu", "spec.compute.gpuPortionRequest": "--gpu",
+    "spec.compute.gpuMemoryRequest": "--gpu-memory", "spec.compute.cpuMemoryRequest": "--memory",
+    "spec.compute.cpuMemoryLimit": "--memory-limit", "spec.compute.cpuCoreLimit": "--cpu-limit",
+    "spec.minReplicas": "--min-replicas", "spec.maxReplicas": "--max-replicas", "spec.backoffLimit": "--backoff-limit",
+    "spec.nodePools": "--node-pools", "spec.slotsPerWorker": "--slots-per-worker",
+}  # fmt: skip
+"""A field of the request in the words of this command line."""
+
+
+def _in_flags(refusal: client.ServerRefused) -> str:
+    issues = refusal.body.get("complianceIssues") if isinstance(refusal.body, dict) else None
+    if not issues:
+        return refusal.message
+    told = dict.fromkeys((_FLAG_OF.get(i["field"], i["field"]), i["details"]) for i in issues)
+    return "\n".join(f"{flag}: {details}" for flag, details in told)
+
+
+# ---------------------------------------------------------------- names
+
+
+def _given_name(line: Line) -> str:
+    """The positional NAME or --name, not both."""
+    names = [*line.words, *([line.name] if line.name else [])]
+    if len(names) > 1:
+        raise Refused(f"unexpected arguments {line.words[-1:] if line.name else line.words[1:]}")
+    return str(names[0]) if names else ""
+
+
+def _free_name(server: client.Server, where: str, prefix: str) -> str:
+    query = f"projectName=={where},name=^{prefix}-"
+    taken = {w["name"] for w in client.pages(server, WORKLOADS, "workloads", filterBy=query)}
+    return next(name for n in range(len(taken) + 1) if (name := f"{prefix}-{n}") not in taken)
+
+
+# ---------------------------------------------------------------- flags that must agree
+
+
+def _consistent(line: Line) -> None:
+    if not line.image:
+        raise Refused("\n-i, --image must be set\n")
+    if line.tty and not line.stdin:
+        raise Refused("--stdin is required for containers with -t/--tty=true")
+    if line.gpu and line.gpu_memory:
+        raise Refused("unexpected to accept both gpu and gpu-memory flag. please use only one of them")
+    if line.preemptible and line.non_preemptible:
+        raise Refused("unexpected to accept both preemptible and non-preemptible flag. please use only one of them")
+    if line.workers < 1:
+        raise Refused(f"--workers must be at least 1, but is {line.workers}")
+    if line.command and not line.rest:
+        raise Refused("--command needs the command after `--`, for example: --command -- python train.py")
+
+
+# ---------------------------------------------------------------- the request
+
+
+def worker_spec(line: Line, framework: str) -> dict[str, Any]:
+    """The `spec` of the request: only what was asked for."""
+    rest = line.rest or []
+    spec: dict[str, Any] = {
+        "image": line.image,
+        "numWorkers": line.workers,
+        "distributedFramework": framework,
+        "cleanPodPolicy": line.clean_pod_policy,
+        "backoffLimit": line.backoff_limit,
+        "compute": _compute(line),
+        "environmentVariables": _variables(line.environment, "-e"),
+        "labels": _pairs(line.label, "-l"),
+        "annotations": _pairs(line.annotation, "-a"),
+    }
+    if line.command:
+        spec["command"], spec["args"] = rest[:1], [*rest[1:], *line.args]
+    elif rest or line.args:
+        spec["args"] = [*line.args, *rest]
+    optional = {
+        "imagePullPolicy": "Always" if line.always_pull_image else line.image_pull_policy,
+        "workingDir": line.working_dir,
+        "nodeType": line.node_type,
+        "nodePools": [pool for given in line.node_pools for pool in given.split(",")],
+        "stdin": line.stdin,
+        "tty": line.tty,
+        "noMaster": getattr(line, "no_master", False) if framework != "MPI" else False,
+        "preemptibility": "preemptible" if line.preemptible else "non-preemptible" if line.non_preemptible else "",
+    }
+    if framework == "PyTorch":
+        optional |= {"minReplicas": line.min_replicas, "maxReplicas": line.max_replicas}
+    if framework == "MPI":
+        optional["slotsPerWorker"] = line.slots_per_worker
+    if line.ttl_after_finish:
+        optional["autoDeletionTimeAfterCompletionSeconds"] = int(seconds(line.ttl_after_finish, "--ttl-after-finish"))
+    return {name: value for name, value in {**spec, **optional}.items() if value or (value == 0 and value is not False)}
+
+
+def _compute(line: Line) -> dict[str, Any]:
+    made = gpus.compute(line)
+    if line.gpu_memory:
+        memory = gpus.quantity(line.gpu_memory)
+        made |= {"gpuDevicesRequest": 1, "gpuRequestType": "memory", "gpuMemoryRequest": memory}
+    if line.memory:
+        made["cpuMemoryRequest"] = gpus.quantity(line.memory)
+    if line.memory_limit:
+        made["cpuMemoryLimit"] = gpus.quantity(line.memory_limit)
+    if line.cpu_limit is not None:
+        made["cpuCoreLimit"] = line.cpu_limit
+    if line.large_shm:
+        made["largeShmRequest"] = True
+    if line.extended_resource:
+        made["extendedResources"] = _resources(line.extended_resource, "--extended-resource")
+    return made
+
+
+def master_spec(line: Line, spec: dict[str, Any]) -> dict[str, Any]:
+    """What the master does differently; {} when nothing."""
+    made: dict[str, Any] = {}
+    if line.master_args:
+        made["args"] = line.master_args
+    if line.master_environment:
+        made["environmentVariables"] = _overridden(spec.get("environmentVariables", []), line.master_environment)
+    compute = {k: v for k, v in spec.get("compute", {}).items() if not k.startswith("gpu")}
+    gpu = getattr(line, "master_gpu", None) if "master_gpu" in line.given else None
+    if gpu is not None:
+        made["compute"] = {**compute, **gpus.of(gpu, "--master-gpu")}
+    if line.master_extended_resource:
+        base = made.get("compute") or spec.get("compute", {})
+        made["compute"] = {
+            **base,
+            "extendedResources": _resources(line.master_extended_resource, "--master-extended-resource"),
+        }
+    return made
+
+
+def _overridden(workers: list[dict[str, str]], given: list[str]) -> list[dict[str, str]]:
+    variables = {v["name"]: v["value"] for v in workers}
+    for item in _variables(given, "--master-environment"):
+        if item["value"] == "-":
+            variables.pop(item["name"], None)
+        else:
+            variables[item["name"]] = item["value"]
+    return [{"name": name, "value": value} for name, value in variables.items()]
+
+
+def _variables(given: list[str], flag: str) -> list[dict[str, str]]:
+    return _pairs(given, flag)
+
+
+def _pairs(given: list[str], flag: str) -> list[dict[str, str]]:
+    made = []
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise Refused(f'invalid argument "{item}" for {flag}: write NAME=VALUE')
+        made.append({"name": name, "value": value})
+    return made
+
+
+def _resources(given: list[str], flag: str) -> list[dict[str, str]]:
+    items = [part for item in given for part in item.split(",")]
+    return [{"resource": pair["name"], "quantity": pair["value"]} for pair in _pairs(items, flag)]

@@ -1,0 +1,77 @@
+"""`runai`'s commands of the first generation, in both their old and their newer spellings, as a table."""
+
+from __future__ import annotations
+
+from rowlock.cli.grammar import Command, Flag, Group
+from rowlock.cli.place import DATA_DIR, PROJECT
+
+_FRAMEWORKS = (
+    ("pytorch", "PyTorch", ""),
+    ("tf", "TensorFlow", "tensorflow"),
+    ("mpi", "MPI", ""),
+    ("xgboost", "XGBoost", ""),
+)
+_WHERE = (PROJECT, DATA_DIR)
+_ALL_PROJECTS = Flag("-A --all-projects", "switch", "of all projects")
+
+
+def _submit(verb: str, framework: tuple[str, str, str], hidden: bool) -> Command:
+    name, words, also = framework
+    summary = f"Submit a distributed {words} job."
+    flags = f"v1_flags:{name.upper()}"
+    spelled = " ".join(f"{verb[: -len(name)]}{a}" for a in also.split()) if verb != name else also
+    return Command(verb, summary, f"v1_submit:{name}", "[NAME]", flags, "ARGUMENTS...", also=spelled, hidden=hidden)
+
+
+SUBMIT_DIST = Group("submit-dist", "Submit a distributed job.", tuple(_submit(f[0], f, False) for f in _FRAMEWORKS))
+SUBMIT_OLD = tuple(_submit(f"submit-{f[0]}", f, False) for f in _FRAMEWORKS)
+
+_JOBS = Command("jobs", "List jobs.", "v1_jobs:index", flags=(_ALL_PROJECTS, *_WHERE), also="job")
+_NODES = Command("nodes", "List nodes.", "v1_context:nodes", flags=_WHERE, also="node")
+_PROJECTS = Command("projects", "List projects.", "v1_context:projects", flags=(DATA_DIR,), also="project")
+_CLUSTERS = Command("clusters", "List clusters.", "v1_context:clusters", flags=(DATA_DIR,), also="cluster")
+LIST = Group("list", "List jobs, nodes, projects or clusters.", (_JOBS, _NODES, _PROJECTS, _CLUSTERS), default="jobs")
+
+_OUTPUT = Flag("-o --output", "wide|json|yaml|name", "how to print it")
+_DESCRIBE_JOB = Command("job", "Show a job.", "v1_jobs:describe", "NAME", (_OUTPUT, *_WHERE), also="jobs")
+_DESCRIBE_NODE = Command("node", "Show a node.", "v1_context:node", "NAME", (DATA_DIR,), also="nodes")
+DESCRIBE = Group("describe", "Show a job or a node.", (_DESCRIBE_JOB, _DESCRIBE_NODE))
+
+LOGS = Command("logs", "Print the log of a job's chief pod, or of another.", "v1_jobs:logs", "JOB", (
+    Flag("--pod", "text", "this pod", value="NAME"),
+    Flag("-f --follow", "switch", "go on until the pod ends"),
+    Flag("--since", "text", "only what is newer: 5s, 2m, 3h", value="DURATION"),
+    Flag("--since-time", "text", "only what is newer than this time (RFC 3339)", value="TIME"),
+    Flag("-t --tail", "int", "only the last N lines", -1, value="N"),
+    Flag("--timestamps", "switch", "begin every line with its time"),
+    *_WHERE,
+))  # fmt: skip
+
+_ALL = Flag("-A --all", "switch", "every job of the project")
+_MANY = (_ALL, *_WHERE)
+DELETE = Command("delete", "Delete jobs: `runai delete job NAME...` or `runai delete NAME...`.", "v1_jobs:delete_any",
+                 "[job] NAME...", (Flag("-y --yes", "switch", "do not ask"), *_MANY))  # fmt: skip
+SUSPEND = Command("suspend", "Stop jobs and keep them.", "v1_jobs:suspend", "NAME...", _MANY)
+RESUME = Command("resume", "Continue suspended jobs.", "v1_jobs:resume", "NAME...", _MANY)
+
+CONFIG = Group("config", "Select a project or a cluster.", (
+    Command("project", "Set the default project.", "v1_context:config_project", "NAME", (DATA_DIR,)),
+    Command("cluster", "Set the current cluster.", "v1_context:config_cluster", "NAME", (DATA_DIR,)),
+))  # fmt: skip
+PROJECT_GROUP = Group("project", "Select or list projects.", (
+    Command("set", "Set the default project.", "v1_context:project_set", "NAME", (DATA_DIR,)),
+    Command("list", "List projects.", "v1_context:projects", flags=(DATA_DIR,)),
+))  # fmt: skip
+CLUSTER_GROUP = Group("cluster", "Select or list clusters.", (
+    Command("set", "Set the current cluster.", "v1_context:config_cluster", "NAME", (DATA_DIR,)),
+    Command("list", "List clusters.", "v1_context:clusters", flags=(DATA_DIR,)),
+))  # fmt: skip
+LOGIN = Command("login", "Log in.", "v1_context:login", flags=(DATA_DIR,))
+LOGOUT = Command("logout", "Log out.", "v1_context:logout", flags=(DATA_DIR,))
+WHOAMI = Command("whoami", "Say who is logged in.", "v1_context:whoami", flags=(DATA_DIR,))
+VERSION = Command("version", "Print the version.", "v1_context:version", flags=(Flag("--short", "switch", "one line"),))
+
+ROOT = Group("runai", "Run:ai's command line for rowlock.", (
+    SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, LOGS, DELETE, SUSPEND, RESUME, CONFIG, PROJECT_GROUP, CLUSTER_GROUP,
+    LOGIN, LOGOUT, WHOAMI, VERSION,
+))  # fmt: skip
