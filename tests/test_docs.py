@@ -43,10 +43,10 @@ def steps(page: Path) -> Iterator[Step]:
 
 
 def _joined(text: str) -> list[str]:
-    """A command may go on after a backslash; those lines are part of it."""
+    """A command goes on after a backslash, and in lines that are indented."""
     lines = text.rstrip("\n").split("\n")
     command = lines.pop(0)
-    while command.endswith("\\") and lines:
+    while lines and (command.endswith("\\") or lines[0].startswith("  ")):
         command += "\n" + lines.pop(0)
     return [command, *(line for line in lines if line.strip())]
 
