@@ -10,6 +10,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conformance.subjects import embedded_server, open_store, real_cluster, real_cluster_missing
@@ -75,10 +76,10 @@ def real_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    wanted = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    wanted: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
 
     async def run() -> None:
-        opening = wanted.pop("world")
+        opening: Opening = wanted.pop("world")
         async with opening() as made:
             await pyfuncitem.obj(world=made, **wanted)
 

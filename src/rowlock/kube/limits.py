@@ -37,7 +37,7 @@ class Bucket:
         self._interval = 1.0 / qps if qps > 0 else 0.0
         self._slack = self._interval * max(0, burst - 1)
         self._clock, self._sleep = clock, sleep
-        self._due = clock()
+        self._due = clock() - self._slack
         """When the next token is due if nobody saves any up."""
 
     async def take(self) -> None:

@@ -1,0 +1,301 @@
+"""What `kube/` does when the network or the server is not at its best."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kube.scripted import Answer, Asked, Scripted, refusal
+
+from rowlock import kinds
+from rowlock.api import Change, DeleteOptions, LogOptions, WriteOptions
+from rowlock.errors import ApiError, Expired, Internal, Timeout, TooManyRequests, Unauthorized, Unavailable
+from rowlock.kube.client import Kube
+from rowlock.kube.limits import Limits
+
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "a", "namespace": "team", "resourceVersion": "7"},
+}
+QUICK = Limits(qps=0, tries=3, connect=2, read=0.5, patience=0.0)
+BUSY = Answer(503, refusal(503, "ServiceUnavailable"))
+SLOW_DOWN = Answer(429, refusal(429, "TooManyRequests"), {"Retry-After": "0"})
+CUT = Answer(cut=True)
+
+
+def against(server: Scripted, where: Path, act: Callable[[Kube], Awaitable[Any]], **options: Any) -> Any:
+    """What `act` returns with a client of the scripted server."""
+    user = options.pop("user", None)
+
+    async def run() -> Any:
+        async with server.running(), Kube.connect(server.kubeconfig(where, user), limits=QUICK) as kube:
+            return await act(kube)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "fault", [BUSY, CUT, SLOW_DOWN, Answer(500, refusal(500, "InternalError")), Answer(502, b"<html>")]
+)
+def test_a_get_is_tried_again(fault: Answer, tmp_path: Path) -> None:
+    server = Scripted(fault, fault, Answer(body=POD))
+    assert against(server, tmp_path, lambda k: k.get(kinds.POD, "team", "a")) == POD
+    assert [a.method for a in server.asked] == ["GET"] * 3
+
+
+def test_a_get_is_not_tried_for_ever(tmp_path: Path) -> None:
+    server = Scripted(BUSY)
+    with pytest.raises(Unavailable):
+        against(server, tmp_path, lambda k: k.get(kinds.POD, "team", "a"))
+    assert len(server.asked) == QUICK.tries
+
+
+@pytest.mark.parametrize(("fault", "error"), [(BUSY, Unavailable), (CUT, Unavailable)])
+def test_a_write_is_never_sent_twice(fault: Answer, error: type[ApiError], tmp_path: Path) -> None:
+    server = Scripted(fault, Answer(body=POD))
+    with pytest.raises(error):
+        against(server, tmp_path, lambda k: k.create(kinds.POD, POD))
+    assert len(server.asked) == 1
+
+
+def test_a_write_that_was_told_to_wait_waits(tmp_path: Path) -> None:
+    server = Scripted(SLOW_DOWN, Answer(201, POD))
+    assert against(server, tmp_path, lambda k: k.create(kinds.POD, POD)) == POD
+
+
+def test_a_refusal_without_a_time_is_an_answer(tmp_path: Path) -> None:
+    server = Scripted(Answer(429, refusal(429, "TooManyRequests", "disruption budget")))
+    with pytest.raises(TooManyRequests, match="disruption budget"):
+        against(server, tmp_path, lambda k: k.create(kinds.POD, POD))
+    assert len(server.asked) == 1
+
+
+def test_a_server_that_says_nothing_times_out(tmp_path: Path) -> None:
+    async def run() -> None:
+        async def mute(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            held.append(writer)
+
+        held: list[asyncio.StreamWriter] = []
+        listener = await asyncio.start_server(mute, "127.0.0.1", 0)
+        server = Scripted()
+        server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        async with Kube.connect(server.kubeconfig(tmp_path), limits=Limits(read=0.05)) as kube:
+            with pytest.raises(Timeout, match="POST /api/v1/namespaces/team/pods: no answer in time"):
+                await kube.create(kinds.POD, POD)
+        for writer in held:
+            writer.close()
+        listener.close()
+
+    asyncio.run(run())
+
+
+def test_nobody_there_is_said_in_a_sentence(tmp_path: Path) -> None:
+    server = Scripted()
+    server.url = "http://127.0.0.1:1"
+    with pytest.raises(Unavailable, match="the API server cannot be reached"):
+        asyncio.run(_create(server.kubeconfig(tmp_path)))
+
+
+async def _create(kubeconfig: Path) -> None:
+    async with Kube.connect(kubeconfig, limits=QUICK) as kube:
+        await kube.create(kinds.POD, POD)
+
+
+def test_no_kubeconfig_is_said_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(Unauthorized, match=r"no way into the cluster: .*; check the kubeconfig .*nothing"):
+        asyncio.run(_create(tmp_path / "nothing"))
+
+
+# ---------------------------------------------------------------- who we are
+
+
+def _only(token: str) -> Callable[[Asked], Answer]:
+    def answer(asked: Asked) -> Answer:
+        good = asked.headers.get("authorization") == f"Bearer {token}"
+        return Answer(body=POD) if good else Answer(401, refusal(401, "Unauthorized"))
+
+    return answer
+
+
+def test_a_token_file_that_rotates_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("old\n")
+
+    async def act(kube: Kube) -> None:
+        await kube.get(kinds.POD, "team", "a")
+        file.write_text("new\n")
+        await kube.get(kinds.POD, "team", "a")
+
+    server = Scripted(_only("old"), _only("new"))
+    against(server, tmp_path, act, user={"tokenFile": "token"})
+    assert [a.headers["authorization"] for a in server.asked] == ["Bearer old", "Bearer old", "Bearer new"]
+
+
+def test_an_exec_plugin_is_asked_again_when_its_token_is_refused(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(
+        "import json, pathlib\n"
+        "count = pathlib.Path(__file__).with_name('count')\n"
+        "number = int(count.read_text()) + 1 if count.exists() else 1\n"
+        "count.write_text(str(number))\n"
+        "status = {'token': f'token-{number}'}\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential', 'status': status}))\n"
+    )
+    command = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": [str(plugin)]}
+    server = Scripted(_only("token-2"))
+    assert against(server, tmp_path, lambda k: k.get(kinds.POD, "team", "a"), user={"exec": command}) == POD
+    assert (tmp_path / "count").read_text() == "2"
+
+
+def test_who_is_refused_again_is_told(tmp_path: Path) -> None:
+    server = Scripted(_only("other"))
+    with pytest.raises(Unauthorized):
+        against(server, tmp_path, lambda k: k.get(kinds.POD, "team", "a"))
+    assert len(server.asked) == 2
+
+
+def test_requests_go_through_the_kubeconfigs_proxy(tmp_path: Path) -> None:
+    proxy = Scripted(Answer(body=POD))
+
+    async def run() -> None:
+        server = Scripted()
+        server.url = "http://api.example.test:6443"
+        async with proxy.running():
+            path = server.kubeconfig(tmp_path, **{"proxy-url": proxy.url})
+            async with Kube.connect(path, limits=QUICK) as kube:
+                await kube.get(kinds.POD, "team", "a")
+
+    asyncio.run(run())
+    assert proxy.asked[0].path == "http://api.example.test:6443/api/v1/namespaces/team/pods/a"
+
+
+# ---------------------------------------------------------------- what is sent
+
+
+def test_options_become_queries(tmp_path: Path) -> None:
+    async def act(kube: Kube) -> None:
+        options = WriteOptions(dry_run=True, manager="me", force=True, validation="Strict")
+        await kube.patch(kinds.PYTORCHJOB, "team", "a", {"x": 1}, type="apply", subresource="status", options=options)
+        await kube.delete(kinds.POD, "team", "a", options=DeleteOptions("Foreground", 3, "u", 9, True))
+
+    server = Scripted(Answer(body=POD))
+    against(server, tmp_path, act)
+    patch, delete = server.asked
+    assert patch.path == "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/a/status"
+    assert patch.headers["content-type"] == "application/apply-patch+yaml"
+    assert patch.query == {"dryRun": "All", "fieldManager": "me", "fieldValidation": "Strict", "force": "true"}
+    assert json.loads(delete.body) == {
+        "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground", "gracePeriodSeconds": 3,
+        "dryRun": ["All"], "preconditions": {"uid": "u", "resourceVersion": "9"},
+    }  # fmt: skip
+
+
+def test_warnings_are_collected(tmp_path: Path) -> None:
+    options = WriteOptions()
+    headers = {"Warning": '299 - "unknown field \\"spec.x\\"", 299 - "second"'}
+    server = Scripted(Answer(201, POD, headers))
+    against(server, tmp_path, lambda k: k.create(kinds.POD, POD, options=options))
+    assert options.warnings == ['unknown field "spec.x"', "second"]
+
+
+def test_a_log_is_streamed(tmp_path: Path) -> None:
+    async def act(kube: Kube) -> bytes:
+        options = LogOptions("main", True, True, 5, 1_700_000_000.25, True, 100)
+        return b"".join([chunk async for chunk in kube.log("team", "a", options)])
+
+    server = Scripted(Answer(lines=[b"one\n", b"two\n"]))
+    assert against(server, tmp_path, act) == b"one\ntwo\n"
+    assert server.asked[0].query == {
+        "container": "main", "follow": "true", "previous": "true", "timestamps": "true", "tailLines": "5",
+        "limitBytes": "100", "sinceTime": "2023-11-14T22:13:20.250000Z",
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------- watches
+
+
+def event(type_: str, revision: int, **annotations: str) -> dict[str, Any]:
+    meta = {**POD["metadata"], "resourceVersion": str(revision), "annotations": annotations}
+    return {"type": type_, "object": {**POD, "metadata": meta}}
+
+
+def error(code: int, reason: str) -> dict[str, Any]:
+    return {"type": "ERROR", "object": refusal(code, reason)}
+
+
+async def _changes(kube: Kube, count: int, since: int | None = 5, bookmarks: bool = False) -> list[Change]:
+    seen: list[Change] = []
+    async for change in kube.watch(kinds.POD, "team", since=since, bookmarks=bookmarks):
+        seen.append(change)
+        if len(seen) == count:
+            break
+    return seen
+
+
+def test_a_broken_watch_goes_on_where_it_was(tmp_path: Path) -> None:
+    server = Scripted(
+        Answer(lines=[event("ADDED", 6), event("MODIFIED", 7)], cut=True),
+        Answer(lines=[event("BOOKMARK", 9)]),
+        Answer(lines=[event("DELETED", 10)]),
+    )
+    kubeconfig_limits = Limits(qps=0, patience=5)
+
+    async def run() -> list[Change]:
+        async with server.running(), Kube.connect(server.kubeconfig(tmp_path), limits=kubeconfig_limits) as kube:
+            return await _changes(kube, 3)
+
+    assert [(c.type, c.revision) for c in asyncio.run(run())] == [("Added", 6), ("Modified", 7), ("Deleted", 10)]
+    assert [a.query["resourceVersion"] for a in server.asked] == ["5", "7", "9"]
+
+
+@pytest.mark.parametrize("answer", [Answer(410, refusal(410, "Expired")), Answer(lines=[error(410, "Expired")])])
+def test_an_expired_watch_says_so(answer: Answer, tmp_path: Path) -> None:
+    with pytest.raises(Expired):
+        against(Scripted(answer), tmp_path, lambda k: _changes(k, 1))
+
+
+def test_lines_may_be_cut_anywhere(tmp_path: Path) -> None:
+    text = b"".join(json.dumps(event("ADDED", n)).encode() + b"\n" for n in (6, 7, 8))
+    pieces = [text[i : i + 11] for i in range(0, len(text), 11)]
+    found = against(Scripted(Answer(lines=pieces)), tmp_path, lambda k: _changes(k, 3))
+    assert [c.revision for c in found] == [6, 7, 8]
+
+
+def test_a_stream_of_something_else_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(Internal, match="not JSON"):
+        against(Scripted(Answer(lines=[b"<html>\n"])), tmp_path, lambda k: _changes(k, 1))
+
+
+def test_the_state_is_told_once_though_its_stream_broke(tmp_path: Path) -> None:
+    end = event("BOOKMARK", 8, **{"k8s.io/initial-events-end": "true"})
+    server = Scripted(
+        Answer(lines=[event("ADDED", 6)], cut=True),
+        Answer(lines=[event("ADDED", 6), event("MODIFIED", 7), end]),
+    )
+
+    async def run() -> list[Change]:
+        async with server.running(), Kube.connect(server.kubeconfig(tmp_path), limits=Limits(qps=0)) as kube:
+            return await _changes(kube, 2, since=None)
+
+    assert [(c.type, c.revision) for c in asyncio.run(run())] == [("Added", 7), ("Bookmark", 8)]
+
+
+def test_a_server_without_streaming_lists_is_listed(tmp_path: Path) -> None:
+    def answer(asked: Asked) -> Answer:
+        if "sendInitialEvents" in asked.query:
+            return Answer(422, refusal(422, "Invalid", "sendInitialEvents is forbidden"))
+        if "watch" in asked.query:
+            return Answer(lines=[event("DELETED", 12)])
+        last = "continue" in asked.query
+        items = [{"metadata": {"name": "b" if last else "a", "namespace": "team", "resourceVersion": "3"}}]
+        return Answer(body={"metadata": {"resourceVersion": "9", "continue": "" if last else "more"}, "items": items})
+
+    found = against(Scripted(answer), tmp_path, lambda k: _changes(k, 4, since=None))
+    assert [c.type for c in found] == ["Added", "Added", "Bookmark", "Deleted"]
+    assert [c.object["kind"] for c in found[:2]] == ["Pod", "Pod"] and found[2].revision == 9

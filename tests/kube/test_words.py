@@ -1,0 +1,76 @@
+"""Pure parts: selectors as text, the token bucket, back-off."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rowlock import kinds
+from rowlock.kube import requests
+from rowlock.kube.limits import Backoff, Bucket
+from rowlock.selectors import EVERYTHING, FieldSelector, parse_fields, parse_labels
+
+
+@pytest.mark.parametrize("text", ["a", "!a", "a=b", "a!=b", "a in (b,c)", "a notin (b)", "a>1", "x.y/z=w,!b,c in (d)"])
+def test_label_selectors_survive_the_journey(text: str) -> None:
+    selector = parse_labels(text)
+    assert parse_labels(requests.selected(selector, FieldSelector())["labelSelector"]) == selector
+
+
+def test_field_selectors_survive_the_journey() -> None:
+    selector = parse_fields("metadata.name=a,status.phase!=Running")
+    sent = requests.selected(EVERYTHING, selector)
+    assert sent == {"fieldSelector": "metadata.name=a,status.phase!=Running"}
+    assert requests.selected(EVERYTHING, FieldSelector()) == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (requests.path(kinds.POD), "/api/v1/pods"),
+        (requests.path(kinds.POD, "team", "a", "log"), "/api/v1/namespaces/team/pods/a/log"),
+        (requests.path(kinds.NODE, "ignored", "n1"), "/api/v1/nodes/n1"),
+        (requests.path(kinds.QUEUE, "", "q"), "/apis/scheduling.run.ai/v2/queues/q"),
+        (requests.path(kinds.POD, "team", "../secrets"), "/api/v1/namespaces/team/pods/..%2Fsecrets"),
+    ],
+)
+def test_paths(path: str, expected: str) -> None:
+    assert path == expected
+
+
+class Time:
+    """A clock that sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_bucket_gives_a_burst_and_then_a_rate() -> None:
+    time = Time()
+    bucket = Bucket(10, 5, time.clock, time.sleep)
+
+    async def take(count: int) -> list[float]:
+        taken = []
+        for _ in range(count):
+            await bucket.take()
+            taken.append(round(time.now - 100, 3))
+        return taken
+
+    assert asyncio.run(take(8)) == [0, 0, 0, 0, 0, 0.1, 0.2, 0.3]
+    time.now += 60
+    assert asyncio.run(take(6)) == [60.3] * 5 + [60.4]
+
+
+def test_backoff_doubles_within_bounds_and_spreads() -> None:
+    low, high = Backoff(1, 8, lambda: 0.0), Backoff(1, 8, lambda: 1.0)
+    assert [low.wait() for _ in range(6)] == [0.5, 1, 2, 4, 4, 4]
+    assert [high.wait() for _ in range(6)] == [1, 2, 4, 8, 8, 8]
+    high.reset()
+    assert high.wait() == 1
