@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from rowlock import api
 from rowlock.api import NOTHING, Change, View
-from rowlock.kinds import Kind
-from rowlock.objects import Key
+from rowlock.kinds import POD, Kind
+from rowlock.objects import Key, is_true
 from rowlock.scheduling import writes
+from rowlock.scheduling.allocate import Reason
 from rowlock.scheduling.explain import Explainer, Explanation
 from rowlock.scheduling.following import KINDS, Following
 from rowlock.scheduling.plan import Hold, Plan
@@ -26,15 +27,17 @@ WORDS_PER_CYCLE = 64
 """How many writes about waiting one cycle may make; the rest follows in the next."""
 SAME_REASON_AFTER = 10.0
 """A sentence whose numbers changed, but not its reason, is written again after this many seconds."""
+RELEASE = 3.0
+"""A promise that is kept within this many seconds needs no words."""
 PATIENCE = 1.0
 """A gang's PodGroup and pods are told that it waits when it has waited this long: most start at once."""
 
 
 @dataclass(slots=True)
 class Told:
-    """What a gang was told last."""
+    """What a gang was told last; `reason` is the attempt's own, before it was refined."""
 
-    reason: str
+    reason: Reason
     message: str
     at: float
 
@@ -48,8 +51,6 @@ class Scheduler:
     kinds: tuple[Kind, ...] = KINDS
     following: Following = field(init=False)
     told: dict[str, Told] = field(default_factory=dict)
-    pods_told: dict[str, str] = field(default_factory=dict)
-    """Pod uid → the message of its condition."""
     due: float | None = None
     """When time alone may change the plan."""
 
@@ -64,10 +65,12 @@ class Scheduler:
         changed = self.following.sync(view, now)
         if not changed and (self.due is None or now < self.due):
             return NOTHING if self.due is None else api.Decision(again=self.due - now)
-        plan = self.following.planner.cycle()
-        self.following.planner.world.reservations = {r.gang: r for r in plan.reservations}
-        actions = list(self._actions(plan, now))
-        words, later = self._words(plan, now)
+        planner = self.following.planner
+        plan = planner.cycle(keep=True)
+        planner.world.reservations = {r.gang: r for r in plan.reservations}
+        words, later = self._words(view, plan, now)
+        planner.reset()
+        actions = list(self._actions(view, plan, now))
         waits = [w for w in (plan.again, later) if w is not None]
         again = min(waits, default=None)
         self.due = None if again is None else now + again
@@ -88,9 +91,9 @@ class Scheduler:
 
     # ------------------------------------------------------------ writes
 
-    def _actions(self, plan: Plan, now: float) -> Iterator[api.Write]:
+    def _actions(self, view: View, plan: Plan, now: float) -> Iterator[api.Write]:
         world = self.following.planner.world
-        yield from writes.evictions(world, plan.evicts, now)
+        yield from writes.evictions(world, view, plan.evicts, now)
         yield from writes.binds(world, plan.binds)
         for key in dict.fromkeys(b.gang for b in plan.binds):
             state = world.gangs[key]
@@ -102,7 +105,7 @@ class Scheduler:
             if not gang.bare and below_minimum(state) != bool(gang.stale):
                 yield writes.stale(gang, None if gang.stale else now)
 
-    def _words(self, plan: Plan, now: float) -> tuple[list[api.Write], float | None]:
+    def _words(self, view: View, plan: Plan, now: float) -> tuple[list[api.Write], float | None]:
         """Sentences for those who wait; and when to come back for those who must be told later."""
         found: list[api.Write] = []
         later: float | None = None
@@ -120,7 +123,8 @@ class Scheduler:
             if why is None:
                 continue
             state = self.following.planner.world.gangs[hold.gang]
-            found += self._tell(state, why, now)
+            self.told[hold.gang] = Told(hold.failure.reason, why.message, now)
+            found += self._tell(view, state, why, now)
         return found, later
 
     def _not_yet(self, hold: Hold, now: float) -> float | None:
@@ -130,25 +134,27 @@ class Scheduler:
             return 0.0
         if not state.gang.bare and (wait := state.gang.created + PATIENCE - now) > 0:
             return wait
+        promise = self.following.planner.world.reservations.get(hold.gang)
+        if hold.failure.reason is Reason.RELEASING and promise and (wait := promise.since + RELEASE - now) > 0:
+            return wait
         told = self.told.get(hold.gang)
         if told is None:
             return None
-        if told.reason == str(hold.failure.reason) and now - told.at < SAME_REASON_AFTER:
+        if told.reason == hold.failure.reason and now - told.at < SAME_REASON_AFTER:
             return 0.0
         return None
 
-    def _tell(self, state: GangState, why: Explanation, now: float) -> Iterator[api.Write]:
+    def _tell(self, view: View, state: GangState, why: Explanation, now: float) -> Iterator[api.Write]:
         gang = state.gang
-        told = self.told.get(gang.key)
-        self.told[gang.key] = Told(str(why.reason), why.message, now)
-        if told is not None and told.message == why.message:
-            return
         repeated = gang.verdict == why.message
         message = why.kube if gang.bare else why.message
         if not gang.bare and not repeated:
             yield from writes.waiting(gang, why, now)
         for t in state.tasks:
-            if t.task.status == "Pending" and t.task.verdict != message:
-                yield writes.unschedulable(t.task, message, now)
+            if t.task.status != "Pending" or t.task.verdict == message:
+                continue
+            pod = view.get(POD, t.task.namespace, t.task.name)
+            if pod is not None and not is_true(pod, "PodScheduled"):
+                yield writes.unschedulable(pod, message, now)
                 if gang.bare:
                     yield writes.failed_scheduling(t.task, message)

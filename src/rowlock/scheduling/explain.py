@@ -234,7 +234,7 @@ def _room_sentence(state: GangState, failure: Failure, found: Histogram) -> tupl
 def what_if(snapshot: Snapshot, gang: Gang) -> Explanation | None:
     """Would this gang start now, by the real planner on a copy? None = yes, at once; else why not."""
     planner = Planner(build(replace(snapshot, gangs=(*snapshot.gangs, gang))))
-    plan = planner.cycle()
+    plan = planner.cycle(keep=True)
     bound = sum(b.gang == gang.key for b in plan.binds)
     hold = next((h for h in plan.holds if h.gang == gang.key), None)
     if hold is None or bound:

@@ -21,7 +21,7 @@ GangKey = tuple[int, int, float, str]
 
 def gang_key(state: GangState) -> GangKey:
     gang = state.gang
-    return (-gang.priority, state.elasticity(), gang.created, gang.uid or gang.key)
+    return (-gang.priority, state.elasticity(), gang.created, gang.key)
 
 
 def wanted(state: GangState) -> list[TaskState]:

@@ -150,7 +150,7 @@ class Ranking:
             found = cards(state, shape, later=True, spread=self.spread_cards)
             if found is None:
                 return None
-        sharing = shape.fractional and any(state.used[d] - state.back[d] > 0 for d in found)
+        sharing = shape.fractional and not self.spread and any(state.used[d] - state.back[d] > 0 for d in found)
         free = state.free_gpu() if shape.wants_gpu else state.cpu + state.back_cpu
         whole = state.node.gpus * WHOLE if shape.wants_gpu else state.node.cpu
         pack = -free / whole if self.spread and whole else free

@@ -91,7 +91,7 @@ def plan(snapshot: Snapshot) -> Plan:
 
 @dataclass(slots=True)
 class Planner:
-    """A world with what is worth keeping between cycles. After `cycle` the world is as before, unless `keep`."""
+    """A world with what is worth keeping between cycles. After `cycle` the world is as before, unless `keep`: then `reset` follows."""
 
     world: World
     placer: Placer = field(init=False)
@@ -122,12 +122,17 @@ class Planner:
                 self._take(act)
         result = self._collect(mark)
         if not keep:
-            world.rollback(mark)
+            self.reset()
+        return result
+
+    def reset(self) -> None:
+        """The world as it was before the cycle."""
+        self.world.rollback(0)
+        self.world.trim()
         for state in self.joined:
             if state.queue is not None and not state.active:
                 state.queue.running.pop(state.gang.key, None)
         self.joined.clear()
-        return result
 
     # ------------------------------------------------------------ acts
 

@@ -150,6 +150,11 @@ class Gang:
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def title(self) -> str:
+        """For sentences: a bare pod goes by its own name."""
+        return f"{self.namespace}/{self.name.removeprefix('pod/')}"
+
 
 @dataclass(frozen=True, slots=True)
 class Node:

@@ -132,4 +132,4 @@ class Step:
 
 def _reverse(gang: GangState) -> str:
     """A text that sorts in the opposite order of the gang's uid."""
-    return "".join(chr(0x10FFFF - ord(c)) for c in gang.gang.uid or gang.gang.key)
+    return "".join(chr(0x10FFFF - ord(c)) for c in gang.gang.key)

@@ -9,7 +9,7 @@ from typing import Any
 
 from rowlock import api
 from rowlock.kinds import POD, POD_GROUP
-from rowlock.objects import Object, timestamp
+from rowlock.objects import Object, changed, dig, is_true, timestamp
 from rowlock.scheduling.amounts import GPU, gpus
 from rowlock.scheduling.explain import Explanation
 from rowlock.scheduling.plan import Bind, Evict
@@ -58,9 +58,18 @@ def card_annotations(world: World, b: Bind) -> dict[str, str]:
     return found
 
 
-def evictions(world: World, chosen: list[Evict], now: float) -> Iterator[api.Write]:
+def with_condition(pod: Object, condition: dict[str, Any]) -> api.Write:
+    """The pod's status with this condition among the others; on the version that was decided on."""
+    others = [c for c in dig(pod, "status.conditions") or () if c.get("type") != condition["type"]]
+    return api.Update(POD, changed(pod, "status.conditions", [*others, condition]), "status")
+
+
+def evictions(world: World, view: api.View, chosen: list[Evict], now: float) -> Iterator[api.Write]:
     """First say why (a condition that job controllers respect), then delete gracefully, then tell."""
     for e in chosen:
+        pod = view.get(POD, e.namespace, e.pod)
+        if pod is None or is_true(pod, EVICTED):
+            continue
         condition = {
             "type": EVICTED,
             "status": "True",
@@ -68,15 +77,13 @@ def evictions(world: World, chosen: list[Evict], now: float) -> Iterator[api.Wri
             "message": sentence(world, e),
             "lastTransitionTime": timestamp(now),
         }
-        yield api.Patch(
-            POD, e.namespace, e.pod, {"status": {"conditions": [condition]}}, "strategic", subresource="status"
-        )
+        yield with_condition(pod, condition)
     for e in chosen:
         yield api.Delete(POD, e.namespace, e.pod, api.DeleteOptions(uid=e.uid))
     for e in chosen:
         text = sentence(world, e)
-        pod = pod_reference(e.namespace, e.pod, e.uid)
-        yield api.Record(pod, "Normal", "Preempted" if e.act == "preempt" else "Evict", text, SOURCE)
+        victim = pod_reference(e.namespace, e.pod, e.uid)
+        yield api.Record(victim, "Normal", "Preempted" if e.act == "preempt" else "Evict", text, SOURCE)
         gang = world.gangs.get(e.gang)
         if gang is not None and not gang.gang.bare:
             yield api.Record(group_reference(gang.gang), "Normal", "Evict", text, SOURCE)
@@ -87,13 +94,14 @@ def sentence(world: World, e: Evict) -> str:
     pod = f"Pod {e.namespace}/{e.pod}"
     victim = world.gangs.get(e.gang)
     asker = world.gangs.get(e.by)
+    by = asker.gang.title if asker is not None else e.by
     if e.act == "stale":
         return f"{pod} was evicted: its gang ran with fewer pods than its minimum for too long; it starts again whole."
     if e.act == "consolidate":
-        return f"{pod} moves to node {e.moves_to or 'another node'} to make room in one piece for {e.by}."
+        return f"{pod} moves to node {e.moves_to or 'another node'} to make room in one piece for {by}."
     if e.act == "preempt":
-        return f"{pod} was preempted by higher priority workload {e.by}."
-    lines = [f"{pod} was preempted by workload {e.by}."]
+        return f"{pod} was preempted by higher priority workload {by}."
+    lines = [f"{pod} was preempted by workload {by}."]
     if e.moves_to:
         lines[0] += f" It continues on node {e.moves_to}."
     for state in (victim, asker):
@@ -129,7 +137,7 @@ def waiting(gang: Gang, why: Explanation, now: float) -> Iterator[api.Write]:
     yield api.Record(group_reference(gang), "Warning", "FailedScheduling", why.message, SOURCE)
 
 
-def unschedulable(task: Task, message: str, now: float) -> api.Write:
+def unschedulable(pod: Object, message: str, now: float) -> api.Write:
     """The pod's PodScheduled=False."""
     condition = {
         "type": "PodScheduled",
@@ -139,8 +147,7 @@ def unschedulable(task: Task, message: str, now: float) -> api.Write:
         "lastProbeTime": None,
         "lastTransitionTime": timestamp(now),
     }
-    body = {"status": {"conditions": [condition]}}
-    return api.Patch(POD, task.namespace, task.name, body, "strategic", subresource="status")
+    return with_condition(pod, condition)
 
 
 def failed_scheduling(task: Task, message: str) -> api.Write:
