@@ -73,12 +73,15 @@ class Kubelet:
     """All nodes' kubelet."""
 
     name = "kubelet"
-    kinds: tuple[Kind, ...] = (kinds.POD,)
+    kinds: tuple[Kind, ...] = (kinds.POD, kinds.NODE)
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
+        if change.kind is kinds.NODE:
+            name = objects.name(change.object)
+            return [objects.key(pod) for pod in view.all(kinds.POD) if objects.dig(pod, "spec.nodeName") == name]
         return [objects.key(change.object)] if objects.dig(change.object, "spec.nodeName") else []
 
     def decide(self, view: View, key: Key, now: float) -> Decision:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -37,9 +37,7 @@ class Actor:
     controller: Controller
     view: State = field(default_factory=State)
     seen: int = 0
-    """How much of the world's log its view shows,"""
-    told: int = 0
-    """and how much of that has woken it: as in the real loop, the view may be ahead of the news."""
+    """How much of the world's log its view shows. As in the real loop it is told of all that before it decides."""
     dirty: dict[Key, None] = field(default_factory=dict)
     timers: dict[Key, float] = field(default_factory=dict)
     flights: dict[Key, deque[Write]] = field(default_factory=dict)
@@ -62,7 +60,7 @@ class World:
     ) -> None:
         self.seed, self.dice = seed, random.Random(seed)
         self.now = START
-        numbers = count(1)
+        numbers: Iterator[int] = count(1)
         patches = Patches(self.clock)
         self.store = Store.open(patches=patches, clock=self.clock, ids=lambda: f"uid-{next(numbers)}", window=64)
         self.core, self.view = self.store.core, self.store.view
@@ -73,8 +71,11 @@ class World:
         self._check = check
         self._told: set[tuple[str, str, str]] = set()
         self.actors: list[Actor] = []
-        for make in [*makers, lambda: Kubelet(self.disk)]:
+        for make in [*makers, self.kubelet]:
             self.actors.append(Actor(make, make()))
+
+    def kubelet(self) -> Controller:
+        return Kubelet(self.disk)
 
     def clock(self) -> float:
         return self.now
@@ -150,8 +151,6 @@ class World:
         found: list[Callable[[Actor], None]] = []
         if actor.seen < len(self.log):
             found.append(self._look)
-        if actor.told < actor.seen:
-            found.append(self._hear)
         if actor.flights:
             found += [self._fly, self._fly]  # writes are quick
         if self._ready(actor):
@@ -165,16 +164,11 @@ class World:
     def _look(self, actor: Actor) -> None:
         """The view is told the next few changes."""
         upto = min(len(self.log), actor.seen + self.dice.choice((1, 2, 5, 50)))
-        for change in self.log[actor.seen : upto]:
+        news, actor.seen = self.log[actor.seen : upto], upto
+        for change in news:
             actor.view.apply(change)
-        actor.seen = upto
-
-    def _hear(self, actor: Actor) -> None:
-        """The controller is woken by the next few changes, which its view already shows."""
-        upto = min(actor.seen, actor.told + self.dice.choice((1, 2, 5, 50)))
-        for change in self.log[actor.told : upto]:
+        for change in news:
             self._wake(actor, change)
-        actor.told = upto
 
     def _wake(self, actor: Actor, change: Change) -> None:
         if change.kind in actor.controller.kinds:
@@ -216,7 +210,7 @@ class World:
         for kind in kinds.KINDS:
             for obj in self.view.all(kind):
                 self._wake(fresh, Change("Added", objects.revision(obj), kind, obj))
-        fresh.seen = fresh.told = len(self.log)
+        fresh.seen = len(self.log)
         self.actors[self.actors.index(actor)] = fresh
 
     # ------------------------------------------------------------ time

@@ -25,6 +25,7 @@ from rowlock.objects import Key
 
 FIRST_DELAY, LAST_DELAY = 0.005, 960.0  # client-go's: 5 ms, doubled up to 16 minutes
 CATCH_UP = 1.0  # seconds to wait for a view that lags behind our own writes
+ROUNDS = 10  # of the event loop, for news to be told
 
 log = logging.getLogger("rowlock.controllers")
 
@@ -79,6 +80,8 @@ class _Loop:
     tasks: asyncio.TaskGroup
     queues: dict[tuple[str, Key], _Queue] = field(default_factory=dict)
     stopped: bool = False
+    heard: int = 0
+    """The last revision that controllers have been told of."""
     behind: set[asyncio.Future[None]] = field(default_factory=set)
     """Turns that wait for the view to catch up."""
 
@@ -88,6 +91,7 @@ class _Loop:
             for kind in controller.kinds:
                 interested.setdefault(kind, []).append(controller)
         async for change in changes:
+            self.heard = max(self.heard, change.revision)
             for waiting in self.behind:
                 if not waiting.done():
                     waiting.set_result(None)
@@ -161,7 +165,7 @@ class _Loop:
         queue.failures += 1
 
     async def _caught_up(self, revision: int) -> None:
-        """Until the view shows our own writes (a store's does at once, a cache over the network lags)."""
+        """Until the view shows our own writes, and the controllers have been told of all that it shows."""
         deadline = time.monotonic() + CATCH_UP
         while self.view.revision < revision and (left := deadline - time.monotonic()) > 0:
             waiting = asyncio.get_running_loop().create_future()
@@ -170,6 +174,12 @@ class _Loop:
                 await asyncio.wait((waiting,), timeout=left)
             finally:
                 self.behind.discard(waiting)
+        # A cache in a controller follows what it is told: it must not decide on a view that is ahead of that. The news
+        # is in the event loop already; a few rounds are enough, and a view whose revision nobody tells is not waited for.
+        for _ in range(ROUNDS):
+            if self.heard >= self.view.revision:
+                return
+            await asyncio.sleep(0)
 
     # ------------------------------------------------------------ writes
 
