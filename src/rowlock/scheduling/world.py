@@ -234,6 +234,12 @@ class World:
             task, status, node, devices, origin = self.log.pop()
             self._set(task, status, node, devices, origin)
 
+    def trim(self) -> None:
+        """Forget a long tail of touched nodes; rankings begin again."""
+        if len(self.touched) > 200_000:
+            self.touched.clear()
+            self.epoch += 1
+
     def _set(self, task: TaskState, status: Status, node: str, devices: tuple[int, ...], origin: Place | None) -> None:
         self._effect(task, -1)
         task.status, task.node, task.devices, task.origin = status, node, devices, origin
