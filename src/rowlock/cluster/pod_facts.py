@@ -40,7 +40,6 @@ class Run:
     pid: int = 0
     started: float | None = None
     backoff: int = 0
-    ip: str = ""
     exit: Exit | None = None
 
     @property

@@ -44,7 +44,9 @@ class PodHost:
             if join:
                 self._fabric = fabric.Fabric.joined(join)
             else:
-                self._fabric = fabric.Fabric(user_namespace=network == "user")
+                made = fabric.Fabric(user_namespace=network == "user")
+                made.probe()
+                self._fabric = made
         except OSError as error:
             self.problem = str(error)
 

@@ -41,7 +41,6 @@ def read_run(directory: Path, number: int) -> Run | None:
         int(start.get("pid", 0)),
         start.get("started"),
         int(start.get("backoff", 0)),
-        str(start.get("ip", "")),
     )
     return run if end is None else dataclasses.replace(run, exit=_exit(end))
 

@@ -1,0 +1,203 @@
+"""A container's log: read, tail, since, follow. The files are written by shims, `time text` a line, time 31 bytes wide.
+
+`read(path, options, finished)` yields bytes as kubectl wants them. A follower samples *finished?* before each read,
+never after, or the last lines would be lost. It is woken by inotify (one instance for all followers); elsewhere it
+looks again after 5 to 200 ms.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import re
+import struct
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from rowlock.api import LogOptions
+from rowlock.objects import seconds
+
+WIDTH = 31
+_BLOCK = 1 << 18
+_STAMPS = re.compile(rb"^.{%d}" % WIDTH, re.M)
+_MODIFY, _NONBLOCK, _CLOEXEC = 0x2, 0o4000, 0o2000000
+
+
+class Plain:
+    """Takes the stamps off a stream that may be cut anywhere."""
+
+    def __init__(self) -> None:
+        self._begin = True
+        self._held = b""
+
+    def __call__(self, data: bytes) -> bytes:
+        data = self._held + data
+        self._held = b""
+        if not data:
+            return b""
+        cut = data.rfind(b"\n") + 1 if (self._begin or b"\n" in data) else 0
+        rest = data[cut:]
+        if (cut or self._begin) and 0 < len(rest) < WIDTH:  # half a stamp: wait for the other half
+            self._held, data = rest, data[:cut]
+        if not self._begin:
+            first, newline, data = data.partition(b"\n")
+            head = first + newline
+            self._begin = bool(newline)
+        else:
+            head = b""
+        if data:
+            self._begin = data.endswith(b"\n")
+        return head + _STAMPS.sub(b"", data)
+
+
+def stamp_of(line: bytes) -> float:
+    """When a stored line was written; 0.0 when it cannot be told."""
+    try:
+        return seconds(line[:26].decode() + "Z")
+    except ValueError:
+        return 0.0
+
+
+def begin_at(file: BinaryIO, options: LogOptions) -> int:
+    """The offset where the wanted part begins."""
+    size = file.seek(0, os.SEEK_END)
+    start = 0 if options.since is None else _since(file, size, options.since)
+    if options.tail is not None:
+        start = max(start, _tail(file, size, options.tail))
+    return start
+
+
+def _tail(file: BinaryIO, size: int, lines: int) -> int:
+    """Where the last `lines` lines begin, read backwards in blocks."""
+    if lines <= 0:
+        return size
+    end, missing = size, lines
+    while end > 0:
+        begin = max(0, end - _BLOCK)
+        file.seek(begin)
+        block = file.read(end - begin)
+        stop = len(block) - 1 if end == size and block.endswith(b"\n") else len(block)
+        while (found := block.rfind(b"\n", 0, stop)) >= 0:
+            missing -= 1
+            if missing == 0:
+                return begin + found + 1
+            stop = found
+        end = begin
+    return 0
+
+
+def _since(file: BinaryIO, size: int, since: float) -> int:
+    """The first line not older than `since`: lines are in order of time, so halve the file."""
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        file.seek(middle)
+        if middle:
+            file.readline()
+        position = file.tell()
+        line = file.readline()
+        if not line or stamp_of(line) >= since:
+            high = middle
+        else:
+            low = max(position + len(line), middle + 1)
+    file.seek(low)
+    return low
+
+
+class Watcher:
+    """Wakes followers when a file grows; one inotify instance for the process, opened at first use."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self._events: dict[int, set[asyncio.Event]] = {}
+
+    def _open(self) -> bool:
+        if self._fd < 0 and sys.platform == "linux":
+            self._fd = int(ctypes.CDLL(None).inotify_init1(_NONBLOCK | _CLOEXEC))
+            if self._fd >= 0:
+                asyncio.get_running_loop().add_reader(self._fd, self._wake)
+        return self._fd >= 0
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._fd, 65536)
+            at = 0
+            while at < len(data):
+                watch, _, _, length = struct.unpack_from("iIII", data, at)
+                at += 16 + length
+                for event in self._events.get(watch, ()):
+                    event.set()
+
+    @contextlib.contextmanager
+    def watching(self, path: Path) -> Iterator[asyncio.Event | None]:
+        """An event that is set whenever the file grows; None where the system cannot tell."""
+        if not self._open():
+            yield None
+            return
+        watch = int(ctypes.CDLL(None).inotify_add_watch(self._fd, os.fsencode(path), _MODIFY))
+        if watch < 0:
+            yield None
+            return
+        event = asyncio.Event()
+        self._events.setdefault(watch, set()).add(event)
+        try:
+            yield event
+        finally:
+            self._events[watch].discard(event)
+            if not self._events[watch]:
+                del self._events[watch]
+                ctypes.CDLL(None).inotify_rm_watch(self._fd, watch)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+
+async def read(
+    path: Path,
+    options: LogOptions,
+    finished: Callable[[], bool],
+    changed: Callable[[], asyncio.Event],
+    watcher: Watcher,
+) -> AsyncIterator[bytes]:
+    """The log of one run. `finished` says that nothing will be added; `changed` gives an event set when that may be."""
+    if not path.exists():
+        return
+    clean = None if options.timestamps else Plain()
+    left = options.limit_bytes
+    with path.open("rb") as file, watcher.watching(path) as grown:
+        file.seek(begin_at(file, options))
+        pause = 0.005
+        while left is None or left > 0:
+            over = not options.follow or finished()
+            if grown is not None:
+                grown.clear()
+            data = file.read(_BLOCK)
+            if data:
+                pause = 0.005
+                piece = data if clean is None else clean(data)
+                piece = piece if left is None else piece[:left]
+                left = left if left is None else left - len(piece)
+                if piece:
+                    yield piece
+                await asyncio.sleep(0)
+            elif over:
+                return
+            else:
+                await _wait(grown, changed(), pause)
+                pause = min(0.2, pause * 2)
+
+
+async def _wait(grown: asyncio.Event | None, ended: asyncio.Event, pause: float) -> None:
+    """Until the file grows or its program ends; at most two seconds, or `pause` where growth cannot be told."""
+    events = [ended.wait()] if grown is None else [grown.wait(), ended.wait()]
+    tasks = [asyncio.ensure_future(event) for event in events]
+    try:
+        await asyncio.wait(tasks, timeout=pause if grown is None else 2.0, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
