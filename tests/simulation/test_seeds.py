@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 from tests.simulation import invariants, plot
-from tests.simulation.world import World, collectors
+from tests.simulation.careless import Careless
+from tests.simulation.world import Broken, World, collectors
 
 from rowlock.api import Controller
 from rowlock.cluster import seeds
@@ -38,8 +39,8 @@ def operator() -> Controller:
     return JobController(PYTORCHJOB)
 
 
-def build(seed: int) -> World:
-    makers: list[Callable[[], Controller]] = [operator, GroupController, Scheduler, *collectors()]
+def build(seed: int, scheduler: Callable[[], Controller] = Scheduler) -> World:
+    makers: list[Callable[[], Controller]] = [operator, GroupController, scheduler, *collectors()]
     return World(seed, makers, invariants.after_write)
 
 
@@ -85,6 +86,16 @@ def test_many_worlds() -> None:
 @pytest.mark.parametrize("start", range(0, min(SEEDS, 10_000), CHUNK) if SEEDS < 10_000 else [])
 def test_worlds(start: int) -> None:
     assert not failures(range(start, start + CHUNK))
+
+
+def test_a_scheduler_without_gangs_is_caught() -> None:
+    found = []
+    for seed in range(100):
+        try:
+            play(seed, build(seed, Careless))
+        except Broken as broken:
+            found.append(str(broken))
+    assert any("hangs with" in sentence for sentence in found)
 
 
 def test_the_same_seed_is_the_same_world() -> None:
