@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Make `src/rowlock/cluster/types.json`, the one table of types, from a real API server and the operator's CRDs.
 
-    make_types.py --kubectl BIN --kubeconfig K --crds CRDS.yaml > src/rowlock/cluster/types.json
+    make_types.py --kubectl BIN --kubeconfig K --crds CRDS.yaml --protos GOMODCACHE/k8s.io/api@V \
+        --protos GOMODCACHE/k8s.io/apimachinery@V > src/rowlock/cluster/types.json
 
 What is taken are facts: names of fields, types, formats, required, enums, defaults, list kinds and merge keys. Prose
 is left behind. Sub-schemas that occur in several places of the CRDs (the pod template, above all) are written once and
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -193,11 +195,61 @@ def kai() -> dict[str, Schema]:
     }
 
 
+_MESSAGE = re.compile(r"^message (\w+) \{(.*?)^\}", re.M | re.S)
+_FIELD = re.compile(r"^\s*(?:optional|repeated|required)?\s*(map<[^>]+>|[\w.]+) (\w+) = (\d+);", re.M)
+
+
+def numbers(folders: list[Path], types: dict[str, Schema]) -> dict[str, dict[str, str]]:
+    """Protobuf's field numbers: type → number → JSON name. A field that JSON has inline is `+` and its type."""
+    every: dict[str, dict[str, str]] = {}
+    for path in sorted(p for folder in folders for p in folder.rglob("generated.proto")):
+        text = re.sub(r"//.*", "", path.read_text())
+        package = re.search(r"^package (.*);", text, re.M)
+        if package:
+            for name, body in _MESSAGE.findall(text):
+                every[_type_name(package[1], name)] = _fields(package[1], body)
+    wanted: dict[str, dict[str, str]] = {}
+    for name in [n for n in types if n in every]:
+        _number(name, set(types[name].get("properties") or {}), every, wanted)
+    return wanted
+
+
+def _type_name(package: str, name: str) -> str:
+    return "io." + package.removeprefix(".").replace("k8s.io", "k8s", 1) + "." + name
+
+
+def _fields(package: str, body: str) -> dict[str, str]:
+    """Number → `name type`, types as the table calls them."""
+    found = {}
+    for kind, name, number in _FIELD.findall(body):
+        if kind.startswith("."):
+            space, _, short = kind[1:].rpartition(".")
+            kind = _type_name(space, short)
+        elif kind[0].isupper():
+            kind = _type_name(package, kind)
+        found[number] = f"{name} {kind}"
+    return found
+
+
+def _number(name: str, declared: set[str], every: dict[str, dict[str, str]], into: dict[str, dict[str, str]]) -> None:
+    line = {}
+    for number, text in every[name].items():
+        field, _, kind = text.partition(" ")
+        if field in declared or not declared:
+            line[number] = field
+        elif kind in every:
+            line[number] = f"+{kind}"
+            if kind not in into:
+                _number(kind, declared, every, into)
+    into[name] = line
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kubectl", default="kubectl")
     parser.add_argument("--kubeconfig", required=True)
     parser.add_argument("--crds", type=Path, required=True)
+    parser.add_argument("--protos", type=Path, action="append", default=[])
     given = parser.parse_args()
 
     def fetch(path: str) -> Any:
@@ -210,10 +262,10 @@ def main() -> None:
     missing = set(ROOTS) - set(kinds)
     if missing:
         raise SystemExit(f"this API server does not serve {', '.join(sorted(missing))}")
-    write({**types, **more}, {**kinds, **customs})
+    write({**types, **more}, {**kinds, **customs}, numbers(given.protos, types))
 
 
-def write(types: dict[str, Schema], kinds: dict[str, str]) -> None:
+def write(types: dict[str, Schema], kinds: dict[str, str], wire: dict[str, dict[str, str]]) -> None:
     def line(value: Any) -> str:
         return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
@@ -221,6 +273,8 @@ def write(types: dict[str, Schema], kinds: dict[str, str]) -> None:
     out.append(",\n".join(f"{line(key)}:{line(kinds[key])}" for key in sorted(kinds)))
     out.append('},\n"types":{')
     out.append(",\n".join(f"{line(name)}:{line(types[name])}" for name in sorted(types)))
+    out.append('},\n"wire":{')
+    out.append(",\n".join(f"{line(name)}:{line(wire[name])}" for name in sorted(wire)))
     out.append("}}")
     sys.stdout.write("\n".join(out) + "\n")
 

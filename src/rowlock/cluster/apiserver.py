@@ -255,6 +255,8 @@ async def _openapi(call: Call, send: Send, parts: list[str]) -> None:
         return await answer_object(send, openapi.index())
     if parts == ["v2"] or parts[:1] == ["v3"]:
         accept = call.header(b"accept")
+        if parts == ["v2"] and openapi.PROTOBUF in accept:
+            return await answer(send, openapi.v2_protobuf(), media=openapi.PROTOBUF.replace("@", ".").encode())
         if accept and "json" not in accept and "*/*" not in accept:
             raise NotAcceptable("only the following media types are accepted: application/json")
         try:

@@ -18,6 +18,7 @@ from rowlock.kinds import Kind
 
 Document = dict[str, Any]
 
+PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _V3, _V2 = "#/components/schemas/", "#/definitions/"
 _REVIEWS = {
     "authorization.k8s.io/v1": ("SelfSubjectAccessReview", "SubjectAccessReview", "SelfSubjectRulesReview"),
@@ -60,6 +61,19 @@ def index() -> Document:
 def _of(path: str) -> tuple[str, str]:
     parts = path.split("/")
     return ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
+
+
+def v2_protobuf() -> bytes:
+    """`GET /openapi/v2` for clients that want protobuf: a document without definitions.
+
+    kubectl asks for it only when v3 does not know a kind, and then skips validation, which is right: the server
+    validates. Everything there is to know stands in v3 and in the JSON form."""
+
+    def field(number: int, data: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    info = field(1, b"rowlock") + field(2, __version__.encode())
+    return field(1, b"2.0") + field(2, info)
 
 
 def v3(path: str) -> Document:

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
+from rowlock.cluster import protobuf
 from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound, UnsupportedMediaType
 from rowlock.kinds import Kind
 
@@ -153,11 +154,7 @@ def document(call: Call) -> Any:
     """The body as JSON or YAML, by its type. Raises BadRequest, UnsupportedMediaType."""
     media = call.header(b"content-type").partition(";")[0].strip().lower()
     if media == PROTOBUF:
-        raise UnsupportedMediaType(
-            "this server does not read protobuf: send application/json (client-go: ContentType in rest.Config);"
-            " the body of the request was in an unknown format - accepted media types include:"
-            " application/json, application/yaml"
-        )
+        return protobuf.decode(call.body)
     if media in ("application/yaml", "application/apply-patch+yaml"):
         return yaml_of(call.body)
     if media and not media.endswith("json") and media not in ("*/*", "application/x-www-form-urlencoded"):

@@ -172,7 +172,7 @@ def _wanted_scale(call: Call, shown: Object) -> Object:
         try:
             patch = msgspec.json.decode(call.body)
         except msgspec.MsgspecError as error:
-            raise BadRequest(f"error decoding patch: {error}") from None
+            raise BadRequest(f"the patch is not JSON: {error}") from None
         found = patches.jsonpatch.patched(shown, patch) if kind == "json" else patches.merge(shown, patch)
     if not isinstance(found, dict) or not isinstance(found.get("spec") or {}, dict):
         raise BadRequest("the body is a Scale")

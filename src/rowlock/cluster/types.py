@@ -48,6 +48,12 @@ def name_of(group: str, version: str, kind: str) -> str:
     return str(_table()["kinds"].get(key, ""))
 
 
+def numbers(name: str) -> dict[str, str] | None:
+    """Protobuf's field numbers of a built-in type: number → field; `+TYPE` for one that JSON has inline."""
+    found: dict[str, str] | None = _table()["wire"].get(name)
+    return found
+
+
 def of(kind: Kind) -> Schema:
     """The type of a kind's objects."""
     found = name_of(kind.group, kind.version, kind.name)

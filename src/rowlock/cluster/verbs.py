@@ -258,7 +258,7 @@ def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
         try:
             return msgspec.json.decode(call.body)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise BadRequest(f"error decoding patch: {error}") from None
+            raise BadRequest(f"the patch is not JSON: {error}") from None
     config = requests.shaped(call, target, requests.yaml_of(call.body))
     meta = config["metadata"]
     if meta.get("name") not in (None, target.name):
