@@ -77,7 +77,10 @@ class Commits:
 
     async def close(self) -> None:
         """Finish what is staged, then refuse."""
-        await self.settled()
+        try:
+            await self.settled()
+        except Unavailable:
+            pass  # its writers have been told
         self._closed = True
         await asyncio.to_thread(self._thread.shutdown)
 

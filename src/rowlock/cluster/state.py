@@ -68,6 +68,7 @@ class _Shelf:
 
 
 _NONE = _Shelf()
+_EMPTY: Object = {}
 
 
 class State:
@@ -141,20 +142,24 @@ class State:
         if change.type == "Deleted":
             _remove(shelf, key)
         else:
-            _put(shelf, key, change)
+            _put(shelf, key, change.object, change.encoded if isinstance(change, Stored) else b"")
+
+    def load(self, kind: Kind, key: Key, obj: Object, encoded: bytes) -> None:
+        """One object of a recovery; cheapest in the order of their keys."""
+        _put(self._shelves.setdefault(kind, _Shelf()), key, obj, encoded)
 
 
-def _put(shelf: _Shelf, key: Key, change: Change) -> None:
+def _put(shelf: _Shelf, key: Key, obj: Object, encoded: bytes) -> None:
     space = shelf.spaces.get(key.namespace)
     if space is None:
         space = shelf.spaces[key.namespace] = _Space()
     before = space.objects.get(key.name)
-    space.objects[key.name] = change.object
-    if isinstance(change, Stored):
-        space.encoded[key.name] = change.encoded
+    space.objects[key.name] = obj
+    if encoded:
+        space.encoded[key.name] = encoded
     if before is None:
         insort(space.names, key.name)
-    _reindex(shelf, key, before or {}, change.object)
+    _reindex(shelf, key, before or _EMPTY, obj)
 
 
 def _remove(shelf: _Shelf, key: Key) -> None:
@@ -166,11 +171,11 @@ def _remove(shelf: _Shelf, key: Key) -> None:
     del space.names[bisect_left(space.names, key.name)]
     if not space.names:
         del shelf.spaces[key.namespace]
-    _reindex(shelf, key, before, {})
+    _reindex(shelf, key, before, _EMPTY)
 
 
 def _reindex(shelf: _Shelf, key: Key, before: Object, after: Object) -> None:
-    was, now = objects.meta(before), objects.meta(after)
+    was, now = before.get("metadata") or _EMPTY, after.get("metadata") or _EMPTY
     if was.get("ownerReferences") != now.get("ownerReferences"):
         owners_was, owners_now = _owners(was), _owners(now)
         for uid in owners_was - owners_now:
@@ -178,7 +183,7 @@ def _reindex(shelf: _Shelf, key: Key, before: Object, after: Object) -> None:
         for uid in owners_now - owners_was:
             insort(shelf.owned.setdefault(uid, []), key)
     if was.get("labels") != now.get("labels"):
-        labels_was, labels_now = objects.labels(before), objects.labels(after)
+        labels_was, labels_now = was.get("labels") or _EMPTY, now.get("labels") or _EMPTY
         for label in INDEXED:
             old, new = labels_was.get(label), labels_now.get(label)
             if old != new and old is not None:

@@ -303,7 +303,9 @@ def _recovered(cls: type[Store], core: Core, journal: Journal, window: int) -> S
     try:
         found = journal.recover()
         for row in found.live:
-            core.state.apply(_change(row, None))
+            obj = msgspec.json.decode(row.value)
+            core.state.load(_kind(row), Key(row.namespace, row.name), obj, row.value)
+        gc.freeze()  # nor shall every full collection look at them again
     finally:
         gc.enable()
     core.revision = found.revision
@@ -315,11 +317,14 @@ def _recovered(cls: type[Store], core: Core, journal: Journal, window: int) -> S
 
 
 def _change(row: Row, old: bytes | None) -> Stored:
+    before = msgspec.json.decode(old) if old else None
+    return Stored(row.verb, row.revision, _kind(row), msgspec.json.decode(row.value), before, row.value, row.previous)
+
+
+def _kind(row: Row) -> Kind:
     try:
-        kind = kinds.by_resource(row.kind)
+        return kinds.by_resource(row.kind)
     except KeyError:
         raise Unavailable(
             f"the data directory holds {row.kind}, which this version of rowlock does not know: start a newer one"
         ) from None
-    before = msgspec.json.decode(old) if old else None
-    return Stored(row.verb, row.revision, kind, msgspec.json.decode(row.value), before, row.value, row.previous)
