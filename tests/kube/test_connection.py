@@ -167,7 +167,7 @@ def test_requests_go_through_the_kubeconfigs_proxy(tmp_path: Path) -> None:
         server = Scripted()
         server.url = "http://api.example.test:6443"
         async with proxy.running():
-            path = server.kubeconfig(tmp_path, **{"proxy-url": proxy.url})
+            path = server.kubeconfig(tmp_path, None, **{"proxy-url": proxy.url})
             async with Kube.connect(path, limits=QUICK) as kube:
                 await kube.get(kinds.POD, "team", "a")
 
