@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,11 +10,15 @@ from tests.simulation.world import World
 
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions, Propagation
-from rowlock.kinds import NODE, POD, PYTORCHJOB
+from rowlock.kinds import NAMESPACE, NODE, POD, PYTORCHJOB
 from rowlock.objects import Key, Object
 
-SPACE = "runai-default"
+SPACES = ("runai-default", "runai-default", "runai-team")
 GPUS_PER_NODE = 4
+
+
+Act = Callable[[World, int], None]
+TEAM: Object = {"metadata": {"name": "runai-team", "labels": {"runai/queue": "default"}}}
 
 
 def node(name: str) -> Object:
@@ -44,18 +49,36 @@ def job(name: str, world: World) -> Object:
         run["ttlSecondsAfterFinished"] = dice.choice((0, 20))
     if dice.random() < 0.15:
         run["suspend"] = True
-    return {"metadata": {"name": name, "namespace": SPACE}, "spec": {"runPolicy": run, "pytorchReplicaSpecs": specs}}
+    return {
+        "metadata": {"name": name, "namespace": dice.choice(SPACES)},
+        "spec": {"runPolicy": run, "pytorchReplicaSpecs": specs},
+    }
 
 
 def prologue(world: World, seeds: list[tuple[kinds.Kind, Object]]) -> None:
     nodes = [(NODE, node(f"n{number}")) for number in range(world.dice.choice((1, 2, 2, 3)))]
-    for kind, obj in [*seeds, *nodes]:
+    for kind, obj in [*seeds, *nodes, (NAMESPACE, TEAM)]:
         world.write("seed", partial(world.core.create, kind, obj))
 
 
 def disturb(world: World, number: int) -> None:
     """One act of somebody."""
-    acts = (_submit, _submit, _submit, _suspend, _resume, _delete, _kill, _evict, _lose_node, _add_node, _wait, _wait)
+    acts: tuple[Act, ...] = (
+        _submit,
+        _submit,
+        _submit,
+        _suspend,
+        _resume,
+        _delete,
+        _kill,
+        _evict,
+        _lose_node,
+        _add_node,
+        _wait,
+        _wait,
+    )
+    if world.dice.random() < 0.03:
+        acts = (_delete_space, _crash)
     world.dice.choice(acts)(world, number)
 
 
@@ -112,6 +135,20 @@ def _lose_node(world: World, number: int) -> None:
 
 def _add_node(world: World, number: int) -> None:
     world.write("node", lambda: world.core.create(NODE, node(f"n{world.dice.choice((0, 1, 2))}")))
+
+
+def _delete_space(world: World, number: int) -> None:
+    """A team leaves, with all it has; another of that name comes when it is gone."""
+    if world.view.get(NAMESPACE, "", "runai-team"):
+        world.write("user", lambda: world.core.delete(NAMESPACE, "", "runai-team"))
+    else:
+        world.write("user", lambda: world.core.create(NAMESPACE, TEAM))
+
+
+def _crash(world: World, number: int) -> None:
+    """The whole server dies."""
+    for actor in list(world.actors):
+        world.crash(actor)
 
 
 def _wait(world: World, number: int) -> None:
