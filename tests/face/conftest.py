@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
+from tests.face.served import Served, serving
 
 from rowlock import kinds
 from rowlock.api import LogOptions
@@ -124,3 +126,10 @@ def _world(settings: Settings) -> Iterator[World]:
 
     with TestClient(Starlette(routes=list(face.routes), lifespan=lifespan)) as client:
         yield World(client, store, logs)
+
+
+@pytest.fixture
+def served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Served]:
+    """The two programs against a real server in a thread."""
+    with serving(tmp_path, capsys) as server:
+        yield server

@@ -58,7 +58,10 @@ def running(directory: str) -> dict[str, Any] | None:
 
 
 def connect(line: Any) -> Server:
-    """The server of the data directory. Raises Refused when there is none."""
+    """The server of the data directory; one per command line. Raises Refused when there is none."""
+    if line.server is not None:
+        kept: Server = line.server
+        return kept
     directory = data_dir(line)
     found = state(directory)
     if found is None:
@@ -68,7 +71,9 @@ def connect(line: Any) -> Server:
             f"the server of {directory} (pid {found.get('pid')}) is not running any more. "
             "Start it again: `rowlock up -d`; nothing is lost"
         )
-    return Server(str(found["url"]), directory)
+    made = Server(str(found["url"]), directory)
+    line.server = made
+    return made
 
 
 class Server:
@@ -107,9 +112,9 @@ class Server:
         if answer.status >= 400:
             decoded = _decoded(answer.read())
             raise ServerRefused(answer.status, _sentence(answer.status, decoded, self.directory), decoded)
-        if self._kept is not None and self._kept.sock is not None:
-            self._kept.sock.settimeout(None)
-        self._kept = None  # the stream has the connection for itself
+        stream, self._kept = self._kept, None  # it has the connection for itself
+        if stream is not None and stream.sock is not None:
+            stream.sock.settimeout(None)
         try:
             while line := answer.readline():
                 yield line
@@ -117,6 +122,13 @@ class Server:
             raise Refused("the connection to the server broke; the job goes on. Look again: `rowlock status`") from None
         finally:
             answer.close()
+            if stream is not None:
+                stream.close()
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     def _send(self, method: str, path: str, body: Any, query: dict[str, Any] | None) -> http.client.HTTPResponse:
         given = {
@@ -135,7 +147,7 @@ class Server:
             except ssl.SSLCertVerificationError:
                 raise Refused(f"{self.url} is not the server that {self.directory}/ca.crt belongs to") from None
             except (ConnectionError, http.client.BadStatusLine, http.client.CannotSendRequest) as error:
-                self._kept = None
+                self.close()
                 if fresh:
                     raise Refused(
                         f"the server at {self.url} does not answer ({error or 'connection closed'})"

@@ -78,6 +78,8 @@ class Line:
         self.words: list[str] = []
         self.rest: list[str] | None = None
         self.given: set[str] = set()
+        self.server: Any = None
+        """The connection to the server, once there is one (`client.connect`)."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{self.program} {self.path} has no flag {name}")

@@ -82,8 +82,9 @@ def _short(text: str, width: int = 100) -> str:
 
 
 def describe(line: Line) -> int:
+    name = line.word("job")
     server = client.connect(line)
-    workload = find(server, project(line), line.word("job"))
+    workload = find(server, project(line), name)
     one = f"{WORKLOADS}/{workload['id']}"
     body = server.get(one)
     pods = client.pages(server, f"{one}/pods", "pods")
@@ -154,13 +155,14 @@ def _event(event: dict[str, Any]) -> tuple[str, ...]:
 def wait(line: Line) -> int:
     limit = seconds(line.timeout, "--timeout") if line.timeout else None
     wanted = getattr(line, "for").capitalize()
-    server = client.connect(line)
     name, where = line.word("job"), project(line)
+    server = client.connect(line)
     try:
         workload = find(server, where, name)
     except Refused:
         if wanted != "Deleted":
             raise
+        show(f"Job {name} is deleted.")
         return 0
     body = until(server, workload, wanted, limit)
     if line.json:
@@ -196,43 +198,42 @@ def until(server: Server, workload: dict[str, Any], wanted: str, limit: float | 
 # ---------------------------------------------------------------- verbs on several
 
 
-def names(line: Line, server: Server) -> list[str]:
+def names(line: Line) -> list[str]:
     """The jobs that the line names; with --all every one of the project."""
-    if getattr(line, "all", False):
-        found = client.pages(server, WORKLOADS, "workloads", filterBy=f"projectName=={project(line)}")
-        return [w["name"] for w in found]
-    if not line.words:
+    everyone = "all" in line.given and line.all
+    if not everyone and not line.words:
         raise Refused(f"`{line.program} {line.path}` needs the name of a job", 2)
-    return line.words
+    if not everyone:
+        return line.words
+    found = client.pages(client.connect(line), WORKLOADS, "workloads", filterBy=f"projectName=={project(line)}")
+    return [w["name"] for w in found]
 
 
 def delete(line: Line) -> int:
-    server = client.connect(line)
-    chosen = names(line, server)
+    chosen = names(line)
     if line.all and chosen and not line.yes and sys.stdin.isatty():
         if input(f"Delete {len(chosen)} jobs of project {project(line)}? [y/N] ").strip().lower() not in ("y", "yes"):
             raise Refused("Nothing was deleted.")
-    return _each(line, server, chosen, "deleted", lambda one: server.delete(f"{WORKLOADS}/distributed/{one}"))
+    return _each(line, chosen, "deleted", lambda server, one: server.delete(f"{WORKLOADS}/distributed/{one}"))
 
 
 def suspend(line: Line) -> int:
-    server = client.connect(line)
-    act = lambda one: server.post(f"{WORKLOADS}/distributed/{one}/suspend")  # noqa: E731
-    return _each(line, server, names(line, server), "suspended", act)
+    return _each(
+        line, names(line), "suspended", lambda server, one: server.post(f"{WORKLOADS}/distributed/{one}/suspend")
+    )
 
 
 def resume(line: Line) -> int:
-    server = client.connect(line)
-    act = lambda one: server.post(f"{WORKLOADS}/distributed/{one}/resume")  # noqa: E731
-    return _each(line, server, names(line, server), "resumed", act)
+    return _each(line, names(line), "resumed", lambda server, one: server.post(f"{WORKLOADS}/distributed/{one}/resume"))
 
 
-def _each(line: Line, server: Server, chosen: list[str], word: str, act: Any) -> int:
+def _each(line: Line, chosen: list[str], word: str, act: Any) -> int:
     """Do it to every one; a refusal is told and the others go on."""
+    server = client.connect(line)
     results, failed = [], 0
     for name in chosen:
         try:
-            act(find(server, project(line), name)["id"])
+            act(server, find(server, project(line), name)["id"])
         except Refused as refusal:
             failed += 1
             results.append({"name": name, "error": refusal.message})
@@ -248,8 +249,9 @@ def _each(line: Line, server: Server, chosen: list[str], word: str, act: Any) ->
 
 
 def explain(line: Line) -> int:
+    name = line.word("job")
     server = client.connect(line)
-    workload = find(server, project(line), line.word("job"))
+    workload = find(server, project(line), name)
     body = server.get(f"{WORKLOADS}/{workload['id']}/explain")
     if line.json:
         show_json(body)

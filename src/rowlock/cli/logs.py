@@ -14,8 +14,9 @@ from rowlock.cli.place import project
 
 
 def logs(line: Line) -> int:
+    name = line.word("job")
     server = client.connect(line)
-    workload = find(server, project(line), line.word("job"))
+    workload = find(server, project(line), name)
     one = f"{WORKLOADS}/{workload['id']}"
     asked = {"follow": line.follow, "timestamps": line.timestamps, "tail": line.tail}
     if line.since:

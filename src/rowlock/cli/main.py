@@ -52,8 +52,12 @@ def _carry_out(root: Group, command: Command, line: Line, left: list[str]) -> in
     if parsed is None or parsed.help:
         print(help_of(root.name, line.path, command))
         return 0
-    code = load(command.run)(parsed)
-    sys.stdout.flush()
+    try:
+        code = load(command.run)(parsed)
+        sys.stdout.flush()
+    finally:
+        if line.server is not None:
+            line.server.close()
     return int(code or 0)
 
 

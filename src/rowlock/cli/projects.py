@@ -46,7 +46,7 @@ def create(line: Line) -> int:
 
 
 def update(line: Line) -> int:
-    server, name = client.connect(line), line.word("name")
+    name, server = line.word("name"), client.connect(line)
     if line.gpus is None:
         raise Refused("say what to change: `rowlock project update NAME --gpus Q`", 2)
     made = server.call("PUT", f"{PATH}/{find(server, name)['id']}", body=_resources(line))
@@ -87,7 +87,7 @@ def select(line: Line) -> int:
 
 
 def delete(line: Line) -> int:
-    server, name = client.connect(line), line.word("name")
+    name, server = line.word("name"), client.connect(line)
     one = find(server, name)
     if not line.yes and sys.stdin.isatty():
         if input(f"Delete project {name} and everything in it? [y/N] ").strip().lower() not in ("y", "yes"):

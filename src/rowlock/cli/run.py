@@ -1,7 +1,8 @@
 """`rowlock run`: a command as a distributed PyTorch job: submitted, followed, and left with the job's exit code.
 
-It starts a cluster when none runs. Master and workers run the same command in the directory you are in, with your
-environment; with more than one process per pod, torchrun starts them. Ctrl-C asks: detach, or stop the job.
+It starts a cluster when none runs. Master and workers run the same command in the directory you are in, with the
+programs of your shell (`PATH` and what belongs to it) and the environment that the cluster was started in; with more
+than one process per pod, torchrun starts them. Ctrl-C asks: detach, or stop the job.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from rowlock.cli.logs import write
 from rowlock.cli.output import show, tell
 from rowlock.cli.place import data_dir, project
 
+HOST = "rowlock.dev/host"
+SHELL = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")
+"""What decides which programs a shell finds: yours are meant, not those of whoever started the cluster."""
 DETACHED = 0
 _STOPPED = 130
 
@@ -75,8 +79,8 @@ def submission(line: Line, command: list[str], name: str) -> dict[str, Any]:
         "compute": compute(line),
         "backoffLimit": line.backoff_limit,
         "restartPolicy": "OnFailure" if line.backoff_limit else "Never",
-        "environmentVariables": environment(line.env),
-        "inheritEnv": not line.clean_env,
+        "environmentVariables": [*_shell(line), *environment(line.env)],
+        "inheritEnv": "" if line.clean_env else "*",
     }
     return {
         "name": name,
@@ -84,6 +88,13 @@ def submission(line: Line, command: list[str], name: str) -> dict[str, Any]:
         "spec": spec,
         "submitCommand": _typed(line),
     }
+
+
+def _shell(line: Line) -> list[dict[str, str]]:
+    if line.image != HOST or line.clean_env:
+        return []
+    given = {item.partition("=")[0] for item in line.env}
+    return [{"name": n, "value": os.environ[n]} for n in SHELL if os.environ.get(n) and n not in given]
 
 
 def _typed(line: Line) -> str:

@@ -140,7 +140,7 @@ def _gpus(pod: dict[str, Any]) -> float:
 
 
 def node(line: Line) -> int:
-    server, name = client.connect(line), line.word("node")
+    name, server = line.word("node"), client.connect(line)
     found = {n["metadata"]["name"]: n for n in server.get("/api/v1/nodes")["items"]}
     if name not in found:
         raise Refused(f"node {name} was not found.{nearest(name, list(found))} `runai list nodes` shows them.")

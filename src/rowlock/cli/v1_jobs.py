@@ -66,8 +66,9 @@ def _requested(workload: dict[str, Any]) -> str:
 
 
 def describe(line: Line) -> int:
+    name = line.word("name of a job")
     server = client.connect(line)
-    workload = jobs.find(server, project(line), line.word("name of a job"))
+    workload = jobs.find(server, project(line), name)
     if line.output == "name":
         show(workload["name"])
         return 0
@@ -176,8 +177,9 @@ def _structured(value: dict[str, Any], form: str) -> int:
 
 
 def logs(line: Line) -> int:
+    name = line.word("job")
     server = client.connect(line)
-    workload = jobs.find(server, project(line), line.word("job"))
+    workload = jobs.find(server, project(line), name)
     pod = pod_name(server, workload, line.pod) if line.pod else _chief(server, workload, line.follow)
     asked: dict[str, Any] = {"follow": line.follow, "timestamps": line.timestamps, "sinceTime": line.since_time}
     if line.tail >= 0:
@@ -220,9 +222,9 @@ def resume(line: Line) -> int:
 
 
 def _each(line: Line, word: str, act: Any) -> int:
-    server, where = client.connect(line), project(line)
-    failed = False
-    for name in jobs.names(line, server):
+    chosen, where = jobs.names(line), project(line)
+    server, failed = client.connect(line), False
+    for name in chosen:
         found = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={where}")["workloads"]
         if not found:
             hint = "If the job exists in a different project, use -p <project-name>."

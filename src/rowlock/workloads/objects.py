@@ -160,7 +160,7 @@ def _pod_metadata(asked: Submission, role: Role, project: Project, author: Autho
     if asked.command:
         annotations[COMMAND] = asked.command
     if asked.run.inherit_env:
-        annotations[INHERIT_ENV] = "true"
+        annotations[INHERIT_ENV] = asked.run.inherit_env
     return {"labels": dict(role.labels) | _labels(asked, project, author), "annotations": annotations}
 
 

@@ -61,7 +61,8 @@ class RunPolicy:
     min_replicas: int | None = None
     max_replicas: int | None = None
     slots: int = 1
-    inherit_env: bool = False
+    inherit_env: str = ""
+    """Names (with wildcards) of the server's own variables that pods get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,9 @@ _MASTER_FIELDS = (
 def _role(body: Fields, *, needs_image: bool = True) -> Role:
     image = body.text("image")
     if needs_image and not image.strip("/"):
-        body.wrong("image", "required", 'an image is needed, for example "host" for the programs of this machine.')
+        body.wrong(
+            "image", "required", 'an image is needed; "rowlock.dev/host" stands for the programs of this machine.'
+        )
     return Role(
         image=image,
         pull=body.choice("imagePullPolicy", "Always", "IfNotPresent", "Never"),
@@ -291,7 +294,7 @@ def _run(spec: Fields, framework: Framework) -> RunPolicy:
         min_replicas=least,
         max_replicas=most,
         slots=slots,
-        inherit_env=spec.flag("inheritEnv"),
+        inherit_env=spec.text("inheritEnv"),
     )
 
 

@@ -1,0 +1,205 @@
+"""`rowlock`'s verbs on jobs and projects, and what they say when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.face.served import Served, call
+
+from rowlock.cli.grammar import Command, Group, help_of
+from rowlock.cli.tree import ROOT as ROWLOCK
+from rowlock.cli.v1_tree import ROOT as RUNAI
+
+SUBMIT = "runai submit-dist pytorch t1 --workers=1 -i host"
+
+
+def test_list_describe_wait_delete(served: Served) -> None:
+    served.node("a")
+    assert served.ok("rowlock list") == "No jobs in project default.\n"
+    served.ok(SUBMIT)
+    served.bound(2)
+    served.run_pods()
+    assert served.ok("rowlock wait t1 --for=running --timeout 10s") == "Job t1 is running.\n"
+    header, row = served.ok("rowlock list").splitlines()
+    assert header.split() == ["NAME", "FRAMEWORK", "PHASE", "PODS", "GPUS", "AGE", "WHY"]
+    assert row.split()[:5] == ["t1", "PyTorch", "Running", "2/2", "0"]
+    assert json.loads(served.ok("rowlock list --json"))[0]["name"] == "t1"
+    text = served.ok("rowlock describe t1")
+    assert "Phase:          Running" in text and "t1-worker-0" in text and "Events:" in text
+    served.finish()
+    assert served.ok("rowlock wait t1 --timeout 10s") == "Job t1 is completed.\n"
+    assert json.loads(served.ok("rowlock describe t1 --json"))["phase"] == "Completed"
+    assert served.ok("rowlock delete t1") == "Job t1 deleted.\n"
+    assert served.ok("rowlock wait t1 --for deleted") == "Job t1 is deleted.\n"
+
+
+def test_wait_says_why_not(served: Served) -> None:
+    served.node("a")
+    served.ok("rowlock run -d -n 2 --name t1 -- false")
+    served.bound(2)
+    code, _, err = served.run("rowlock wait t1 --timeout 0s")
+    assert code == 1 and "after 0s, not completed" in err
+    served.run_pods()
+    served.finish(3)
+    code, _, err = served.run("rowlock wait t1 --timeout 10s")
+    assert code == 1 and err.startswith("Job t1 is failed: ")
+
+
+def test_a_wait_has_a_sentence_everywhere(served: Served) -> None:
+    served.node("a", 1)
+    served.ok("runai submit-dist pytorch big --workers=3 -g 1 -i host")
+    served.until(lambda: "GPU" in served.ok("rowlock list").splitlines()[-1].split("  ")[-1])
+    explained = served.ok("rowlock explain big")
+    assert explained.startswith("big is Pending") and "GPU" in explained
+    assert "Why:" in served.ok("rowlock describe big")
+    body = json.loads(served.ok("rowlock explain big --json"))
+    assert body["phase"] == "Pending" and body["minMember"] == 4 and body["message"]
+
+
+def test_merged_logs_have_ranks_and_the_order_of_time(served: Served) -> None:
+    served.node("a")
+    served.ok(SUBMIT)
+    code, _, err = served.run("rowlock logs t1")
+    assert code == 1 and "no pod of t1 has started yet" in err
+    served.bound(2)
+    served.run_pods()
+    served.until(lambda: "2/2" in served.ok("rowlock list"))
+    served.logs["t1-master-0"] = ["2026-01-01T00:00:00Z one", "2026-01-01T00:00:02Z three"]
+    served.logs["t1-worker-0"] = ["2026-01-01T00:00:01Z two"]
+    assert served.ok("rowlock logs t1") == "[rank 0] one\n[rank 1] two\n[rank 0] three\n"
+    assert served.ok("rowlock logs t1 --pod worker-0") == "two\n"
+    served.finish()
+    followed = served.ok("rowlock logs -f t1").splitlines()
+    assert sorted(followed) == ["[rank 0] one", "[rank 0] three", "[rank 1] two"]
+    code, _, err = served.run("rowlock logs t1 --pod worker-7")
+    assert code == 1 and "Its pods: t1-master-0, t1-worker-0." in err
+
+
+def test_projects(served: Served) -> None:
+    assert served.ok("rowlock project create project_name --gpus 2").startswith("Project project_name created")
+    served.ok("rowlock project set project_name")
+    assert "project_name (selected)" in served.ok("rowlock project list")
+    code, _, err = served.run("runai describe job distributed-training-pytorch -p project_name")
+    assert code == 1 and "does not exist in project project_name" in err
+    served.ok("rowlock project update project_name --gpus 3")
+    assert json.loads(served.ok("rowlock project list --json"))[1]["totalResources"]["gpuQuota"] == 3
+    assert served.ok("rowlock project delete project_name -y") == "Project project_name deleted.\n"
+
+
+def test_run_submits_what_was_typed(served: Served) -> None:
+    served.node("a")
+    name = served.ok(
+        ["rowlock", "run", "-d", "-n", "2", "--nproc-per-node=2", "-e", "X=1", "--", "python", "train.py", "--lr", "1"]
+    )
+    assert name == "train-0\n"
+    served.bound(2)
+    pod = served.pods()["train-0-worker-0"]
+    container = pod["spec"]["containers"][0]
+    assert container["command"] == ["python", "-m", "torch.distributed.run", "train.py", "--lr", "1"]
+    assert container["workingDir"] == str(Path.cwd())
+    env = {e["name"]: e.get("value") for e in container["env"]}
+    assert (env["X"], env["PET_NPROC_PER_NODE"], env["PET_NNODES"], env["PET_NODE_RANK"]) == ("1", "2", "2", "1")
+    assert pod["metadata"]["annotations"]["rowlock.dev/inherit-env"] == "*"
+    assert served.ok("rowlock run -d python other.py --help") == "other-0\n"
+
+
+def test_run_without_a_command(served: Served) -> None:
+    code, _, err = served.run("rowlock run -n 2")
+    assert code == 2 and "say what to run" in err
+
+
+@pytest.mark.parametrize("line", ["rowlock list", "runai list jobs", "rowlock logs x", "runai submit-pytorch x -i y"])
+def test_no_server(tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str) -> None:
+    program, *argv = line.split()
+    code, _, err = call(program, argv, tmp_path, capsys)
+    assert code == 1
+    assert err == f"no server is running for {tmp_path}. Start one: `rowlock up -d`\n"
+
+
+def test_a_dead_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / "server.json").write_text(json.dumps({"pid": ended.pid, "url": "https://127.0.0.1:1"}))
+    code, _, err = call("rowlock", ["list"], tmp_path, capsys)
+    assert code == 1 and "is not running any more" in err
+    code, out, _ = call("rowlock", ["status"], tmp_path, capsys)
+    assert code == 1 and "rowlock up -d" in out
+    code, out, _ = call("rowlock", ["down"], tmp_path, capsys)
+    assert code == 0 and "No server is running" in out
+
+
+def test_status_names_the_server(served: Served) -> None:
+    served.node("a", 2)
+    body = json.loads(served.ok("rowlock status --json"))
+    assert body["running"] is True and body["pid"] and body["url"].startswith("http")
+    assert "a " in served.ok("rowlock status")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("rowlock lst", "Did you mean `list`?"),
+        ("rowlock list --jsn", "Did you mean `--json`?"),
+        ("rowlock list x", "takes no argument"),
+        ("rowlock describe", "needs one job"),
+        ("rowlock up --nodes 0", "must be at least 1"),
+        ("rowlock up --nodes two", "whole number"),
+        ("rowlock up --without kubelt", "knows kubelet and scheduler"),
+        ("rowlock wait x --for done", "completed"),
+        ("rowlock build .", "needs a name"),
+        ("rowlock image add x", "--host"),
+    ],
+)
+def test_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, words: str) -> None:
+    program, *argv = line.split()
+    code, out, err = call(program, argv, tmp_path, capsys)
+    assert code == 2, out + err
+    assert words in err
+
+
+def commands(group: Group, path: str = "") -> list[tuple[str, Command]]:
+    found: list[tuple[str, Command]] = []
+    for one in group.commands:
+        here = f"{path} {one.name}".strip()
+        found += commands(one, here) if isinstance(one, Group) else [(here, one)]
+    return found
+
+
+@pytest.mark.parametrize("root", [ROWLOCK, RUNAI], ids=["rowlock", "runai"])
+def test_every_command_has_help_and_a_body(root: Group) -> None:
+    from rowlock.cli.grammar import load
+
+    for path, command in commands(root):
+        text = help_of(root.name, path, command)
+        assert text.startswith(command.summary) and f"Usage: {root.name} {path}" in text
+        assert callable(load(command.run)), path
+
+
+def test_help_is_instant() -> None:
+    """Three tries: this measures the program, not the machine's other work."""
+    code = "import sys; sys.argv = ['runai', 'submit-dist', 'pytorch', '--help']\nfrom rowlock.cli.main import runai; runai()"
+    best = 9.0
+    for _ in range(3):
+        start = time.monotonic()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        best = min(best, time.monotonic() - start)
+    assert "--workers" in done.stdout
+    assert best < 0.5, f"{best:.3f} s (the budget on an idle machine is 0.12 s)"
+
+
+def test_the_hot_path_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['rowlock', '--help']\n"
+        "from rowlock.cli import main\n"
+        "try: main.rowlock()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'click', 'argparse', 'http.client', 'ssl', 'json.tool', 'yaml', 'asyncio', 'dataclasses', 'msgspec'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
