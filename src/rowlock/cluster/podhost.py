@@ -159,6 +159,8 @@ def main(listening_fd: str, network: str, join: str = "0") -> None:
     listener = socket.socket(fileno=int(listening_fd))
     shim.keep_open(listener.fileno())
     path = listener.getsockname()
+    os.setsid()
+    os.chdir("/")
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     host = PodHost(listener, network, int(join))

@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -42,7 +41,7 @@ def read_run(directory: Path, number: int) -> Run | None:
         start.get("started"),
         int(start.get("backoff", 0)),
     )
-    return run if end is None else dataclasses.replace(run, exit=_exit(end))
+    return run if not end else dataclasses.replace(run, exit=_exit(end))
 
 
 def _exit(fact: dict[str, Any]) -> Exit:
@@ -151,7 +150,7 @@ class PodHost:
     def __init__(self, data: Path) -> None:
         self._data = data
         self._path = socket_path(data)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child = 0
         self._writer: asyncio.StreamWriter | None = None
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._reading: asyncio.Task[None] | None = None
@@ -190,17 +189,21 @@ class PodHost:
         listener.bind(str(self._path))
         os.chmod(self._path, 0o600)
         listener.listen(16)
-        source = str(Path(rowlock.__file__).parents[1])
-        with listener, open(self._data / "podhost.log", "ab") as log:
-            self._process = subprocess.Popen(
-                podhost.command(source, listener.fileno(), network, join),
-                pass_fds=[listener.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                start_new_session=True,
-            )
+        os.set_inheritable(listener.fileno(), True)
+        words = podhost.command(str(Path(rowlock.__file__).parents[1]), listener.fileno(), network, join)
+        log = os.open(self._data / "podhost.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in ((null, 0), (log, 1), (log, 2))]
+        with listener:
+            self._child = os.posix_spawn(words[0], words, os.environ, file_actions=actions)
+        os.close(log)
+        os.close(null)
+
+    def _collect(self) -> None:
+        """If the pod host was our child and has ended: no zombie."""
+        if self._child:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._child, os.WNOHANG)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
@@ -211,8 +214,7 @@ class PodHost:
                     waiting.set_result(answer)
         if self._writer is not None:
             self._writer.close()
-        if self._process is not None:
-            self._process.poll()
+        self._collect()
         for waiting in self._answers.values():
             if not waiting.done():
                 waiting.set_result({"error": "the pod host has gone"})
@@ -250,5 +252,4 @@ class PodHost:
             self._reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reading
-        if self._process is not None:
-            self._process.poll()
+        self._collect()

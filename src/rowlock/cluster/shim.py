@@ -16,6 +16,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from rowlock.cluster import fabric
@@ -44,16 +45,23 @@ class Stamp:
         return (stamp if begin else b"") + body + (b"\n" if ended else b"")
 
 
-def write_fact(path: str, fact: dict[str, Any], *, durable: bool = False) -> None:
-    """A JSON file that is there whole or not at all."""
+def write_fact(
+    path: str, fact: dict[str, Any], *, durable: bool = False, told: Callable[[], None] | None = None
+) -> None:
+    """A JSON file that is there whole or not at all.
+
+    `told` is called before it is on disk for good: who hears of it makes it durable in another place (the store)."""
     fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.write(fd, json.dumps(fact).encode())
-        if durable:
+        if durable and told is None:
+            os.fsync(fd)
+        os.rename(path + ".new", path)
+        if told is not None:
+            told()
             os.fsync(fd)
     finally:
         os.close(fd)
-    os.rename(path + ".new", path)
 
 
 def ticks(pid: int) -> int:
@@ -265,13 +273,12 @@ class Shim:
             fact["stopped"] = True
         while True:
             try:
-                write_fact(self._path("exit"), fact, durable=True)
-                break
+                write_fact(self._path("exit"), fact, told=lambda: self._wake("exited"))
+                return
             except FileNotFoundError:
-                break  # the pod's directory was removed: nobody wants to know
+                return  # the pod's directory was removed: nobody wants to know
             except OSError:
                 time.sleep(1)  # a full disk: the fact must not be lost, so wait for room
-        self._wake("exited")
 
     def _wake(self, what: str) -> None:
         wake(str(self._spec["wake"]), f"{what} {self._spec['hint']} {self._number}\n")
