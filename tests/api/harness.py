@@ -19,10 +19,11 @@ import uvicorn
 from starlette.applications import Starlette
 
 from rowlock import collection, controllers, kinds, objects
-from rowlock.cluster import apiserver, certificates, seeds
+from rowlock.cluster import apiserver, certificates, seeds, wire
 from rowlock.cluster.admission import Admission
 from rowlock.cluster.patches import Patches
 from rowlock.cluster.store import Store
+from rowlock.training import controller as training
 
 TOKEN = "a-test-token"
 
@@ -37,8 +38,8 @@ class Running:
 
 
 class Harness:
-    def __init__(self, directory: Path, *, disk: bool = False) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, *, disk: bool = False, collect: bool = True, operate: bool = False) -> None:
+        self.directory, self.collect, self.operate = directory, collect, operate
         admission = Admission()
         self.store = Store.open(directory / "cluster.db" if disk else None, admission=admission, patches=Patches())
         admission.view = self.store.view
@@ -52,13 +53,15 @@ class Harness:
         papers = certificates.ensure(self.directory)
         app = Starlette(routes=apiserver.routes(self.store, apiserver.Settings(token=TOKEN)))
         config = uvicorn.Config(
-            app, port=0, log_level="error", lifespan="off", access_log=False, http="httptools",
+            app, port=0, log_level="error", lifespan="off", access_log=False, http=wire.Protocol,
             ssl_certfile=str(papers.certificate), ssl_keyfile=str(papers.key), timeout_graceful_shutdown=1,
         )  # fmt: skip
         server = uvicorn.Server(config)
         for kind, obj in seeds.initial():
             await self.store.create(kind, obj)
-        tasks = [asyncio.create_task(self._furnish()), asyncio.create_task(self._collect())]
+        tasks = [asyncio.create_task(self._furnish())]
+        if self.collect:
+            tasks.append(asyncio.create_task(self._collect()))
         serving = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.sleep(0.005)
@@ -98,7 +101,8 @@ class Harness:
                         await self.store.create(kind, {"apiVersion": "v1", "kind": kind.name, "metadata": meta})
 
     async def _collect(self) -> None:
-        await controllers.run(self.store, self.store.view, [*collection.controllers()], self.store.changes())
+        made = [*collection.controllers(), *(training.controllers() if self.operate else ())]
+        await controllers.run(self.store, self.store.view, made, self.store.changes())
 
     def stop(self) -> None:
         if self._loop and self._stop:
@@ -120,5 +124,12 @@ def serving(directory: Path) -> Iterator[Running]:
 
 
 if __name__ == "__main__":
-    made = Harness(Path(sys.argv[1]), disk=len(sys.argv) > 2)
+    import gc
+
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 1000)
+    made = Harness(
+        Path(sys.argv[1]), disk="disk" in sys.argv, collect="bare" not in sys.argv, operate="operate" in sys.argv
+    )
     asyncio.run(made.main())

@@ -14,14 +14,36 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount
 from starlette.types import Receive, Scope, Send
 
-from rowlock.cluster import definitions, discovery, openapi, requests, reviews, subresources, verbs, watching
-from rowlock.cluster.answers import answer, answer_error, answer_object
+from rowlock import kinds
+from rowlock.cluster import (
+    bodies,
+    definitions,
+    deletes,
+    discovery,
+    openapi,
+    requests,
+    reviews,
+    subresources,
+    verbs,
+    watching,
+)
+from rowlock.cluster.answers import answer, answer_error, answer_object, encode
 from rowlock.cluster.requests import NOWHERE, Call, Target, User
 from rowlock.cluster.store import Store
-from rowlock.errors import ApiError, BadRequest, Internal, NotAcceptable, NotFound, TooLarge, Unauthorized, Unsupported
+from rowlock.errors import (
+    ApiError,
+    Forbidden,
+    Internal,
+    NotAcceptable,
+    NotFound,
+    TooLarge,
+    Unauthorized,
+    Unsupported,
+    not_found,
+)
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +121,7 @@ class ApiServer:
             return user
         if not user.master:
             text = f'users "{other}" is forbidden: User "{user.name}" cannot impersonate resource "users" in API group "" at the cluster scope'
-            raise reviews.Forbidden(text)
+            raise Forbidden(text)
         groups = tuple(filter(None, call.header(b"impersonate-group").split(",")))
         return User(other, (*groups, "system:authenticated"))
 
@@ -175,12 +197,12 @@ class ApiServer:
     ) -> None:
         place = (group, version, rest[-1])
         if place in reviews.REVIEWS and call.method == "POST" and len(rest) in (1, 3):
-            shown = reviews.review(call, place, requests.document(call), self.user)
+            shown = reviews.review(call, place, bodies.document(call), self.user)
             return await answer_object(send, shown, code=201)
         if group == definitions.GROUP:
             return await definitions.served(call, send, rest)
         if (group, version) == ("", "v1") and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
-            target = Target(requests.kinds.POD, rest[1], "", "binding")
+            target = Target(kinds.POD, rest[1], "", "binding")
         else:
             target = requests.target_of(group, version, rest)
         verb = _verb(call, target)
@@ -195,7 +217,8 @@ class ApiServer:
     async def _part(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
         sub, store = target.subresource, self._store
         if sub not in target.kind.subresources:
-            raise NotFound(NOWHERE)
+            kind = target.kind
+            raise not_found(kind.plural, target.name, kind.group) if kind.custom else NotFound(NOWHERE)
         if sub == "log" and call.method == "GET":
             return await subresources.log(call, receive, send, store, target)
         if sub in _POSTED:
@@ -219,8 +242,8 @@ _VERBS: dict[str, Verb] = {
     "create": verbs.create,
     "update": verbs.update,
     "patch": verbs.patch,
-    "delete": verbs.delete,
-    "deletecollection": verbs.delete_collection,
+    "delete": deletes.delete,
+    "deletecollection": deletes.delete_collection,
 }
 
 
@@ -243,7 +266,7 @@ def discovery_bytes(named: bool, version: str) -> bytes:
     """The aggregated document, made once."""
     key = (named, version)
     if key not in _DISCOVERY:
-        _DISCOVERY[key] = openapi.msgspec.json.encode(discovery.aggregated(named, version))
+        _DISCOVERY[key] = encode(discovery.aggregated(named, version))
     return _DISCOVERY[key]
 
 
@@ -270,9 +293,7 @@ async def _no_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     """exec, attach and port-forward: refused before the handshake is done."""
     await receive()
     if "websocket.http.response" in scope.get("extensions", {}):
-        body = openapi.msgspec.json.encode(
-            Unsupported("rowlock does not do exec, attach and port-forward yet").status()
-        )
+        body = encode(Unsupported("rowlock does not do exec, attach and port-forward yet").status())
         head = {
             "type": "websocket.http.response.start",
             "status": 405,
@@ -286,6 +307,3 @@ async def _no_websocket(scope: Scope, receive: Receive, send: Send) -> None:
 def routes(store: Store, settings: Settings) -> list[BaseRoute]:
     """What `serve.py` mounts, last: unknown paths are answered here with a Status."""
     return [Mount("/", app=ApiServer(store, settings))]
-
-
-__all__ = ["ADMIN", "ApiServer", "BadRequest", "Route", "Settings", "User", "routes"]

@@ -68,7 +68,7 @@ _EXTRA: dict[tuple[str, str], tuple[Resource, ...]] = {
 
 
 def _of_kind(kind: Kind) -> Iterable[Resource]:
-    verbs = _CUSTOM if kind.custom else _BUILT_IN
+    verbs: tuple[str, ...] = _CUSTOM if kind.custom else _BUILT_IN
     if kind is kinds.NAMESPACE:
         verbs = tuple(v for v in verbs if v != "deletecollection")
     yield Resource(kind.plural, kind.name, kind.singular, kind.namespaced, verbs, kind.short, kind.categories)

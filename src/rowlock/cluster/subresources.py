@@ -11,7 +11,7 @@ from starlette.types import Receive, Send
 
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions, LogOptions, PatchType
-from rowlock.cluster import patches, requests, verbs
+from rowlock.cluster import bodies, jsonpatch, patches, requests, verbs
 from rowlock.cluster.admission import SCALES
 from rowlock.cluster.answers import answer_object, begin_stream, end_stream, stream
 from rowlock.cluster.requests import Call, Target
@@ -163,7 +163,7 @@ def _scale(job: Object, path: str) -> Object:
 
 def _wanted_scale(call: Call, shown: Object) -> Object:
     if call.method == "PUT":
-        found = requests.document(call)
+        found = bodies.document(call)
     else:
         media = call.header(b"content-type").partition(";")[0].strip()
         kind: PatchType | None = verbs.PATCHES.get(media)
@@ -173,7 +173,7 @@ def _wanted_scale(call: Call, shown: Object) -> Object:
             patch = msgspec.json.decode(call.body)
         except msgspec.MsgspecError as error:
             raise BadRequest(f"the patch is not JSON: {error}") from None
-        found = patches.jsonpatch.patched(shown, patch) if kind == "json" else patches.merge(shown, patch)
+        found = jsonpatch.patched(shown, patch) if kind == "json" else patches.merge(shown, patch)
     if not isinstance(found, dict) or not isinstance(found.get("spec") or {}, dict):
         raise BadRequest("the body is a Scale")
     return found
@@ -184,7 +184,7 @@ def _wanted_scale(call: Call, shown: Object) -> Object:
 
 async def bind(call: Call, send: Send, store: Store, target: Target) -> None:
     call.only(requests.WRITE)
-    body = requests.document(call)
+    body = bodies.document(call)
     if not isinstance(body, dict):
         raise BadRequest("the body is a Binding")
     meta, goal = body.get("metadata") or {}, body.get("target") or {}
@@ -208,7 +208,7 @@ async def bind(call: Call, send: Send, store: Store, target: Target) -> None:
 
 async def evict(call: Call, send: Send, store: Store, target: Target) -> None:
     call.only(requests.WRITE)
-    body = requests.document(call)
+    body = bodies.document(call)
     if not isinstance(body, dict):
         raise BadRequest("the body is an Eviction")
     given = body.get("deleteOptions") or {}

@@ -30,7 +30,7 @@ class Columns:
 
 def _columns(cells: Cells, *names: str) -> Columns:
     """Names as written; `+` before one makes it a column of `-o wide`, `:type` after it gives a type other than string."""
-    made = []
+    made: list[dict[str, Any]] = []
     for name in names:
         text, _, kind = name.lstrip("+").partition(":")
         first = not made or text == "Name"
@@ -187,7 +187,8 @@ def _claim(obj: Object, now: float) -> list[Any]:
 
 def _quota(obj: Object, now: float) -> list[Any]:
     hard, used = objects.dig(obj, "status.hard", {}), objects.dig(obj, "status.used", {})
-    requests, limits = [], []
+    requests: list[str] = []
+    limits: list[str] = []
     for name in sorted(hard):
         into = limits if name.startswith("limits.") else requests
         into.append(f"{name}: {used.get(name, '0')}/{hard[name]}")

@@ -93,5 +93,5 @@ def is_map(node: Schema) -> bool:
 def atomic(node: Schema) -> bool:
     """One value to server-side apply and to merges, although it has parts."""
     if node.get("type") == "array":
-        return node.get("x-kubernetes-list-type", "atomic") == "atomic"
-    return node.get("x-kubernetes-map-type") == "atomic"
+        return bool(node.get("x-kubernetes-list-type", "atomic") == "atomic")
+    return bool(node.get("x-kubernetes-map-type") == "atomic")

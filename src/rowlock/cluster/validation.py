@@ -181,7 +181,8 @@ def _service(obj: Object) -> Causes:
         if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
             yield not_supported(f"{path}.protocol", port.get("protocol"), ("SCTP", "TCP", "UDP"))
         if (port.get("protocol"), number) in numbers:
-            shown = f'{{"port":{number},"protocol":"{port.get("protocol")}"}}'
+            kind = port.get("protocol")
+            shown = f'{{"Name":"","Protocol":"{kind}","AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}'
             yield Cause("FieldValueDuplicate", f"Duplicate value: {shown}", path)
         numbers.add((port.get("protocol"), number))
     if spec.get("sessionAffinity") not in ("None", "ClientIP"):

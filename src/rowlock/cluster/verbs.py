@@ -13,12 +13,12 @@ import msgspec
 from starlette.types import Send
 
 from rowlock import kinds, objects
-from rowlock.api import DeleteOptions, Page, PatchType, WriteOptions
-from rowlock.cluster import decoding, reading, requests, tables, types
+from rowlock.api import Page, PatchType, WriteOptions
+from rowlock.cluster import bodies, decoding, reading, requests, tables, types
 from rowlock.cluster.answers import answer, answer_object, encode
 from rowlock.cluster.requests import Call, Form, Target
 from rowlock.cluster.store import Store
-from rowlock.errors import BadRequest, NotFound, Timeout, Unsupported, UnsupportedMediaType
+from rowlock.errors import BadRequest, Timeout, Unsupported, UnsupportedMediaType
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.selectors import FieldSelector, Selector, parse_fields, parse_labels
@@ -101,11 +101,11 @@ def _reached(call: Call, store: Store) -> None:
 
 async def list_(call: Call, send: Send, store: Store, target: Target) -> None:
     call.only(requests.LIST)
-    page = await _page(call, store, target)
+    page = await page_of(call, store, target)
     await answer(send, _listed(call, store, target.kind, page), warnings=call.warnings)
 
 
-async def _page(call: Call, store: Store, target: Target) -> Page:
+async def page_of(call: Call, store: Store, target: Target) -> Page:
     labels, fields = selectors(call, target.kind)
     limit, token = call.number("limit") or 0, call.query.get("continue", "")
     match, wanted = call.query.get("resourceVersionMatch", ""), requests.revision_of(call)
@@ -187,10 +187,10 @@ def writable(call: Call, target: Target, options: WriteOptions) -> Object:
     """The body as an object that the store can take. Raises BadRequest."""
     media = call.header(b"content-type")
     if options.validation != "Ignore" and (not media or "json" in media):
-        value, twice = requests.strict_json(call.body)
+        value, twice = bodies.strict_json(call.body)
         _duplicates(target.kind, twice, options)
     else:
-        value = requests.document(call)
+        value = bodies.document(call)
     obj = requests.shaped(call, target, value)
     _check_meta(target.kind, obj["metadata"])
     return obj
@@ -259,7 +259,7 @@ def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
             return msgspec.json.decode(call.body)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise BadRequest(f"the patch is not JSON: {error}") from None
-    config = requests.shaped(call, target, requests.yaml_of(call.body))
+    config = requests.shaped(call, target, bodies.yaml_of(call.body))
     meta = config["metadata"]
     if meta.get("name") not in (None, target.name):
         raise BadRequest(f"the name of the object ({meta['name']}) does not match the name on the URL ({target.name})")
@@ -273,81 +273,3 @@ async def _written(
     if form.view:
         return await answer_object(send, in_form(call, kind, made, form), code=code, warnings=options.warnings)
     await answer(send, _encoded(store, kind, made), code=code, warnings=options.warnings)
-
-
-# ---------------------------------------------------------------- deletes
-
-
-_DELETE_FIELDS = frozenset(
-    "kind apiVersion gracePeriodSeconds preconditions orphanDependents propagationPolicy dryRun".split()
-)
-
-
-def delete_options(call: Call) -> DeleteOptions:
-    """How to delete: the body's DeleteOptions, or the query's. Raises BadRequest, Invalid."""
-    given: dict[str, Any] = {}
-    if call.body.strip():
-        found = requests.document(call)
-        if not isinstance(found, dict):
-            raise BadRequest("the body of a delete is a DeleteOptions object")
-        given = {k: v for k, v in found.items() if v is not None}
-    for name in given:
-        if name not in _DELETE_FIELDS and name != "ignoreStoreReadErrorWithClusterBreakingPotential":
-            raise BadRequest(f'DeleteOptions has no field "{name}"')
-    grace = given.get("gracePeriodSeconds", call.number("gracePeriodSeconds"))
-    policy = given.get("propagationPolicy") or call.query.get("propagationPolicy") or None
-    orphan = given.get("orphanDependents", call.flag("orphanDependents") if "orphanDependents" in call.query else None)
-    if policy not in (None, "Background", "Foreground", "Orphan"):
-        raise BadRequest(f'propagationPolicy: Unsupported value: "{policy}": use Background, Foreground or Orphan')
-    if orphan is not None and policy is not None:
-        raise BadRequest("orphanDependents and propagationPolicy cannot be both set")
-    if orphan is not None:
-        policy = "Orphan" if orphan else "Background"
-    if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
-        raise BadRequest("gracePeriodSeconds is a whole number")
-    asked = given.get("dryRun") or []
-    if asked not in ([], ["All"]):
-        raise BadRequest('dryRun: Unsupported value: supported values: "All"')
-    pre = given.get("preconditions") or {}
-    revision = str(pre.get("resourceVersion") or "")
-    if revision and not revision.isdigit():
-        raise BadRequest(f'preconditions.resourceVersion "{revision}" is not a resource version')
-    return DeleteOptions(
-        propagation=policy,
-        grace=grace,
-        uid=str(pre.get("uid") or ""),
-        revision=int(revision) if revision else None,
-        dry_run=bool(asked) or requests.dry_run(call, "DeleteOptions"),
-    )
-
-
-async def delete(call: Call, send: Send, store: Store, target: Target) -> None:
-    call.only(requests.DELETE)
-    options = delete_options(call)
-    kind = target.kind
-    gone = await store.delete(kind, target.namespace, target.name, options=options)
-    left = store.core.current(kind, target.namespace, target.name)
-    if left is not None and not options.dry_run and objects.uid(left) == objects.uid(gone):
-        return await answer_object(send, left, warnings=call.warnings)
-    details = {"name": target.name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural}
-    details["uid"] = objects.uid(gone)
-    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-    await answer_object(send, status, warnings=call.warnings)
-
-
-async def delete_collection(call: Call, send: Send, store: Store, target: Target) -> None:
-    call.only(requests.DELETE_ALL)
-    kind = target.kind
-    if kind is kinds.NAMESPACE or (kind.namespaced and not target.namespace):
-        raise Unsupported("the server does not allow this method on the requested resource")
-    options = delete_options(call)
-    page = await _page(call, store, target)
-    done = []
-    for obj in page.items:
-        try:
-            done.append(await store.delete(kind, *objects.key(obj), options=options))
-        except NotFound:
-            continue
-    listed = {"kind": f"{kind.name}List", "apiVersion": kind.api_version}
-    meta = {"resourceVersion": str(store.revision), **({"continue": page.token} if page.token else {})}
-    await answer_object(send, {**listed, "metadata": meta, "items": done}, warnings=call.warnings)
