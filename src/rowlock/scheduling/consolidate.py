@@ -17,13 +17,17 @@ from rowlock.scheduling.victims import Step, Victims
 from rowlock.scheduling.world import GangState, TaskState, World
 
 
+def worth_consolidating(world: World, asker: GangState) -> bool:
+    """Is there enough room in the whole cluster, were it in one place?"""
+    if world.settings.max_consolidated == 0 or not asker.gang.preemptible or asker.queue is None:
+        return False
+    cpu, _, gpus = world.need(wanted(asker))
+    return world.free_gpu >= gpus if gpus else sum(s.cpu + s.back_cpu for s in world.order) >= cpu
+
+
 def consolidate(world: World, placer: Placer, asker: GangState) -> bool:
     """Move others to make one piece of room for the asker; False changes nothing."""
-    most = world.settings.max_consolidated
-    if most == 0 or not asker.gang.preemptible or asker.queue is None:
-        return False
-    need = world.need(wanted(asker))
-    if gate(asker, need) is not None or not _room(world, need[2], need[0]):
+    if not worth_consolidating(world, asker) or gate(asker, world.need(wanted(asker))) is not None:
         return False
 
     def accept(gang: GangState) -> bool:
@@ -32,12 +36,5 @@ def consolidate(world: World, placer: Placer, asker: GangState) -> bool:
     def validate(tasks: Sequence[TaskState], losers: Sequence[Step]) -> bool:
         return all(t.status not in (Status.RELEASING, Status.PENDING) for s in losers for t in s.tasks)
 
-    victims = Victims(world, world.active_gangs(), accept, most_gangs=most)
+    victims = Victims(world, world.active_gangs(), accept, most_gangs=world.settings.max_consolidated)
     return Solver(world, placer).solve(Search(asker, victims, validate))
-
-
-def _room(world: World, gpus: int, cpu: int) -> bool:
-    """Is there enough in the whole cluster, were it in one place?"""
-    if gpus:
-        return sum(s.free_gpu() for s in world.order if s.node.gpus) >= gpus
-    return sum(s.cpu + s.back_cpu for s in world.order) >= cpu

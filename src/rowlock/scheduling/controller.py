@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from rowlock import api
 from rowlock.api import NOTHING, Change, View
@@ -23,6 +24,8 @@ from rowlock.scheduling.stale import below_minimum
 from rowlock.scheduling.world import GangState
 
 THE_KEY = Key("", "scheduler")
+LOOKS_PER_CYCLE = 512
+"""How many of those who wait one cycle looks at; their heads come first."""
 WORDS_PER_CYCLE = 64
 """How many writes about waiting one cycle may make; the rest follows in the next."""
 SAME_REASON_AFTER = 10.0
@@ -100,7 +103,7 @@ class Scheduler:
             if self.told.pop(key, None) or state.gang.verdict or not state.gang.started:
                 if not state.gang.bare:
                     yield writes.started(state.gang, now)
-        for state in world.active_gangs():
+        for state in list(world.partial.values()):
             gang = state.gang
             if not gang.bare and below_minimum(state) != bool(gang.stale):
                 yield writes.stale(gang, None if gang.stale else now)
@@ -110,7 +113,7 @@ class Scheduler:
         found: list[api.Write] = []
         later: float | None = None
         explainer = Explainer(self.following.planner.world)
-        for hold in plan.holds:
+        for hold in islice(self.following.planner.holds(), LOOKS_PER_CYCLE):
             if len(found) >= WORDS_PER_CYCLE:
                 later = 0.05
                 break

@@ -13,7 +13,8 @@ from rowlock.scheduling.allocate import Failure, Reason
 from rowlock.scheduling.amounts import GPU, UNLIMITED, WHOLE, describe, gpus, words
 from rowlock.scheduling.histogram import Histogram, survey, verdict
 from rowlock.scheduling.order import wanted
-from rowlock.scheduling.plan import Hold, Planner
+from rowlock.scheduling.plan import Hold
+from rowlock.scheduling.planner import Planner
 from rowlock.scheduling.snapshot import Gang, Shape, Snapshot
 from rowlock.scheduling.world import GangState, QueueState, World, build
 
@@ -236,7 +237,7 @@ def what_if(snapshot: Snapshot, gang: Gang) -> Explanation | None:
     planner = Planner(build(replace(snapshot, gangs=(*snapshot.gangs, gang))))
     plan = planner.cycle(keep=True)
     bound = sum(b.gang == gang.key for b in plan.binds)
-    hold = next((h for h in plan.holds if h.gang == gang.key), None)
+    hold = next((h for h in planner.holds() if h.gang == gang.key), None)
     if hold is None or bound:
         return None
     return Explainer(planner.world).explain(hold)

@@ -13,7 +13,7 @@ from rowlock.api import Change, View
 from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, Kind
 from rowlock.objects import Key, Object, controller_of, key, meta, name, namespace, revision, uid
 from rowlock.scheduling import reading
-from rowlock.scheduling.plan import Planner
+from rowlock.scheduling.planner import Planner
 from rowlock.scheduling.snapshot import Gang, Node, Queue, Settings, Status
 from rowlock.scheduling.world import World
 

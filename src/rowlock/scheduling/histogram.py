@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from rowlock.scheduling.amounts import WHOLE
-from rowlock.scheduling.placement import cards, fits, obstacle
-from rowlock.scheduling.snapshot import Node, Shape
+from rowlock.scheduling.placement import cards, could_hold, fits, obstacle
+from rowlock.scheduling.snapshot import Shape
 from rowlock.scheduling.world import NodeState, World
 
 
@@ -45,19 +45,6 @@ def missing(state: NodeState, shape: Shape) -> list[str]:
     if shape.wants_gpu and cards(state, shape, later=False, spread=False) is None:
         found.append("Insufficient nvidia.com/gpu")
     return found or ([] if fits(state, shape, later=False) else ["Insufficient resources (promised to others)"])
-
-
-def could_hold(node: Node, shape: Shape) -> bool:
-    """Would the node hold one if it were empty?"""
-    extras = dict(node.extras)
-    return (
-        node.cpu >= shape.cpu
-        and node.memory >= shape.memory
-        and node.pods >= 1
-        and node.gpus >= shape.cards
-        and (not shape.gpu_memory or node.gpu_memory >= shape.gpu_memory)
-        and all(extras.get(name, 0) >= value for name, value in shape.extras)
-    )
 
 
 def survey(world: World, shape: Shape) -> Histogram:

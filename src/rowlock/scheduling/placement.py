@@ -66,6 +66,19 @@ def obstacle(shape: Shape, node: Node) -> str:
     return ""
 
 
+def could_hold(node: Node, shape: Shape) -> bool:
+    """Would the node hold one if it were empty?"""
+    extras = dict(node.extras)
+    return (
+        node.cpu >= shape.cpu
+        and node.memory >= shape.memory
+        and node.pods >= 1
+        and node.gpus >= shape.cards
+        and (not shape.gpu_memory or node.gpu_memory >= shape.gpu_memory)
+        and all(extras.get(name, 0) >= value for name, value in shape.extras)
+    )
+
+
 def cards(state: NodeState, shape: Shape, *, later: bool, spread: bool) -> tuple[int, ...] | None:
     """The cards the shape would take on this node, now or (`later`) when what is releasing has gone."""
     if not shape.wants_gpu:
@@ -156,6 +169,13 @@ class Ranking:
         pack = -free / whole if self.spread and whole else free
         cpu_node = 0 if shape.wants_gpu or not state.node.gpus else 1
         return (0 if sharing else 1, 0 if now else 1, cpu_node, pack, state.index)
+
+    def possible(self) -> bool:
+        """Could any node hold one if it were empty?"""
+        if self.epoch != self.world.epoch:
+            self._rebuild()
+        order = self.world.order
+        return any(ok and could_hold(order[i].node, self.shape) for i, ok in enumerate(self.static))
 
     def best(self) -> NodeState | None:
         world = self.world

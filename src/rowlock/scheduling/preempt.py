@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowlock.scheduling.allocate import gate
+from rowlock.scheduling.allocate import Reason, gate
 from rowlock.scheduling.order import wanted
 from rowlock.scheduling.placement import Placer
 from rowlock.scheduling.protection import evictable, preempt_protected
@@ -13,16 +13,20 @@ from rowlock.scheduling.victims import Step, Victims
 from rowlock.scheduling.world import GangState, TaskState, World
 
 
+def worth_preempting(world: World, asker: GangState) -> bool:
+    """Is there anybody of lower priority in its queue?"""
+    queue = asker.queue
+    return queue is not None and any(g.gang.priority < asker.gang.priority for g in queue.running.values())
+
+
 def preempt(world: World, placer: Placer, asker: GangState) -> bool:
     """Evict lower priorities of the same queue for the asker; False changes nothing."""
     queue = asker.queue
     if queue is None:
         return False
     lower = [g for g in queue.running.values() if g.gang.priority < asker.gang.priority]
-    if not lower:
-        return False
     refused = gate(asker, world.need(wanted(asker)))
-    if refused is not None and not asker.gang.preemptible and refused.reason == "NonPreemptibleOverQuota":
+    if not lower or (refused is not None and refused.reason is Reason.OVER_QUOTA):
         return False
 
     def accept(gang: GangState) -> bool:

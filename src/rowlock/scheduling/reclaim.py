@@ -15,7 +15,7 @@ from rowlock.scheduling.protection import diverge, evictable, reclaim_protected
 from rowlock.scheduling.snapshot import Status
 from rowlock.scheduling.solver import Search, Solver
 from rowlock.scheduling.victims import Step, Victims
-from rowlock.scheduling.world import GangState, TaskState, World
+from rowlock.scheduling.world import GangState, QueueState, TaskState, World
 
 
 def entitled(world: World, asker: GangState) -> bool:
@@ -33,16 +33,33 @@ def reclaim(world: World, placer: Placer, asker: GangState) -> bool:
     """Evict from other queues and promise the room to the asker; False changes nothing."""
     if not entitled(world, asker):
         return False
+    queues = [q for q in world.queues.values() if q.running and _may_give(world, asker, q)]
+    if not queues:
+        return False
     before = {name: q.counted for name, q in world.queues.items()}
 
     def accept(gang: GangState) -> bool:
-        return gang.queue is not asker.queue and evictable(gang) and not reclaim_protected(world, asker, gang)
+        return evictable(gang) and not reclaim_protected(world, asker, gang)
 
     def validate(tasks: Sequence[TaskState], losers: Sequence[Step]) -> bool:
         return fair(world, asker, world.need(tasks), losers, before)
 
-    victims = Victims(world, world.active_gangs(), accept)
+    victims = Victims(world, (g for q in queues for g in q.running.values()), accept)
     return Solver(world, placer).solve(Search(asker, victims, validate))
+
+
+def _may_give(world: World, asker: GangState, victim: QueueState) -> bool:
+    """Could a loss of this queue ever be fair? If not, its pods can only be moved, and that needs free room."""
+    assert asker.queue is not None
+    if victim is asker.queue:
+        return False
+    taker, giver = diverge(asker.queue, victim)
+    need = world.need(wanted(asker))
+    if _over(giver.counted, giver.share):
+        return True
+    if _over(giver.counted, giver.queue.quota) and within(plus(taker.counted, need), taker.queue.quota):
+        return True
+    return world.free_gpu > 0 or not need[2]
 
 
 def fair(world: World, asker: GangState, need: Vector, losers: Sequence[Step], before: dict[str, Vector]) -> bool:

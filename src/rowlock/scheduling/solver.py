@@ -17,6 +17,11 @@ from rowlock.scheduling.snapshot import Status
 from rowlock.scheduling.victims import Step, Victims
 from rowlock.scheduling.world import GangState, Place, TaskState, World
 
+EXACT = 4
+"""Up to so many pods are searched exactly as KAI does; more are first tried in one sweep."""
+BUDGET = 50_000
+"""Placements that one search may simulate: a hopeless one must not hold up the cluster."""
+
 Validate = Callable[[Sequence[TaskState], Sequence[Step]], bool]
 """Is this set of asker's tasks against these steps (their tasks that stay evicted or move) allowed?"""
 
@@ -33,6 +38,7 @@ class Search:
 class Solver:
     def __init__(self, world: World, placer: Placer) -> None:
         self.world, self.placer = world, placer
+        self.work = BUDGET
         self.start = 0
         """Where in the log the search began."""
 
@@ -40,22 +46,70 @@ class Solver:
         """True: the plan is in the world's log. False: the world is as it was."""
         world = self.world
         tasks = wanted(search.asker)
-        if not tasks or not self._hopeful(search, tasks):
+        if not tasks or not self._possible(tasks) or search.victims.step(0) is None or not self._hopeful(search, tasks):
             return False
         before = search.asker.active
-        chosen: list[Step] = []
         mark = self.start = world.mark()
-        for k in range(1, len(tasks) + 1):
+        self.work = BUDGET
+        if not (len(tasks) > EXACT and self._greedy(search, tasks)) and not self._exact(search, tasks):
             world.rollback(mark)
-            found = self._partial(search, tasks[:k], chosen)
-            if found is None:
-                world.rollback(mark)
-                return False
-            chosen = found
+            return False
         if search.asker.active <= before:
             world.rollback(mark)
             return False
         return True
+
+    def _exact(self, search: Search, tasks: Sequence[TaskState]) -> bool:
+        """KAI's way: everything again for each further pod."""
+        chosen: list[Step] = []
+        for k in range(1, len(tasks) + 1):
+            self.world.rollback(self.start)
+            found = self._partial(search, tasks[:k], chosen)
+            if found is None:
+                return False
+            chosen = found
+        return True
+
+    def _greedy(self, search: Search, tasks: Sequence[TaskState]) -> bool:
+        """For many pods: find the victims pod by pod in one sweep, then simulate once and ask the rule once."""
+        world = self.world
+        chosen: list[Step] = []
+        here: dict[str, list[Step]] = {}
+        index = 0
+        for task in tasks:
+            while not self.placer.place(task, only_later=True):
+                step = search.victims.step(index)
+                if step is None:
+                    world.rollback(self.start)
+                    return False
+                index += 1
+                chosen += self._open(task, step, here)
+        world.rollback(self.start)
+        for step in chosen:
+            self._evict(step.tasks)
+        if self._simulate(search, tasks, chosen) is None:
+            world.rollback(self.start)
+            return False
+        return True
+
+    def _open(self, task: TaskState, step: Step, here: dict[str, list[Step]]) -> list[Step]:
+        """The steps that, leaving one node of this step together, make room for the task: they stay evicted."""
+        for node in step.nodes:
+            here.setdefault(node, []).append(step)
+        mark = self.world.mark()
+        for node in step.nodes:
+            fresh = [s for s in here[node] if s.tasks[0].status is not Status.RELEASING]
+            for s in fresh:
+                self._evict(s.tasks)
+            if self.placer.ranking(task.task.shape).best() is not None:
+                del here[node]
+                return fresh
+            self.world.rollback(mark)
+        return []
+
+    def _possible(self, tasks: Sequence[TaskState]) -> bool:
+        """Is there, for each shape, a node that could hold it if it were empty?"""
+        return all(self.placer.ranking(shape).possible() for shape in {t.task.shape for t in tasks})
 
     def _hopeful(self, search: Search, tasks: Sequence[TaskState]) -> bool:
         """Would it fit if every possible victim left? If not, nobody need be tried."""
@@ -81,7 +135,7 @@ class Solver:
         recorded = {id(t) for s in chosen for t in s.tasks}
         potential: list[Step] = []
         index = 0
-        while (step := search.victims.step(index)) is not None:
+        while self.work > 0 and (step := search.victims.step(index)) is not None:
             index += 1
             if id(step.tasks[0]) in recorded:
                 continue
@@ -111,6 +165,7 @@ class Solver:
         """Asker and victims compete for the room in fair order. Returns the steps that really lose something."""
         world = self.world
         mark = world.mark()
+        self.work -= len(tasks) + sum(len(s.tasks) for s in steps)
         states: dict[TaskState, Place | None] = {
             t: (t.node, t.devices) if t.status is Status.RELEASING else None for s in steps for t in s.tasks
         }

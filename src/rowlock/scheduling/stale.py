@@ -25,7 +25,7 @@ def due(world: World, state: GangState) -> float | None:
 def evict_stale(world: World) -> list[GangState]:
     """Evict all that are due; returns them."""
     gone = []
-    for state in list(world.active_gangs()):
+    for state in list(world.partial.values()):
         if due(world, state) == 0:
             for t in list(state.tasks):
                 if t.status in ACTIVE and t.status is not Status.PIPELINED:

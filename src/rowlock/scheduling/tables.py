@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rowlock.scheduling.plan import Planner
+from rowlock.scheduling.planner import Planner
 from rowlock.scheduling.snapshot import Status
 from rowlock.scheduling.table_cases import Case, TableTask, not_applicable, read
 from rowlock.scheduling.world import TaskState, World, build

@@ -56,7 +56,8 @@ class NodeState:
             return min(WHOLE, -(-shape.gpu_memory * 100 // max(1, self.node.gpu_memory)))
         return shape.portion
 
-    def occupy(self, shape: Shape, devices: tuple[int, ...], sign: int) -> None:
+    def occupy(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
+        """Returns the hundredths of GPUs taken."""
         self.cpu -= sign * shape.cpu
         self.memory -= sign * shape.memory
         self.pods -= sign
@@ -66,8 +67,10 @@ class NodeState:
             amount = sign * self.amount(shape)
             for d in devices:
                 self.used[d] += amount
+            return amount * len(devices)
+        return 0
 
-    def release(self, shape: Shape, devices: tuple[int, ...], sign: int) -> None:
+    def release(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
         """sign +1: what it holds is coming back; -1: what is coming back (or idle) is promised to it."""
         self.back_cpu += sign * shape.cpu
         self.back_memory += sign * shape.memory
@@ -78,6 +81,8 @@ class NodeState:
             amount = sign * self.amount(shape)
             for d in devices:
                 self.back[d] += amount
+            return amount * len(devices)
+        return 0
 
     def idle_gpu(self) -> int:
         return sum(WHOLE - u for u in self.used)
@@ -201,6 +206,8 @@ class World:
         """Nodes by name; NodeState.index points into it."""
         self.queues: dict[str, QueueState] = {}
         self.gangs: dict[str, GangState] = {}
+        self.partial: dict[str, GangState] = {}
+        """Gangs that ran with less than their minimum when the cycle began, and those marked so."""
         self.reservations: dict[str, Reservation] = {}
         self.log: list[Entry] = []
         self.touched: list[int] = []
@@ -208,6 +215,8 @@ class World:
         self.epoch = 0
         """Counts changes of the set of nodes or of their properties."""
         self.smallest_gpu = 100
+        self.free_gpu = 0
+        """Hundredths of all cards that are idle or coming back, less what is promised."""
         self.total: Vector = ZERO
         """Schedulable capacity less what foreign pods hold."""
 
@@ -251,16 +260,16 @@ class World:
         state = self.nodes.get(task.node) if task.node else None
         if state is not None:
             if status is Status.PIPELINED:
-                state.release(shape, task.devices, -sign)
+                self.free_gpu += state.release(shape, task.devices, -sign)
                 self.touched.append(state.index)
             elif status in HOLDING:
-                state.occupy(shape, task.devices, sign)
+                self.free_gpu -= state.occupy(shape, task.devices, sign)
                 if status is Status.RELEASING:
-                    state.release(shape, task.devices, sign)
+                    self.free_gpu += state.release(shape, task.devices, sign)
                 self.touched.append(state.index)
         if task.origin is not None and (old := self.nodes.get(task.origin[0])) is not None:
-            old.occupy(shape, task.origin[1], sign)
-            old.release(shape, task.origin[1], sign)
+            self.free_gpu -= old.occupy(shape, task.origin[1], sign)
+            self.free_gpu += old.release(shape, task.origin[1], sign)
             self.touched.append(old.index)
         if status in ACTIVE or status is Status.PENDING:
             self._account(task, status, state, sign)
@@ -311,6 +320,7 @@ class World:
         self.nodes = {s.node.name: s for s in self.order}
         self.smallest_gpu = min((s.node.gpu_memory for s in self.order if s.node.gpus), default=100)
         self.total = ZERO
+        self.free_gpu = sum(s.node.gpus * WHOLE for s in self.order)
         for s in self.order:
             if s.node.ready and not s.node.unschedulable:
                 self.total = plus(self.total, (s.node.cpu, s.node.memory, s.node.gpus * WHOLE))
@@ -361,6 +371,8 @@ class World:
             queue.gangs[gang.key] = state
             if state.active:
                 queue.running[gang.key] = state
+                if gang.stale or state.elasticity() == 0:
+                    self.partial[gang.key] = state
         return state
 
     def _cards(self, t: TaskState) -> tuple[int, ...]:
@@ -382,6 +394,7 @@ class World:
         if state.queue is not None:
             state.queue.gangs.pop(key, None)
             state.queue.running.pop(key, None)
+            self.partial.pop(key, None)
 
     def active_gangs(self) -> Iterator[GangState]:
         """All gangs of all queues that had active pods when the cycle began."""

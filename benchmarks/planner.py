@@ -1,0 +1,156 @@
+"""The planner alone, in the shapes that KAI publishes: no API, no store, one core.
+
+    python benchmarks/planner.py [--nodes 500] [--json]
+
+Prints one line per shape: seconds, the target, and what was decided.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from rowlock.scheduling.plan import Plan
+from rowlock.scheduling.planner import Planner
+from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task
+from rowlock.scheduling.world import build
+
+GB = 10**9
+ONE = Shape(cpu=100, memory=GB, gpus=1)
+NEVER = replace(ONE, gpus=8, selector=(("nowhere", "true"),))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    name: str
+    seconds: float
+    target: float
+    result: str
+
+    def __str__(self) -> str:
+        verdict = "ok" if self.seconds <= self.target else "SLOW"
+        return f"{self.name:<58} {self.seconds * 1000:9.1f} ms   target {self.target * 1000:7.0f} ms  {verdict:4}  {self.result}"
+
+
+def nodes(count: int) -> tuple[Node, ...]:
+    return tuple(Node(f"node-{i:05}", cpu=128_000, memory=1024 * GB, gpus=8, gpu_memory=81_500) for i in range(count))
+
+
+def tree(queues: int, quota: int) -> tuple[Queue, ...]:
+    departments = tuple(
+        Queue(f"department-{d}", quota=(-1, -1, -1), created=float(d)) for d in range(max(1, queues // 10))
+    )
+    leaves = tuple(
+        Queue(f"q{i:03}", departments[i % len(departments)].name, (-1, -1, quota), created=100.0 + i)
+        for i in range(queues)
+    )
+    return departments + leaves
+
+
+def gang(
+    name: str, queue: str, count: int, shape: Shape = ONE, *, created: float = 0.0, status: Status = Status.PENDING
+) -> Gang:
+    tasks = tuple(Task(f"{name}-{i}", "ns", f"{name}-{i}", shape, status) for i in range(count))
+    return Gang("ns", name, name, queue, tasks, (PodSet("", count),), created=created, bare=count == 1)
+
+
+def running(name: str, queue: str, node: str, card: int, created: float) -> Gang:
+    task = Task(name, "ns", name, ONE, Status.RUNNING, node=node, devices=(card,))
+    return Gang("ns", name, name, queue, (task,), created=created, bare=True, started=created)
+
+
+def full(count: int, queue: str) -> Iterator[Gang]:
+    """Every card of the cluster held by a single-GPU job of one queue."""
+    for i in range(count * 8):
+        yield running(f"run-{i:06}", queue, f"node-{i // 8:05}", i % 8, float(i))
+
+
+def timed(act: Callable[[], Plan]) -> tuple[float, Plan]:
+    start = time.perf_counter()
+    result = act()
+    return time.perf_counter() - start, result
+
+
+def counts(plan: Plan) -> str:
+    return f"{len(plan.binds)} binds, {len(plan.evicts)} evictions, {len(plan.holds)} holds"
+
+
+def once(name: str, target: float, snapshot: Snapshot) -> Line:
+    """From a snapshot to a plan, everything built anew."""
+    seconds, plan = timed(lambda: Planner(build(snapshot)).cycle())
+    return Line(name, seconds, target, counts(plan))
+
+
+def shapes(count: int) -> Iterator[Line]:
+    two = tree(2, count * 4 * 100)
+    gpus = count * 8
+    fill = tuple(gang(f"p{i:05}", "q000", 1, created=float(i)) for i in range(gpus))
+    yield once(f"fill {gpus} single-GPU pods, {count}x8", 5.0, Snapshot(0.0, nodes(count), two, fill))
+    yield once("one gang of 512 pods", 1.0, Snapshot(0.0, nodes(count), two, (gang("big", "q000", 512),)))
+    crowd = tuple(full(count, "q000"))
+    asker = gang("asker", "q001", 250, created=1e6)
+    yield once("reclaim 250 single-GPU jobs for a gang of 250", 5.0, Snapshot(2e6, nodes(count), two, (*crowd, asker)))
+    wide = gang("asker", "q001", 250, replace(ONE, gpus=8), created=1e6)
+    quota = tuple(replace(q, quota=(-1, -1, gpus * 100)) if q.name == "q001" else q for q in two)
+    yield once("reclaim 2000 GPUs for a gang of 250 x 8", 10.0, Snapshot(2e6, nodes(count), quota, (*crowd, wide)))
+    same = gang("wide", "q000", 10, replace(ONE, gpus=8), created=1e6)
+    yield once("verdict: 10x8 gang, same queue, full cluster", 0.5, Snapshot(2e6, nodes(count), two, (*crowd, same)))
+    entitled = gang("wide", "q001", 10, replace(ONE, gpus=8), created=1e6)
+    last = replace(entitled.tasks[-1], shape=NEVER)
+    hopeless = replace(entitled, tasks=(*entitled.tasks[:-1], last))
+    yield once(
+        "verdict: 10x8 gang, entitled, last pod fits nowhere", 0.5, Snapshot(2e6, nodes(count), two, (*crowd, hopeless))
+    )
+
+
+def small_change(count: int, queues: int, pending: int) -> Iterator[Line]:
+    """A full cluster with many waiting; one pod ends, one gang comes, and nothing at all."""
+    crowd = [
+        running(f"run-{i:06}", f"q{i % queues:03}", f"node-{i // 8:05}", i % 8, float(i)) for i in range(count * 8)
+    ]
+    queue = [gang(f"wait-{i:06}", f"q{i % queues:03}", 1, created=1e6 + i) for i in range(pending)]
+    snapshot = Snapshot(2e6, nodes(count), tree(queues, count * 8 * 100 // queues), (*crowd, *queue))
+    seconds, planner = timed_build(snapshot)
+    yield Line(f"build {count} nodes, {pending} pending, {queues} queues", seconds, 5.0, "")
+    seconds, plan = timed(planner.cycle)
+    yield Line("first cycle", seconds, 5.0, counts(plan))
+    seconds, plan = timed(planner.cycle)
+    yield Line("a cycle with nothing to do", seconds, 0.05, counts(plan))
+
+    def pod_ends() -> Plan:
+        planner.world.drop_gang(crowd[17].key)
+        planner.waiting.drop(crowd[17].key)
+        return planner.cycle()
+
+    seconds, plan = timed(pod_ends)
+    yield Line("one pod ends", seconds, 0.02, counts(plan))
+
+    def gang_comes() -> Plan:
+        planner.waiting.put(planner.world.put_gang(gang("new", "q003", 4, created=1e7)))
+        return planner.cycle()
+
+    seconds, plan = timed(gang_comes)
+    yield Line("one gang comes", seconds, 0.02, counts(plan))
+
+
+def timed_build(snapshot: Snapshot) -> tuple[float, Planner]:
+    start = time.perf_counter()
+    planner = Planner(build(snapshot))
+    return time.perf_counter() - start, planner
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    lines = [*shapes(options.nodes), *small_change(options.nodes * 2, 100, 10_000)]
+    for line in lines:
+        print(json.dumps({"name": line.name, "seconds": line.seconds, "target": line.target}) if options.json else line)
+
+
+if __name__ == "__main__":
+    main()
