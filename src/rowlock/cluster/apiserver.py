@@ -145,9 +145,9 @@ class ApiServer:
         parts = call.path.rstrip("/").split("/")[1:]
         head = parts[0] if parts else ""
         if head == "api" and len(parts) > 2 and parts[1] == "v1":
-            return await self._resource(call, receive, send, "", "v1", parts[2:])
+            return await self._resource(call, receive, send, ("", "v1"), parts[2:])
         if head == "apis" and len(parts) > 3:
-            return await self._resource(call, receive, send, parts[1], parts[2], parts[3:])
+            return await self._resource(call, receive, send, (parts[1], parts[2]), parts[3:])
         if call.method not in ("GET", "HEAD"):
             raise NotFound(NOWHERE)
         await self._about(call, send, head, parts)
@@ -193,18 +193,18 @@ class ApiServer:
         raise NotFound(NOWHERE)
 
     async def _resource(
-        self, call: Call, receive: Receive, send: Send, group: str, version: str, rest: list[str]
+        self, call: Call, receive: Receive, send: Send, version: tuple[str, str], rest: list[str]
     ) -> None:
-        place = (group, version, rest[-1])
+        place = (*version, rest[-1])
         if place in reviews.REVIEWS and call.method == "POST" and len(rest) in (1, 3):
             shown = reviews.review(call, place, bodies.document(call), self.user)
             return await answer_object(send, shown, code=201)
-        if group == definitions.GROUP:
+        if version[0] == definitions.GROUP:
             return await definitions.served(call, send, rest)
-        if (group, version) == ("", "v1") and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
+        if version == ("", "v1") and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
             target = Target(kinds.POD, rest[1], "", "binding")
         else:
-            target = requests.target_of(group, version, rest)
+            target = requests.target_of(*version, rest)
         verb = _verb(call, target)
         if not call.user.master:
             raise reviews.refusal(call.user, verb, target)

@@ -136,8 +136,8 @@ class Difference:
 
 def difference(old: dict[str, Any], new: dict[str, Any], node: types.Schema, *, custom: bool) -> Difference:
     """What a write changed, apart from what belongs to the system."""
-    found = Difference()
     marks = _Marks(False, custom)
+    comparison = _Comparison(Difference(), marks)
     for key in {**old, **new}:
         if key in ("apiVersion", "kind"):
             continue
@@ -145,42 +145,42 @@ def difference(old: dict[str, Any], new: dict[str, Any], node: types.Schema, *, 
         if key == "metadata":
             a, b = ({k: v for k, v in (m or {}).items() if k not in _SYSTEM} for m in (a, b))
         child = types.field(node, key) or types.ANYTHING
-        _differ((a, b), child, (f"f:{key}",), found, marks, marks.itself(key, node))
-    return found
+        comparison.of((a, b), child, (f"f:{key}",), marks.itself(key, node))
+    return comparison.found
 
 
-def _differ(
-    pair: tuple[Any, Any], node: types.Schema, at: Path, found: Difference, marks: _Marks, itself: bool
-) -> None:
-    old, new = pair
-    if old is new or (old is not _MISSING and new is not _MISSING and old == new):
-        return
-    if old is _MISSING or new is _MISSING:
-        value, into = (new, found.added) if old is _MISSING else (old, found.removed)
-        below = marks.below(value, node, itself)
-        into.update(paths({at[-1]: below}, at[:-1]) if below else [at])
-        return
-    whole = types.atomic(node) or type(old) is not type(new) or not isinstance(old, dict | list)
-    if whole or not old or not new:
-        found.modified.add(at)
-        return
-    if isinstance(old, list):
-        _differ_list((old, new), node, at, found, marks)
-        return
-    free = types.is_map(node)
-    for key in {**old, **new}:
-        child = types.field(node, key) or types.ANYTHING
-        step = (old.get(key, _MISSING), new.get(key, _MISSING))
-        _differ(step, child, (*at, f"f:{key}"), found, marks, free or marks.itself(key, node))
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    found: Difference
+    marks: _Marks
 
+    def of(self, pair: tuple[Any, Any], node: types.Schema, at: Path, itself: bool) -> None:
+        """`itself`: a field with parts is a member of its own."""
+        old, new = pair
+        if old is new or (old is not _MISSING and new is not _MISSING and old == new):
+            return
+        if old is _MISSING or new is _MISSING:
+            value, into = (new, self.found.added) if old is _MISSING else (old, self.found.removed)
+            below = self.marks.below(value, node, itself)
+            into.update(paths({at[-1]: below}, at[:-1]) if below else [at])
+            return
+        whole = types.atomic(node) or type(old) is not type(new) or not isinstance(old, dict | list)
+        if whole or not old or not new:
+            self.found.modified.add(at)
+        elif isinstance(old, list):
+            self._of_lists((old, new), node, at)
+        else:
+            free = types.is_map(node)
+            for key in {**old, **new}:
+                child = types.field(node, key) or types.ANYTHING
+                step = (old.get(key, _MISSING), new.get(key, _MISSING))
+                self.of(step, child, (*at, f"f:{key}"), free or self.marks.itself(key, node))
 
-def _differ_list(
-    pair: tuple[list[Any], list[Any]], node: types.Schema, at: Path, found: Difference, marks: _Marks
-) -> None:
-    before, after = ({element_of(e, node): e for e in side} for side in pair)
-    child = types.items(node)
-    for step in {**before, **after}:
-        _differ((before.get(step, _MISSING), after.get(step, _MISSING)), child, (*at, step), found, marks, True)
+    def _of_lists(self, pair: tuple[list[Any], list[Any]], node: types.Schema, at: Path) -> None:
+        before, after = ({element_of(e, node): e for e in side} for side in pair)
+        child = types.items(node)
+        for step in {**before, **after}:
+            self.of((before.get(step, _MISSING), after.get(step, _MISSING)), child, (*at, step), True)
 
 
 # ---------------------------------------------------------------- merging a configuration

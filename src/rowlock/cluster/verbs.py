@@ -167,7 +167,7 @@ async def create(call: Call, send: Send, store: Store, target: Target) -> None:
     options = requests.write_options(call, "CreateOptions")
     obj = writable(call, target, options)
     made = await store.create(target.kind, obj, options=options)
-    await _written(call, send, store, target.kind, made, options, code=201)
+    await _written(call, send, store, target.kind, made, code=201)
 
 
 async def update(call: Call, send: Send, store: Store, target: Target) -> None:
@@ -180,7 +180,7 @@ async def update(call: Call, send: Send, store: Store, target: Target) -> None:
             raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
         raise BadRequest("the name of the object (based on URL) was undeterminable: name must be provided")
     made = await store.update(target.kind, obj, subresource=target.subresource, options=options)
-    await _written(call, send, store, target.kind, made, options)
+    await _written(call, send, store, target.kind, made)
 
 
 def writable(call: Call, target: Target, options: WriteOptions) -> Object:
@@ -246,7 +246,7 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
     made = await store.patch(
         target.kind, target.namespace, target.name, body, type=kind, subresource=target.subresource, options=options
     )
-    await _written(call, send, store, target.kind, made, options, code=200 if existed else 201)
+    await _written(call, send, store, target.kind, made, code=200 if existed else 201)
 
 
 def _without_manager(options: WriteOptions) -> WriteOptions:
@@ -266,10 +266,8 @@ def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
     return {**config, "metadata": {**meta, "name": target.name}}
 
 
-async def _written(
-    call: Call, send: Send, store: Store, kind: Kind, made: Object, options: WriteOptions, *, code: int = 200
-) -> None:
+async def _written(call: Call, send: Send, store: Store, kind: Kind, made: Object, *, code: int = 200) -> None:
     form = requests.form_of(call.header(b"accept"))
     if form.view:
-        return await answer_object(send, in_form(call, kind, made, form), code=code, warnings=options.warnings)
-    await answer(send, _encoded(store, kind, made), code=code, warnings=options.warnings)
+        return await answer_object(send, in_form(call, kind, made, form), code=code, warnings=call.warnings)
+    await answer(send, _encoded(store, kind, made), code=code, warnings=call.warnings)
