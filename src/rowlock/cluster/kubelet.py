@@ -275,7 +275,7 @@ class Kubelet:
                 if tended.finished != was:
                     self._count()
         except ApiError:
-            again = 1.0  # somebody wrote first, or the store is busy: look again
+            again = 0.2  # somebody wrote first, or the store is busy: look again
         finally:
             self._busy.discard(uid)
         if again is not None:
@@ -310,7 +310,8 @@ class Kubelet:
     async def _resync(self) -> None:
         """What no event tells: a pod host that has gone, programs where there are no pidfds, old logs."""
         while True:
-            await asyncio.sleep(RESYNC)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._host.gone.wait(), RESYNC)
             if not self._host.connected:
                 await self._connect()
                 self._mark(*self._pods)

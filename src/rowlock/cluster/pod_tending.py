@@ -21,7 +21,7 @@ from rowlock.cluster.pod_starting import Starting, remarks
 from rowlock.cluster.pod_sync import Publish, Remove, Start, Stop
 from rowlock.cluster.processes import PodHost
 from rowlock.controllers.recorder import Recorder
-from rowlock.errors import NotFound
+from rowlock.errors import NotFound, Unavailable
 from rowlock.objects import Object, namespace, uid
 from rowlock.objects import name as name_of
 
@@ -186,6 +186,9 @@ class Tending:
         tended.set(start.container, replace(known, asked=start.number, problem=None, stop_by=None, image_id=image.id))
         answer = await self._host.ask("start", **spec)
         known = tended.containers[start.container]
+        if answer == processes.GONE:
+            tended.set(start.container, replace(known, asked=None))
+            raise Unavailable("the pod host has gone; a new one is being started")
         if answer.get("error"):
             problem = Problem("CreateContainerError", f"the program could not be started: {answer['error']}")
             tended.set(start.container, replace(known, asked=None, problem=problem, problem_since=self._clock()))

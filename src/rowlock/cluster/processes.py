@@ -24,6 +24,7 @@ from rowlock.cluster.shim import ticks, write_fact
 from rowlock.errors import Unavailable
 
 _SOCKET_LIMIT = 100
+GONE = {"error": "the pod host has gone"}
 MARK = "ROWLOCK_POD_UID"
 """Every program carries its pod's uid under this name: how a stray is told from a stranger."""
 
@@ -156,6 +157,8 @@ class PodHost:
         self._reading: asyncio.Task[None] | None = None
         self._sequence = 0
         self.hello: dict[str, Any] = {}
+        self.gone = asyncio.Event()
+        """Set when the connection is lost."""
 
     @property
     def connected(self) -> bool:
@@ -180,6 +183,7 @@ class PodHost:
         except OSError:
             return False
         self._writer = writer
+        self.gone.clear()
         self._reading = asyncio.create_task(self._read(reader))
         return True
 
@@ -217,13 +221,14 @@ class PodHost:
         self._collect()
         for waiting in self._answers.values():
             if not waiting.done():
-                waiting.set_result({"error": "the pod host has gone"})
+                waiting.set_result(dict(GONE))
         self._answers.clear()
+        self.gone.set()
 
     async def ask(self, op: str, **request: Any) -> dict[str, Any]:
         """One request, its answer; a failure is `{"error": sentence}`, also when nobody listens any more."""
         if not self.connected or self._writer is None:
-            return {"error": "the pod host has gone"}
+            return dict(GONE)
         self._sequence += 1
         waiting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._answers[self._sequence] = waiting

@@ -1,0 +1,86 @@
+"""What to do about a pod: by equality, no process in sight."""
+
+from typing import Any
+
+import pytest
+
+from rowlock.cluster.pod_facts import ContainerFacts, Exit, PodFacts, Problem, Run, awaited_master
+from rowlock.cluster.pod_sync import Publish, Remove, Start, Stop, Turn, delay, sync
+from rowlock.objects import Object, timestamp
+
+NOW = 1_000_000.0
+DONE, FAILED = Exit(0, NOW - 2, NOW - 1), Exit(3, NOW - 2, NOW - 1)
+LOOKUP = [
+    "sh",
+    "-c",
+    "err=1;for i in $(seq 100); do if nslookup job-master-0; then err=0 && break; fi; done; exit $err",
+]
+
+
+def pod(policy: str = "Never", *, containers: int = 1, init: list[dict[str, Any]] | None = None, **more: Any) -> Object:
+    spec = {
+        "restartPolicy": policy,
+        "containers": [{"name": f"c{i}"} for i in range(containers)],
+        **more.pop("spec", {}),
+    }
+    if init:
+        spec["initContainers"] = init
+    return {"metadata": {"name": "p", "namespace": "n", "uid": "u", **more}, "spec": spec, "status": {}}
+
+
+def facts(*known: ContainerFacts, **more: Any) -> PodFacts:
+    names = more.pop("names", [f"c{i}" for i in range(len(known))])
+    return PodFacts("10.77.1.1", begun=NOW, containers=dict(zip(names, known, strict=True)), **more)
+
+
+def run(number: int = 0, end: Exit | None = None, backoff: int = 0) -> ContainerFacts:
+    return ContainerFacts(Run(number, 1, 1, 2, NOW - 2, backoff, end))
+
+
+@pytest.mark.parametrize(
+    ("given", "known", "turn"),
+    [
+        (pod(), facts(), Turn((Start("c0", 0, 0),), 0.5)),
+        (pod(containers=2), facts(), Turn((Start("c0", 0, 0), Start("c1", 0, 0)), 0.5)),
+        (pod(), facts(ContainerFacts(asked=0)), Turn((), 0.5)),
+        (pod(), facts(run()), Turn((Publish(),))),
+        (pod(), facts(run(end=FAILED)), Turn((Publish(),))),
+        (pod("OnFailure"), facts(run(end=DONE)), Turn((Publish(),))),
+        (pod("OnFailure"), facts(run(end=FAILED)), Turn((Start("c0", 1, 1),), 0.5)),
+        (pod("Always"), facts(run(end=DONE)), Turn((Start("c0", 1, 1),), 0.5)),
+        (pod("Always"), facts(run(1, FAILED, 1)), Turn((Publish(),), 9.0)),
+        (pod("Always"), facts(run(5, FAILED, 5)), Turn((Publish(),), 159.0)),
+        (pod("Always"), facts(run(9, FAILED, 9)), Turn((Publish(),), 299.0)),
+        (pod("Always"), facts(run(9, Exit(1, NOW - 700, NOW - 1), 9)), Turn((Start("c0", 10, 1),), 0.5)),
+        (pod(), facts(ContainerFacts(problem=Problem("ErrImagePull", ""), problem_since=NOW)), Turn((Publish(),), 5.0)),
+        (pod(spec={"activeDeadlineSeconds": 60}), facts(run()), Turn((Publish(),), 60.0)),
+        (pod(init=[{"name": "i"}]), facts(), Turn((Start("i", 0, 0),), 0.5)),
+        (pod(init=[{"name": "i"}]), facts(run(end=DONE), names=["i"]), Turn((Start("c0", 0, 0),), 0.5)),
+        (pod(init=[{"name": "i"}]), facts(run(end=FAILED), names=["i"]), Turn((Publish(),))),
+        (pod("OnFailure", init=[{"name": "i"}]), facts(run(end=FAILED), names=["i"]), Turn((Start("i", 1, 1),), 0.5)),
+    ],
+)
+def test_turns(given: Object, known: PodFacts, turn: Turn) -> None:
+    assert sync(given, known, NOW) == turn
+
+
+def test_deletion() -> None:
+    leaving = pod(deletionTimestamp=timestamp(NOW + 30), deletionGracePeriodSeconds=30)
+    assert sync(leaving, facts(run()), NOW) == Turn((Stop("c0", 30.0),), 31.0)
+    asked = ContainerFacts(Run(0, 1, 1, 2, NOW), stop_by=NOW + 30)
+    assert sync(leaving, facts(asked), NOW) == Turn((), 31.0)
+    sooner = pod(deletionTimestamp=timestamp(NOW + 1), deletionGracePeriodSeconds=1)
+    assert sync(sooner, facts(asked), NOW) == Turn((Stop("c0", 1.0),), 2.0)
+    assert sync(leaving, facts(run(end=FAILED)), NOW) == Turn((Remove(),))
+
+
+def test_the_emulated_init_container_holds_the_pod_and_its_first_status() -> None:
+    worker = pod(init=[{"name": "init-pytorch", "command": LOOKUP}])
+    assert awaited_master(worker) == "job-master-0"
+    assert sync(worker, facts(), NOW + 0.01).chores == ()
+    assert sync(worker, facts(), NOW + 1) == Turn((Publish(),))
+    assert sync(worker, facts(master_ready=NOW), NOW) == Turn((Start("c0", 0, 0),), 0.5)
+
+
+def test_delays_double_to_thirty_times_the_first() -> None:
+    assert [delay(n, 10.0) for n in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
