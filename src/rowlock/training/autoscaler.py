@@ -19,7 +19,8 @@ def sync_autoscaler(turn: Turn) -> None:
         if found and not deleting(found):
             turn.acts.append(Delete(AUTOSCALER, job.namespace, job.name))
     elif found is None:
-        turn.create(AUTOSCALER, autoscaler_of(job))
+        failed = turn.record("Warning", f"FailedCreate{AUTOSCALER.name}", "Error creating: {error}")
+        turn.create(AUTOSCALER, autoscaler_of(job), failed=failed)
     elif not deleting(found):
         want = _spec(job)
         if any(found["spec"].get(key) != value for key, value in want.items()):

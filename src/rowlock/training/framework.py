@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 
 if TYPE_CHECKING:
     from rowlock.training.turn import Turn
+
+T = TypeVar("T")
 
 OPERATOR_LABEL = "training.kubeflow.org/operator-name"
 JOB_LABEL = "training.kubeflow.org/job-name"
@@ -109,6 +111,13 @@ class Job:
     spec: Object
     replicas: Mapping[str, Replica]
     policy: RunPolicy
+    notes: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What all its ranks share and is worked out once (`shared`), so that a thousand ranks cost no million steps."""
+
+    def shared(self, what: str, work_out: Callable[[], T]) -> T:
+        if what not in self.notes:
+            self.notes[what] = work_out()
+        return cast(T, self.notes[what])
 
     @property
     def total(self) -> int:
@@ -245,6 +254,9 @@ class Framework:
         return self.kind.name + word
 
 
-def of_type(items: Iterable[Object], label: str) -> list[Object]:
-    """Those objects that carry a replica type's label."""
-    return [o for o in items if ((o.get("metadata") or {}).get("labels") or {}).get(TYPE_LABEL) == label]
+def by_type(items: Iterable[Object]) -> dict[str, list[Object]]:
+    """Objects by the replica type that their label names."""
+    found: dict[str, list[Object]] = {}
+    for item in items:
+        found.setdefault(((item.get("metadata") or {}).get("labels") or {}).get(TYPE_LABEL, ""), []).append(item)
+    return found

@@ -12,7 +12,7 @@ from rowlock.objects import deleting
 from rowlock.training.cleanup import clean_pods, lingering, time_to_live
 from rowlock.training.conditions import CREATED, FAILED, RUNNING, SUCCEEDED, SUSPENDED
 from rowlock.training.defaults import read, run_policy
-from rowlock.training.framework import DEFAULT, Framework, Parity, of_type
+from rowlock.training.framework import DEFAULT, Framework, Parity, by_type
 from rowlock.training.limits import exceeded, time_left
 from rowlock.training.replicas import sync_pods
 from rowlock.training.services import adopt, sync_services
@@ -89,9 +89,10 @@ def _active(turn: Turn) -> Decision:
     if framework.sync:
         framework.sync(turn)
     else:
+        services = by_type(turn.seen.services)
         for replica in turn.job.replicas.values():
-            sync_pods(turn, replica, of_type(turn.seen.pods, replica.label))
-            sync_services(turn, replica, of_type(turn.seen.services, replica.label))
+            sync_pods(turn, replica, turn.pods.get(replica.label, []))
+            sync_services(turn, replica, services.get(replica.label, []))
     framework.judge(turn)
     left = time_left(turn) if turn.parity.deadline_timer else None
     return turn.finish(None if turn.holds(SUCCEEDED) or turn.holds(FAILED) else left)

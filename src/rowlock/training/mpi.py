@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rowlock.kinds import CONFIG_MAP, MPIJOB, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from rowlock.objects import Object, labels, name, phase
-from rowlock.training.framework import INDEX_LABEL, Framework, Port, Rank, Replica, of_type
+from rowlock.training.framework import INDEX_LABEL, Framework, Port, Rank, Replica
 from rowlock.training.mpi_objects import LAUNCHER, WORKER, launcher_name, launcher_pod, sync_objects, worker_pod
 from rowlock.training.replicas import tally
 from rowlock.training.turn import Turn
@@ -54,7 +54,7 @@ def _sync(turn: Turn) -> None:
     launcher = pods.get(launcher_name(job))
     workers: list[Object] = []
     if launcher is None or phase(launcher) not in ("Succeeded", "Failed"):
-        workers = [p for p in of_type(turn.seen.pods, "worker") if phase(p) == "Running"]
+        workers = [p for p in turn.pods.get("worker", []) if phase(p) == "Running"]
         sync_objects(turn, sorted(map(name, workers)))
         workers = _sync_workers(turn, pods)
         if launcher is None:
@@ -65,7 +65,7 @@ def _sync(turn: Turn) -> None:
 def _sync_workers(turn: Turn, pods: dict[str, Object]) -> list[Object]:
     """Make missing workers, remove those beyond the number; the ones that stay."""
     worker = turn.job.replicas.get(WORKER) or Replica(WORKER, 0, "Never", {})
-    for pod in of_type(pods.values(), "worker"):
+    for pod in turn.pods.get("worker", []):
         number = labels(pod).get(INDEX_LABEL, "")
         if number.isdecimal() and int(number) >= worker.count:
             turn.delete(POD, pod)

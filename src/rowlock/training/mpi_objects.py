@@ -53,7 +53,9 @@ def sync_objects(turn: Turn, running: list[str]) -> None:
     for kind, want in wanted(turn.job, running):
         found = turn.seen.others.get(kind, {}).get(want["metadata"]["name"])
         if found is None:
-            turn.create(kind, want)
+            turn.create(
+                kind, want, failed=turn.record("Warning", f"FailedCreate{kind.name}", "Error creating: {error}")
+            )
             continue
         for noisy, word in NOISE:
             if kind is noisy:

@@ -11,7 +11,7 @@ import json
 from rowlock.kinds import TFJOB
 from rowlock.objects import Object, phase
 from rowlock.training.conditions import FAILED, RESTARTING, find
-from rowlock.training.framework import INDEX_LABEL, Env, Framework, Job, Port, Rank, Replica, of_type, variables
+from rowlock.training.framework import INDEX_LABEL, Env, Framework, Job, Port, Rank, Replica, variables
 from rowlock.training.replicas import exit_code
 from rowlock.training.turn import Turn
 from rowlock.training.verdict import full_name, running, succeeded
@@ -26,13 +26,18 @@ def _environment(rank: Rank) -> Env:
     if sum(job.replicas[role].count for role in ROLES if role in job.replicas) == 1:
         return []
     task = {"type": rank.replica.label, "index": rank.index}
-    config: Object
     if job.spec.get("enableDynamicWorker"):
-        config = {"cluster": _sparse(rank), "task": task}
-    else:
-        everyone = {r.label: _addresses(job, r) for r in job.replicas.values()}
-        config = {"cluster": dict(sorted(everyone.items())), "task": task, "environment": "cloud"}
-    return variables(("TF_CONFIG", json.dumps(config, separators=(",", ":"))))
+        return variables(("TF_CONFIG", _json({"cluster": _sparse(rank), "task": task})))
+    cluster = job.shared("cluster", lambda: _json(_cluster(job)))
+    return variables(("TF_CONFIG", f'{{"cluster":{cluster},"task":{_json(task)},"environment":"cloud"}}'))
+
+
+def _json(value: Object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _cluster(job: Job) -> Object:
+    return dict(sorted((r.label, _addresses(job, r)) for r in job.replicas.values()))
 
 
 def _address(job: Job, replica: Replica, index: int) -> str:
@@ -40,14 +45,15 @@ def _address(job: Job, replica: Replica, index: int) -> str:
 
 
 def _addresses(job: Job, replica: Replica) -> list[str]:
-    return [_address(job, replica, i) for i in range(replica.count)]
+    tail = f".{job.namespace}.svc:{job.port(replica.type)}"
+    return [job.pod_name(replica.type, i) + tail for i in range(replica.count)]
 
 
 def _sparse(rank: Rank) -> Object:
     """What a rank must know when workers come and go: a worker itself and the servers, a server only itself."""
     job, own = rank.job, _address(rank.job, rank.replica, rank.index)
     if rank.type == WORKER:
-        servers = _addresses(job, job.replicas[PS]) if PS in job.replicas else None
+        servers = job.shared("servers", lambda: _addresses(job, job.replicas[PS]) if PS in job.replicas else None)
         return {"worker": {str(rank.index): own}, "ps": servers}
     return {"worker": {}, "ps": [own] if rank.type == PS else []}
 
@@ -83,7 +89,7 @@ def _progress(turn: Turn, role: str, done: bool, active: bool, *, running_first:
 
 
 def _first_worker_completed(turn: Turn) -> bool:
-    first = [p for p in of_type(turn.seen.pods, "worker") if p["metadata"]["labels"].get(INDEX_LABEL) == "0"]
+    first = [p for p in turn.pods.get("worker", []) if p["metadata"]["labels"].get(INDEX_LABEL) == "0"]
     return len(first) == 1 and phase(first[0]) == "Succeeded" and exit_code(first[0], "tensorflow") == 0
 
 

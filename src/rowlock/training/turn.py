@@ -17,7 +17,7 @@ from rowlock.api import Create, Decision, Delete, Patch, Record, Update, Write
 from rowlock.kinds import POD, SERVICE, Kind
 from rowlock.objects import Object, deleting, name, namespace, timestamp
 from rowlock.training.conditions import Condition, Conditions, holds, put, same_story
-from rowlock.training.framework import DEFAULT, Job, Parity, Replica
+from rowlock.training.framework import DEFAULT, Job, Parity, Replica, by_type
 
 Level = Literal["Normal", "Warning"]
 
@@ -49,6 +49,7 @@ class Turn:
         }
         self.start: str | None = status.get("startTime")
         self.completion: str | None = status.get("completionTime")
+        self.pods = by_type(seen.pods)
         self.services = {name(s): s for s in seen.services}
         self.said: list[Record] = []
         self.acts: list[Write] = []

@@ -21,7 +21,7 @@ def _environment(rank: Rank) -> Env:
     if job.total <= 1:
         return env
     workers = job.replicas[WORKER].count if WORKER in job.replicas else 0
-    names = ",".join(job.pod_name(WORKER, i) for i in range(workers))
+    names = job.shared("workers", lambda: ",".join(job.pod_name(WORKER, i) for i in range(workers)))
     return env + variables(("WORKER_PORT", job.port(WORKER)), ("WORKER_ADDRS", names))
 
 
