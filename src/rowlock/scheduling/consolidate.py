@@ -36,5 +36,9 @@ def consolidate(world: World, placer: Placer, asker: GangState) -> bool:
     def validate(tasks: Sequence[TaskState], losers: Sequence[Step]) -> bool:
         return all(t.status not in (Status.RELEASING, Status.PENDING) for s in losers for t in s.tasks)
 
-    victims = Victims(world, world.active_gangs(), accept, most_gangs=world.settings.max_consolidated)
+    victims = None if asker.active else world.shared.get("consolidate")
+    if not isinstance(victims, Victims):
+        victims = Victims(world, world.active_gangs(), accept, most_gangs=world.settings.max_consolidated)
+        if not asker.active:
+            world.shared["consolidate"] = victims
     return Solver(world, placer).solve(Search(asker, victims, validate))

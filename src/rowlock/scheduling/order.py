@@ -10,8 +10,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
-from rowlock.scheduling.amounts import UNLIMITED, Vector, plus, within
+from rowlock.scheduling.amounts import UNLIMITED, ZERO, Vector
 from rowlock.scheduling.snapshot import Status
 from rowlock.scheduling.world import GangState, QueueState, TaskState, World
 
@@ -42,35 +43,37 @@ def wanted(state: GangState) -> list[TaskState]:
 
 def queue_key(world: World, q: QueueState, counted: Vector, job: Vector) -> QueueKey:
     """Small = first. `counted` is what the queue holds, `job` what its candidate asks."""
-    after = plus(counted, job)
-    over = all(f < c for f, c in zip(q.fair, counted, strict=True))
-    starved = within(after, q.queue.quota)
-    forbidden = any(s == 0 and j > 0 for s, j in zip(q.share, job, strict=True))
-    weakness = tuple(float("inf") if s == UNLIMITED else float(s) for s in (q.share[2], q.share[0], q.share[1]))
+    fair, share, quota, total = q.fair, q.share, q.queue.quota, world.total
+    over, starved, forbidden = 1.0, 0.0, 0.0
+    with_job = without = 0.0
+    for r in (0, 1, 2):
+        have, asked, bound = counted[r], job[r], share[r]
+        after = have + asked
+        if fair[r] >= have:
+            over = 0.0
+        if after > quota[r] != UNLIMITED:
+            starved = 1.0
+        if bound == 0 and asked > 0:
+            forbidden = 1.0
+        unit = (total[r] if bound == UNLIMITED else bound) or max(1, total[r]) / 1000.0
+        with_job = max(with_job, after / unit)
+        without = max(without, have / unit)
     return (
-        float(over),
-        float(not starved),
+        over,
+        starved,
         float(-q.queue.priority),
-        float(forbidden),
-        dominant(world, q, after),
-        dominant(world, q, counted),
-        *weakness,
+        forbidden,
+        with_job,
+        without,
+        _weakness(share[2]),
+        _weakness(share[0]),
+        _weakness(share[1]),
         float(q.rank),
     )
 
 
-def dominant(world: World, q: QueueState, amount: Vector) -> float:
-    """The largest part, over the resources, of what the queue may have."""
-    best = 0.0
-    for r in range(3):
-        share = q.share[r]
-        if share == UNLIMITED:
-            share = world.total[r]
-        if amount[r] <= 0:
-            continue
-        part = amount[r] / share if share > 0 else 1000.0 * amount[r] / max(1, world.total[r])
-        best = max(best, part)
-    return best
+def _weakness(share: int) -> float:
+    return float("inf") if share == UNLIMITED else float(share)
 
 
 @dataclass(slots=True)
@@ -117,9 +120,14 @@ class Tournament:
         """Compare everything again."""
         self._close()
         self.heaps = {"": []}
-        for line in list(self.lines.values()):
-            if line.heap:
-                self._enter(line.queue, fresh=True)
+        level = {id(line.queue): line.queue for line in self.lines.values() if line.heap}
+        inner = {id(q): q for leaf in level.values() for q in leaf.path[1:]}
+        for q in chain(level.values(), sorted(inner.values(), key=lambda q: -len(q.path))):
+            candidate = self._candidate(q)
+            if candidate is not None:
+                job = self.world.need(wanted(candidate))
+                heap = self.heaps.setdefault(q.queue.parent, [])
+                heapq.heappush(heap, (queue_key(self.world, q, q.counted, job), q.queue.name))
 
     def _candidate(self, q: QueueState) -> GangState | None:
         name = q.queue.name
@@ -133,15 +141,18 @@ class Tournament:
 
     def _enter(self, leaf: QueueState, *, fresh: bool = False) -> None:
         """Put the path of a leaf (back) into the heaps, from the bottom up."""
+        before: GangState | None = None
+        job = ZERO
         for q in leaf.path:
             candidate = self._candidate(q)
             if candidate is None:
                 continue
+            if candidate is not before:
+                before, job = candidate, self.world.need(wanted(candidate))
             heap = self.heaps.setdefault(q.queue.parent, [])
             if fresh:
                 heap[:] = [e for e in heap if e[1] != q.queue.name]
                 heapq.heapify(heap)
-            job = self.world.need(wanted(candidate))
             heapq.heappush(heap, (queue_key(self.world, q, q.counted, job), q.queue.name))
 
     def push(self, gang: GangState) -> None:

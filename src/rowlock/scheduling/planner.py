@@ -147,6 +147,7 @@ class Planner:
 
     def _take(self, name: str) -> None:
         worth, act = TAKING[name]
+        self.world.forget()
         order = Tournament(self.world, [g for g in self.waiting.ready() if worth(self.world, g[0])])
         while (state := order.pop()) is not None:
             if not state.pending or promised(state):
@@ -155,6 +156,7 @@ class Planner:
             if self.world.now - state.gang.created < state.gang.delay or not act(self.world, self.placer, state):
                 order.dismiss()
                 continue
+            self.world.forget()
             self._joined(state)
             for task, *_ in self.world.log[mark:]:
                 if task.gang is not state:

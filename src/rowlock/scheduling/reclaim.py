@@ -7,6 +7,7 @@ before the victim left, or the asker be below its quota and the victim's queue a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rowlock.scheduling.amounts import ZERO, Vector, minus, plus, within
 from rowlock.scheduling.order import wanted
@@ -33,7 +34,7 @@ def reclaim(world: World, placer: Placer, asker: GangState) -> bool:
     """Evict from other queues and promise the room to the asker; False changes nothing."""
     if not entitled(world, asker):
         return False
-    queues = [q for q in world.queues.values() if q.running and _may_give(world, asker, q)]
+    queues = _givers(world, asker)
     if not queues:
         return False
     before = {name: q.counted for name, q in world.queues.items()}
@@ -48,18 +49,55 @@ def reclaim(world: World, placer: Placer, asker: GangState) -> bool:
     return Solver(world, placer).solve(Search(asker, victims, validate))
 
 
-def _may_give(world: World, asker: GangState, victim: QueueState) -> bool:
-    """Could a loss of this queue ever be fair? If not, its pods can only be moved, and that needs free room."""
+@dataclass(frozen=True, slots=True)
+class Surplus:
+    """Queues with more than they are entitled to, by their parent's name; worked out once per state of the world."""
+
+    over_share: dict[str, list[QueueState]]
+    over_quota: dict[str, list[QueueState]]
+
+
+def surplus(world: World) -> Surplus:
+    if world.surplus is None:
+        found = Surplus({}, {})
+        for q in world.queues.values():
+            if _over(q.counted, q.share):
+                found.over_share.setdefault(q.queue.parent, []).append(q)
+            if _over(q.counted, q.queue.quota):
+                found.over_quota.setdefault(q.queue.parent, []).append(q)
+        world.surplus = found
+    assert isinstance(world.surplus, Surplus)
+    return world.surplus
+
+
+def _givers(world: World, asker: GangState) -> list[QueueState]:
+    """The leaves that may lose something to the asker. Where room is free the others may be moved besides."""
     assert asker.queue is not None
-    if victim is asker.queue:
-        return False
-    taker, giver = diverge(asker.queue, victim)
+    have = surplus(world)
     need = world.need(wanted(asker))
-    if _over(giver.counted, giver.share):
-        return True
-    if _over(giver.counted, giver.queue.quota) and within(plus(taker.counted, need), taker.queue.quota):
-        return True
-    return world.free_gpu > 0 or not need[2]
+    givers: list[QueueState] = []
+    for taker in asker.queue.path:
+        rich = list(have.over_share.get(taker.queue.parent, ()))
+        if have.over_quota.get(taker.queue.parent) and within(plus(taker.counted, need), taker.queue.quota):
+            rich += have.over_quota[taker.queue.parent]
+        givers += [g for g in rich if g is not taker]
+    if not givers and (world.free_gpu < need[2] or _consolidated(world, asker)):
+        return []
+    leaves = {id(leaf): leaf for g in givers for leaf in _leaves(g)}
+    if world.free_gpu > 0 or not need[2]:
+        return [q for q in world.queues.values() if q.running and q is not asker.queue]
+    return [q for q in world.queues.values() if id(q) in leaves]
+
+
+def _consolidated(world: World, asker: GangState) -> bool:
+    """Where nobody has to lose anything, moving pods was consolidation's chance already."""
+    return asker.gang.preemptible and "consolidate" in world.settings.actions
+
+
+def _leaves(q: QueueState) -> list[QueueState]:
+    if not q.children:
+        return [q] if q.running else []
+    return [leaf for child in q.children for leaf in _leaves(child)]
 
 
 def fair(world: World, asker: GangState, need: Vector, losers: Sequence[Step], before: dict[str, Vector]) -> bool:

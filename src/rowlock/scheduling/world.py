@@ -217,6 +217,10 @@ class World:
         self.smallest_gpu = 100
         self.free_gpu = 0
         """Hundredths of all cards that are idle or coming back, less what is promised."""
+        self.surplus: object | None = None
+        """A memo of `reclaim.py`, valid until a plan changes what queues hold."""
+        self.shared: dict[str, object] = {}
+        """Memos of the acts, valid until one of them succeeds."""
         self.total: Vector = ZERO
         """Schedulable capacity less what foreign pods hold."""
 
@@ -242,6 +246,11 @@ class World:
         while len(self.log) > mark:
             task, status, node, devices, origin = self.log.pop()
             self._set(task, status, node, devices, origin)
+
+    def forget(self) -> None:
+        """Drop the memos of the acts: what queues hold has changed."""
+        self.surplus = None
+        self.shared.clear()
 
     def trim(self) -> None:
         """Forget a long tail of touched nodes; rankings begin again."""
