@@ -7,6 +7,7 @@ PATH that sees all packages of the environment rowlock runs in, so `pip install 
 Each build has its own directory and is named in `image.json` only when every step has succeeded.
 """
 
+import ensurepip
 import glob
 import json
 import os
@@ -130,7 +131,7 @@ class Build:
         words = list(step.words) or [*self.shell, self._mapped_text(step.text)]
         here = self.place(".")
         here.mkdir(parents=True, exist_ok=True)
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [mapped(w, self.root) for w in words],
             cwd=here,
             env=self._environment(),
@@ -139,10 +140,9 @@ class Build:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-        )
-        assert process.stdout is not None
-        for line in process.stdout:
-            self.say(line.rstrip("\n"))
+        ) as process:
+            for line in process.stdout or ():
+                self.say(line.rstrip("\n"))
         if code := process.wait():
             raise BuildFailed(f"line {step.line}: `{step}` ended with exit code {code}; the output above says why")
 
@@ -158,16 +158,24 @@ class Build:
         if (bin_directory / "pip").exists():
             return
         if subprocess.run([python, "-c", "import pip"], capture_output=True, check=False).returncode != 0:
-            made = subprocess.run(
-                [python, "-m", "ensurepip", "--default-pip"], capture_output=True, check=False, text=True
-            )
-            if made.returncode != 0:
-                raise BuildFailed(
-                    f"there is no pip here and none could be made: {made.stderr.strip().splitlines()[-1:]}"
-                )
+            site_packages = next((self.directory / "venv").glob("lib/python3*/site-packages"))
+            (site_packages / "_rowlock_pip.pth").write_text(f"{self._unpacked_pip()}\n")
         for name in ("pip", "pip3"):
             (bin_directory / name).write_text(f"#!{python}\n{_PIP}")
             (bin_directory / name).chmod(0o755)
+
+    def _unpacked_pip(self) -> Path:
+        """The pip that comes with Python, unpacked once for all images (installing it takes seconds)."""
+        wheels = sorted((Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"))
+        if not wheels:
+            raise BuildFailed("there is no pip in this Python: install it into the environment rowlock runs in")
+        place = self.directory.parents[1] / f".{wheels[-1].stem}"
+        if not place.exists():
+            fresh = Path(tempfile.mkdtemp(dir=place.parent))
+            shutil.unpack_archive(wheels[-1], fresh, "zip")
+            fresh.chmod(0o755)
+            fresh.rename(place)
+        return place
 
     def _workdir(self, step: Instruction) -> None:
         self.workdir = os.path.normpath(os.path.join("/", self.workdir, step.words[0]))

@@ -168,7 +168,9 @@ def _exec_form(text: str) -> tuple[str, ...] | None:
 
 def _operands(line: int, name: str, rest: str) -> tuple[str, ...]:
     if name == "ENV" and "=" not in rest.split()[0]:
-        key, _, value = rest.partition(" ")
+        key, space, value = rest.partition(" ")
+        if not space:
+            raise BadDockerfile(f"line {line}: ENV needs KEY=VALUE")
         return (f"{key}={value.strip()}",)
     if name in NOTED or name == "WORKDIR":
         return (rest.strip("\"'"),)

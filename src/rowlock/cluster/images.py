@@ -27,7 +27,8 @@ from rowlock.cluster.shim import write_fact
 
 HOST = "rowlock.dev/host"
 _REGISTRIES = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
-_NAME = re.compile(r"(?:[a-z0-9.-]+(?::\d+)?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_NAME = re.compile(rf"(?:[a-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
@@ -157,10 +158,20 @@ def _from_json(data: Mapping[str, Any]) -> Image:
 
 
 def mapped(word: str, root: str) -> str:
-    """A word of a command line: absolute paths that exist in the image's root are meant to be there."""
-    if root and word.startswith("/") and os.path.lexists(root + word):
-        return root + word
-    return word
+    """A word of a command line: an absolute path means the image's file when the image knows more of it than the host."""
+    if not root or not word.startswith("/"):
+        return word
+    known = _depth(root, word)
+    return root + word if known and known >= _depth("", word) else word
+
+
+def _depth(root: str, path: str) -> int:
+    """How many steps of `path` exist below `root`."""
+    steps = [step for step in path.split("/") if step]
+    for number in range(len(steps), 0, -1):
+        if os.path.lexists(f"{root}/{'/'.join(steps[:number])}"):
+            return number
+    return 0
 
 
 def command_line(image: Image, container: Mapping[str, Any]) -> list[str] | Problem:

@@ -93,17 +93,21 @@ def _since(file: BinaryIO, size: int, since: float) -> int:
     low, high = 0, size
     while low < high:
         middle = (low + high) // 2
-        file.seek(middle)
-        if middle:
-            file.readline()
-        position = file.tell()
+        begin = _line_at(file, middle)
         line = file.readline()
         if not line or stamp_of(line) >= since:
             high = middle
         else:
-            low = max(position + len(line), middle + 1)
-    file.seek(low)
-    return low
+            low = begin + len(line)
+    return _line_at(file, low)
+
+
+def _line_at(file: BinaryIO, offset: int) -> int:
+    """The first line that begins at `offset` or later; the file stands there."""
+    file.seek(max(0, offset - 1))
+    if offset:
+        file.readline()
+    return file.tell()
 
 
 class Watcher:

@@ -1,0 +1,115 @@
+"""Reading logs: stamps off, tail, since, limits, follow; whatever way the bytes are cut."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from rowlock.api import LogOptions
+from rowlock.cluster.logs import WIDTH, Plain, Watcher, read
+from rowlock.cluster.shim import Stamp
+from rowlock.objects import seconds
+
+LINES = [(f"2026-01-01T00:00:{i:02}.000000001Z ", f"line {i}") for i in range(10)]
+STORED = "".join(f"{stamp}{text}\n" for stamp, text in LINES).encode()
+TEXT = "".join(f"{text}\n" for _, text in LINES).encode()
+
+
+def _read(path: Path, **options: object) -> bytes:
+    async def whole() -> bytes:
+        over = asyncio.Event()
+        over.set()
+        chosen = LogOptions(**options)  # type: ignore[arg-type] # names of options
+        return b"".join([p async for p in read(path, chosen, lambda: True, lambda: over, Watcher())])
+
+    return asyncio.run(whole())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "log.0").write_bytes(STORED)
+    return tmp_path / "log.0"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, TEXT),
+        ({"timestamps": True}, STORED),
+        ({"tail": 2}, b"line 8\nline 9\n"),
+        ({"tail": 0}, b""),
+        ({"tail": 99}, TEXT),
+        ({"limit_bytes": 6}, b"line 0"),
+        ({"tail": 1, "limit_bytes": 3}, b"lin"),
+        ({"since": seconds("2026-01-01T00:00:08Z")}, b"line 8\nline 9\n"),
+        ({"since": seconds("2026-01-01T00:00:08Z"), "tail": 1}, b"line 9\n"),
+        ({"since": seconds("2027-01-01T00:00:00Z")}, b""),
+        ({"since": 0.0}, TEXT),
+        ({"follow": True}, TEXT),
+    ],
+)
+def test_options(path: Path, options: dict[str, object], expected: bytes) -> None:
+    assert _read(path, **options) == expected
+
+
+def test_a_last_line_without_end(path: Path) -> None:
+    path.write_bytes(STORED[:-1])
+    assert _read(path) == TEXT[:-1] and _read(path, tail=1) == b"line 9"
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, WIDTH - 1, WIDTH, WIDTH + 1, 100])
+def test_stamps_come_off_however_the_stream_is_cut(size: int) -> None:
+    plain = Plain()
+    assert b"".join(plain(STORED[i : i + size]) for i in range(0, len(STORED), size)) == TEXT
+    plain = Plain()
+    assert b"".join(plain(STORED[i : i + size]) for i in range(0, len(STORED) - 1, size)).startswith(TEXT[:-size])
+
+
+@pytest.mark.parametrize("chunks", [[b"a\nb\n"], [b"a", b"b\nc"], [b"\n\n"], [b"a\n", b"\nb"], [b"x" * 70000, b"\n"]])
+def test_what_is_stamped_is_read_back(tmp_path: Path, chunks: list[bytes]) -> None:
+    stamp = Stamp()
+    (tmp_path / "log.0").write_bytes(b"".join(stamp(chunk) for chunk in chunks))
+    assert _read(tmp_path / "log.0") == b"".join(chunks)
+
+
+def test_stamping_is_cheap() -> None:
+    chunk, stamp = b"a line of output as programs write them, some words\n" * 1260, Stamp()
+    begin = time.process_time()
+    for _ in range(160):
+        stamp(chunk)
+    assert time.process_time() - begin < 0.5, "10 MiB took half a second; a pod may write 100 MB/s"
+
+
+def test_a_follower_is_woken_by_new_lines_and_by_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "log.0"
+    path.write_bytes(b"")
+
+    async def body() -> None:
+        over, done, watcher = asyncio.Event(), False, Watcher()
+        follower = read(path, LogOptions(follow=True), lambda: done, lambda: over, watcher)
+        file = os.open(path, os.O_WRONLY | os.O_APPEND)
+        for stamp, text in LINES[:3]:
+            waiting = asyncio.ensure_future(anext(follower))
+            await asyncio.sleep(0)
+            os.write(file, f"{stamp}{text}\n".encode())
+            assert await asyncio.wait_for(waiting, 1) == f"{text}\n".encode()
+        last = asyncio.ensure_future(_rest(follower))
+        await asyncio.sleep(0)
+        os.write(file, STORED[-(WIDTH + 7) :])
+        done = True
+        over.set()
+        assert await asyncio.wait_for(last, 1) == b"line 9\n"
+        os.close(file)
+        watcher.close()
+
+    asyncio.run(body())
+
+
+async def _rest(follower: object) -> bytes:
+    return b"".join([piece async for piece in follower])  # type: ignore[attr-defined] # an async iterator
+
+
+def test_no_file_is_an_empty_log(tmp_path: Path) -> None:
+    assert _read(tmp_path / "none") == b""
