@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ HERE = Path(__file__).resolve().parent
 JOB = "distributed-training-pytorch"
 IMAGE = "YOUR-USER-NAME/distributed_training_pytorch"
 KILL_AFTER_EPOCH = 8
+BORING = re.compile(r"^(?:Requirement already satisfied: .*\(from .*|Looking in .*)\n", re.M)
+"""pip's lines about what torch itself needs, and about its settings."""
 COLOUR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
@@ -48,7 +51,7 @@ class Demo:
             print(paint("$ " + " ".join(argv), "36"), flush=True)
         done = subprocess.run(argv, env=self.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if not quiet or done.returncode:
-            print(done.stdout, end="", flush=True)
+            print(BORING.sub("", done.stdout), end="", flush=True)
         if done.returncode:
             raise SystemExit(f"demo: `{' '.join(argv)}` failed with exit code {done.returncode}")
         return done.stdout
@@ -106,7 +109,7 @@ def steps(demo: Demo) -> None:
     say("A cluster: two nodes with one (simulated) GPU each, in one process")
     demo.run("rowlock", "up", "-d", "--nodes", "2", "--simulated-gpus", "1")
     say("The seeds' Dockerfile becomes an image; no Docker needed")
-    demo.run("rowlock", "build", "-t", IMAGE, str(HERE / "distributed_training_pytorch"))
+    demo.run("rowlock", "build", "-t", IMAGE, os.path.relpath(HERE / "distributed_training_pytorch"))
     say("The seeds' own submit line: one master and one worker, one GPU each, started together or not at all")
     demo.run("runai", "submit-pytorch", "--name", JOB, "--workers=1", "-g", "1", "-i", f"docker.io/{IMAGE}")
     facts = demo.train()
@@ -133,6 +136,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="The seeds' DDP job on an embedded cluster, with a rank killed.")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running and say where it is")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("demo: stopped"))  # so that the cluster is stopped, too
     data = Path(tempfile.mkdtemp(prefix="rowlock-demo-"))
     demo = Demo(data)
     try:
