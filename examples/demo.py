@@ -27,7 +27,7 @@ IMAGE = "YOUR-USER-NAME/distributed_training_pytorch"
 KILL_AFTER_EPOCH = 8
 BORING = re.compile(r"^(?:Requirement already satisfied: .*\(from .*|Looking in .*)\n", re.M)
 """pip's lines about what torch itself needs, and about its settings."""
-COLOUR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+COLOUR = "NO_COLOR" not in os.environ and (sys.stdout.isatty() or "FORCE_COLOR" in os.environ)
 
 
 def paint(text: str, code: str) -> str:

@@ -89,3 +89,11 @@ def test_commands_on_the_page_run(page: Path, tmp_path: Path) -> None:
             assert missing is None, f"the page promises {missing!r}\n{told}"
     finally:
         subprocess.run([bin_dir / "rowlock", "down", "--yes"], env=env, capture_output=True, timeout=60)
+
+
+@pytest.mark.timeout(120)
+def test_the_command_reference_is_what_help_says() -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/make_cli_reference.py", "--check"], cwd=REPO, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
