@@ -50,6 +50,8 @@ class Failure:
     shape: Shape | None = None
     fit: int = 0
     needed: int = 0
+    seconds: float = 0.0
+    """How long it lasts at least, where time is the obstacle."""
 
 
 def unready(state: GangState) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rowlock.objects import timestamp
 from rowlock.scheduling.allocate import Failure, Reason
 from rowlock.scheduling.amounts import GPU, UNLIMITED, WHOLE, describe, gpus, words
 from rowlock.scheduling.histogram import Histogram, survey, verdict
@@ -143,7 +144,8 @@ def _each(shape: Shape) -> str:
 
 def _nodes(found: Histogram) -> str:
     reasons = ", ".join(sorted(f"{count} {text}" for text, count in found.obstacles.items()))
-    return f"{found.nodes} node{'s' if found.nodes != 1 else ''}: {reasons}" if reasons else "no nodes"
+    free = f"{found.free_gpus} GPU{'s' if found.free_gpus != 1 else ''} free"
+    return f"{found.nodes} node{'s' if found.nodes != 1 else ''}: {reasons or free}"
 
 
 def _sentence(world: World, state: GangState, failure: Failure, found: Histogram | None) -> tuple[str, str]:
@@ -156,6 +158,12 @@ def _sentence(world: World, state: GangState, failure: Failure, found: Histogram
             return _queue_sentence(world, queue)
         case Reason.RELEASING:
             return "Room is promised: it starts when the pods that leave its nodes have gone.", "wait"
+        case Reason.PROTECTED:
+            until = timestamp(world.now + failure.seconds)
+            return (
+                f"It may take room from others, but they are protected by their queue's min-runtime until {until}.",
+                f"wait until {until}",
+            )
         case Reason.OVER_LIMIT:
             return _limit_sentence(failure)
         case Reason.OVER_QUOTA:
@@ -213,7 +221,7 @@ def _room_sentence(state: GangState, failure: Failure, found: Histogram) -> tupl
             )
         case Reason.TOO_LARGE:
             return (
-                f"No node is large enough: each pod needs {each}; the largest node has {found.biggest} GPUs; {where}.",
+                f"No node is large enough: each pod needs {each}; the largest node has {words(GPU, found.biggest * WHOLE)}; {where}.",
                 "ask for less per pod",
             )
         case Reason.FRAGMENTED:
@@ -225,7 +233,7 @@ def _room_sentence(state: GangState, failure: Failure, found: Histogram) -> tupl
         case Reason.EXHAUSTED if state.queue is not None:
             q = state.queue
             return (
-                f"FairShareExhausted: {q.queue.name} uses {gpus(q.counted[GPU])} GPUs (quota "
+                f"FairShareExhausted: {q.queue.name} uses {words(GPU, q.counted[GPU])} (quota "
                 f"{gpus(q.queue.quota[GPU])}, fair share {gpus(q.fair[GPU])}) and no room is idle. {fit}.",
                 "wait for pods to finish, or raise the quota",
             )

@@ -88,6 +88,8 @@ def cards(state: NodeState, shape: Shape, *, later: bool, spread: bool) -> tuple
     if shape.gpus:
         return _whole_cards(state, shape.gpus, later)
     amount = state.amount(shape)
+    if amount > WHOLE:
+        return None
     shared, empty = [], []
     for d, used in enumerate(state.used):
         back = state.back[d]

@@ -18,6 +18,7 @@ from rowlock.scheduling.order import Tournament, wanted
 from rowlock.scheduling.placement import Placer
 from rowlock.scheduling.plan import Bind, Decision, Evict, Hold, Plan
 from rowlock.scheduling.preempt import preempt, worth_preempting
+from rowlock.scheduling.protection import first_unprotected
 from rowlock.scheduling.reclaim import entitled, reclaim
 from rowlock.scheduling.snapshot import Reservation, Snapshot, Status
 from rowlock.scheduling.stale import due, evict_stale
@@ -48,6 +49,10 @@ class Planner:
     waiting: Waiting = field(init=False)
     failures: dict[str, Failure] = field(default_factory=dict)
     joined: list[GangState] = field(default_factory=list)
+    timers: list[float] = field(default_factory=list)
+    """Seconds until something that only waits for time."""
+    protecting: bool = False
+    """Some queue has a min-runtime."""
     causes: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Why a gang loses pods in this plan: gang → (act, by whom)."""
 
@@ -61,6 +66,9 @@ class Planner:
         world = self.world
         self.failures.clear()
         self.causes.clear()
+        self.timers.clear()
+        queues = [q.queue for q in world.queues.values()]
+        self.protecting = any(q.preempt_min_runtime or q.reclaim_min_runtime for q in queues)
         mark = world.mark()
         fairshare.refresh(world)
         for act in world.settings.actions:
@@ -153,7 +161,11 @@ class Planner:
             if not state.pending or promised(state):
                 continue
             mark = self.world.mark()
-            if self.world.now - state.gang.created < state.gang.delay or not act(self.world, self.placer, state):
+            patience = state.gang.created + state.gang.delay - self.world.now if state.gang.delay else 0.0
+            if patience > 0:
+                self.timers.append(patience)
+            if patience > 0 or not act(self.world, self.placer, state):
+                self._protected(state, name)
                 order.dismiss()
                 continue
             self.world.forget()
@@ -162,6 +174,15 @@ class Planner:
                 if task.gang is not state:
                     self.causes.setdefault(task.gang.gang.key, (name, state.gang.key))
             order.refresh()
+
+    def _protected(self, state: GangState, act: str) -> None:
+        """Remember when a min-runtime ends that stands in the asker's way."""
+        if not self.protecting or act == "consolidate":
+            return
+        wait = first_unprotected(self.world, state, act)
+        if wait is not None:
+            self.timers.append(wait)
+            self.failures[state.gang.key] = Failure(Reason.PROTECTED, state.gang.queue, seconds=wait)
 
     # ------------------------------------------------------------ reading the plan off
 
@@ -215,7 +236,7 @@ class Planner:
 
     def _again(self) -> float | None:
         waits = [w for g in self.world.partial.values() if (w := due(self.world, g)) is not None and w > 0]
-        return min(waits, default=None)
+        return min(waits + self.timers, default=None)
 
 
 def promised(state: GangState) -> bool:

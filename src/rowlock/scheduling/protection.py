@@ -48,6 +48,20 @@ def reclaim_protected(world: World, asker: GangState, victim: GangState) -> bool
     return _young(world, victim, reclaim_seconds(asker, victim))
 
 
+def first_unprotected(world: World, asker: GangState, act: str) -> float | None:
+    """Seconds until the first gang that the act may evict loses its protection; None = nobody is protected."""
+    assert asker.queue is not None
+    waits: list[float] = []
+    for gang in world.active_gangs():
+        same = gang.queue is asker.queue
+        if same != (act == "preempt") or not evictable(gang) or (same and gang.gang.priority >= asker.gang.priority):
+            continue
+        seconds = preempt_seconds(gang) if same else reclaim_seconds(asker, gang)
+        if seconds and (left := remaining_runtime(world, gang, seconds)) > 0:
+            waits.append(left)
+    return min(waits, default=None)
+
+
 def preempt_seconds(victim: GangState) -> float:
     assert victim.queue is not None
     return _min_runtime(victim.queue.path, "preempt_min_runtime")

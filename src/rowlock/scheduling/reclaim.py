@@ -7,7 +7,7 @@ before the victim left, or the asker be below its quota and the victim's queue a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rowlock.scheduling.amounts import ZERO, Vector, minus, plus, within
 from rowlock.scheduling.order import wanted
@@ -43,7 +43,7 @@ def reclaim(world: World, placer: Placer, asker: GangState) -> bool:
         return evictable(gang) and not reclaim_protected(world, asker, gang)
 
     def validate(tasks: Sequence[TaskState], losers: Sequence[Step]) -> bool:
-        return fair(world, asker, world.need(tasks), losers, before)
+        return Ledger(world, asker, world.need(tasks), before).fair(losers)
 
     victims = Victims(world, (g for q in queues for g in q.running.values()), accept)
     return Solver(world, placer).solve(Search(asker, victims, validate))
@@ -100,61 +100,66 @@ def _leaves(q: QueueState) -> list[QueueState]:
     return [leaf for child in q.children for leaf in _leaves(child)]
 
 
-def fair(world: World, asker: GangState, need: Vector, losers: Sequence[Step], before: dict[str, Vector]) -> bool:
-    """Are these losses fair? Tasks that were placed elsewhere lose nothing."""
-    assert asker.queue is not None
-    remaining: dict[str, Vector] = {}
-    involved = {r for r in range(3) if need[r] > 0}
-    for step in losers:
+@dataclass(slots=True)
+class Ledger:
+    """What queues would be left with. `before` is what they held when the search began."""
+
+    world: World
+    asker: GangState
+    need: Vector
+    before: dict[str, Vector]
+    remaining: dict[str, Vector] = field(default_factory=dict)
+    involved: set[int] = field(default_factory=set)
+    """Resources that the asker wants or a victim loses."""
+
+    def held(self, name: str) -> Vector:
+        return self.remaining.get(name, self.before[name])
+
+    def fair(self, losers: Sequence[Step]) -> bool:
+        """Are these losses fair? Tasks that were placed elsewhere lose nothing."""
+        self.involved = {r for r in range(3) if self.need[r] > 0}
+        return all(self._take(step) for step in losers) and self._balanced()
+
+    def _take(self, step: Step) -> bool:
+        """One chunk of a victim: may it go, after those before it?"""
         lost = [t for t in step.tasks if t.status in (Status.RELEASING, Status.PENDING)]
         if not lost:
-            continue
-        victim = step.gang.queue
-        assert victim is not None
-        taker, giver = diverge(asker.queue, victim)
-        left = remaining.get(giver.queue.name, before[giver.queue.name])
-        if not _over(left, giver.share) and not (
-            within(plus(before[taker.queue.name], need), taker.queue.quota) and _over(left, giver.queue.quota)
-        ):
+            return True
+        assert self.asker.queue is not None and step.gang.queue is not None
+        taker, giver = diverge(self.asker.queue, step.gang.queue)
+        left = self.held(giver.queue.name)
+        below_quota = within(plus(self.before[taker.queue.name], self.need), taker.queue.quota)
+        if not _over(left, giver.share) and not (below_quota and _over(left, giver.queue.quota)):
             return False
         amount = ZERO
         for t in lost:
-            amount = plus(amount, world.vector(t.task.shape, world.nodes.get(t.node)))
-        involved |= {r for r in range(3) if amount[r] > 0}
-        for q in victim.path:
-            name = q.queue.name
-            remaining[name] = minus(remaining.get(name, before[name]), amount)
-    return _within_boundaries(world, asker, need, remaining, before, involved)
+            amount = plus(amount, self.world.vector(t.task.shape, self.world.nodes.get(t.node)))
+        self.involved |= {r for r in range(3) if amount[r] > 0}
+        for q in step.gang.queue.path:
+            self.remaining[q.queue.name] = minus(self.held(q.queue.name), amount)
+        return True
+
+    def _balanced(self) -> bool:
+        """At every ancestor the asker's side must stay less saturated than the siblings it took from."""
+        assert self.asker.queue is not None
+        for q in self.asker.queue.path:
+            after = plus(self.held(q.queue.name), self.need)
+            parent = self.world.queues.get(q.queue.parent)
+            siblings = parent.children if parent else [s for s in self.world.queues.values() if len(s.path) == 1]
+            touched = [s for s in siblings if s is not q and s.queue.name in self.remaining]
+            if any(self._more_saturated(q, after, s, r) for s in touched for r in self.involved):
+                return False
+            if not self.asker.gang.preemptible and not within(q.fixed, q.queue.quota):
+                return False
+        return True
+
+    def _more_saturated(self, q: QueueState, after: Vector, s: QueueState, r: int) -> bool:
+        mine, theirs = _ratio(after[r], q.fair[r]), _ratio(self.remaining[s.queue.name][r], s.fair[r])
+        return mine > 1 and s.fair[r] > 0 and mine >= theirs
 
 
 def _over(amount: Vector, bound: Vector) -> bool:
     return not within(amount, bound)
-
-
-def _within_boundaries(
-    world: World,
-    asker: GangState,
-    need: Vector,
-    remaining: dict[str, Vector],
-    before: dict[str, Vector],
-    involved: set[int],
-) -> bool:
-    """At every ancestor the asker's side must stay less saturated than the siblings it took from."""
-    assert asker.queue is not None
-    for q in asker.queue.path:
-        after = plus(remaining.get(q.queue.name, before[q.queue.name]), need)
-        parent = world.queues.get(q.queue.parent)
-        siblings = parent.children if parent else [s for s in world.queues.values() if len(s.path) == 1]
-        for s in siblings:
-            if s is q or s.queue.name not in remaining:
-                continue
-            for r in involved:
-                mine, theirs = _ratio(after[r], q.fair[r]), _ratio(remaining[s.queue.name][r], s.fair[r])
-                if mine > 1 and s.fair[r] > 0 and mine >= theirs:
-                    return False
-        if not asker.gang.preemptible and not within(q.fixed, q.queue.quota):
-            return False
-    return True
 
 
 def _ratio(amount: int, fair_share: int) -> float:

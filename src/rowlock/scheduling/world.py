@@ -49,11 +49,11 @@ class NodeState:
         self.back = [0] * node.gpus
 
     def amount(self, shape: Shape) -> int:
-        """Hundredths of each of its cards that the shape takes here."""
+        """Hundredths of each of its cards that the shape takes here; above 100 it does not fit any."""
         if shape.gpus:
             return WHOLE
         if shape.gpu_memory:
-            return min(WHOLE, -(-shape.gpu_memory * 100 // max(1, self.node.gpu_memory)))
+            return -(-shape.gpu_memory * 100 // max(1, self.node.gpu_memory))
         return shape.portion
 
     def occupy(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
