@@ -201,6 +201,8 @@ class ApiServer:
             return await answer_object(send, shown, code=201)
         if version[0] == definitions.GROUP:
             return await definitions.served(call, send, rest)
+        if version == ("", "v1") and "limitranges" in (rest[0], *rest[2:3]):
+            return await definitions.limit_ranges(call, send, rest[rest.index("limitranges") + 1 :])
         if version == ("", "v1") and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
             target = Target(kinds.POD, rest[1], "", "binding")
         else:

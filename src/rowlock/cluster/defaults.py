@@ -115,7 +115,7 @@ def _claim(made: Made) -> None:
 
 
 def _namespace(made: Made) -> None:
-    made.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+    made.setdefault("spec", {})  # its finalizer is the store's: a default would bring it back when it is taken away
     made.setdefault("status", {}).setdefault("phase", "Active")
     meta = made.setdefault("metadata", {})
     if meta.get("name"):

@@ -45,7 +45,10 @@ _SUBRESOURCES: dict[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {
 """Subresources whose kind is not that of their parent; `status` and its like are."""
 
 _EXTRA: dict[tuple[str, str], tuple[Resource, ...]] = {
-    ("", "v1"): (Resource("bindings", "Binding", "binding", True, _CREATE),),
+    ("", "v1"): (
+        Resource("bindings", "Binding", "binding", True, _CREATE),
+        Resource("limitranges", "LimitRange", "limitrange", True, ("get", "list"), ("limits",)),
+    ),
     ("authentication.k8s.io", "v1"): (
         Resource("selfsubjectreviews", "SelfSubjectReview", "selfsubjectreview", False, _CREATE),
         Resource("tokenreviews", "TokenReview", "tokenreview", False, _CREATE),

@@ -14,7 +14,7 @@ from starlette.types import Send
 
 from rowlock import kinds, objects
 from rowlock.api import Page, PatchType, WriteOptions
-from rowlock.cluster import bodies, decoding, reading, requests, tables, types
+from rowlock.cluster import bodies, decoding, grammar, reading, requests, tables, types
 from rowlock.cluster.answers import answer, answer_object, encode
 from rowlock.cluster.requests import Call, Form, Target
 from rowlock.cluster.store import Store
@@ -52,7 +52,10 @@ def selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
     labels, fields = call.query.get("labelSelector", ""), call.query.get("fieldSelector", "")
     if not labels and not fields:
         return Selector(), FieldSelector()
-    found = parse_labels(labels), parse_fields(fields)
+    try:
+        found = parse_labels(labels), parse_fields(fields)
+    except BadRequest as error:
+        raise BadRequest(grammar.spoken(labels) or error.message) from None
     known = _META_FIELDS | _FIELDS.get(kind, frozenset())
     for term in found[1].terms:
         if term.key not in known:

@@ -1,0 +1,61 @@
+"""Why a label selector cannot be parsed, in the words of the real server's parser.
+
+Selectors themselves are parsed in `selectors.py`, which knows only that something is wrong; clients and their tests
+know these sentences. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TOKEN = re.compile(r"\s*(==|!=|=|!|<|>|,|\(|\)|[^\s=!<>,()]+)")
+_OPERATORS = ("in", "notin", "=", "==", "!=", ">", "<")
+
+
+def spoken(text: str) -> str:
+    """The sentence, or "" when this reader finds nothing wrong."""
+    tokens = _TOKEN.findall(text)
+    at = 0
+    while at < len(tokens):
+        problem, at = _requirement([*tokens, ""], at)
+        if problem:
+            return f"unable to parse requirement: {problem}"
+        if tokens[at : at + 1] not in ([], [","]):
+            return f"found '{tokens[at]}', expected: ',' or 'end of string'"
+        at += 1
+        if at == len(tokens):
+            return "found '', expected: identifier after ','"
+    return ""
+
+
+def _requirement(tokens: list[str], at: int) -> tuple[str, int]:
+    """What is wrong with one requirement, and where the next token is."""
+    if tokens[at] == "!":
+        return ("", at + 2) if tokens[at + 1] else ("found '', expected: identifier", at)
+    if not re.match(r"[^=!<>,()]", tokens[at]):
+        return f"found '{tokens[at]}', expected: !, identifier, or 'end of string'", at
+    operator = tokens[at + 1]
+    if operator in ("", ","):
+        return "", at + 1
+    if operator not in _OPERATORS:
+        return f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt", at
+    if operator not in ("in", "notin"):
+        value = tokens[at + 2]
+        return "", at + (2 if value in ("", ",") else 3)
+    if tokens[at + 2] != "(":
+        return f"found '{tokens[at + 2]}' expected: '('", at
+    return _values(tokens, at + 3)
+
+
+def _values(tokens: list[str], at: int) -> tuple[str, int]:
+    while True:
+        if tokens[at] == ")":
+            return "", at + 1
+        if not tokens[at]:
+            return "found '', expected: ',', ')' or identifier", at
+        if tokens[at] != ",":
+            at += 1
+            if tokens[at] not in (",", ")"):
+                return f"found '{tokens[at]}', expected: ',' or ')'", at
+        if tokens[at] == ",":
+            at += 1

@@ -1,0 +1,266 @@
+"""The API over HTTP: objects, watches, tables, patches, refusals; what every client relies on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
+POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}}
+MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
+APPLY, JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"
+
+
+def patched(client: httpx.Client, path: str, body: Any, kind: str, **query: str) -> httpx.Response:
+    return client.patch(path, content=json.dumps(body), headers={"content-type": kind}, params=query)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/pods", "/apis", "/openapi/v3", "/api/v1/namespaces/default"])
+def test_no_token_reads_nothing(client: httpx.Client, path: str) -> None:
+    for header in ({"authorization": ""}, {"authorization": "Bearer wrong"}, {"authorization": "Basic x"}):
+        answer = client.get(path, headers=header)
+        assert (answer.status_code, answer.json()["reason"]) == (401, "Unauthorized")
+
+
+def test_health_and_version_are_open(client: httpx.Client) -> None:
+    for path in ("/healthz", "/livez", "/readyz"):
+        assert client.get(path, headers={"authorization": ""}).text == "ok"
+    assert client.get("/version").json()["minor"] == "34"
+
+
+def test_create_get_list_delete(client: httpx.Client, space: str) -> None:
+    made = client.post(f"{space}/configmaps", json=CONFIG)
+    assert made.status_code == 201
+    assert client.get(f"{space}/configmaps/c").json() == made.json()
+    listed = client.get(f"{space}/configmaps", params={"fieldSelector": "metadata.name=c"}).json()
+    assert (listed["kind"], [o["data"] for o in listed["items"]]) == ("ConfigMapList", [{"a": "1"}])
+    assert client.post(f"{space}/configmaps", json=CONFIG).status_code == 409
+    gone = client.delete(f"{space}/configmaps/c").json()
+    assert (gone["status"], gone["details"]["name"]) == ("Success", "c")
+    assert client.get(f"{space}/configmaps/c").json()["reason"] == "NotFound"
+
+
+def test_dry_run_writes_nothing(client: httpx.Client, space: str) -> None:
+    assert client.post(f"{space}/configmaps", json=CONFIG, params={"dryRun": "All"}).status_code == 201
+    assert client.get(f"{space}/configmaps/c").status_code == 404
+    wrong = client.post(f"{space}/configmaps", json=CONFIG, params={"dryRun": "Some"})
+    assert (wrong.status_code, "supported values" in wrong.json()["message"]) == (422, True)
+
+
+def test_unknown_parameters_are_refused_with_the_nearest(client: httpx.Client) -> None:
+    answer = client.get("/api/v1/pods", params={"labelselector": "a=b"})
+    assert answer.status_code == 400
+    assert 'unknown query parameter "labelselector"; did you mean labelSelector?' == answer.json()["message"]
+
+
+def test_pages(client: httpx.Client, space: str) -> None:
+    for name in "abcde":
+        client.post(f"{space}/secrets", json={"metadata": {"name": name}})
+    seen, token = [], ""
+    while True:
+        page = client.get(f"{space}/secrets", params={"limit": "2", "continue": token}).json()
+        seen += [o["metadata"]["name"] for o in page["items"]]
+        token = page["metadata"].get("continue", "")
+        if not token:
+            break
+    assert seen == list("abcde")
+
+
+def test_table(client: httpx.Client, space: str) -> None:
+    client.post(f"{space}/pods", json=POD)
+    head = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+    table = client.get(f"{space}/pods", headers=head).json()
+    assert [c["name"] for c in table["columnDefinitions"][:5]] == ["Name", "Ready", "Status", "Restarts", "Age"]
+    assert table["rows"][0]["cells"][:4] == ["p", "0/1", "Pending", "0"]
+    assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+
+
+def test_protobuf_answers_and_bodies(client: httpx.Client, space: str) -> None:
+    client.post(f"{space}/configmaps", json=CONFIG)
+    accepts = {"accept": "application/vnd.kubernetes.protobuf, */*"}
+    assert client.get(f"{space}/configmaps/c", headers=accepts).headers["content-type"] == "application/json"
+    only = {"accept": "application/vnd.kubernetes.protobuf"}
+    assert client.get(f"{space}/configmaps/c", headers=only).status_code == 406
+    body = b"k8s\x00" + _field(1, _field(1, b"kubeflow.org/v1") + _field(2, b"PyTorchJob")) + _field(2, b"")
+    head = {"content-type": "application/vnd.kubernetes.protobuf"}
+    path = space.replace("/api/v1", "/apis/kubeflow.org/v1") + "/pytorchjobs"
+    refused = client.post(path, content=body, headers=head)
+    assert (refused.status_code, "application/json" in refused.json()["message"]) == (415, True)
+    meta, data = _field(1, b"from-protobuf"), _field(1, b"k") + _field(2, b"v")
+    raw = _field(1, meta) + _field(2, data)
+    body = b"k8s\x00" + _field(1, _field(1, b"v1") + _field(2, b"ConfigMap")) + _field(2, raw)
+    made = client.post(f"{space}/configmaps", content=body, headers=head)
+    assert (made.status_code, made.json()["data"]) == (201, {"k": "v"})
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def test_watch_begins_with_the_state_and_goes_on(client: httpx.Client, space: str) -> None:
+    client.post(f"{space}/secrets", json={"metadata": {"name": "before"}})
+    query = {
+        "watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan",
+        "allowWatchBookmarks": "true", "timeoutSeconds": "20",
+    }  # fmt: skip
+    with client.stream("GET", f"{space}/secrets", params=query) as stream:
+        lines = stream.iter_lines()
+        first, bookmark = json.loads(next(lines)), json.loads(next(lines))
+        assert (first["type"], first["object"]["metadata"]["name"]) == ("ADDED", "before")
+        assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        client.post(f"{space}/secrets", json={"metadata": {"name": "after"}})
+        client.delete(f"{space}/secrets/after")
+        seen = [json.loads(next(lines)) for _ in range(2)]
+    assert [(e["type"], e["object"]["metadata"]["name"]) for e in seen] == [("ADDED", "after"), ("DELETED", "after")]
+
+
+def test_patches(client: httpx.Client, space: str) -> None:
+    path = f"{space}/pods/p"
+    client.post(f"{space}/pods", json=POD)
+    image = {"spec": {"containers": [{"name": "c", "image": "y:2"}]}}
+    assert patched(client, path, image, STRATEGIC).json()["spec"]["containers"][0]["image"] == "y:2"
+    assert patched(client, path, {"metadata": {"labels": {"a": "b"}}}, MERGE).json()["metadata"]["labels"] == {"a": "b"}
+    remove = [{"op": "remove", "path": "/metadata/labels/a"}]
+    assert "labels" not in patched(client, path, remove, JSON_PATCH).json()["metadata"]
+    assert patched(client, path, remove, JSON_PATCH).status_code == 422
+    assert patched(client, path, {"metadata": {"name": "q"}}, MERGE).status_code == 400
+    assert patched(client, path, {}, "text/plain").status_code == 415
+    moved = patched(client, path, {"spec": {"nodeSelector": {"a": "b"}}}, MERGE)
+    assert (moved.status_code, "pod updates may not change" in moved.json()["message"]) == (422, True)
+
+
+def test_server_side_apply(client: httpx.Client, space: str) -> None:
+    path = f"{space}/configmaps/s"
+
+    def applied(manager: str, data: dict[str, str], **query: str) -> httpx.Response:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}, "data": data}
+        return patched(client, path, body, APPLY, fieldManager=manager, **query)
+
+    assert applied("a", {"owner": "a", "mine": "1"}).status_code == 201
+    clash = applied("b", {"owner": "b"})
+    assert clash.status_code == 409
+    assert clash.json()["message"] == 'Apply failed with 1 conflict: conflict with "a": .data.owner'
+    assert clash.json()["details"]["causes"][0]["reason"] == "FieldManagerConflict"
+    assert applied("b", {"owner": "b"}, force="true").json()["data"] == {"owner": "b", "mine": "1"}
+    assert applied("a", {}).json()["data"] == {"owner": "b"}
+    assert patched(client, path, {"data": {"a": "b"}}, APPLY).status_code == 422
+
+
+def test_field_validation(client: httpx.Client, space: str) -> None:
+    body = {**CONFIG, "nope": 1}
+    strict = client.post(f"{space}/configmaps", json=body, params={"fieldValidation": "Strict"})
+    assert strict.json()["message"].endswith('strict decoding error: unknown field "nope"')
+    warned = client.post(f"{space}/configmaps", json=body, params={"fieldValidation": "Warn", "dryRun": "All"})
+    assert warned.headers["warning"] == '299 - "unknown field \\"nope\\""'
+    twice = '{"metadata":{"name":"c"},"data":{"a":"1","a":"2"}}'
+    head = {"content-type": "application/json"}
+    strict = client.post(f"{space}/configmaps", content=twice, headers=head, params={"fieldValidation": "Strict"})
+    assert 'duplicate field "data.a"' in strict.json()["message"]
+
+
+BAD = [
+    ("POST", "/api/v1/namespaces/default/pods", b"{", 400),
+    ("POST", "/api/v1/namespaces/default/pods", b"[]", 400),
+    ("POST", "/api/v1/namespaces/default/pods", b'{"metadata":[]}', 400),
+    ("POST", "/api/v1/namespaces/default/pods", b'{"metadata":{"name":1}}', 400),
+    ("POST", "/api/v1/namespaces/default/pods", b'{"metadata":{"name":"x"},"spec":[]}', 400),
+    ("POST", "/api/v1/namespaces/default/pods", b'{"metadata":{"name":"x"},"spec":null}', 422),
+    ("POST", "/api/v1/namespaces/default/pods", b"[" * 100_000, 400),
+    ("POST", "/api/v1/namespaces/default/pods", b'{"a":NaN}', 400),
+    ("POST", "/api/v1/namespaces/default/pods", b'{"kind":"Service","metadata":{"name":"x"}}', 400),
+    ("POST", "/api/v1/namespaces/no-such/pods", b'{"metadata":{"name":"x"}}', 404),
+    ("POST", "/api/v1/pods", b"{}", 405),
+    ("PUT", "/api/v1/namespaces/default/pods", b"{}", 405),
+    ("GET", "/api/v1/namespaces/default/deployments", b"", 404),
+    ("GET", "/apis/apps/v1/deployments", b"", 404),
+    ("GET", "/api/v1/nodes/a/b/c/d", b"", 404),
+    ("GET", "/api/v1/pods/p", b"", 404),
+    ("GET", "/api/v1/pods?resourceVersion=x", b"", 422),
+    ("GET", "/api/v1/pods?limit=x", b"", 400),
+    ("GET", "/api/v1/pods?continue=x", b"", 400),
+    ("GET", "/api/v1/pods?watch=perhaps", b"", 400),
+    ("GET", "/api/v1/pods?fieldSelector=spec.x%3D1", b"", 400),
+    ("GET", "/api/v1/pods?labelSelector=a+in+(b", b"", 400),
+    ("DELETE", "/api/v1/namespaces/default/pods?propagationPolicy=No", b"", 400),
+    ("DELETE", "/api/v1/namespaces/default/pods", b'{"gracePeriod":0}', 400),
+    ("DELETE", "/api/v1/namespaces/default", b"", 403),
+    ("GET", "/nosuch", b"", 404),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "code"), BAD, ids=lambda v: str(v)[:50])
+def test_bad_input_is_a_status_never_a_500(
+    client: httpx.Client, method: str, path: str, body: bytes, code: int
+) -> None:
+    answer = client.request(method, path, content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["kind"], answer.json()["code"]) == (code, "Status", code)
+
+
+def test_a_body_too_large_is_refused(client: httpx.Client) -> None:
+    answer = client.post("/api/v1/namespaces/default/configmaps", content=b"x" * (3 * 1024 * 1024 + 1))
+    assert answer.status_code == 413
+
+
+def test_status_is_a_door_of_its_own(client: httpx.Client, space: str) -> None:
+    client.post(f"{space}/pods", json=POD)
+    done = patched(client, f"{space}/pods/p/status", {"status": {"phase": "Running"}, "metadata": {}}, MERGE).json()
+    assert done["status"]["phase"] == "Running"
+    again = patched(client, f"{space}/pods/p", {"status": {"phase": "Failed"}}, MERGE).json()
+    assert again["status"]["phase"] == "Running"
+
+
+def test_scale(client: httpx.Client, space: str) -> None:
+    path = space.replace("/api/v1", "/apis/kubeflow.org/v1") + "/pytorchjobs"
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "x"}]}}
+    spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": template}}}
+    made = client.post(path, json={"metadata": {"name": "j"}, "spec": spec})
+    assert made.status_code == 201, made.text
+    assert client.get(f"{path}/j/scale").json()["spec"] == {"replicas": 1}
+    assert patched(client, f"{path}/j/scale", {"spec": {"replicas": 3}}, MERGE).json()["spec"] == {"replicas": 3}
+    assert client.get(f"{path}/j").json()["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 3
+    assert patched(client, f"{path}/j/scale", {"spec": {"replicas": -1}}, MERGE).status_code == 422
+
+
+def test_binding_and_eviction(client: httpx.Client, space: str) -> None:
+    client.post(f"{space}/pods", json=POD)
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}
+    assert client.post(f"{space}/pods/p/binding", json=binding).status_code == 201
+    assert client.post(f"{space}/pods/p/binding", json=binding).status_code == 409
+    eviction = {"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 7}}
+    assert client.post(f"{space}/pods/p/eviction", json=eviction).status_code == 201
+    assert client.get(f"{space}/pods/p").json()["metadata"]["deletionGracePeriodSeconds"] == 7
+
+
+def test_rights(client: httpx.Client) -> None:
+    nobody = {"impersonate-user": "nobody"}
+    refused = client.get("/api/v1/namespaces/default/pods", headers=nobody).json()
+    text = 'pods is forbidden: User "nobody" cannot list resource "pods" in API group "" in the namespace "default"'
+    assert (refused["code"], refused["message"]) == (403, text)
+    review = {"spec": {"resourceAttributes": {"verb": "create", "resource": "pods"}}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    assert client.post(path, json=review).json()["status"]["allowed"] is True
+    assert client.post(path, json=review, headers=nobody).json()["status"] == {"allowed": False}
+
+
+def test_discovery_in_all_shapes(client: httpx.Client) -> None:
+    head = {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+    found = client.get("/apis", headers=head)
+    assert found.headers["content-type"] == head["accept"]
+    assert "kubeflow.org" in [g["metadata"]["name"] for g in found.json()["items"]]
+    for group in client.get("/apis").json()["groups"]:
+        for version in group["versions"]:
+            assert client.get(f"/apis/{version['groupVersion']}").json()["kind"] == "APIResourceList"
+    for path in client.get("/openapi/v3").json()["paths"].values():
+        assert client.get(path["serverRelativeURL"]).json()["openapi"] == "3.0.0"
+    assert client.get("/openapi/v2").json()["swagger"] == "2.0"
+
+
+def test_metadata_alone(client: httpx.Client, space: str) -> None:
+    client.post(f"{space}/configmaps", json=CONFIG)
+    head = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
+    found = client.get(f"{space}/configmaps", headers=head).json()
+    assert found["kind"] == "PartialObjectMetadataList"
+    assert all(set(o) == {"kind", "apiVersion", "metadata"} for o in found["items"])
