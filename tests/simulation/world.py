@@ -22,6 +22,7 @@ from rowlock.cluster.state import State, Stored
 from rowlock.cluster.store import Store
 from rowlock.controllers.recorder import event
 from rowlock.errors import ApiError, Conflict, NotFound
+from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 
 START = 1_700_000_000.0
@@ -42,6 +43,11 @@ class Actor:
     timers: dict[Key, float] = field(default_factory=dict)
     flights: dict[Key, deque[Write]] = field(default_factory=dict)
     written: dict[Key, int] = field(default_factory=dict)
+
+    interests: frozenset[Kind] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.interests = frozenset(self.controller.kinds)
 
     @property
     def name(self) -> str:
@@ -171,7 +177,7 @@ class World:
             self._wake(actor, change)
 
     def _wake(self, actor: Actor, change: Change) -> None:
-        if change.kind in actor.controller.kinds:
+        if change.kind in actor.interests:
             for key in actor.controller.keys(actor.view, change):
                 actor.dirty[key] = None
 
