@@ -21,10 +21,11 @@ from rowlock.controllers.recorder import Allowance, Recorder
 from rowlock.controllers.writing import Failed, Step
 from rowlock.errors import ApiError
 from rowlock.kinds import Kind
-from rowlock.objects import Key
+from rowlock.objects import Key, Object
 
 FIRST_DELAY, LAST_DELAY = 0.005, 960.0  # client-go's: 5 ms, doubled up to 16 minutes
 CATCH_UP = 1.0  # seconds to wait for a view that lags behind our own writes
+SLICE = 64  # writes that are issued in one round of the event loop
 ROUNDS = 10  # of the event loop, for news to be told
 
 log = logging.getLogger("rowlock.controllers")
@@ -195,8 +196,7 @@ class _Loop:
         return None
 
     async def _together(self, queue: _Queue, batch: Sequence[Step]) -> Failed | None:
-        calls = (writing.write(self.api, step.write) for step in batch)
-        results = await asyncio.gather(*calls, return_exceptions=True)
+        results = await self._issued(batch)
         first: Failed | None = None
         for step, result in zip(batch, results, strict=True):
             if isinstance(result, ApiError):
@@ -208,3 +208,17 @@ class _Loop:
             for record in writing.records(step, result):
                 self.recorder.record(record)
         return first
+
+    async def _issued(self, batch: Sequence[Step]) -> list[Object | BaseException | None]:
+        """The outcome of each write. A long run goes out in slices, so that a thousand pods do not stall everybody
+        else; nobody waits between the slices, and each commit takes along what has come in."""
+        running: list[asyncio.Task[Object | None]] = []
+        try:
+            for start in range(0, len(batch), SLICE):
+                if start:
+                    await asyncio.sleep(0)
+                part = batch[start : start + SLICE]
+                running += [asyncio.create_task(writing.write(self.api, step.write)) for step in part]
+        finally:
+            results = await asyncio.gather(*running, return_exceptions=True)
+        return results
