@@ -15,10 +15,22 @@ import pytest
 from rowlock.scheduling.amounts import UNLIMITED, WHOLE
 from rowlock.scheduling.plan import Plan
 from rowlock.scheduling.planner import Planner, plan
-from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task, dumps, loads
+from rowlock.scheduling.snapshot import (
+    Gang,
+    Node,
+    PodSet,
+    Queue,
+    Reservation,
+    Shape,
+    Snapshot,
+    Status,
+    Task,
+    dumps,
+    loads,
+)
 from rowlock.scheduling.world import World, build
 
-STEPS = int(os.environ.get("ROWLOCK_STEPS", "1200"))
+STEPS = int(os.environ.get("ROWLOCK_STEPS", "600"))
 SEEDS = 12
 GB = 10**9
 
@@ -32,6 +44,7 @@ class Cluster:
     nodes: dict[str, Node] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
     gangs: dict[str, Gang] = field(default_factory=dict)
+    promises: tuple[Reservation, ...] = ()
     serial: int = 0
 
     def build(self) -> None:
@@ -54,7 +67,9 @@ class Cluster:
         return Queue(name, parent, quota, (-1, -1, limit), weight, r.choice([100, 100, 200]), created=float(len(name)))
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.now, tuple(self.nodes.values()), tuple(self.queues.values()), tuple(self.gangs.values()))
+        return Snapshot(
+            self.now, tuple(self.nodes.values()), tuple(self.queues.values()), tuple(self.gangs.values()), self.promises
+        )
 
     def leaves(self) -> list[str]:
         return [n for n, q in self.queues.items() if q.parent]
@@ -117,6 +132,7 @@ class Cluster:
     def carry_out(self, found: Plan) -> None:
         places = {b.uid: b for b in found.binds}
         gone = {e.uid for e in found.evicts}
+        self.promises = found.reservations
 
         def change(t: Task) -> Task:
             if t.uid in gone:

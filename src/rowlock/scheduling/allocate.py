@@ -118,15 +118,13 @@ def attempt(
             shape = task.task.shape
             reason = Reason.UNSUPPORTED if shape.unsupported else Reason.DOES_NOT_FIT
             return Failure(reason, state.gang.queue, task=task.task.name, shape=shape, fit=at, needed=len(tasks))
-    if any(t.status is Status.PIPELINED for t in tasks) and any(
-        s.real + s.done < s.minimum and s.active for s in state.sets.values()
-    ):
+    if any(s.real + s.done < s.minimum for s in state.sets.values()):
         _pipeline_all(world, tasks)
     return None
 
 
 def _pipeline_all(world: World, tasks: Sequence[TaskState]) -> None:
-    """Half the gang could start now: it waits for the other half, keeping its places."""
+    """Part of the gang could start now: it waits for its core, keeping its places."""
     for t in tasks:
         if t.status is Status.ALLOCATED:
             world.move(t, Status.PIPELINED, t.node, t.devices, origin=t.origin)
