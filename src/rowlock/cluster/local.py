@@ -45,7 +45,9 @@ class LocalCluster:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
-        self.store = Store.open(settings.data_dir / "cluster.db", admission=Admission(), patches=Patches())
+        admission = Admission()
+        self.store = Store.open(settings.data_dir / "cluster.db", admission=admission, patches=Patches())
+        admission.view = self.store.view  # quotas, priority classes and service accounts are looked up in it
         self.kubelet: Kubelet | None = None
         if "kubelet" not in settings.without:
             self.kubelet = Kubelet(self.store, self.store.view, settings.kubelet)
