@@ -140,8 +140,8 @@ class Server:
         if data is not None:
             headers["Content-Type"] = "application/json"
         for fresh in (self._kept is None, True):
-            connection = self._connection()
             try:
+                connection = self._connection()
                 connection.request(method, target, body=data, headers=headers)
                 return connection.getresponse()
             except ssl.SSLCertVerificationError:
@@ -165,7 +165,11 @@ class Server:
                 self._kept = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._context())
             else:
                 self._kept = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
-            self._kept.connect()
+            try:
+                self._kept.connect()
+            except OSError:
+                self._kept = None
+                raise
             self._kept.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self._kept
 

@@ -1,12 +1,11 @@
 """`up`, `down`, `status`, `kubeconfig`, `version`: the server's life, as seen from outside it.
 
 `up` starts `python -m rowlock.serve` with the flags it was given and, detached, returns when the server answers.
-What the server was started with is kept in `up.json`, so that a second `up` knows whether it asks for the same.
+`server.json` says with which flags a server runs, so that a second `up` knows whether it asks for the same.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -33,8 +32,6 @@ def up(line: Line) -> int:
     if found:
         return _already(line, found, wanted)
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    with open(os.path.join(directory, "up.json"), "w", encoding="utf-8") as file:
-        json.dump(wanted, file)
     argv = serve_argv(directory, wanted)
     if not line.detach:
         sys.stdout.flush()
@@ -47,6 +44,8 @@ def _sane(line: Line) -> None:
         value = getattr(line, name)
         if value is not None and value < 1:
             raise Refused(f"--{name.replace('_', '-')} must be at least 1, but is {value}", 2)
+    if line.port is not None and line.port > 65535:
+        raise Refused(f"--port must be at most 65535, but is {line.port}", 2)
     if "gpus_per_node" in line.given and "simulated_gpus" in line.given:
         raise Refused("--gpus-per-node counts real GPUs and --simulated-gpus pretend ones: give one of them", 2)
     parts = set(filter(None, (line.without or "").split(",")))
@@ -104,11 +103,7 @@ def _last_words(log: str, began: int) -> str:
 
 def _already(line: Line, found: dict[str, Any], wanted: dict[str, Any]) -> int:
     """A server is there: the same settings are fine, others are refused."""
-    try:
-        with open(os.path.join(data_dir(line), "up.json"), encoding="utf-8") as file:
-            before = json.load(file)
-    except (OSError, ValueError):
-        before = {}
+    before = found.get("flags") or {}
     differs = [name for name, value in wanted.items() if before.get(name) != value]
     if differs:
         flags = ", ".join(f"--{name.replace('_', '-')} {wanted[name]}" for name in differs)
@@ -143,6 +138,8 @@ def down(line: Line) -> int:
     if busy:
         _agree(line, busy)
         _stop_jobs(line, busy)
+    if line.server is not None:
+        line.server.close()  # a server waits for its connections before it ends
     pid, limit = int(found["pid"]), seconds(line.timeout, "--timeout")
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + limit

@@ -178,12 +178,13 @@ def _until_it_starts(server: Server, name: str, identity: str) -> None:
 
 
 def exit_code(phase: str, pods: list[dict[str, Any]]) -> int:
-    """0 for a completed job; else the code of the first rank that failed, in the order of ends."""
-    if phase == "Completed":
-        return 0
-    failed = [p for p in pods if p["exitCode"]]
-    failed.sort(key=lambda p: str(p["completedAt"] or ""))
-    return int(failed[0]["exitCode"]) if failed else 1
+    """The code of the first rank that failed, in the order of ends; else 0 for a completed job and 1 for any other.
+
+    A rank may fail after the master has succeeded: the job is complete then, but the run did not go well."""
+    failed = sorted((p for p in pods if p["exitCode"]), key=lambda p: str(p["completedAt"] or ""))
+    for pod in failed:
+        tell(f"{pod['name']} ended with exit code {pod['exitCode']}.")
+    return int(failed[0]["exitCode"]) if failed else int(phase != "Completed")
 
 
 def _interrupted(line: Line, name: str, identity: str) -> int:

@@ -9,12 +9,13 @@ An endpoint takes a `Call` and returns JSON (or a Response); every ApiError beco
 
 from __future__ import annotations
 
+import getpass
 import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ class Settings:
     """What the face must be told. `cluster_id` "" takes the uid of the kube-system namespace."""
 
     token: str = ""
-    user: str = "local"
+    user: str = field(default_factory=getpass.getuser)
     version: str = ""
     cluster_id: str = ""
     cluster_name: str = "rowlock"

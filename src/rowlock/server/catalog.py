@@ -8,6 +8,7 @@ again and what vanished in between is dropped.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.workloads import pods as ranks
 from rowlock.workloads import present, projects
-from rowlock.workloads.phase import Standing, standing
+from rowlock.workloads.phase import Standing, phase_of, standing
 from rowlock.workloads.present import Workload
 from rowlock.workloads.projects import Project
 from rowlock.workloads.spec import PRIORITIES
@@ -42,9 +43,11 @@ class Catalog:
         self._ids: dict[str, str] = {}
         self._pods: dict[str, dict[Key, Object]] = {}
         self._groups: dict[str, Object] = {}
+        self._phases: dict[str, str] = {}
         self._standings: dict[str, Standing] = {}
-        self._projects: dict[str, Project] = {}
-        self._order: list[str] | None = None
+        self._projects: dict[str, Project] | None = None
+        self._listing = Listing()
+        self._visible: tuple[frozenset[str], list[Row]] | None = None
         self._waiters: dict[str, set[asyncio.Event]] = {}
 
     # ------------------------------------------------------------ keeping it current
@@ -99,7 +102,8 @@ class Catalog:
         if kind in kinds.JOBS:
             owner = objects.uid(obj)
             if owner not in self._jobs:
-                self._order = None
+                self._listing.add(self._place(obj), Row(owner, self))
+                self._visible = None
             self._jobs[owner] = obj
             self._ids[present.workload_id(obj)] = owner
         elif kind == kinds.POD and owner:
@@ -107,8 +111,8 @@ class Catalog:
         elif kind == kinds.POD_GROUP:
             owner = _owner(obj)
             self._groups[owner] = obj
-        else:
-            self._projects.clear()
+        elif kind != kinds.NODE:
+            self._projects = None
         self._touched(owner)
 
     def _drop(self, kind: Kind, key: Key) -> None:
@@ -120,7 +124,8 @@ class Catalog:
             owner = objects.uid(obj)
             self._jobs.pop(owner, None)
             self._ids.pop(present.workload_id(obj), None)
-            self._order = None
+            self._listing.remove(self._place(obj))
+            self._visible = None
         elif kind == kinds.POD and owner:
             mine = self._pods.get(owner, {})
             mine.pop(key, None)
@@ -129,11 +134,15 @@ class Catalog:
         elif kind == kinds.POD_GROUP:
             owner = _owner(obj)
             self._groups.pop(owner, None)
-        else:
-            self._projects.clear()
+        elif kind != kinds.NODE:
+            self._projects = None
         self._touched(owner)
 
+    def _place(self, job: Object) -> Place:
+        return present.created_at(job), objects.name(job), objects.uid(job)
+
     def _touched(self, uid: str) -> None:
+        self._phases.pop(uid, None)
         self._standings.pop(uid, None)
         self._notify(uid)
 
@@ -179,7 +188,8 @@ class Catalog:
 
     def projects(self) -> dict[str, Project]:
         """Every project by its namespace."""
-        if not self._projects:
+        if self._projects is None:
+            self._projects = {}
             for namespace in self._shelves[kinds.NAMESPACE].values():
                 if projects.is_project(namespace):
                     queue = self.queue(objects.labels(namespace)[projects.QUEUE_LABEL])
@@ -219,6 +229,17 @@ class Catalog:
         found = (self._shelves[kind].get(Key(namespace, name)) for kind in kinds.JOBS)
         return [job for job in found if job is not None]
 
+    def job(self, uid: str) -> Object:
+        return self._jobs[uid]
+
+    def phase(self, uid: str) -> str:
+        """The phase alone: what lists filter and sort by, without the sentence that explains it."""
+        found = self._phases.get(uid)
+        if found is None:
+            found = phase_of(self._jobs[uid], list(self._pods.get(uid, {}).values()), self._groups.get(uid))
+            self._phases[uid] = found
+        return found
+
     def standing(self, uid: str) -> Standing:
         found = self._standings.get(uid)
         if found is None:
@@ -228,13 +249,37 @@ class Catalog:
 
     def rows(self) -> list[Row]:
         """Every workload of every project, newest first."""
-        if self._order is None:
-            created = {uid: present.created_at(job) for uid, job in self._jobs.items()}
-            by_name = sorted(self._jobs, key=lambda uid: objects.name(self._jobs[uid]))
-            self._order = sorted(by_name, key=lambda uid: created[uid], reverse=True)
-        of = self.projects()
-        found = ((uid, self._jobs[uid]) for uid in self._order)
-        return [Row(uid, job, of[ns], self) for uid, job in found if (ns := job["metadata"]["namespace"]) in of]
+        mine = frozenset(self.projects())
+        if self._visible is None or self._visible[0] != mine:
+            everything, jobs = reversed(self._listing.rows), self._jobs
+            self._visible = mine, [row for row in everything if jobs[row.uid]["metadata"]["namespace"] in mine]
+        return self._visible[1]
+
+    def rows_named(self, name: str) -> list[Row]:
+        """The workloads of this name in any project: what `describe NAME` asks for, without looking at the others."""
+        found = (job for namespace in self.projects() for job in self.named(namespace, name))
+        return [Row(objects.uid(job), self) for job in found]
+
+
+Place = tuple[str, str, str]
+
+
+class Listing:
+    """Rows kept in the order of creation, so that a list of ten thousand is a slice and not a sort."""
+
+    def __init__(self) -> None:
+        self._places: list[Place] = []
+        self.rows: list[Row] = []
+
+    def add(self, place: Place, row: Row) -> None:
+        at = bisect_left(self._places, place)
+        self._places.insert(at, place)
+        self.rows.insert(at, row)
+
+    def remove(self, place: Place) -> None:
+        at = bisect_left(self._places, place)
+        if at < len(self._places) and self._places[at] == place:
+            del self._places[at], self.rows[at]
 
 
 def _owner(group: Object) -> str:
@@ -248,9 +293,15 @@ class Row:
     """A workload in a list: fields are worked out only when a query asks for them."""
 
     uid: str
-    job: Object
-    project: Project
     catalog: Catalog = field(repr=False)
+
+    @property
+    def job(self) -> Object:
+        return self.catalog.job(self.uid)
+
+    @property
+    def project(self) -> Project:
+        return self.catalog.projects()[self.job["metadata"]["namespace"]]
 
     def field(self, name: str) -> Any:
         return _FIELDS[name](self)
@@ -276,7 +327,7 @@ _FIELDS: dict[str, Callable[[Row], Any]] = {
     "completedAt": lambda row: present.completed_at(row.job),
     "deletedAt": lambda row: row.job["metadata"].get("deletionTimestamp"),
     "submittedBy": lambda row: present.creator(row.job),
-    "phase": lambda row: row.catalog.standing(row.uid).phase,
+    "phase": lambda row: row.catalog.phase(row.uid),
     "phaseUpdatedAt": lambda row: row.catalog.standing(row.uid).since,
     "nodepool": lambda row: "default",
     "distributedFramework": lambda row: present.framework_name(row.job),

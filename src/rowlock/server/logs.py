@@ -171,6 +171,16 @@ async def split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield rest + b"\n"
 
 
+async def first(lines: AsyncIterator[bytes], count: int | None) -> AsyncIterator[bytes]:
+    """No more than `count` of them: a log may grow while it is read."""
+    if count == 0:
+        return
+    async for line in lines:
+        yield line
+        if count is not None and (count := count - 1) == 0:
+            return
+
+
 def _without_time(line: bytes) -> bytes:
     return line.partition(b" ")[2]
 
@@ -207,7 +217,9 @@ class _Source:
     async def read_all(self, workload: Workload, asked: LogOptions) -> AsyncIterator[bytes]:
         """Every pod's log, merged by time."""
         dated = replace(asked, timestamps=True)
-        sources = [(self._tag(workload, p), split(self.read(p, dated))) for p in workload.pods if started(p)]
+        sources = [
+            (self._tag(workload, p), first(split(self.read(p, dated)), asked.tail)) for p in workload.pods if started(p)
+        ]
         heads = [(await anext(lines, None), tag, lines) for tag, lines in sources]
         waiting = [(line, tag, lines) for line, tag, lines in heads if line is not None]
         while waiting:

@@ -11,7 +11,7 @@ from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.server.app import Answer, Call
-from rowlock.server.catalog import Catalog
+from rowlock.server.catalog import Catalog, Row
 from rowlock.workloads import pods as ranks
 from rowlock.workloads import present, query, spec, story
 from rowlock.workloads.compute import GPU
@@ -229,9 +229,14 @@ async def index(call: Call) -> Any:
     if call.query.get("deleted") == "true":
         return {"workloads": []}  # deleted workloads are not kept: there is nothing beside the cluster's own objects
     catalog = call.room.catalog
-    page, following = query.page(query.select(catalog.rows(), asked), asked)
+    page, following = query.page(_selected(catalog, asked), asked)
     found = [workload for row in page if (workload := catalog.workload(row.uid))]
     return _listed("workloads", [present.present(workload) for workload in found], following)
+
+
+def _selected(catalog: Catalog, asked: query.Query) -> list[Row]:
+    name = next((f.value for f in asked.filters if (f.field, f.operator) == ("name", "==")), None)
+    return query.select(catalog.rows() if name is None else catalog.rows_named(name), asked)
 
 
 def _listed(name: str, items: list[Any], following: int | None) -> dict[str, Any]:
@@ -240,7 +245,7 @@ def _listed(name: str, items: list[Any], following: int | None) -> dict[str, Any
 
 async def count(call: Call) -> Any:
     asked = query.parse(call.query, also=("deleted",))
-    return {"count": len(query.select(call.room.catalog.rows(), asked))}
+    return {"count": len(_selected(call.room.catalog, asked))}
 
 
 async def pods(call: Call) -> Any:
@@ -255,7 +260,7 @@ async def pods(call: Call) -> Any:
 async def _events(call: Call, workload: Workload) -> list[Object]:
     """The workload's events, oldest first."""
     found = await call.room.api.list(kinds.EVENT, objects.namespace(workload.job))
-    return sorted((e for e in found.items if story.concerns(e, workload)), key=story.event_time)
+    return sorted((e for e in found.items if story.concerns(e, workload)), key=story.event_order)
 
 
 async def events(call: Call) -> Any:

@@ -56,6 +56,11 @@ def standing(job: Object, pods: Sequence[Object], group: Object | None) -> Stand
     return Standing(phase, message, reason, since, _status(phase, pods))
 
 
+def phase_of(job: Object, pods: Sequence[Object], group: Object | None) -> str:
+    """The phase alone, without its sentence."""
+    return _phase(job, pods, group)[0]
+
+
 def _phase(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[str, dict[str, Any] | None]:
     if objects.deleting(job):
         return "Deleting", None
@@ -173,12 +178,29 @@ def _explanation(
 ) -> tuple[str, str]:
     """The sentence and the scheduler's word for it; both "" when there is nothing to explain."""
     if phase in ("Completed", "Failed"):
-        return str((condition or {}).get("message") or ""), str((condition or {}).get("reason") or "")
+        message = " ".join(filter(None, (_first_failure(pods), str((condition or {}).get("message") or ""))))
+        return message, str((condition or {}).get("reason") or "")
     if phase in ("Pending", "Creating"):
         return pending(group, pods)
     if phase in ("Initializing", "Degraded"):
         return _container_sentence(pods)
     return "", ""
+
+
+def _first_failure(pods: Sequence[Object]) -> str:
+    """The rank that ended badly before the others did, in a sentence."""
+    ends = []
+    for pod in pods:
+        for status in _statuses(pod):
+            ended = (status.get("state") or {}).get("terminated") or {}
+            if ended.get("exitCode"):
+                ends.append((str(ended.get("finishedAt") or ""), objects.name(pod), ended))
+    if not ends:
+        return ""
+    _, name, ended = min(ends, key=lambda end: end[:2])
+    code = int(ended["exitCode"])
+    how = f"was killed by signal {code - 128}" if 128 < code < 160 else f"ended with exit code {code}"
+    return f"{name} {how}{' (OOMKilled)' if ended.get('reason') == 'OOMKilled' else ''}."
 
 
 def pending(group: Object | None, pods: Sequence[Object]) -> tuple[str, str]:

@@ -85,6 +85,7 @@ def present(pod: Object, workload: dict[str, Any]) -> dict[str, Any]:
         "k8sPhaseUpdatedAt": _changed(pod) or created,
         "nodeName": objects.dig(pod, "spec.nodeName"),
         "ip": objects.dig(pod, "status.podIP"),
+        "hostIp": objects.dig(pod, "status.hostIP"),
         "containers": [_container(c, states) for c in objects.dig(pod, "spec.containers", [])],
         "currentNodePool": "default",
         "requestedNodePools": ["default"],

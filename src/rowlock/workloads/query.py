@@ -6,6 +6,7 @@ out of 10,000 costs a page. Unknown parameters and fields are refused with the n
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ FIELDS = (
 )  # fmt: skip
 """What workloads can be filtered and sorted by."""
 SEARCHED = ("name", "projectName", "phase", "distributedFramework", "submittedBy", "type")
+NUMBERS = frozenset({"allocatedGPU", "priority"})
 _TERM = re.compile(r"\s*(\w+)\s*(==|!=|<=|>=|=@|!@|=\^|=\$|<|>)\s*(.*?)\s*")
 LIMIT, MOST = 50, 500
 
@@ -118,25 +120,32 @@ def _count(parameters: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def select(rows: Iterable[R], query: Query) -> list[R]:
+def select(rows: Sequence[R], query: Query) -> list[R]:
     """The rows that match, in order. Without sortBy: as they come."""
-    found = [row for row in rows if all(f.accepts(row) for f in query.filters) and _searched(row, query.search)]
+    found = list(rows)
+    for one in query.filters:
+        found = [row for row in found if one.accepts(row)]
+    if query.search:
+        found = [row for row in found if _searched(row, query.search)]
     if query.sort:
-        found.sort(key=lambda row: _sortable(row.field(query.sort)), reverse=query.descending)
+        key = _number if query.sort in NUMBERS else _text
+        found.sort(key=lambda row: key(row.field(query.sort)), reverse=query.descending)
     elif query.descending:
         found.reverse()
     return found
 
 
 def _searched(row: Row, text: str) -> bool:
-    return not text or any(text in str(row.field(name)).lower() for name in SEARCHED)
+    return any(text in str(row.field(name)).lower() for name in SEARCHED)
 
 
-def _sortable(value: Any) -> tuple[int, float, str]:
-    """Numbers before text, nothing before both."""
-    if value is None:
-        return (0, 0.0, "")
-    return (1, float(value), "") if isinstance(value, int | float) else (2, 0.0, str(value))
+def _number(value: Any) -> float:
+    """What is absent comes first."""
+    return -math.inf if value is None else float(value)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def page(items: Sequence[T], query: Query) -> tuple[Sequence[T], int | None]:

@@ -24,6 +24,11 @@ def event_time(event: Object) -> str:
     return str(objects.meta(event).get("creationTimestamp") or "")
 
 
+def event_order(event: Object) -> tuple[str, int]:
+    """Times have whole seconds; within one, the order of writes."""
+    return event_time(event), objects.revision(event)
+
+
 def concerns(event: Object, workload: Workload) -> bool:
     """True when the event is about the job, one of its pods (gone ones too, by name) or its pod group."""
     regarding = event.get("involvedObject") or {}
@@ -87,18 +92,20 @@ def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
     now = workload.standing()
     message, reason = pending(workload.group, workload.pods)
     group = workload.group or {}
-    warnings = [present_event(e, workload.cluster) for e in events if e.get("type") == "Warning"]
     waiting = now.phase in ("Pending", "Creating")
+    sentence = (message if waiting else now.message) or ""
+    said = sentence.partition(": ")[2] or sentence
+    warnings = [e for e in events if e.get("type") == "Warning" and not (said and said in str(e.get("message")))]
     return {
         "name": objects.name(workload.job),
         "projectName": workload.project.name,
         "phase": now.phase,
         "since": now.since,
         "reason": (reason if waiting else now.reason) or "",
-        "message": (message if waiting else now.message) or "",
+        "message": sentence,
         "podGroup": objects.name(group),
         "minMember": objects.dig(group, "spec.minMember"),
         "queue": objects.dig(group, "spec.queue", workload.project.queue),
         "record": objects.dig(group, "status", {}),
-        "warnings": warnings[-5:],
+        "warnings": [present_event(e, workload.cluster) for e in warnings[-5:]],
     }
