@@ -170,8 +170,6 @@ class Scenario:
             values["max_consolidated"] = int(o["consolidated"])
         if "grace" in o:
             values["stale_grace"] = float(o["grace"])
-        if "reserve" in o:
-            values["reserve_after"] = float(o["reserve"])
         self.settings = replace(self.settings, **values)  # type: ignore[arg-type]  # checked by the keys above
 
     # ------------------------------------------------------------ when

@@ -14,7 +14,7 @@ from rowlock import api
 from rowlock.api import NOTHING, Change, View
 from rowlock.kinds import POD, Kind
 from rowlock.objects import Key, is_true
-from rowlock.scheduling import writes
+from rowlock.scheduling import queues, writes
 from rowlock.scheduling.allocate import Reason
 from rowlock.scheduling.explain import Explainer, Explanation
 from rowlock.scheduling.following import KINDS, Following
@@ -30,6 +30,10 @@ WORDS_PER_CYCLE = 64
 """How many writes about waiting one cycle may make; the rest follows in the next."""
 SAME_REASON_AFTER = 10.0
 """A sentence whose numbers changed, but not its reason, is written again after this many seconds."""
+CROWD = 32
+"""Pods of larger gangs are told only the reason: numbers change, and each change would be a write per pod."""
+FIGURES_EVERY = 2.0
+"""Seconds between two writings of queue statuses."""
 RELEASE = 3.0
 """A promise that is kept within this many seconds needs no words."""
 PATIENCE = 1.0
@@ -54,6 +58,9 @@ class Scheduler:
     kinds: tuple[Kind, ...] = KINDS
     following: Following = field(init=False)
     told: dict[str, Told] = field(default_factory=dict)
+    figures: bool = False
+    """Queue statuses may have changed since they were written last, at `figured`."""
+    figured: float = 0.0
     due: float | None = None
     """When time alone may change the plan."""
 
@@ -66,6 +73,7 @@ class Scheduler:
 
     def decide(self, view: View, key: Key, now: float) -> api.Decision:
         changed = self.following.sync(view, now)
+        self.figures = self.figures or changed
         if not changed and (self.due is None or now < self.due):
             return NOTHING if self.due is None else api.Decision(again=self.due - now)
         planner = self.following.planner
@@ -74,10 +82,11 @@ class Scheduler:
         words, later = self._words(view, plan, now)
         planner.reset()
         actions = list(self._actions(view, plan, now))
-        waits = [w for w in (plan.again, later) if w is not None]
+        figures, behind = self._figures(view, plan, now)
+        waits = [w for w in (plan.again, later, behind) if w is not None]
         again = min(waits, default=None)
         self.due = None if again is None else now + again
-        return api.Decision((*actions, *words), again)
+        return api.Decision((*actions, *words, *figures), again)
 
     def snapshot(self, view: View, now: float) -> Snapshot:
         """What the next cycle would see: for `rowlock scheduler snapshot` and for `what_if`."""
@@ -107,6 +116,19 @@ class Scheduler:
             gang = state.gang
             if not gang.bare and below_minimum(state) != bool(gang.stale):
                 yield writes.stale(gang, None if gang.stale else now)
+
+    def _figures(self, view: View, plan: Plan, now: float) -> tuple[list[api.Write], float | None]:
+        """Queue statuses, every few seconds at most; and when to come back for those that changed since."""
+        if not self.figures:
+            return [], None
+        wait = self.figured + FIGURES_EVERY - now
+        if 0 < wait <= FIGURES_EVERY:
+            return [], wait
+        if plan.binds or plan.evicts:
+            return [], FIGURES_EVERY  # these change the figures again; what they become is written then
+        found = list(queues.changed(self.following.planner.world, view, WORDS_PER_CYCLE))
+        self.figures, self.figured = len(found) >= WORDS_PER_CYCLE, now
+        return found, FIGURES_EVERY if self.figures else None
 
     def _words(self, view: View, plan: Plan, now: float) -> tuple[list[api.Write], float | None]:
         """Sentences for those who wait; and when to come back for those who must be told later."""
@@ -151,6 +173,8 @@ class Scheduler:
         gang = state.gang
         repeated = gang.verdict == why.message
         message = why.kube if gang.bare else why.message
+        if len(gang.tasks) > CROWD:
+            message = f"{why.reason}: the gang waits; PodGroup {gang.name} says why."
         if not gang.bare and not repeated:
             yield from writes.waiting(gang, why, now)
         for t in state.tasks:

@@ -191,8 +191,11 @@ class Following:
             gangs.update(dict.fromkeys(self.members))
             gangs.update(dict.fromkeys(world.gangs))
         classes = self._classes(view) if gangs else {}
+        changed = nodes or queues
         for gang_key in gangs:
             gang = self._gang(view, gang_key, classes)
+            old = world.gangs.get(gang_key)
+            changed = changed or gang != (old.gang if old else None)
             if gang is None:
                 world.drop_gang(gang_key)
                 waiting.drop(gang_key)
@@ -201,7 +204,7 @@ class Following:
         if queues:
             world.put_queues(self.queues.values())
             waiting.fill()
-        return bool(gangs) or nodes or queues
+        return changed
 
     def _classes(self, view: View) -> dict[str, int]:
         return {name(o): int(o.get("value") or 0) for o in view.all(PRIORITY_CLASS)}

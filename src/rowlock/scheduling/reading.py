@@ -153,7 +153,7 @@ def status(pod: Object) -> Status:
         return Status.GATED if gated else Status.PENDING
     if deleting(pod):
         return Status.RELEASING
-    return Status.RUNNING if now == "Running" else Status.BOUND
+    return Status.RUNNING  # bound or running: it holds its room, and that is all the planner asks
 
 
 def devices(pod: Object) -> tuple[int, ...]:
@@ -217,6 +217,7 @@ def group_gang(group: Object, pods: Iterable[Object], queue_name: str, classes: 
     priority = priority_of(str(spec.get("priorityClassName") or ""), classes)
     notes = annotations(group)
     tasks = tuple(task(p, names) for p in pods)
+    owner = controller_of(group) or {}
     return Gang(
         namespace=namespace(group),
         name=name(group),
@@ -231,6 +232,12 @@ def group_gang(group: Object, pods: Iterable[Object], queue_name: str, classes: 
         stale=seconds(dig(group, "status.staleSince") or notes.get(STALE)),
         verdict=str(dig(group, "status.explanation.message") or ""),
         delay=duration(notes.get("kai.scheduler/preemption-delay")) or 0.0,
+        owner=(
+            str(owner.get("apiVersion", "")),
+            str(owner.get("kind", "")),
+            str(owner.get("name", "")),
+            str(owner.get("uid", "")),
+        ),
         grace=duration(spec.get("stalenessGracePeriod") or notes.get("kai.scheduler/staleness-grace-period")),
     )
 

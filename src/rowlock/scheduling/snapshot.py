@@ -107,7 +107,7 @@ class Task:
     priority: int = 0
     """Order inside the gang, higher first (label kai.scheduler/task-priority; a master before its workers)."""
     created: float = 0.0
-    verdict: str = ""
+    verdict: str = field(default="", compare=False)
     """The message of its PodScheduled=False condition, "" without one: written again only when it changes."""
 
 
@@ -135,14 +135,16 @@ class Gang:
     bare: bool = False
     foreign: bool = False
     """Bound by somebody else: occupies nodes, belongs to no queue, is never touched."""
-    started: float = 0.0
+    started: float = field(default=0.0, compare=False)
     """When the gang last began to run; protects it for its queue's min-runtime."""
     stale: float = 0.0
     """Since when it runs with fewer pods than its minimum; 0 = it does not."""
     delay: float = 0.0
     """It may evict others only after waiting this long (annotation kai.scheduler/preemption-delay)."""
-    verdict: str = ""
+    verdict: str = field(default="", compare=False)
     """The sentence on its PodGroup, "" when it was told nothing."""
+    owner: tuple[str, str, str, str] = ("", "", "", "")
+    """apiVersion, kind, name and uid of the job: it hears what its gang hears."""
     grace: float | None = None
     """Its own staleness grace in seconds; None = the cluster's."""
 
@@ -205,8 +207,6 @@ class Settings:
     """Jobs that consolidation may move for one asker; -1 = any number, 0 = never consolidate."""
     stale_grace: float = 60.0
     """Seconds a gang may run below its minimum; negative = for ever."""
-    reserve_after: float = 300.0
-    """A gang that waited this long and whose queue is entitled gets nodes kept free for it; negative = never."""
     usage_weight: float = 1.0
     """k of time-based fair share."""
 

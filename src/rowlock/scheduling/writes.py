@@ -35,6 +35,14 @@ def group_reference(gang: Gang) -> Object:
     return reference("PodGroup", POD_GROUP.api_version, gang.namespace, gang.name, gang.uid)
 
 
+def told(gang: Gang) -> Iterator[Object]:
+    """Who hears about the gang: its PodGroup and its job."""
+    yield group_reference(gang)
+    version, kind, name, uid = gang.owner
+    if kind:
+        yield reference(kind, version, gang.namespace, name, uid)
+
+
 def binds(world: World, chosen: list[Bind]) -> Iterator[api.Write]:
     """All binds first, so that a gang's binds are one commit; then their events."""
     for b in chosen:
@@ -86,7 +94,8 @@ def evictions(world: World, view: api.View, chosen: list[Evict], now: float) -> 
         yield api.Record(victim, "Normal", "Preempted" if e.act == "preempt" else "Evict", text, SOURCE)
         gang = world.gangs.get(e.gang)
         if gang is not None and not gang.gang.bare:
-            yield api.Record(group_reference(gang.gang), "Normal", "Evict", text, SOURCE)
+            for about in told(gang.gang):
+                yield api.Record(about, "Normal", "Evict", text, SOURCE)
 
 
 def sentence(world: World, e: Evict) -> str:
@@ -134,7 +143,8 @@ def waiting(gang: Gang, why: Explanation, now: float) -> Iterator[api.Write]:
         "explanation": {**why.record, "message": why.message},
     }
     yield api.Patch(POD_GROUP, gang.namespace, gang.name, {"status": status}, subresource="status")
-    yield api.Record(group_reference(gang), "Warning", "FailedScheduling", why.message, SOURCE)
+    for about in told(gang):
+        yield api.Record(about, "Warning", "FailedScheduling", why.message, SOURCE)
 
 
 def unschedulable(pod: Object, message: str, now: float) -> api.Write:
