@@ -9,6 +9,7 @@ from rowlock.api import NOTHING, Change, Decision, Record, View
 from rowlock.kinds import JOBS, POD, SERVICE, Kind
 from rowlock.objects import Key, Object, controller_of, is_true, key, labels, namespace, uid
 from rowlock.objects import name as name_of
+from rowlock.training.defaults import read
 from rowlock.training.framework import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
 from rowlock.training.job import reconcile
 from rowlock.training.registry import FRAMEWORKS
@@ -71,6 +72,9 @@ class JobController:
             and (not self.framework.adopts_services or (controller_of(s) or {}).get("uid", own) == own)
         ]
         others = {k: {name_of(o): o for o in view.owned(k, own)} for k in self.framework.dependents}
+        for kind, name in self.framework.named(read(self.framework, job)):
+            if found := view.get(kind, where, name):
+                others.setdefault(kind, {})[name] = found
         return Seen(job, pods, services, others)
 
     def _once(self, job: str, decision: Decision) -> Decision:

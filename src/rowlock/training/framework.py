@@ -195,6 +195,10 @@ def nothing_more(_: Rank) -> Sequence[Object]:
     return ()
 
 
+def no_names(_: Job) -> Sequence[tuple[Kind, str]]:
+    return ()
+
+
 def nothing_else(_: Turn) -> None:
     return None
 
@@ -234,8 +238,8 @@ class Framework:
     """Leaves jobs alone whose managedBy names somebody else. (JAXJob's controller does not look.)"""
     validate: Callable[[Object], str] = never_wrong
     """What the operator itself refuses, as a sentence."""
-    sync: Callable[[Turn], None] | None = None
-    """Makes and counts pods in its own way."""
+    sync: Callable[[Turn], bool] | None = None
+    """Makes and counts pods in its own way; False = something is in the way, stop without a status."""
     before: Callable[[Turn], None] = nothing_else
     """Objects beside pods and services, kept whatever the job's state."""
     selector: bool = False
@@ -245,6 +249,8 @@ class Framework:
     gang: Callable[[Job], Gang] = whole_gang
     dependents: tuple[Kind, ...] = ()
     """Kinds it makes beside Pods and Services: they are shown to it, and their changes wake it."""
+    named: Callable[[Job], Sequence[tuple[Kind, str]]] = no_names
+    """Objects that are shown to it by name, whoever owns them."""
 
     @property
     def operator(self) -> str:

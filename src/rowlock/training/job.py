@@ -87,7 +87,8 @@ def _active(turn: Turn) -> Decision:
     if framework.adopts_services:
         adopt(turn)
     if framework.sync:
-        framework.sync(turn)
+        if not framework.sync(turn):
+            return turn.leave()
     else:
         services = by_type(turn.seen.services)
         for replica in turn.job.replicas.values():

@@ -9,7 +9,17 @@ from __future__ import annotations
 from rowlock.kinds import CONFIG_MAP, MPIJOB, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from rowlock.objects import Object, labels, name, phase
 from rowlock.training.framework import INDEX_LABEL, Framework, Port, Rank, Replica
-from rowlock.training.mpi_objects import LAUNCHER, WORKER, launcher_name, launcher_pod, sync_objects, worker_pod
+from rowlock.training.mpi_objects import (
+    LAUNCHER,
+    WORKER,
+    in_the_way,
+    is_foreign,
+    launcher_name,
+    launcher_pod,
+    names,
+    sync_objects,
+    worker_pod,
+)
 from rowlock.training.replicas import tally
 from rowlock.training.turn import Turn
 from rowlock.training.verdict import failing, finished_by, full_name, restarting
@@ -48,18 +58,24 @@ def _defaults(spec: Object) -> Object:
     return spec
 
 
-def _sync(turn: Turn) -> None:
+def _sync(turn: Turn) -> bool:
     job = turn.job
     pods = {name(p): p for p in turn.seen.pods}
     launcher = pods.get(launcher_name(job))
+    foreign = turn.seen.others.get(POD, {}).get(launcher_name(job))
+    if foreign and is_foreign(turn, foreign):
+        in_the_way(turn, 'MPIJobKind "Pod"', foreign)
+        return False
     workers: list[Object] = []
     if launcher is None or phase(launcher) not in ("Succeeded", "Failed"):
         workers = [p for p in turn.pods.get("worker", []) if phase(p) == "Running"]
-        sync_objects(turn, sorted(map(name, workers)))
+        if not sync_objects(turn, sorted(map(name, workers))):
+            return False
         workers = _sync_workers(turn, pods)
         if launcher is None:
             _launch(turn)
     _count(turn, launcher, workers)
+    return True
 
 
 def _sync_workers(turn: Turn, pods: dict[str, Object]) -> list[Object]:
@@ -139,4 +155,5 @@ FRAMEWORK = Framework(
     sync=_sync,
     ttl_reason="SuccessfulDeleteJob",
     dependents=(CONFIG_MAP, SERVICE_ACCOUNT, ROLE, ROLE_BINDING),
+    named=names,
 )

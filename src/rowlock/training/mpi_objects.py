@@ -3,8 +3,8 @@ hostfile and two scripts; and its pods, which mount them."""
 
 from __future__ import annotations
 
-from rowlock.kinds import CONFIG_MAP, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, Kind
-from rowlock.objects import Object, owner_reference
+from rowlock.kinds import CONFIG_MAP, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, Kind
+from rowlock.objects import Object, controller_of, name, owner_reference
 from rowlock.training.framework import ROLE_LABEL, TYPE_LABEL, Env, Job, Rank, variables
 from rowlock.training.pods import pod
 from rowlock.training.turn import Turn
@@ -15,16 +15,17 @@ CONFIG_VOLUME, TOOL_VOLUME = "mpi-job-config", "mpi-job-kubectl"
 CONFIG_MOUNT = {"name": CONFIG_VOLUME, "mountPath": "/etc/mpi"}
 TOOL_MOUNT = {"name": TOOL_VOLUME, "mountPath": "/opt/kube"}
 SCRIPT, READABLE = 0o555, 0o444
-NOISE: tuple[tuple[Kind, str], ...] = (
-    (SERVICE_ACCOUNT, "ServiceAccount"),
-    (ROLE, "LauncherRole"),
-    (ROLE_BINDING, "RoleBinding"),
-)
+NOISE: dict[Kind, str] = {SERVICE_ACCOUNT: "ServiceAccount", ROLE: "LauncherRole", ROLE_BINDING: "RoleBinding"}
 """Kinds whose mere existence the operator reports at every look."""
 
 
 def launcher_name(job: Job) -> str:
     return f"{job.name}-launcher"
+
+
+def account_name(job: Job) -> str:
+    """The launcher's ServiceAccount: the template's own, else one that is made."""
+    return str((job.replicas[LAUNCHER].template.get("spec") or {}).get("serviceAccountName") or launcher_name(job))
 
 
 def config_name(job: Job) -> str:
@@ -33,7 +34,22 @@ def config_name(job: Job) -> str:
 
 def slots_of(job: Job) -> int:
     """slotsPerWorker, 1 where it is not given."""
-    return int(job.spec.get("slotsPerWorker") or 1)
+    given = job.spec.get("slotsPerWorker")
+    return 1 if given is None else int(given)
+
+
+def names(job: Job) -> list[tuple[Kind, str]]:
+    """What an MPIJob looks up by name, since somebody else may have made it."""
+    own = launcher_name(job)
+    if LAUNCHER not in job.replicas:
+        return []
+    return [
+        (POD, own),
+        (SERVICE_ACCOUNT, account_name(job)),
+        (CONFIG_MAP, config_name(job)),
+        (ROLE, own),
+        (ROLE_BINDING, own),
+    ]
 
 
 def worker_names(job: Job) -> list[str]:
@@ -48,21 +64,35 @@ def launches_on_gpu(job: Job) -> bool:
     return any(key.endswith(".com/gpu") or "gpu" in key for key in limits)
 
 
-def sync_objects(turn: Turn, running: list[str]) -> None:
-    """Keep the four objects; `running` are the names of running workers, for elastic Horovod."""
+def is_foreign(turn: Turn, obj: Object) -> bool:
+    return (controller_of(obj) or {}).get("uid") != turn.job.uid
+
+
+def in_the_way(turn: Turn, kind: str, obj: Object) -> None:
+    """Say that an object of somebody else has a name that the job needs."""
+    text = f'Resource "{name(obj)}" of {kind} already exists and is not managed by MPIJob'
+    turn.say("Warning", "ErrResourceExists", text)
+
+
+def sync_objects(turn: Turn, running: list[str]) -> bool:
+    """Keep the four objects; `running` are the names of running workers, for elastic Horovod. False = one of them is
+    somebody else's; only the ServiceAccount may be."""
     for kind, want in wanted(turn.job, running):
-        found = turn.seen.others.get(kind, {}).get(want["metadata"]["name"])
+        found = turn.seen.others.get(kind, {}).get(name(want))
         if found is None:
             turn.create(
                 kind, want, failed=turn.record("Warning", f"FailedCreate{kind.name}", "Error creating: {error}")
             )
             continue
-        for noisy, word in NOISE:
-            if kind is noisy:
-                turn.say("Normal", f"{word} is exist", f"{word}: {launcher_name(turn.job)}")
+        if kind is not SERVICE_ACCOUNT and is_foreign(turn, found):
+            in_the_way(turn, f'MPIJobKind "{kind.name}"', found)
+            return False
+        if kind in NOISE:
+            turn.say("Normal", f"{NOISE[kind]} is exist", f"{NOISE[kind]}: {name(found)}")
         for field in ("data", "rules"):
             if field in want and found.get(field) != want[field]:
                 turn.update(kind, {**found, field: want[field]})
+    return True
 
 
 def wanted(job: Job, running: list[str]) -> list[tuple[Kind, Object]]:
@@ -73,19 +103,19 @@ def wanted(job: Job, running: list[str]) -> list[tuple[Kind, Object]]:
     ]
     if not worker_names(job):
         rules[1].pop("resourceNames")
-    subject = {"kind": "ServiceAccount", "name": own, "namespace": job.namespace}
+    subject = {"kind": "ServiceAccount", "name": account_name(job), "namespace": job.namespace}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": own}
     return [
+        (SERVICE_ACCOUNT, _object(job, SERVICE_ACCOUNT, account_name(job), {})),
         (CONFIG_MAP, _object(job, CONFIG_MAP, config_name(job), {"data": config_data(job, running)})),
-        (SERVICE_ACCOUNT, _object(job, SERVICE_ACCOUNT, own, {})),
         (ROLE, _object(job, ROLE, own, {"rules": rules})),
         (ROLE_BINDING, _object(job, ROLE_BINDING, own, {"subjects": [subject], "roleRef": reference})),
     ]
 
 
-def _object(job: Job, kind: Kind, name: str, rest: Object) -> Object:
+def _object(job: Job, kind: Kind, called: str, rest: Object) -> Object:
     metadata = {
-        "name": name,
+        "name": called,
         "namespace": job.namespace,
         "labels": {"app": job.name},
         "ownerReferences": [owner_reference(job.object)],
@@ -152,7 +182,7 @@ def launcher_pod(rank: Rank) -> Object:
         "initContainers": [*(spec.get("initContainers") or ()), delivery],
         "volumes": [*(spec.get("volumes") or ()), {"name": TOOL_VOLUME, "emptyDir": {}}, config],
         "restartPolicy": rank.replica.pod_restart_policy,
-        "serviceAccountName": spec.get("serviceAccountName") or launcher_name(job),
+        "serviceAccountName": account_name(job),
     }
     labels = {**job.labels, TYPE_LABEL: "launcher", ROLE_LABEL: "master"}
     return pod(rank, launcher_name(job), labels, spec)

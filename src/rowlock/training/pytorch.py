@@ -73,11 +73,15 @@ def _environment(rank: Rank) -> Env:
 
 
 def _rendezvous(job: Job, elastic: Object) -> Env:
-    host = elastic.get("rdzvHost") or job.pod_name(WORKER, 0)
-    port = elastic.get("rdzvPort")
+    given = {
+        "rdzvHost": job.pod_name(WORKER, 0),
+        "rdzvPort": job.port(WORKER),
+        "rdzvBackend": "c10d",
+        **{k: v for k, v in elastic.items() if v is not None},
+    }
     env = variables(
-        ("PET_RDZV_ENDPOINT", f"{host}:{job.port(WORKER) if port is None else port}"),
-        ("PET_RDZV_BACKEND", elastic.get("rdzvBackend") or "c10d"),
+        ("PET_RDZV_ENDPOINT", f"{given['rdzvHost']}:{given['rdzvPort']}"),
+        ("PET_RDZV_BACKEND", given["rdzvBackend"]),
         ("PET_NNODES", f"{elastic['minReplicas']}:{elastic['maxReplicas']}"),
     )
     for name, field in (
