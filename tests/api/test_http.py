@@ -146,7 +146,8 @@ def test_server_side_apply(client: httpx.Client, space: str) -> None:
     assert clash.json()["details"]["causes"][0]["reason"] == "FieldManagerConflict"
     assert applied("b", {"owner": "b"}, force="true").json()["data"] == {"owner": "b", "mine": "1"}
     assert applied("a", {}).json()["data"] == {"owner": "b"}
-    assert patched(client, path, {"data": {"a": "b"}}, APPLY).status_code == 422
+    unmanaged = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}
+    assert patched(client, path, unmanaged, APPLY).status_code == 422
 
 
 def test_field_validation(client: httpx.Client, space: str) -> None:
@@ -184,7 +185,7 @@ BAD = [
     ("GET", "/api/v1/pods?watch=perhaps", b"", 400),
     ("GET", "/api/v1/pods?fieldSelector=spec.x%3D1", b"", 400),
     ("GET", "/api/v1/pods?labelSelector=a+in+(b", b"", 400),
-    ("DELETE", "/api/v1/namespaces/default/pods?propagationPolicy=No", b"", 400),
+    ("DELETE", "/api/v1/namespaces/default/pods?propagationPolicy=No", b"", 422),
     ("DELETE", "/api/v1/namespaces/default/pods", b'{"gracePeriod":0}', 400),
     ("DELETE", "/api/v1/namespaces/default", b"", 403),
     ("GET", "/nosuch", b"", 404),

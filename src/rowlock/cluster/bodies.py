@@ -20,7 +20,7 @@ def document(call: Call) -> Any:
         return protobuf.decode(call.body)
     if media in ("application/yaml", "application/apply-patch+yaml"):
         return yaml_of(call.body)
-    if media and not media.endswith("json") and media not in ("*/*", "application/x-www-form-urlencoded"):
+    if media and not media.endswith("json") and media != "*/*":
         raise UnsupportedMediaType(
             "the body of the request was in an unknown format - accepted media types include:"
             " application/json, application/yaml"

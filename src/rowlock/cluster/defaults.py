@@ -64,6 +64,8 @@ def _probe(made: Made) -> None:
 
 def _pod_spec(made: Made) -> None:
     _POD_SPEC(made)
+    if made["terminationGracePeriodSeconds"] < 0:
+        made["terminationGracePeriodSeconds"] = 1  # once meant "at once"
     account = made.get("serviceAccountName") or made.get("serviceAccount")
     if account:
         made["serviceAccountName"] = made["serviceAccount"] = account

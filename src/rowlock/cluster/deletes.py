@@ -13,7 +13,7 @@ from rowlock.cluster.answers import answer_object
 from rowlock.cluster.requests import Call, Target
 from rowlock.cluster.store import Store
 from rowlock.cluster.verbs import page_of
-from rowlock.errors import BadRequest, NotFound, Unsupported
+from rowlock.errors import BadRequest, Cause, Invalid, NotFound, Unsupported
 
 _DELETE_FIELDS = frozenset(
     "kind apiVersion gracePeriodSeconds preconditions orphanDependents propagationPolicy dryRun".split()
@@ -44,6 +44,12 @@ def delete_options(call: Call) -> DeleteOptions:
     )
 
 
+def _wrong(field: str, text: str) -> Invalid:
+    details = {"group": "meta.k8s.io", "kind": "DeleteOptions"}
+    causes = [Cause("FieldValueInvalid", text, field)]
+    return Invalid(f'DeleteOptions.meta.k8s.io "" is invalid: {field}: {text}', details=details, causes=causes)
+
+
 def _given(call: Call) -> dict[str, Any]:
     """The body's options that say something."""
     if not call.body.strip():
@@ -61,11 +67,13 @@ def _propagation(call: Call, given: dict[str, Any]) -> Propagation | None:
     policy = given.get("propagationPolicy") or call.query.get("propagationPolicy") or None
     orphan = given.get("orphanDependents", call.flag("orphanDependents") if "orphanDependents" in call.query else None)
     if orphan is not None and policy is not None:
-        raise BadRequest("orphanDependents and propagationPolicy cannot be both set")
+        text = "Invalid value: both propagationPolicy and orphanDependents are set: orphanDependents and deletionPropagation cannot be both set"
+        raise _wrong("propagationPolicy", text)
     if orphan is not None:
         return "Orphan" if orphan else "Background"
     if policy not in (None, "Background", "Foreground", "Orphan"):
-        raise BadRequest(f'propagationPolicy: Unsupported value: "{policy}": use Background, Foreground or Orphan')
+        known = '"Background", "Foreground", "Orphan", nil'
+        raise _wrong("propagationPolicy", f'Unsupported value: "{policy}": supported values: {known}')
     return policy  # type: ignore[return-value]  # one of the three, or none: checked above
 
 
@@ -77,6 +85,8 @@ async def delete(call: Call, send: Send, store: Store, target: Target) -> None:
     left = store.core.current(kind, target.namespace, target.name)
     if left is not None and not options.dry_run and objects.uid(left) == objects.uid(gone):
         return await answer_object(send, left, warnings=call.warnings)
+    if kind is kinds.POD:
+        return await answer_object(send, gone, warnings=call.warnings)
     details = {"name": target.name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural}
     details["uid"] = objects.uid(gone)
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

@@ -55,7 +55,7 @@ def _one(target: Any, operation: dict[str, Any]) -> Any:
                 raise _unfit()
             target = _put(target, source, _MISSING, insert=False)
         return _put(target, path, value, insert=True)
-    raise BadRequest(f'unknown JSON patch operation "{name}": use add, remove, replace, move, copy or test')
+    raise _unfit()
 
 
 def _steps(pointer: Any) -> list[str]:

@@ -136,7 +136,7 @@ def form_of(accept: str) -> Form:
     """The first acceptable form that a client names. Raises NotAcceptable."""
     for part in accept.split(",") if accept.strip() else ["*/*"]:
         media, *parameters = [p.strip() for p in part.split(";")]
-        if media not in ("application/json", "*/*", "application/*"):
+        if media not in ("application/json", "*/*"):
             continue
         given = dict(p.partition("=")[::2] for p in parameters)
         view = given.get("as", "")
@@ -150,17 +150,18 @@ def form_of(accept: str) -> Form:
 # ---------------------------------------------------------------- options
 
 
-def _unsupported(kind: str, name: str, value: str, known: str) -> Invalid:
-    text = f'Unsupported value: "{value}": supported values: {known}'
+def wrong_option(kind: str, name: str, text: str) -> Invalid:
+    """One option of a request that cannot be."""
     message = f'{kind}.meta.k8s.io "" is invalid: {name}: {text}'
-    causes = [Cause("FieldValueNotSupported", text, name)]
+    reason = "FieldValueNotSupported" if text.startswith("Unsupported") else "FieldValueInvalid"
+    causes = [Cause("FieldValueForbidden" if text.startswith("Forbidden") else reason, text, name)]
     return Invalid(message, details={"group": "meta.k8s.io", "kind": kind}, causes=causes)
 
 
 def dry_run(call: Call, kind: str) -> bool:
     text = call.query.get("dryRun", "")
     if text not in ("", "All"):
-        raise _unsupported(kind, "dryRun", text, '"All"')
+        raise wrong_option(kind, "dryRun", f'Unsupported value: ["{text}"]: supported values: "All"')
     return text == "All"
 
 
@@ -168,10 +169,11 @@ def write_options(call: Call, kind: str) -> WriteOptions:
     """`kind` is CreateOptions, UpdateOptions or PatchOptions, for messages."""
     validation = call.query.get("fieldValidation") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
-        raise _unsupported(kind, "fieldValidation", validation, '"Ignore", "Strict", "Warn"')
+        known = '"", "Ignore", "Strict", "Warn"'
+        raise wrong_option(kind, "fieldValidation", f'Unsupported value: "{validation}": supported values: {known}')
     manager = call.query.get("fieldManager") or call.header(b"user-agent").partition("/")[0] or "unknown"
     if len(manager) > 128:
-        raise BadRequest("fieldManager may not be more than 128 characters long")
+        raise wrong_option(kind, "fieldManager", f'Invalid value: "{manager}": may not be more than 128 bytes')
     return WriteOptions(
         dry_run=dry_run(call, kind),
         manager=manager,
@@ -216,7 +218,7 @@ def shaped(call: Call, target: Target, obj: Any) -> objects.Object:
     if space and kind.namespaced and space != target.namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
     if space and not kind.namespaced:
-        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+        meta = {k: v for k, v in meta.items() if k != "namespace"}
     if kind.namespaced:
         meta = {**meta, "namespace": target.namespace}
     return {**obj, "apiVersion": kind.api_version, "kind": kind.name, "metadata": meta}

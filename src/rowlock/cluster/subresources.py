@@ -13,7 +13,7 @@ from rowlock import kinds, objects
 from rowlock.api import DeleteOptions, LogOptions, PatchType
 from rowlock.cluster import bodies, jsonpatch, patches, requests, verbs
 from rowlock.cluster.admission import SCALES
-from rowlock.cluster.answers import answer_object, begin_stream, end_stream, stream
+from rowlock.cluster.answers import answer, answer_object, begin_stream, end_stream, stream
 from rowlock.cluster.requests import Call, Target
 from rowlock.cluster.store import Store
 from rowlock.errors import BadRequest, Cause, Invalid, NotFound, Unsupported, invalid
@@ -33,6 +33,8 @@ async def log(call: Call, receive: Receive, send: Send, store: Store, target: Ta
     call.only(_LOG)
     pod = await store.get(kinds.POD, target.namespace, target.name)
     options = log_options(call, pod)
+    if not objects.dig(pod, "spec.nodeName"):
+        return await answer(send, b"", code=204, media=b"text/plain")
     chunks = store.log(target.namespace, target.name, options)
     first = await anext(chunks, None)  # an error comes before the answer has begun
     await begin_stream(send, b"text/plain", call.warnings)
@@ -65,12 +67,11 @@ def log_options(call: Call, pod: Object) -> LogOptions:
     tail, since = call.number("tailLines"), call.number("sinceSeconds")
     limit, moment = call.number("limitBytes"), call.query.get("sinceTime")
     if since is not None and moment:
-        raise _bad_log("sinceSeconds", "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified")
+        raise _bad_log(pod, "sinceSeconds", "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified")
     for name, value, least in (("tailLines", tail, 0), ("limitBytes", limit, 1), ("sinceSeconds", since, 1)):
         if value is not None and value < least:
-            raise _bad_log(
-                name, f"Invalid value: {value}: must be greater than {'or equal to ' if least == 0 else ''}0"
-            )
+            bound = "greater than or equal to 0" if least == 0 else "greater than 0"
+            raise _bad_log(pod, name, f"Invalid value: {value}: must be {bound}")
     return LogOptions(
         container=_container(pod, call.query.get("container", "")),
         follow=call.flag("follow"),
@@ -82,9 +83,11 @@ def log_options(call: Call, pod: Object) -> LogOptions:
     )
 
 
-def _bad_log(field: str, text: str) -> Invalid:
+def _bad_log(pod: Object, field: str, text: str) -> Invalid:
     cause = Cause("FieldValueInvalid", text, field)
-    return Invalid(f'PodLogOptions "" is invalid: {field}: {text}', causes=[cause], details={"kind": "PodLogOptions"})
+    name = objects.name(pod)
+    details = {"name": name, "kind": "PodLogOptions"}
+    return Invalid(f'PodLogOptions "{name}" is invalid: {field}: {text}', causes=[cause], details=details)
 
 
 def _moment(text: str | None) -> float | None:
@@ -196,8 +199,8 @@ async def bind(call: Call, send: Send, store: Store, target: Target) -> None:
             else f'Unsupported value: "{goal["kind"]}": supported values: "Node", "<empty>"'
         )
         raise invalid("Binding", str(name or ""), [Cause("FieldValueRequired", text, "target.name")])
-    if not isinstance(name, str) or meta.get("name") not in (None, name):
-        raise BadRequest(f"the name of the object ({meta.get('name')}) does not match the name on the URL ({name})")
+    if not isinstance(name, str) or meta.get("name") != name:
+        raise BadRequest("name in URL does not match name in Binding object")
     if requests.dry_run(call, "CreateOptions"):
         await store.get(kinds.POD, target.namespace, name)
     else:

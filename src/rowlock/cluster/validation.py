@@ -39,7 +39,7 @@ def name_problems(kind: Kind, name: str) -> list[str]:
     if kind in _RBAC_NAMES:
         return [f"may not contain '{c}'" for c in ("/", "%") if c in name]
     if kind is kinds.NAMESPACE:
-        return dns_label_problems(name)
+        return ["must not contain dots"] if "." in name and not subdomain_problems(name) else dns_label_problems(name)
     if kind is kinds.SERVICE:
         return service_name_problems(name)
     return subdomain_problems(name)
@@ -81,8 +81,8 @@ def _annotation_causes(annotations: dict[str, str]) -> Causes:
 
 
 def _owner_causes(owners: Any) -> Causes:
-    for index, owner in enumerate(owners):
-        path = f"metadata.ownerReferences[{index}]"
+    path = "metadata.ownerReferences"
+    for owner in owners:
         for key, text in (("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid")):
             if not owner.get(key):
                 yield invalid_value(f"{path}.{key}", owner.get(key) or "", f"{text} must not be empty")
@@ -129,7 +129,7 @@ def _config_map(obj: Object) -> Causes:
     yield from _data_causes(obj, "data", "binaryData")
     for key in obj.get("data") or {}:
         if key in (obj.get("binaryData") or {}):
-            yield invalid_value("data", key, "duplicate of key present in binaryData")
+            yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
 
 
 def _secret(obj: Object) -> Causes:

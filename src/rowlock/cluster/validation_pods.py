@@ -6,6 +6,7 @@ restart policy, and what may still change once a pod exists.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -30,7 +31,10 @@ Causes = Iterator[Cause]
 _RESTART = ("Always", "OnFailure", "Never")
 _DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 _PULL = ("Always", "IfNotPresent", "Never")
-_WHOLE = ("nvidia.com/", "amd.com/", "pods")
+_FIELD_PATH = re.compile(
+    r"metadata\.(name|namespace|uid|labels\['.+'\]|annotations\['.+'\])|spec\.(nodeName|serviceAccountName)"
+    r"|status\.(hostIPs?|podIPs?)"
+)
 _CHANGEABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -79,9 +83,6 @@ def _policy_causes(spec: dict[str, Any], path: str) -> Causes:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2**31 - 1:
         yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
-    grace = spec.get("terminationGracePeriodSeconds")
-    if grace is not None and grace < 0:
-        yield invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _toleration_causes(toleration, f"{path}.tolerations[{index}]")
 
@@ -188,6 +189,10 @@ def _env_causes(variables: Sequence[dict[str, Any]], path: str) -> Causes:
                 " (e.g. 'my-name',  or 'MY.NAME',  or 'MyName1', regex used for validation is '[ -<>-~]+')"
             )
             yield invalid_value(f"{path}[{index}].name", name, text)
+        field = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
+        if field is not None and not _FIELD_PATH.fullmatch(field):
+            text = f"error converting fieldPath: field label not supported: {field}"
+            yield invalid_value(f"{path}[{index}].valueFrom.fieldRef.fieldPath", field, text)
         if variable.get("value") and variable.get("valueFrom"):
             text = "may not be specified when `value` is not empty"
             yield invalid_value(f"{path}[{index}].valueFrom", "", text)

@@ -18,7 +18,7 @@ from rowlock.cluster import bodies, decoding, grammar, reading, requests, tables
 from rowlock.cluster.answers import answer, answer_object, encode
 from rowlock.cluster.requests import Call, Form, Target
 from rowlock.cluster.store import Store
-from rowlock.errors import BadRequest, Timeout, Unsupported, UnsupportedMediaType
+from rowlock.errors import BadRequest, Cause, Timeout, Unsupported, UnsupportedMediaType, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.selectors import FieldSelector, Selector, parse_fields, parse_labels
@@ -113,9 +113,18 @@ async def page_of(call: Call, store: Store, target: Target) -> Page:
     limit, token = call.number("limit") or 0, call.query.get("continue", "")
     match, wanted = call.query.get("resourceVersionMatch", ""), requests.revision_of(call)
     if match not in ("", "Exact", "NotOlderThan"):
-        raise BadRequest(f'resourceVersionMatch is Exact or NotOlderThan, not "{match}"')
+        known = '"Exact", "NotOlderThan", ""'
+        text = f'Unsupported value: "{match}": supported values: {known}'
+        raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
     if match and wanted is None:
-        raise BadRequest("resourceVersionMatch is forbidden unless resourceVersion is provided")
+        text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
+    if match == "Exact" and not wanted:
+        text = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
+    if "sendInitialEvents" in call.query:
+        text = "Forbidden: sendInitialEvents is forbidden for list"
+        raise requests.wrong_option("ListOptions", "sendInitialEvents", text)
     if token and wanted:
         raise BadRequest("specifying resource version is not allowed when using continue")
     if limit < 0:
@@ -182,6 +191,12 @@ async def update(call: Call, send: Send, store: Store, target: Target) -> None:
         if name:
             raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
         raise BadRequest("the name of the object (based on URL) was undeterminable: name must be provided")
+    if target.kind.custom and not objects.meta(obj).get("resourceVersion"):
+        await store.get(target.kind, target.namespace, target.name)
+        cause = Cause(
+            "FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
+        )
+        raise invalid(target.kind.name, target.name, [cause], target.kind.group)
     made = await store.update(target.kind, obj, subresource=target.subresource, options=options)
     await _written(call, send, store, target.kind, made)
 
@@ -239,8 +254,8 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
         text = f"the body of the request was in an unknown format - accepted media types include: {known}"
         raise UnsupportedMediaType(text)
     if kind != "apply" and call.flag("force"):
-        cause = "force: Forbidden: may not be specified for non-apply patch"
-        raise BadRequest(f'PatchOptions.meta.k8s.io "" is invalid: {cause}')
+        text = "Forbidden: may not be specified for non-apply patch"
+        raise requests.wrong_option("PatchOptions", "force", text)
     options = requests.write_options(call, "PatchOptions")
     if kind == "apply" and not call.query.get("fieldManager"):
         options = _without_manager(options)
@@ -262,7 +277,10 @@ def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
             return msgspec.json.decode(call.body)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise BadRequest(f"the patch is not JSON: {error}") from None
-    config = requests.shaped(call, target, bodies.yaml_of(call.body))
+    found = bodies.yaml_of(call.body)
+    if isinstance(found, dict) and not (found.get("apiVersion") and found.get("kind")):
+        raise BadRequest("an applied configuration says its apiVersion and kind")
+    config = requests.shaped(call, target, found)
     meta = config["metadata"]
     if meta.get("name") not in (None, target.name):
         raise BadRequest(f"the name of the object ({meta['name']}) does not match the name on the URL ({target.name})")

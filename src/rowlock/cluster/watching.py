@@ -32,8 +32,8 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 async def watch(call: Call, receive: Receive, send: Send, store: Store, target: Target) -> None:
     """Answer until somebody has had enough."""
     lines = _Lines(call, target, store)
-    await begin_stream(send, warnings=call.warnings)
     timeout = call.number("timeoutSeconds")
+    await begin_stream(send, warnings=call.warnings)
     sender = asyncio.create_task(_send(lines, send))
     leaver = asyncio.create_task(_left(receive))
     try:
