@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+import msgspec
+
 from rowlock import quantity
 from rowlock.errors import BadRequest
 from rowlock.objects import Object, annotations, dig, labels
@@ -22,7 +24,42 @@ IGNORED = frozenset({"ephemeral-storage"})
 
 
 def shape(pod: Object) -> Shape:
-    """The pod's shape. Values that admission should have refused make it unsupported rather than free."""
+    """The pod's shape. Pods of one job ask for the same in the same words: each wording is parsed once."""
+    key = _wording(pod)
+    found = _KNOWN.get(key)
+    if found is None:
+        if len(_KNOWN) >= 4096:
+            _KNOWN.clear()
+        found = _KNOWN[key] = _parse(pod)
+    return found
+
+
+_KNOWN: dict[bytes, Shape] = {}
+
+
+def _wording(pod: Object) -> bytes:
+    """Everything that `_parse` reads, as one key."""
+    spec = pod.get("spec") or {}
+    containers = [
+        [(c.get("resources"), c.get("restartPolicy")) for c in spec.get(kind) or ()]
+        for kind in ("containers", "initContainers")
+    ]
+    notes = annotations(pod)
+    return msgspec.json.encode(
+        (
+            containers,
+            [spec.get(field) for field in _READ],
+            [notes.get(note) for note in (FRACTION, GPU_MEMORY, NUM_DEVICES)],
+            labels(pod).get(POOL),
+        )
+    )
+
+
+_READ = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "resourceClaims", "overhead")
+
+
+def _parse(pod: Object) -> Shape:
+    """Values that admission should have refused make it unsupported rather than free."""
     spec = pod.get("spec") or {}
     try:
         totals = _totals(spec)

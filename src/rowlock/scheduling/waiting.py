@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rowlock.scheduling.allocate import unready
-from rowlock.scheduling.order import gang_key, wanted
+from rowlock.scheduling.order import GangKey, gang_key, wanted
 from rowlock.scheduling.snapshot import Shape
 from rowlock.scheduling.world import GangState, World
 
@@ -26,6 +26,14 @@ class Signature:
     delay: float
     sets: tuple[tuple[int, int, int], ...]
     shapes: tuple[Shape, ...]
+
+
+@dataclass(slots=True)
+class Group:
+    """Equal gangs in order, with their keys."""
+
+    keys: list[GangKey] = field(default_factory=list)
+    gangs: list[GangState] = field(default_factory=list)
 
 
 def signature(state: GangState) -> Signature:
@@ -44,8 +52,9 @@ class Waiting:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.groups: dict[Signature, list[GangState]] = {}
-        self.where: dict[str, Signature] = {}
+        self.groups: dict[Signature, Group] = {}
+        self.where: dict[str, tuple[Signature, GangKey]] = {}
+        """Gang → its group and its place in it."""
         self.unready: dict[str, str] = {}
         """Gangs that wait for their own pods, with the sentence."""
         self.homeless: dict[str, GangState] = {}
@@ -73,19 +82,26 @@ class Waiting:
         if not state.pending:
             return
         sign = signature(state)
-        self.where[key] = sign
-        bisect.insort(self.groups.setdefault(sign, []), state, key=gang_key)
+        place = gang_key(state)
+        self.where[key] = (sign, place)
+        group = self.groups.setdefault(sign, Group())
+        at = bisect.bisect(group.keys, place)
+        group.keys.insert(at, place)
+        group.gangs.insert(at, state)
 
     def drop(self, key: str) -> None:
         self.unready.pop(key, None)
         self.homeless.pop(key, None)
-        sign = self.where.pop(key, None)
-        if sign is None:
+        found = self.where.pop(key, None)
+        if found is None:
             return
+        sign, place = found
         group = self.groups[sign]
-        group[:] = [g for g in group if g.gang.key != key]
-        if not group:
+        at = bisect.bisect_left(group.keys, place)
+        del group.keys[at], group.gangs[at]
+        if not group.keys:
             del self.groups[sign]
 
     def ready(self) -> Iterator[list[GangState]]:
-        yield from self.groups.values()
+        for group in self.groups.values():
+            yield group.gangs
