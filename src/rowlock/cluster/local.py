@@ -21,6 +21,8 @@ from rowlock.cluster.kubelet import Kubelet, KubeletSettings
 from rowlock.cluster.patches import Patches
 from rowlock.cluster.store import Store
 from rowlock.errors import AlreadyExists
+from rowlock.kinds import Kind
+from rowlock.objects import Object
 from rowlock.scheduling.controller import Scheduler
 from rowlock.training import controller as training
 from rowlock.training.group import GroupController
@@ -65,7 +67,7 @@ class LocalCluster:
         await self.store.close()
 
     async def _seed(self) -> None:
-        async def make(kind: seeds.Kind, obj: seeds.Object) -> None:
+        async def make(kind: Kind, obj: Object) -> None:
             try:
                 await self.store.create(kind, obj)
             except AlreadyExists:
