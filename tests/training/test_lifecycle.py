@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -305,6 +306,20 @@ def test_mpi_workers_are_scaled_down_and_the_hostfile_follows(play: Player) -> N
 
 
 @pytest.mark.parametrize(
+    ("policy", "seen"), [("Never", ["Created", "Running!", "Failed"]), ("ExitCode", ["Created", "Restarting"])]
+)
+def test_xgboost_says_running_before_every_verdict(play: Player, policy: str, seen: list[str]) -> None:
+    """Recorded from the real operator: a Master that fails before anything ran."""
+    run = play("XGBoostJob")
+    run.create({"xgbReplicaSpecs": {t: replica("xgboost", 1, policy) for t in ("Master", "Worker")}})
+    run.turn()
+    run.set("master-0", {"phase": "Failed", "reason": "Evicted", "containerStatuses": []})
+    run.turn()
+    assert conditions(run) == seen
+    assert "1 Master replica(s) failed" in run.status["conditions"][-1]["message"]
+
+
+@pytest.mark.parametrize(
     ("kind", "called", "made"),
     [(POD, "job-launcher", []), (CONFIG_MAP, "job-config", ["job-launcher"]), (SERVICE_ACCOUNT, "job-launcher", None)],
 )
@@ -364,12 +379,12 @@ def test_writes_are_in_the_order_that_survives_a_refusal(play: Player) -> None:
 
 
 def test_the_cost_of_a_look_grows_with_the_ranks_and_no_faster(play: Player) -> None:
-    """A thousand ranks against a hundred: about ten times the processor time, not a hundred times."""
-    assert _cost(play, 999) < 30 * _cost(play, 99)
+    """A thousand ranks against a hundred: ten times the calls. (Counted, not timed: tests run on busy machines.)"""
+    assert _cost(play, 999) < 11 * _cost(play, 99)
 
 
-def _cost(play: Player, workers: int) -> float:
-    """Processor seconds of the best of some looks at a running job."""
+def _cost(play: Player, workers: int) -> int:
+    """Calls during one look at a running job."""
     run = play("PyTorchJob")
     run.create(torch(workers))
     run.turn()
@@ -379,13 +394,18 @@ def _cost(play: Player, workers: int) -> float:
     assert run.status["replicaStatuses"]["Worker"]["active"] == workers
     assert run.object is not None
     seen, now = run.controller.look(run.world, run.object), run.world.now
-    return min(_timed(lambda: reconcile(run.controller.framework, seen, now)) for _ in range(5))
+    calls = 0
 
+    def count(_: FrameType, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
 
-def _timed(act: Callable[[], object]) -> float:
-    begin = time.process_time()
-    act()
-    return time.process_time() - begin
+    sys.setprofile(count)
+    try:
+        reconcile(run.controller.framework, seen, now)
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 def test_names_of_pods(play: Player) -> None:

@@ -28,12 +28,12 @@ def _environment(rank: Rank) -> Env:
 def _judge(turn: Turn) -> None:
     turn.started()
     for replica in turn.job.replicas.values():
-        if replica.type == MASTER:
-            if turn.count(MASTER, "succeeded") == replica.count:
-                running(turn, turn.job.name)
-            if finished_by(turn, replica):
-                return
         failed = turn.count(replica.type, "failed")
+        done = replica.type == MASTER and turn.count(MASTER, "succeeded") == replica.count
+        if done or failed:
+            running(turn, turn.job.name)  # recorded: every verdict says Running first, even where nothing ran
+        if replica.type == MASTER and finished_by(turn, replica):
+            return
         if failed and replica.restart_policy == "ExitCode":
             restarting(turn, replica.type, failed)
         elif failed:
