@@ -165,6 +165,7 @@ DEFAULTS: dict[str, Fill] = {
     _CORE + "TopologySpreadConstraint": _values(),
     _CORE + "PodSpec": _pod_spec,
     _CORE + "Pod": _pod,
+    _CORE + "PodCondition": _values(lastProbeTime=None),
     _CORE + "Service": _values(spec={}, status={"loadBalancer": {}}),
     _CORE + "ServiceSpec": _service_spec,
     _CORE + "ServicePort": _service_port,
