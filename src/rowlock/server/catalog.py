@@ -19,7 +19,7 @@ from rowlock.errors import ApiError, Expired, Unavailable
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.workloads import pods as ranks
-from rowlock.workloads import present, projects
+from rowlock.workloads import present, projects, query
 from rowlock.workloads.phase import Standing, phase_of, standing
 from rowlock.workloads.present import Workload
 from rowlock.workloads.projects import Project
@@ -46,6 +46,7 @@ class Catalog:
         self._phases: dict[str, str] = {}
         self._standings: dict[str, Standing] = {}
         self._projects: dict[str, Project] | None = None
+        self._rows: dict[str, Row] = {}
         self._listing = Listing()
         self._visible: tuple[frozenset[str], list[Row]] | None = None
         self._waiters: dict[str, set[asyncio.Event]] = {}
@@ -102,9 +103,10 @@ class Catalog:
         if kind in kinds.JOBS:
             owner = objects.uid(obj)
             if owner not in self._jobs:
-                self._listing.add(self._place(obj), Row(owner, self))
+                self._rows[owner] = Row(owner, obj, self, objects.name(obj), present.created_at(obj))
+                self._listing.add(self._place(obj), self._rows[owner])
                 self._visible = None
-            self._jobs[owner] = obj
+            self._jobs[owner] = self._rows[owner].job = obj
             self._ids[present.workload_id(obj)] = owner
         elif kind == kinds.POD and owner:
             self._pods.setdefault(owner, {})[key] = obj
@@ -123,6 +125,7 @@ class Catalog:
         if kind in kinds.JOBS:
             owner = objects.uid(obj)
             self._jobs.pop(owner, None)
+            self._rows.pop(owner, None)
             self._ids.pop(present.workload_id(obj), None)
             self._listing.remove(self._place(obj))
             self._visible = None
@@ -229,9 +232,6 @@ class Catalog:
         found = (self._shelves[kind].get(Key(namespace, name)) for kind in kinds.JOBS)
         return [job for job in found if job is not None]
 
-    def job(self, uid: str) -> Object:
-        return self._jobs[uid]
-
     def phase(self, uid: str) -> str:
         """The phase alone: what lists filter and sort by, without the sentence that explains it."""
         found = self._phases.get(uid)
@@ -251,14 +251,14 @@ class Catalog:
         """Every workload of every project, newest first."""
         mine = frozenset(self.projects())
         if self._visible is None or self._visible[0] != mine:
-            everything, jobs = reversed(self._listing.rows), self._jobs
-            self._visible = mine, [row for row in everything if jobs[row.uid]["metadata"]["namespace"] in mine]
+            everything = reversed(self._listing.rows)
+            self._visible = mine, [row for row in everything if row.job["metadata"]["namespace"] in mine]
         return self._visible[1]
 
     def rows_named(self, name: str) -> list[Row]:
         """The workloads of this name in any project: what `describe NAME` asks for, without looking at the others."""
         found = (job for namespace in self.projects() for job in self.named(namespace, name))
-        return [Row(objects.uid(job), self) for job in found]
+        return [self._rows[objects.uid(job)] for job in found]
 
 
 Place = tuple[str, str, str]
@@ -288,23 +288,28 @@ def _owner(group: Object) -> str:
     return str(owners[0].get("uid", ""))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Row:
-    """A workload in a list: fields are worked out only when a query asks for them."""
+    """A workload in a list, with the job as it is now; `FIELDS` reads the rest when a query asks for it."""
 
     uid: str
+    job: Object
     catalog: Catalog = field(repr=False)
-
-    @property
-    def job(self) -> Object:
-        return self.catalog.job(self.uid)
+    name: str
+    created: str
+    text: str = ""
+    """What a search looks through and never changes; made at the first search."""
 
     @property
     def project(self) -> Project:
         return self.catalog.projects()[self.job["metadata"]["namespace"]]
 
-    def field(self, name: str) -> Any:
-        return _FIELDS[name](self)
+
+def _searched(row: Row) -> str:
+    if not row.text:
+        words = (objects.name(row.job), row.project.name, present.framework_name(row.job), present.creator(row.job))
+        row.text = "\n".join((*words, "Distributed")).lower()
+    return f"{row.text}\n{row.catalog.phase(row.uid).lower()}"
 
 
 def _allocated(row: Row) -> Any:
@@ -312,18 +317,19 @@ def _allocated(row: Row) -> Any:
     return present.number(present.allocated_gpus(workload, "")) if workload else 0
 
 
-_FIELDS: dict[str, Callable[[Row], Any]] = {
+FIELDS: query.Readers[Row] = {
+    query.SEARCH: _searched,
     "type": lambda row: "Distributed",
     "category": lambda row: "Train",
     "id": lambda row: present.workload_id(row.job),
-    "name": lambda row: row.job["metadata"]["name"],
+    "name": lambda row: row.name,
     "namespace": lambda row: row.project.namespace,
     "clusterId": lambda row: row.catalog.cluster,
     "projectId": lambda row: row.project.id,
     "projectName": lambda row: row.project.name,
     "departmentId": lambda row: row.project.department,
     "departmentName": lambda row: row.project.department,
-    "createdAt": lambda row: present.created_at(row.job),
+    "createdAt": lambda row: row.created,
     "completedAt": lambda row: present.completed_at(row.job),
     "deletedAt": lambda row: row.job["metadata"].get("deletionTimestamp"),
     "submittedBy": lambda row: present.creator(row.job),

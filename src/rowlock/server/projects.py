@@ -5,6 +5,7 @@ A project is two objects; they are written queue first, so that a namespace neve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rowlock import kinds, objects
@@ -22,36 +23,31 @@ from rowlock.workloads.projects import Project
 _FIELDS = ("name", "id", "clusterId", "createdAt", "departmentName")
 
 
-class _Row:
-    """A project in a list."""
-
-    def __init__(self, project: Project, cluster: str) -> None:
-        self.project = project
-        self._values = {
-            "name": project.name, "id": project.id, "clusterId": cluster, "createdAt": project.created,
-            "departmentName": project.department,
-        }  # fmt: skip
-
-    def field(self, name: str) -> Any:
-        return self._values.get(name, "")
+_READERS: query.Readers[Project] = {
+    "name": lambda project: project.name,
+    "id": lambda project: project.id,
+    "createdAt": lambda project: project.created,
+    "departmentName": lambda project: project.department,
+    query.SEARCH: lambda project: project.name.lower(),
+}
 
 
-def _rows(call: Call) -> tuple[list[_Row], query.Query]:
-    asked = query.parse(call.query, _FIELDS)
+def _selected(call: Call) -> tuple[Sequence[Project], query.Query]:
     catalog = call.room.catalog
+    asked = query.parse(call.query, _FIELDS)
     found = sorted(catalog.projects().values(), key=lambda p: p.name)
-    return query.select([_Row(p, catalog.cluster) for p in found], asked), asked
+    return query.select(found, asked, {**_READERS, "clusterId": lambda _: catalog.cluster}), asked
 
 
 async def index(call: Call) -> Any:
-    rows, asked = _rows(call)
-    page, following = query.page(rows, asked)
-    body: dict[str, Any] = {"projects": [_shown(call.room.catalog, row.project) for row in page]}
+    found, asked = _selected(call)
+    page, following = query.page(found, asked)
+    body: dict[str, Any] = {"projects": [_shown(call.room.catalog, project) for project in page]}
     return body if following is None else {**body, "next": following}
 
 
 async def count(call: Call) -> Any:
-    return {"count": len(_rows(call)[0])}
+    return {"count": len(_selected(call)[0])}
 
 
 def _shown(catalog: Catalog, project: Project) -> dict[str, Any]:

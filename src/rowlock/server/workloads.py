@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.server.app import Answer, Call
-from rowlock.server.catalog import Catalog, Row
+from rowlock.server.catalog import FIELDS, Catalog, Row
 from rowlock.workloads import pods as ranks
 from rowlock.workloads import present, query, spec, story
 from rowlock.workloads.compute import GPU
@@ -234,9 +235,9 @@ async def index(call: Call) -> Any:
     return _listed("workloads", [present.present(workload) for workload in found], following)
 
 
-def _selected(catalog: Catalog, asked: query.Query) -> list[Row]:
+def _selected(catalog: Catalog, asked: query.Query) -> Sequence[Row]:
     name = next((f.value for f in asked.filters if (f.field, f.operator) == ("name", "==")), None)
-    return query.select(catalog.rows() if name is None else catalog.rows_named(name), asked)
+    return query.select(catalog.rows() if name is None else catalog.rows_named(name), asked, FIELDS)
 
 
 def _listed(name: str, items: list[Any], following: int | None) -> dict[str, Any]:

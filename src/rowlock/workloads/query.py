@@ -1,7 +1,8 @@
 """The query of a list: filterBy, sortBy, search, offset and limit, parsed once and applied to rows.
 
-A row is anything that answers `field(name)`; only the fields that a query names are asked for, so that a page of 50
-out of 10,000 costs a page. Unknown parameters and fields are refused with the nearest known name.
+Rows are anything; the caller gives a table of readers, one per field, and `SEARCH` for the text that a search looks
+through. Only the fields that a query names are read, so that a page of 50 out of 10,000 costs a page. Unknown
+parameters and fields are refused with the nearest known name.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from rowlock.errors import BadRequest
 from rowlock.workloads.fields import nearest
@@ -21,18 +22,16 @@ FIELDS = (
     "phaseUpdatedAt", "category", "priority", "priorityClassName", "id", "namespace",
 )  # fmt: skip
 """What workloads can be filtered and sorted by."""
-SEARCHED = ("name", "projectName", "phase", "distributedFramework", "submittedBy", "type")
 NUMBERS = frozenset({"allocatedGPU", "priority"})
 _TERM = re.compile(r"\s*(\w+)\s*(==|!=|<=|>=|=@|!@|=\^|=\$|<|>)\s*(.*?)\s*")
 LIMIT, MOST = 50, 500
 
 
-class Row(Protocol):
-    def field(self, name: str) -> Any: ...
-
-
-R = TypeVar("R", bound=Row)
+R = TypeVar("R")
 T = TypeVar("T")
+Readers = Mapping[str, Callable[[R], Any]]
+SEARCH = "search"
+"""The reader that a table has beside its fields: the lower-case text of everything that is searched."""
 
 _OPERATORS: dict[str, Callable[[str, str], bool]] = {
     "==": lambda have, want: have == want,
@@ -50,8 +49,8 @@ class Filter:
     operator: str
     value: str
 
-    def accepts(self, row: Row) -> bool:
-        have = row.field(self.field)
+    def accepts(self, have: Any) -> bool:
+        """Whether a field's value is as asked for."""
         if self.operator in ("<=", ">="):
             return _ordered(have, self.operator, self.value)
         text = "" if have is None else str(have).lower() if isinstance(have, bool) else str(have)
@@ -120,23 +119,23 @@ def _count(parameters: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def select(rows: Sequence[R], query: Query) -> list[R]:
+def select(rows: Sequence[R], query: Query, readers: Readers[R]) -> Sequence[R]:
     """The rows that match, in order. Without sortBy: as they come."""
-    found = list(rows)
+    found = rows
     for one in query.filters:
-        found = [row for row in found if one.accepts(row)]
+        read = readers[one.field]
+        found = [row for row in found if one.accepts(read(row))]
     if query.search:
-        found = [row for row in found if _searched(row, query.search)]
+        read = readers[SEARCH]
+        found = [row for row in found if query.search in read(row)]
     if query.sort:
-        key = _number if query.sort in NUMBERS else _text
-        found.sort(key=lambda row: key(row.field(query.sort)), reverse=query.descending)
+        read, key = readers[query.sort], _number if query.sort in NUMBERS else _text
+        values = [key(read(row)) for row in found]
+        order = sorted(range(len(found)), key=values.__getitem__, reverse=query.descending)
+        found = [found[n] for n in order]
     elif query.descending:
-        found.reverse()
+        found = found[::-1]
     return found
-
-
-def _searched(row: Row, text: str) -> bool:
-    return any(text in str(row.field(name)).lower() for name in SEARCHED)
 
 
 def _number(value: Any) -> float:
