@@ -336,6 +336,9 @@ class World:
         self.epoch += 1
         self.touched.clear()
         for t in tasks:
+            if not t.devices:  # its node was away: the cards it holds count again from now on
+                t.devices = t.task.devices
+                t.devices = self._cards(t)
             self._effect(t, +1)
 
     def put_queues(self, queues: Iterable[Queue]) -> None:
