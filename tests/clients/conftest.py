@@ -62,4 +62,4 @@ def site(served: Path) -> Site:
 
 
 def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, text=True, capture_output=True, timeout=300, **options)
+    return subprocess.run(command, text=True, capture_output=True, timeout=900, **options)
