@@ -413,3 +413,24 @@ def test_names_of_pods(play: Player) -> None:
     run.create(torch(1))
     run.turn()
     assert [name(p) for p in run.world.all(POD)] == ["job-master-0", "job-worker-0"]
+
+
+@pytest.mark.parametrize("kind", ["PyTorchJob", "TFJob"])
+def test_a_pod_that_the_scheduler_took_back_is_made_again_whatever_its_restart_policy(play: Player, kind: str) -> None:
+    run = play(kind, graceful=True)
+    container, prefix = ("pytorch", "pytorch") if kind == "PyTorchJob" else ("tensorflow", "tf")
+    run.create({f"{prefix}ReplicaSpecs": {"Worker": replica(container, 2, "Never")}})
+    run.world.settle(run.controller, "team-a")
+    for short in ("worker-0", "worker-1"):
+        run.set(short, RUNNING)
+    run.world.settle(run.controller, "team-a")
+    mark = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    for status in (RUNNING, exited(143, container)):  # while it ends, and when it has ended before it is removed
+        run.set("worker-1", {**status, "conditions": [mark]})
+        run.world.delete(POD, "team-a", "job-worker-1")
+        run.world.settle(run.controller, "team-a")
+        assert conditions(run) == ["Created", "Running"]
+    run.world.delete(POD, "team-a", "job-worker-1", now=True)
+    run.world.settle(run.controller, "team-a")
+    assert sorted(run.pods()) == ["job-worker-0", "job-worker-1"]
+    assert conditions(run) == ["Created", "Running"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rowlock import collection, controllers
+from rowlock import collection, controllers, furnishing
 from rowlock.api import Controller
 from rowlock.cluster import seeds
 from rowlock.cluster.admission import Admission
@@ -38,6 +38,8 @@ class ClusterSettings:
     data_dir: Path
     kubelet: KubeletSettings
     without: frozenset[str] = frozenset()
+    authority: str = ""
+    """The CA certificate that pods and clients should trust (PEM)."""
     say: Callable[[str], None] = field(default=lambda _: None)
     """Takes sentences that a person who starts the cluster should read."""
 
@@ -78,7 +80,11 @@ class LocalCluster:
 
     def controllers(self) -> list[Controller]:
         """Who decides here. Without a scheduler nobody declares gangs either: both belong together."""
-        made: list[Controller] = [*training.controllers(), *collection.controllers()]
+        made: list[Controller] = [
+            *training.controllers(),
+            *collection.controllers(),
+            *furnishing.controllers(self.settings.authority),
+        ]
         if "scheduler" not in self.settings.without:
             made += [GroupController(), Scheduler()]
         return made

@@ -7,13 +7,27 @@ from dataclasses import replace
 
 from rowlock.api import NOTHING, Change, Decision, Record, View
 from rowlock.kinds import JOBS, POD, SERVICE, Kind
-from rowlock.objects import Key, Object, controller_of, is_true, key, labels, namespace, uid
+from rowlock.objects import Key, Object, condition, controller_of, is_true, key, labels, namespace, uid
 from rowlock.objects import name as name_of
 from rowlock.training.defaults import read
 from rowlock.training.framework import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
 from rowlock.training.job import reconcile
 from rowlock.training.registry import FRAMEWORKS
 from rowlock.training.turn import Seen
+
+
+TAKEN_BACK = "PreemptionByScheduler"
+"""The reason of the condition DisruptionTarget that the scheduler sets on a pod before it evicts it."""
+
+
+def as_judged(pod: Object) -> Object:
+    """The pod as the operator judges it. One that the scheduler took back has neither failed nor succeeded, however its
+    program ended: it waits, and its slot is filled anew when it is gone. So a reclaimed job resumes by itself whatever
+    its restartPolicy; on a cluster with KAI, `Never` would stay Failed for ever."""
+    mark = condition(pod, "DisruptionTarget")
+    if mark is None or mark.get("status") != "True" or mark.get("reason") != TAKEN_BACK:
+        return pod
+    return {**pod, "status": {"phase": "Pending"}}
 
 
 class JobController:
@@ -61,7 +75,7 @@ class JobController:
         """What the operator sees of a job: its own pods, and all services with its labels."""
         where, called, own = namespace(job), name_of(job), uid(job)
         pods = [
-            p
+            as_judged(p)
             for p in view.labelled(POD, where, JOB_LABEL, called)
             if labels(p).get(OPERATOR_LABEL) == self.name and (controller_of(p) or {}).get("uid") == own
         ]

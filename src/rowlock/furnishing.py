@@ -1,0 +1,81 @@
+"""What Kubernetes puts into every namespace and onto every cordoned node by itself; two small controllers, pure.
+
+`Furnishing` gives a namespace its service account `default` and the ConfigMap `kube-root-ca.crt`, so that clients
+that wait for them go on. `Cordons` keeps the taint `node.kubernetes.io/unschedulable` in step with `kubectl cordon`.
+On a real cluster the controller manager does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rowlock import objects
+from rowlock.api import NOTHING, Change, Controller, Create, Decision, Patch, View
+from rowlock.kinds import CONFIG_MAP, NAMESPACE, NODE, SERVICE_ACCOUNT, Kind
+from rowlock.objects import Key, Object
+
+ACCOUNT, AUTHORITY = "default", "kube-root-ca.crt"
+CORDONED = "node.kubernetes.io/unschedulable"
+
+
+def controllers(authority: str = "") -> tuple[Controller, ...]:
+    """`authority` is the cluster's CA certificate (PEM)."""
+    return (Furnishing(authority), Cordons())
+
+
+class Furnishing:
+    """One key per namespace."""
+
+    name = "namespace-furnishing"
+    kinds: tuple[Kind, ...] = (NAMESPACE, SERVICE_ACCOUNT, CONFIG_MAP)
+
+    def __init__(self, authority: str = "") -> None:
+        self._authority = authority
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        if change.kind is NAMESPACE:
+            return (objects.key(change.object),)
+        if change.type == "Deleted" and objects.name(change.object) in (ACCOUNT, AUTHORITY):
+            return (Key("", objects.namespace(change.object)),)
+        return ()
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        space = view.get(NAMESPACE, "", key.name)
+        if space is None or objects.deleting(space):
+            return NOTHING
+        wanted: tuple[tuple[Kind, str, dict[str, Any]], ...] = (
+            (SERVICE_ACCOUNT, ACCOUNT, {}),
+            (CONFIG_MAP, AUTHORITY, {"data": {"ca.crt": self._authority}} if self._authority else {}),
+        )
+        missing = [item for item in wanted if view.get(item[0], key.name, item[1]) is None]
+        return Decision(tuple(Create(kind, _object(kind, key.name, name, more)) for kind, name, more in missing))
+
+
+def _object(kind: Kind, namespace: str, name: str, more: dict[str, Any]) -> Object:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **more}
+
+
+class Cordons:
+    """One key per node."""
+
+    name = "cordon-taints"
+    kinds: tuple[Kind, ...] = (NODE,)
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        return (objects.key(change.object),)
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        node = view.get(NODE, "", key.name)
+        if node is None:
+            return NOTHING
+        spec = node.get("spec") or {}
+        taints = list(spec.get("taints") or ())
+        rest = [t for t in taints if t.get("key") != CORDONED]
+        if bool(spec.get("unschedulable")) == (len(rest) < len(taints)):
+            return NOTHING
+        if spec.get("unschedulable"):
+            rest.append({"key": CORDONED, "effect": "NoSchedule", "timeAdded": objects.timestamp(now)})
+        patch = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": rest or None}}
+        return Decision((Patch(NODE, "", key.name, patch),))
