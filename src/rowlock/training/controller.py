@@ -15,7 +15,6 @@ from rowlock.training.job import reconcile
 from rowlock.training.registry import FRAMEWORKS
 from rowlock.training.turn import Seen
 
-
 TAKEN_BACK = "PreemptionByScheduler"
 """The reason of the condition DisruptionTarget that the scheduler sets on a pod before it evicts it."""
 
