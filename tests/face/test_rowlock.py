@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.face.served import Served, call
 
+from rowlock.cli import run
 from rowlock.cli.grammar import Command, Group, help_of
 from rowlock.cli.tree import ROOT as ROWLOCK
 from rowlock.cli.v1_tree import ROOT as RUNAI
@@ -106,6 +107,20 @@ def test_run_submits_what_was_typed(served: Served) -> None:
     assert (env["X"], env["PET_NPROC_PER_NODE"], env["PET_NNODES"], env["PET_NODE_RANK"]) == ("1", "2", "2", "1")
     assert pod["metadata"]["annotations"]["rowlock.dev/inherit-env"] == "*"
     assert served.ok("rowlock run -d python other.py --help") == "other-0\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "launched"),
+    [
+        ("python t.py --lr 1", "python -m torch.distributed.run t.py --lr 1"),
+        ("python -u t.py", "python -m torch.distributed.run --no-python python -u t.py"),
+        ("./t.sh 1", "torchrun --no-python ./t.sh 1"),
+        ("torchrun --nproc-per-node 2 t.py", "torchrun --nproc-per-node 2 t.py"),
+    ],
+)
+def test_several_ranks_in_a_pod_are_started_by_torchrun(typed: str, launched: str) -> None:
+    assert run.launched(typed.split(), 2) == launched.split()
+    assert run.launched(typed.split(), 1) == typed.split()
 
 
 def test_run_without_a_command(served: Served) -> None:

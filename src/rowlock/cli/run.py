@@ -108,14 +108,11 @@ def launched(command: list[str], nproc: int) -> list[str]:
     of nodes, this node's rank and the master's address from the environment (`PET_*`)."""
     if nproc == 1 or os.path.basename(command[0]) == "torchrun" or command[1:3] == ["-m", "torch.distributed.run"]:
         return command
-    python = os.path.basename(command[0]).startswith("python")
-    if not python:
-        raise Refused(
-            f"--nproc-per-node {nproc} starts Python scripts with torchrun, but `{command[0]}` is not python. "
-            "Write the launcher yourself: `rowlock run -- torchrun --nproc-per-node … `",
-            2,
-        )
-    return [command[0], "-m", "torch.distributed.run", *command[1:]]
+    if not os.path.basename(command[0]).startswith("python"):
+        return ["torchrun", "--no-python", *command]
+    launcher = [command[0], "-m", "torch.distributed.run"]
+    script = command[1:2] and command[1].endswith(".py")
+    return [*launcher, *command[1:]] if script else [*launcher, "--no-python", *command]
 
 
 def environment(given: list[str]) -> list[dict[str, str]]:
