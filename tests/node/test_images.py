@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.node.conftest import Node, on_node, pod
+from tests.node.conftest import Node, on_node, pod, until
 
 from rowlock.cluster import build, images
 from rowlock.cluster.build import BuildFailed, Order
@@ -147,9 +147,30 @@ def test_the_seeds_image_is_built_and_runs(tmp_path: Path) -> None:
         given = {**pod("a", ""), "spec": {"restartPolicy": "Never", "containers": [container]}}
         await node.add(given)
         await node.ended("a")
-        assert await node.log("a") == f"{made.root}/app\ntrained ['--batch_size', '8'] None\n"
+        first, second = (await node.log("a")).splitlines()
+        assert first.endswith("/main/rootfs/app") and not first.startswith(made.root), "a copy of its own"
+        assert second == "trained ['--batch_size', '8'] None"
 
     on_node(data, body)
+
+
+def test_what_a_program_writes_stays_out_of_the_image_and_checkpoints_stay(tmp_path: Path) -> None:
+    script = "cat $PWD/seen /seen 2>/dev/null; echo $0 > seen; echo kept >> $ROWLOCK_CHECKPOINT_DIR/c; cat $ROWLOCK_CHECKPOINT_DIR/c; exit 3"
+    context = _context(tmp_path, f"FROM scratch\nWORKDIR /app\nCOPY train.py .\nCMD {script}\n")
+    data = tmp_path / "data"
+    data.mkdir()
+    made = build.build(Images(data / "images"), Order("writer", context, context / "Dockerfile"), lambda line: None)
+
+    async def body(node: Node) -> None:
+        spec = {"restartPolicy": "OnFailure", "containers": [{"name": "main", "image": "writer"}]}
+        await node.add({**pod("a", ""), "spec": spec})
+        await until(lambda: (node.state("a", "restartCount") or 0) >= 1, "a restart")
+        await node.said("a", "kept\nkept\n")
+        assert await node.log("a", previous=True) == "kept\n", "nothing seen of a run before"
+        await node.delete("a")
+        assert sorted(p.name for p in Path(made.root, "app").iterdir()) == ["train.py"]
+
+    on_node(data, body, restart_backoff=30.0)
 
 
 def test_paths_of_the_image_mean_its_files_and_a_failed_build_changes_nothing(tmp_path: Path) -> None:

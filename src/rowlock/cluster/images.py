@@ -25,7 +25,8 @@ import click
 from rowlock.cluster.pod_facts import Problem
 from rowlock.cluster.shim import write_fact
 
-HOST = "rowlock.dev/host"
+HOST = ("host", "rowlock.dev/host")
+"""Names that mean this machine's own programs without being in the table."""
 _REGISTRIES = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _NAME = re.compile(rf"(?:[a-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*")
@@ -91,7 +92,7 @@ class Images:
             name = normalise(reference)
         except ValueError as error:
             return Problem("InvalidImageName", f'Failed to apply default image tag "{reference}": {error}')
-        if name.rpartition(":")[0] == HOST:
+        if name.rpartition(":")[0] in HOST:
             return Image(name, host=True)
         found = self._read(name)
         if found is not None:

@@ -26,6 +26,7 @@ from rowlock.quantity import whole
 
 DEVICES = "rowlock.dev/devices"
 GPU = "nvidia.com/gpu"
+CHECKPOINTS = "ROWLOCK_CHECKPOINT_DIR"
 PROXY = "http://10.77.0.1:3128"
 MOST_PEERS = 128
 """Names in no_proxy: a job of more pods than that on one machine does not talk HTTP between them."""
@@ -67,6 +68,24 @@ def _gpus(container: Mapping[str, Any]) -> int:
 
 def fractional(pod: Object) -> bool:
     return any(annotations(pod).get(k) for k in ("gpu-fraction", "gpu-memory"))
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Every start gets its own copy of the image's files: what a program writes there must not change the image, and
+    a restart begins afresh, as a container's does. Rewrites paths inside `image` to the same inside `copy`."""
+
+    image: str
+    copy: str
+
+    def __call__(self, text: str) -> str:
+        if not self.image or self.image not in text:
+            return text
+        parts = text.split(":")  # PATH and its like
+        return ":".join(self.copy + p[len(self.image) :] if self._inside(p) else p for p in parts)
+
+    def _inside(self, path: str) -> bool:
+        return path == self.image or path.startswith(self.image + "/")
 
 
 @dataclass(slots=True)
@@ -113,12 +132,15 @@ class Starting:
         work = self.directories.of(card.uid) / "work"
         work.mkdir(exist_ok=True)
         argv = [images.mapped(environment.expand(word, env), image.root) for word in words]
+        where = self.directories.container(card.uid, start.container)
+        mine = Moved(image.root, str(where / "rootfs"))
         return {
-            "dir": str(self.directories.container(card.uid, start.container)),
+            "dir": str(where),
             "n": start.number,
-            "argv": argv,
-            "env": env,
-            "cwd": images.working_directory(image, container, str(work)),
+            "argv": [mine(word) for word in argv],
+            "env": {name: mine(value) for name, value in env.items()},
+            "cwd": mine(images.working_directory(image, container, str(work))),
+            "copy": [mine.image, mine.copy] if mine.image else None,
             "hint": f"{card.uid}/{start.container}",
             "wake": self.wake,
             "network": self.network.request(pod, card.ip),
@@ -130,10 +152,17 @@ class Starting:
         first = ":".join((*image.path, images.interpreter_path()))
         env = environment.base(self.server, host=image.host, first=first)
         env |= environment.inherited(pod, self.server)
-        env |= {"HOSTNAME": hostname(pod), **image.env}
+        env |= {"HOSTNAME": hostname(pod), CHECKPOINTS: self._checkpoints(pod), **image.env}
         given = environment.declared(pod, container, place, self.view.get)
         env = self.network.rewritten(pod, {**env, **given})
         return {**env, **environment.platform(container, place, env), MARK: str(pod["metadata"]["uid"])}
+
+    def _checkpoints(self, pod: Object) -> str:
+        """One directory per job, the same for all its ranks and restarts; nobody but the user removes it."""
+        whose = (controller_of(pod) or {}).get("uid") or pod["metadata"]["uid"]
+        where = self.directories.pods.parent / "checkpoints" / str(whose)
+        where.mkdir(parents=True, exist_ok=True)
+        return str(where)
 
     def _place(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> Place:
         node = self.nodes[card.node]

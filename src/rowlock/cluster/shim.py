@@ -13,6 +13,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import sys
 import time
@@ -108,6 +109,9 @@ class Shim:
         self._prepare()
         if not self._claim():
             return
+        if failure := self._lay_out():
+            self._finish(128, 0, failure, "StartError")
+            return
         reading, writing = os.pipe()
         failure = self._launch(writing)
         os.close(writing)
@@ -135,6 +139,18 @@ class Shim:
         os.close(fd)
         self._log = os.open(self._path("log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         return True
+
+    def _lay_out(self) -> str:
+        """The container's own copy of its image's files. Returns why it could not be made, "" when it is there."""
+        if not self._spec.get("copy"):
+            return ""
+        image, mine = self._spec["copy"]
+        try:
+            shutil.rmtree(mine, ignore_errors=True)
+            shutil.copytree(image, mine, symlinks=True)
+        except (OSError, shutil.Error) as error:
+            return f"the image's files could not be copied from {image} to {mine}: {error}"
+        return ""
 
     def _identity(self) -> dict[str, Any]:
         me = os.getpid()
