@@ -31,14 +31,23 @@ class ServerRefused(Refused):
 
 
 def alive(pid: int) -> bool:
-    """There is such a process. (Another user's counts: it cannot be signalled, but it is there.)"""
+    """The server with this pid is there: not dead and merely unburied, and not another program that got its number.
+
+    (Another user's process counts: it cannot be signalled, but it is there.)"""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return True
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state = file.read().rpartition(b")")[2].split()[0]
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read()
+    except OSError:
+        return not os.path.isdir("/proc/self")  # without /proc the signal must do
+    return state not in b"ZX" and b"rowlock" in words
 
 
 def state(directory: str) -> dict[str, Any] | None:
