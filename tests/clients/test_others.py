@@ -69,7 +69,7 @@ def test_lightkube(site: Site) -> None:
     client.create(jobs(**site.job("j")))
     assert client.get(jobs, "j").spec["pytorchReplicaSpecs"]["Worker"]["replicas"] == 1
     client.deletecollection(core.ConfigMap)
-    assert list(client.list(core.ConfigMap)) == []
+    assert list(client.list(core.ConfigMap, labels={"made-by": "a-test"})) == []
     with pytest.raises(lightkube.ApiError) as caught:
         client.get(core.Pod, "nobody")
     assert (caught.value.status.code, caught.value.status.reason) == (404, "NotFound")
@@ -83,7 +83,7 @@ def test_lightkube_async(site: Site) -> None:
     async def run() -> None:
         client = lightkube.AsyncClient(config=config, namespace=site.namespace)
         await client.create(codecs.from_dict(site.config_map("a", x="1")))
-        async for type_, watched in client.watch(core.ConfigMap):
+        async for type_, watched in client.watch(core.ConfigMap, labels={"made-by": "a-test"}):
             assert (type_, watched.data) == ("ADDED", {"x": "1"})
             break
         await client.delete(core.ConfigMap, "a")
@@ -102,7 +102,9 @@ def test_kubernetes_asyncio(site: Site) -> None:
             core = library.client.CoreV1Api(api)
             await core.create_namespaced_config_map(site.namespace, site.config_map("a", x="1"))
             watch = library.watch.Watch()
-            async with watch.stream(core.list_namespaced_config_map, site.namespace, timeout_seconds=5) as events:
+            async with watch.stream(
+                core.list_namespaced_config_map, site.namespace, timeout_seconds=5, label_selector="made-by=a-test"
+            ) as events:
                 async for event in events:
                     assert (event["type"], event["object"].metadata.name) == ("ADDED", "a")
                     break
