@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import json
 import os
+import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -13,10 +15,12 @@ import psutil
 from rowlock import kinds
 from rowlock.api import DELETE, DeleteOptions, LogOptions
 from rowlock.cluster.kubelet import Kubelet, KubeletSettings
+from rowlock.cluster.processes import kill_strays
+from rowlock.cluster.shim import ticks
 from rowlock.cluster.store import Store
 from rowlock.objects import Object, dig, phase
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 def pod(name: str, script: str, policy: str = "Never", **more: Any) -> Object:
@@ -53,6 +57,7 @@ class Node:
         await self.kubelet.prepare()
         self.store.logs = self.kubelet.log
         self._task = asyncio.create_task(self.kubelet.run(self.store.changes()))
+        await asyncio.sleep(0)  # a task that is cancelled before it began cleans up nothing
 
     async def stop(self) -> None:
         """The server goes; as after kill -9 nothing is told to pods."""
@@ -126,9 +131,13 @@ async def node(data: Path, **settings: Any) -> AsyncIterator[Node]:
 
 
 def _sweep(data: Path) -> None:
-    """Kills pod host and shims of this test, by their command line or their facts."""
-    mine = [p for p in psutil.process_iter(["cmdline", "environ"]) if _belongs(p, data)]
-    for process in mine:
+    """Kills what this test started: shims by their facts (their programs die with them), the pod host."""
+    for path in data.glob("pods/*/*/start.*"):
+        facts = json.loads(path.read_bytes() or b"{}")
+        if facts.get("shim") and ticks(facts["shim"]) == facts["shim_ticks"]:
+            os.kill(facts["shim"], signal.SIGKILL)
+    kill_strays(path.name for path in data.glob("pods/*"))
+    for process in [p for p in psutil.process_iter(["cmdline"]) if _belongs(p, data)]:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -337,3 +338,19 @@ def test_a_hundred_followers_see_every_line(tmp_path: Path) -> None:
         assert set(texts) == {"".join(f"line {i}\n" for i in range(1, 6))}
 
     on_node(tmp_path, body)
+
+
+def test_nodes_that_are_not_wanted_any_more_go(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        first = node.name
+        await node.add(pod("a", "sleep 300"))
+        await node.phase("a", "Running")
+        await node.stop()
+        node.settings = replace(node.settings, nodes=1, node_name="one")
+        await node.start()
+        assert (node.store.view.get(kinds.NODE, "", f"{first}") or {})["spec"]["unschedulable"]
+        assert node.store.view.get(kinds.NODE, "", first[:-1] + "1") is None
+        assert node.store.view.get(kinds.NODE, "", "one")
+        await node.delete("a", DeleteOptions(grace=0))
+
+    on_node(tmp_path, body, nodes=2)

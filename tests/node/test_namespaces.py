@@ -67,7 +67,7 @@ def test_a_pod_that_comes_later_is_known_to_those_that_run(tmp_path: Path) -> No
         await node.add(pod("early", "until getent hosts late; do sleep 0.02; done"))
         await node.phase("early", "Running")
         await node.add(pod("late", "true"))
-        await node.ended("early")
+        await node.ended("early", "late")
         assert node.pod("late")["status"]["podIP"] in await node.log("early")
 
     on_namespaces(tmp_path, body)

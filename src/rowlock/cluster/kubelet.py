@@ -30,12 +30,16 @@ from rowlock.cluster.processes import PodHost
 from rowlock.cluster.proxy import Proxy
 from rowlock.controllers.recorder import Recorder
 from rowlock.errors import AlreadyExists, ApiError, Unavailable
-from rowlock.objects import Key, Object, dig, key
+from rowlock.objects import Key, Object, annotations, dig, key, name
 from rowlock.objects import uid as uid_of
 
 _FILES = 65536
 RESYNC = 2.0
 """Seconds between looks at programs that can only be polled, and at a pod host that has gone."""
+
+
+SWEEP = 60.0
+"""Seconds between looks at the logs of deleted pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class Kubelet:
         starting = Starting(
             view, self.images, self.network, self._directories, self.nodes, dict(os.environ), "", self._neighbours
         )
-        self._tending = Tending(self._api, self._view, self._host, starting, self._recorder, clock)
+        self._tending = Tending(self._api, self._host, starting, self._recorder, clock=clock)
         self._tending.backoff = settings.restart_backoff
 
     # ------------------------------------------------------------ beginning
@@ -110,7 +114,20 @@ class Kubelet:
         self._adopt(cards)
         await self._connect()
         self.network.restore(cards)
-        await asyncio.gather(*(self._register(plan, found) for plan in self.nodes.values()))
+        await asyncio.gather(*(self._register(plan, found) for plan in list(self.nodes.values())))
+        await self._retire_nodes({card.node for card in cards}, found)
+
+    async def _retire_nodes(self, with_pods: set[str], found: Inventory) -> None:
+        """Nodes of an earlier start that are not wanted now: gone, or closed while pods are on them."""
+        page = await self._api.list(kinds.NODE)
+        for node in page.items:
+            if machine.NETWORK not in annotations(node) or name(node) in self.nodes:
+                continue
+            if name(node) in with_pods:
+                self.nodes[name(node)] = machine.closed(name(node), found)
+                await self._api.patch(kinds.NODE, "", name(node), {"spec": {"unschedulable": True}})
+            else:
+                await self._api.delete(kinds.NODE, "", name(node))
 
     def _allow_many_files(self) -> None:
         """A pidfd per pod, a connection per client."""
@@ -309,6 +326,7 @@ class Kubelet:
 
     async def _resync(self) -> None:
         """What no event tells: a pod host that has gone, programs where there are no pidfds, old logs."""
+        swept = 0.0
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._host.gone.wait(), RESYNC)
@@ -318,7 +336,9 @@ class Kubelet:
             for uid, tended in list(self._pods.items()):
                 for container in tended.unsure(pidfds=hasattr(os, "pidfd_open")):
                     self._noticed(uid, container)
-            await asyncio.to_thread(self._directories.forget_old_logs)
+            if self._clock() - swept > SWEEP:
+                swept = self._clock()
+                await asyncio.to_thread(self._directories.forget_old_logs)
 
     async def _serve_proxy(self) -> None:
         while True:

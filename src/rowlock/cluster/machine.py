@@ -151,6 +151,11 @@ def _devices(found: Inventory, wishes: Wishes, node: int, each: int) -> tuple[Gp
     )
 
 
+def closed(name: str, found: Inventory) -> NodePlan:
+    """A node of an earlier start that takes no new pods; those on it run on."""
+    return NodePlan(name, Decimal(found.cpus), found.memory)
+
+
 def node_object(node: NodePlan, network: tuple[str, str], now: float) -> Object:
     """The Node as its kubelet registers it; `network` is the mode and why."""
     labels = {

@@ -103,6 +103,8 @@ class PodDirectories:
 
     def drop_old_runs(self, uid: str, container: str, newest: int) -> None:
         """Before run `newest` begins: only the one before it keeps its log and facts."""
+        if newest == 0:
+            return
         directory = self.container(uid, container)
         for name in ("log", "start", "exit"):
             (directory / f"{name}.{newest - 2}").unlink(missing_ok=True)

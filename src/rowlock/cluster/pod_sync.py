@@ -91,7 +91,7 @@ def sync(pod: Object, facts: PodFacts, now: float, base: float = 10.0) -> Turn:
     if deleting(pod):
         return _delete(pod, facts, now)
     if phase(pod) in ("Succeeded", "Failed"):
-        return Turn(_stop_all(pod, facts, 0.0, now))
+        return Turn(_stop_all(pod, facts, _grace(pod), now))
     if over := _overdue(pod, facts, now):
         return over
     ready, turn = _initialise(pod, facts, now, base)
@@ -119,6 +119,10 @@ def _stop_all(pod: Object, facts: PodFacts, grace: float, now: float) -> tuple[C
     return tuple(stops)
 
 
+def _grace(pod: Object) -> float:
+    return float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE))
+
+
 def _until_deadline(pod: Object, facts: PodFacts, now: float) -> float | None:
     limit = dig(pod, "spec.activeDeadlineSeconds")
     return None if limit is None else max(0.01, facts.begun + float(limit) - now)
@@ -128,8 +132,9 @@ def _overdue(pod: Object, facts: PodFacts, now: float) -> Turn | None:
     limit = dig(pod, "spec.activeDeadlineSeconds")
     if limit is None or now < facts.begun + float(limit):
         return None
-    grace = float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE))
-    return Turn((*_stop_all(pod, facts, grace, now), Publish()), 1.0 if any_alive(facts, all_containers(pod)) else None)
+    return Turn(
+        (*_stop_all(pod, facts, _grace(pod), now), Publish()), 1.0 if any_alive(facts, all_containers(pod)) else None
+    )
 
 
 def _initialise(pod: Object, facts: PodFacts, now: float, base: float) -> tuple[bool, Turn]:

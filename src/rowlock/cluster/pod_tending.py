@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowlock import kinds
-from rowlock.api import Api, DeleteOptions, Record, View
+from rowlock.api import Api, DeleteOptions, Record
 from rowlock.cluster import pod_status, pod_sync, processes
 from rowlock.cluster.pod_directory import PodCard
 from rowlock.cluster.pod_facts import NO_FACTS, ContainerFacts, PodFacts, Problem, Run, all_containers
@@ -79,13 +79,13 @@ class Tending:
     def __init__(
         self,
         api: Api,
-        view: View,
         host: PodHost,
         starting: Starting,
         recorder: Recorder,
+        *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._api, self._view, self._host = api, view, host
+        self._api, self._host = api, host
         self.starting = starting
         self._recorder, self._clock = recorder, clock
         self._watched: dict[int, int] = {}

@@ -159,7 +159,8 @@ def main(listening_fd: str, network: str, join: str = "0") -> None:
     listener = socket.socket(fileno=int(listening_fd))
     shim.keep_open(listener.fileno())
     path = listener.getsockname()
-    os.setsid()
+    with contextlib.suppress(PermissionError):  # it leads a session already
+        os.setsid()
     os.chdir("/")
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -251,10 +251,12 @@ class PodHost:
 
     async def close(self) -> None:
         """Leaves; the pod host and all pods live on."""
-        if self._writer is not None:
-            self._writer.close()
         if self._reading is not None:
             self._reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reading
+        if self._writer is not None:
+            self._writer.close()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
         self._collect()
