@@ -7,7 +7,7 @@ UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
 
-.PHONY: help demo test lint fix bench docs soak ui-test real-cluster clean
+.PHONY: help demo test lint fix bench docs soak ui-test real-cluster test-real clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,8 +53,11 @@ soak: $(STAMP) ## 100,000 simulated histories
 ui-test: $(STAMP) ## the web UI in a real browser
 	@echo 'there is no web UI yet: see the CHANGELOG'; exit 1
 
-real-cluster: ## build and start a real Kubernetes control plane for tests
-	@echo 'not here yet: see the CHANGELOG'; exit 1
+real-cluster: $(STAMP) ## build a real Kubernetes control plane from Go modules, for tests (cached)
+	$(BIN)/python scripts/real_cluster build
+
+test-real: $(STAMP) ## the conformance suite against that control plane
+	$(BIN)/python -m pytest -rs tests/conformance -k real
 
 clean: ## remove what make made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
