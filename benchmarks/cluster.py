@@ -63,6 +63,19 @@ class Client:
         finally:
             connection.close()
 
+    def connection(self) -> http.client.HTTPSConnection:
+        """One of your own, open already."""
+        return self._connect()
+
+    def follow(self, connection: http.client.HTTPSConnection, path: str) -> bytes:
+        """The first byte of a followed log, asked for again until the container has started."""
+        while True:
+            connection.request("GET", path + "?follow=true", headers=self._headers)
+            response = connection.getresponse()
+            if response.status == 200:
+                return response.read(1)
+            response.read()
+
     @contextmanager
     def watch(self, path: str) -> Iterator[Iterator[dict[str, Any]]]:
         since = self.call("GET", path + "?limit=1")["metadata"]["resourceVersion"]

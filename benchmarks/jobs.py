@@ -52,17 +52,12 @@ def first_log_byte(client: Client, runs: int = 15) -> Figure:
     """Create a pod over HTTP, follow its log: until the first byte arrives."""
     ours, floor = [], []
     for i in range(runs):
+        name, follower = f"byte-{i}", client.connection()
         began = time.perf_counter()
-        name = f"byte-{i}"
         client.call("POST", PODS, pod(name, "echo", "hello"))
-        while True:
-            try:
-                with client.stream(f"{PODS}/{name}/log?follow=true") as log:
-                    if log.read(1):
-                        break
-            except RuntimeError:
-                time.sleep(0.001)  # not bound or not started yet: kubectl would say so and be asked again
+        client.follow(follower, f"{PODS}/{name}/log")
         ours.append((time.perf_counter() - began) * 1e3)
+        follower.close()
         began = time.perf_counter()
         with subprocess.Popen(["echo", "hello"], stdout=subprocess.PIPE) as bare:
             assert bare.stdout

@@ -152,7 +152,7 @@ class Server:
         face = Face(cluster.store, Settings(token=token, version=__version__))
         app = Starlette(routes=[*face.routes, *apiserver.routes(cluster.store, apiserver.Settings(token=token))])
         config = uvicorn.Config(
-            app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, access_log=False,
+            app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
             ssl_certfile=str(papers.certificate), ssl_keyfile=str(papers.key), http=wire.Protocol,
         )  # fmt: skip
         web = uvicorn.Server(config)
