@@ -59,7 +59,9 @@ def listening(port: int, data: Path) -> socket.socket:
         with suppress(OSError, ValueError, KeyError):
             last = int(json.loads((data / "server.json").read_text())["url"].rpartition(":")[2])
     for wanted in dict.fromkeys((port or last, 0) if not port else (port,)):
-        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # With the protocol spelled out: asyncio switches Nagle's algorithm off only where it reads IPPROTO_TCP, and with
+        # it on every answer in two pieces (a log, a watch) waits 40 ms for the client's delayed ACK.
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             made.bind((HOST, wanted))
