@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.serve import HOST, listening
+from rowlock.assembly import HOST, listening
 
 
 def test_answers_are_not_held_back(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -133,3 +134,10 @@ def _good(path: Path, names: Sequence[str], now: datetime) -> bool:
         return False
     lasts = certificate.not_valid_after_utc - now > timedelta(days=_RENEW_DAYS)
     return lasts and all(_address(name) in list(held) for name in names)
+
+
+if __name__ == "__main__":  # python -m rowlock.cluster.certificates DIRECTORY
+    try:
+        ensure(Path(sys.argv[1]))
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")

@@ -30,7 +30,7 @@ from rowlock.cluster.processes import PodHost
 from rowlock.cluster.proxy import Proxy
 from rowlock.controllers.recorder import Recorder
 from rowlock.errors import AlreadyExists, ApiError, Unavailable
-from rowlock.objects import Key, Object, annotations, dig, key, name
+from rowlock.objects import Key, Object, dig, key, name
 from rowlock.objects import uid as uid_of
 
 _FILES = 65536
@@ -104,15 +104,15 @@ class Kubelet:
     async def prepare(self) -> None:
         """Finds the machine, the pod host and the pods of before; registers the nodes. Raises ApiError with a sentence."""
         self._allow_many_files()
-        found = await asyncio.to_thread(machine.inventory)
+        self._open_pipe()
+        cards = await asyncio.to_thread(self._directories.cards)
+        self._adopt(cards)
+        # the pod host starts while we look at the machine
+        found, _ = await asyncio.gather(asyncio.to_thread(machine.inventory), self._connect())
         try:
             self.nodes |= {plan.name: plan for plan in machine.plan(found, self.settings.wishes)}
         except ValueError as error:
             raise Unavailable(str(error)) from None
-        self._open_pipe()
-        cards = await asyncio.to_thread(self._directories.cards)
-        self._adopt(cards)
-        await self._connect()
         self.network.restore(cards)
         await asyncio.gather(*(self._register(plan, found) for plan in list(self.nodes.values())))
         await self._retire_nodes({card.node for card in cards}, found)
@@ -121,7 +121,7 @@ class Kubelet:
         """Nodes of an earlier start that are not wanted now: gone, or closed while pods are on them."""
         page = await self._api.list(kinds.NODE)
         for node in page.items:
-            if machine.NETWORK not in annotations(node) or name(node) in self.nodes:
+            if not machine.ours(node) or name(node) in self.nodes:
                 continue
             if name(node) in with_pods:
                 self.nodes[name(node)] = machine.closed(name(node), found)

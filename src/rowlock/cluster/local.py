@@ -1,12 +1,13 @@
 """`LocalCluster`: one machine as a whole cluster: store, job operators, scheduler, collector and kubelet, assembled.
 
 An async context manager. Entered, it has an open store with what a new cluster holds; `run()` keeps its controllers
-and its kubelet at work until it is cancelled. Who serves it over HTTP is none of its business (`serve.py`).
+and its kubelet at work until it is cancelled. Who serves it over HTTP is none of its business (`assembly.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,29 +16,28 @@ from typing import Self
 
 from rowlock import collection, controllers, furnishing
 from rowlock.api import Controller
-from rowlock.cluster import seeds
+from rowlock.cluster import pretend, seeds
 from rowlock.cluster.admission import Admission
 from rowlock.cluster.kubelet import Kubelet, KubeletSettings
 from rowlock.cluster.patches import Patches
 from rowlock.cluster.store import Store
 from rowlock.errors import AlreadyExists
-from rowlock.kinds import Kind
+from rowlock.kinds import NODE, Kind
 from rowlock.objects import Object
 from rowlock.scheduling.controller import Scheduler
 from rowlock.training import controller as training
 from rowlock.training.group import GroupController
 
-PARTS = frozenset({"kubelet", "scheduler"})
-"""What a cluster can be started without."""
-
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """What a cluster is told at its start. `without` is a subset of PARTS."""
+    """What a cluster is told at its start. `without` may name "kubelet" and "scheduler"."""
 
     data_dir: Path
     kubelet: KubeletSettings
     without: frozenset[str] = frozenset()
+    pretend_nodes: int = 0
+    """Nodes that run nothing, for trying the scheduler; each with `kubelet.simulated_gpus` GPUs."""
     authority: str = ""
     """The CA certificate that pods and clients should trust (PEM)."""
     say: Callable[[str], None] = field(default=lambda _: None)
@@ -58,9 +58,7 @@ class LocalCluster:
             self.store.logs = self.kubelet.log
 
     async def __aenter__(self) -> Self:
-        await self._seed()
-        if self.kubelet:
-            await self.kubelet.prepare()
+        await asyncio.gather(self._seed(), *([self.kubelet.prepare()] if self.kubelet else []))
         return self
 
     async def __aexit__(
@@ -75,14 +73,20 @@ class LocalCluster:
             except AlreadyExists:
                 pass  # edited or not, it is theirs now
 
-        missing = [(k, o) for k, o in seeds.initial() if self.store.view.get(k, "", o["metadata"]["name"]) is None]
+        found = self.settings
+        pretended = pretend.nodes(found.pretend_nodes, found.kubelet.simulated_gpus, time.time())
+        wanted = [*seeds.initial(), *((NODE, node) for node in pretended)]
+        missing = [(k, o) for k, o in wanted if self.store.view.get(k, "", o["metadata"]["name"]) is None]
         await asyncio.gather(*(make(kind, obj) for kind, obj in missing))  # one commit
+        for name in pretend.superfluous(self.store.view, pretended):
+            await self.store.delete(NODE, "", name)
 
     def controllers(self) -> list[Controller]:
         """Who decides here. Without a scheduler nobody declares gangs either: both belong together."""
         made: list[Controller] = [
             *training.controllers(),
             *collection.controllers(),
+            pretend.Pretending(),
             *furnishing.controllers(self.settings.authority),
         ]
         if "scheduler" not in self.settings.without:

@@ -22,6 +22,7 @@ from rowlock.objects import Object, timestamp
 from rowlock.quantity import render
 
 SIMULATED = "rowlock.dev/simulated-gpus"
+PRETEND = "rowlock.dev/pretend"
 NETWORK = "rowlock.dev/network"
 NETWORK_REASON = "rowlock.dev/network-reason"
 PRETEND_PRODUCT, PRETEND_MEMORY = "NVIDIA-H100-80GB-HBM3", 81559
@@ -149,6 +150,12 @@ def _devices(found: Inventory, wishes: Wishes, node: int, each: int) -> tuple[Gp
     return tuple(
         Gpu(f"GPU-simulated-{node}-{i}", PRETEND_PRODUCT, PRETEND_MEMORY) for i in range(wishes.simulated_gpus)
     )
+
+
+def ours(node: Object) -> bool:
+    """A node that a kubelet of this data directory registered: it has a network mode and is not pretended."""
+    notes = node["metadata"].get("annotations") or {}
+    return NETWORK in notes and notes.get(PRETEND) != "true"
 
 
 def closed(name: str, found: Inventory) -> NodePlan:

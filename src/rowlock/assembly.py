@@ -1,0 +1,182 @@
+"""The assembly: one embedded cluster and its faces (Kubernetes API, REST) on one HTTPS port.
+
+The only module that knows both a cluster and its faces. When everything answers it writes `server.json`, the
+kubeconfig and the token into the data directory; SIGTERM and SIGINT end it in order. Pods go on without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+
+from rowlock import __version__
+from rowlock.cluster import apiserver, wire
+from rowlock.cluster.kubelet import KubeletSettings
+from rowlock.cluster.local import ClusterSettings, LocalCluster
+from rowlock.errors import ApiError, Internal
+from rowlock.server.app import Face, Settings
+
+HOST = "127.0.0.1"
+
+
+def listening(port: int, data: Path) -> socket.socket:
+    """A bound socket. Raises OSError when an explicit port is taken."""
+    last = 0
+    if not port:
+        with suppress(OSError, ValueError, KeyError):
+            last = int(json.loads((data / "server.json").read_text())["url"].rpartition(":")[2])
+    for wanted in dict.fromkeys((port or last, 0) if not port else (port,)):
+        # With the protocol spelled out: asyncio switches Nagle's algorithm off only where it reads IPPROTO_TCP, and with
+        # it on every answer in two pieces (a log, a watch) waits 40 ms for the client's delayed ACK.
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind((HOST, wanted))
+        except OSError:
+            made.close()
+            if port:
+                raise
+            continue
+        return made
+    raise OSError("no port is free")
+
+
+def secret(path: Path) -> str:
+    """The token in the file; made once, for its owner's eyes only."""
+    with suppress(FileNotFoundError):
+        return path.read_text().strip()
+    made = secrets.token_urlsafe(32)
+    _write(path, made + "\n", 0o600)
+    return made
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    new = path.with_name(path.name + ".new")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(fd, "w") as file:
+        file.write(text)
+    new.replace(path)
+
+
+def kubeconfig(url: str, ca: Path, token: str) -> str:
+    """A kubeconfig as JSON, which is YAML too. The namespace is the default project's."""
+    context = {"cluster": "rowlock", "user": "rowlock", "namespace": "runai-default"}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "rowlock",
+            "clusters": [{"name": "rowlock", "cluster": {"server": url, "certificate-authority": str(ca)}}],
+            "contexts": [{"name": "rowlock", "context": context}],
+            "users": [{"name": "rowlock", "user": {"token": token}}],
+        },
+        indent=2,
+    )
+
+
+def settle_memory() -> None:
+    """Everything made at start stays: the collector need not look at it, nor look often. Full collections of a large
+    heap were pauses of 0.1-0.5 s."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    gc.enable()
+
+
+class Server:
+    """One embedded cluster and its faces on one HTTPS port."""
+
+    def __init__(self, options: argparse.Namespace, papers: subprocess.Popen[bytes]) -> None:
+        self.options, self._papers = options, papers
+        self.data: Path = options.data_dir.absolute()
+        self.stopping = asyncio.Event()
+
+    def cluster(self) -> LocalCluster:
+        options = self.options
+        without = frozenset(part for part in options.without.split(",") if part)
+        kubelet = KubeletSettings(
+            data_dir=self.data,
+            nodes=options.nodes,
+            gpus_per_node=options.gpus_per_node,
+            simulated_gpus=options.simulated_gpus,
+            cpus_per_node=options.cpus_per_node,
+            network=options.network,
+            restart_backoff=options.restart_backoff,
+        )
+        if self._papers.wait():
+            raise Internal(f"the certificates in {self.data} could not be made or read; the lines above say why")
+        authority = (self.data / "ca.crt").read_text()
+        return LocalCluster(ClusterSettings(self.data, kubelet, without, options.pretend_nodes, authority))
+
+    async def run(self) -> None:
+        """Until SIGTERM or SIGINT."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stopping.set)
+        sock = listening(self.options.port, self.data)
+        async with self.cluster() as cluster:
+            await self._serve(cluster, sock)
+
+    async def _serve(self, cluster: LocalCluster, sock: socket.socket) -> None:
+        token = secret(self.data / "token")
+        face = Face(cluster.store, Settings(token=token, version=__version__))
+        app = Starlette(routes=[*face.routes, *apiserver.routes(cluster.store, apiserver.Settings(token=token))])
+        config = uvicorn.Config(
+            app, log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
+            ssl_certfile=str(self.data / "server.crt"), ssl_keyfile=str(self.data / "server.key"), http=wire.Protocol,
+        )  # fmt: skip
+        web = uvicorn.Server(config)
+        async with asyncio.TaskGroup() as tasks:
+            work = [tasks.create_task(cluster.run()), tasks.create_task(face.run())]
+            serving = tasks.create_task(web._serve([sock]))
+            while not web.started:
+                await asyncio.sleep(0.002)
+            settle_memory()
+            self._announce(sock, self.data / "ca.crt", token)
+            await self.stopping.wait()
+            web.should_exit = True
+            await serving
+            for task in work:
+                task.cancel()
+
+    def _announce(self, sock: socket.socket, ca: Path, token: str) -> None:
+        """Files that say how to reach us; `server.json` last, because `rowlock up -d` waits for it."""
+        url = f"https://{HOST}:{sock.getsockname()[1]}"
+        _write(self.data / "kubeconfig", kubeconfig(url, ca, token), 0o600)
+        facts = {
+            "pid": os.getpid(),
+            "url": url,
+            "started": time.time(),
+            "version": __version__,
+            "kubeconfig": str(self.data / "kubeconfig"),
+            "flags": {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items()},
+        }
+        _write(self.data / "server.json", json.dumps(facts, indent=2) + "\n", 0o644)
+        print(f"rowlock serves {url} (kubeconfig: {self.data / 'kubeconfig'})", flush=True)
+
+
+def serve(options: argparse.Namespace, papers: subprocess.Popen[bytes]) -> int:
+    """The life of the server. `papers` is the child that sees to the certificates."""
+    try:
+        asyncio.run(Server(options, papers).run())
+    except ApiError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        what = f"port {options.port} is taken" if options.port and error.errno == 98 else str(error)
+        print(f"error: {what}: choose another with --port, or leave it out", file=sys.stderr)
+        return 1
+    return 0
