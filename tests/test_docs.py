@@ -97,3 +97,22 @@ def test_the_command_reference_is_what_help_says() -> None:
         [sys.executable, "scripts/make_cli_reference.py", "--check"], cwd=REPO, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+DESIGN = sorted((REPO / "docs" / "design").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", DESIGN, ids=lambda p: p.name)
+def test_files_that_a_design_page_names_exist(page: Path) -> None:
+    known = {p.name for p in (REPO / "src").rglob("*.py")} | {p.name for p in (REPO / "tests").rglob("*.py")}
+    known |= {p.name for p in (REPO / "scripts").rglob("*.py")}
+    text = page.read_text(encoding="utf-8")
+    named = {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.py)`", text)}
+    assert not named - known, f"no such file: {', '.join(sorted(named - known))}"
+
+
+def test_every_module_of_the_cluster_is_on_its_map() -> None:
+    text = (REPO / "docs" / "design" / "cluster.md").read_text(encoding="utf-8")
+    modules = {p.stem for p in (REPO / "src" / "rowlock" / "cluster").glob("*.py")} - {"__init__"}
+    missing = {m for m in modules if f"`{m}`" not in text and f"`{m}.py`" not in text}
+    assert not missing, f"docs/design/cluster.md does not say where {', '.join(sorted(missing))} belong"
