@@ -45,7 +45,7 @@ class Harness:
         self.directory, self.collect, self.operate = directory, collect, operate
         admission = Admission()
         self.store = Store.open(directory / "cluster.db" if disk else None, admission=admission, patches=Patches())
-        admission.view = self.store.view
+        admission.view = self.store.core.latest
         self.ready = threading.Event()
         self.running: Running | None = None
         self._stop: asyncio.Event | None = None

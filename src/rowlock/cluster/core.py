@@ -16,6 +16,7 @@ import msgspec
 from rowlock import kinds, objects
 from rowlock.api import DELETE, WRITE, DeleteOptions, PatchType, WriteOptions
 from rowlock.cluster import lifecycle
+from rowlock.cluster.latest import Latest
 from rowlock.cluster.state import State, Stored
 from rowlock.errors import BadRequest, TooLarge, Unsupported, already_exists, conflict, not_found
 from rowlock.kinds import Kind
@@ -90,14 +91,11 @@ class Core:
         """The last revision handed out; numbers of failed writes are never used again."""
         self._rules = rules
         self._staged: list[Stored] = []
-        self._pending: dict[tuple[Kind, Key], Stored] = {}
+        self.latest = Latest(self.state)
 
     def current(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """The object as the next write will find it."""
-        pending = self._pending.get((kind, Key(namespace, name))) if self._pending else None
-        if pending is not None:
-            return None if pending.type == "Deleted" else pending.object
-        return self.state.get(kind, namespace, name)
+        return self.latest.get(kind, namespace, name)
 
     # ------------------------------------------------------------ verbs
 
@@ -180,13 +178,12 @@ class Core:
         """These are durable: show them."""
         for change in batch:
             self.state.apply(change)
-            if self._pending.get(change.place) is change:
-                del self._pending[change.place]
+            self.latest.settled(change)
 
     def fail(self) -> None:
         """A batch could not be made durable: nothing staged since then holds."""
         self._staged.clear()
-        self._pending.clear()
+        self.latest.forget()
 
     # ------------------------------------------------------------ inside
 
@@ -226,7 +223,7 @@ class Core:
         self.revision = revision
         change = Stored(type, revision, kind, obj, old, encoded, objects.revision(old) if old else 0)
         self._staged.append(change)
-        self._pending[change.place] = change
+        self.latest.stage(change)
         return obj
 
 

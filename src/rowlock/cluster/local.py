@@ -51,7 +51,7 @@ class LocalCluster:
         self.settings = settings
         admission = Admission()
         self.store = Store.open(settings.data_dir / "cluster.db", admission=admission, patches=Patches())
-        admission.view = self.store.view  # quotas, priority classes and service accounts are looked up in it
+        admission.view = self.store.core.latest  # quotas, priority classes and service accounts are looked up in it
         self.kubelet: Kubelet | None = None
         if "kubelet" not in settings.without:
             self.kubelet = Kubelet(self.store, self.store.view, settings.kubelet)

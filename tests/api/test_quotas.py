@@ -1,0 +1,48 @@
+"""A namespace's quota counts what is on its way to disk too: no two pods slip through the same gap."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from rowlock import kinds
+from rowlock.cluster import seeds
+from rowlock.cluster.admission import Admission
+from rowlock.cluster.patches import Patches
+from rowlock.cluster.store import Store
+from rowlock.errors import Forbidden
+from rowlock.objects import Object
+
+
+def pod(name: str) -> Object:
+    spec = {"containers": [{"name": "main", "image": "x"}]}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+async def rush(directory: Path) -> list[Any]:
+    """Three pods at once into a quota of two, on disk; then one that is refused until another has gone."""
+    admission = Admission()
+    store = Store.open(directory / "cluster.db", admission=admission, patches=Patches())
+    admission.view = store.core.latest
+    try:
+        for kind, obj in seeds.initial():
+            await store.create(kind, obj)
+        quota = {"metadata": {"name": "few", "namespace": "default"}, "spec": {"hard": {"pods": "2"}}}
+        await store.create(kinds.RESOURCE_QUOTA, quota)
+        made = [store.create(kinds.POD, pod(name)) for name in ("a", "b", "c")]
+        found = await asyncio.gather(*made, return_exceptions=True)
+        swapped = [store.delete(kinds.POD, "default", "a"), store.create(kinds.POD, pod("d"))]
+        return [*found, *await asyncio.gather(*swapped, return_exceptions=True)]
+    finally:
+        await store.close()
+
+
+def test_pods_created_together_share_one_quota(tmp_path: Path) -> None:
+    first, second, third, _, fourth = asyncio.run(rush(tmp_path))
+    assert first["metadata"]["name"] == "a" and second["metadata"]["name"] == "b"
+    assert isinstance(third, Forbidden)
+    assert third.message == (
+        'pods "c" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'
+    )
+    assert fourth["metadata"]["name"] == "d"  # its room was free as soon as the deletion was written
