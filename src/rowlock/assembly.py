@@ -105,6 +105,10 @@ class Server:
         self.stopping = asyncio.Event()
 
     def cluster(self) -> LocalCluster:
+        return LocalCluster(self.settings())
+
+    def settings(self) -> ClusterSettings:
+        """The flags as the cluster wants them. Waits for the child that sees to the certificates."""
         options = self.options
         without = frozenset(part for part in options.without.split(",") if part)
         kubelet = KubeletSettings(
@@ -119,7 +123,7 @@ class Server:
         if self._papers.wait():
             raise Internal(f"the certificates in {self.data} could not be made or read; the lines above say why")
         authority = (self.data / "ca.crt").read_text()
-        return LocalCluster(ClusterSettings(self.data, kubelet, without, options.pretend_nodes, authority))
+        return ClusterSettings(self.data, kubelet, without, options.pretend_nodes, authority)
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT."""

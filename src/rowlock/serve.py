@@ -37,7 +37,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _certificates(data: Path) -> subprocess.Popen[bytes]:
+def certificates(data: Path) -> subprocess.Popen[bytes]:
     """A child that makes what is missing or old; quick where nothing is."""
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     return subprocess.Popen([sys.executable, "-m", "rowlock.cluster.certificates", str(data)])
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: --without takes {', '.join(PARTS)}, not {', '.join(sorted(unknown))}", file=sys.stderr)
         return 1
     try:
-        papers = _certificates(options.data_dir.absolute())
+        papers = certificates(options.data_dir.absolute())
     except OSError as error:
         print(f"error: {options.data_dir} cannot be used: {error.strerror}: choose another --data-dir", file=sys.stderr)
         return 1

@@ -10,8 +10,9 @@ import sys
 
 from rowlock import collection
 from rowlock.api import Controller
+from rowlock.assembly import Server
 from rowlock.cluster.local import LocalCluster
-from rowlock.serve import Server, arguments
+from rowlock.serve import arguments, certificates
 
 
 class Quiet(LocalCluster):
@@ -23,8 +24,9 @@ class Quiet(LocalCluster):
 
 class QuietServer(Server):
     def cluster(self) -> LocalCluster:
-        return Quiet(super().cluster().settings)
+        return Quiet(self.settings())
 
 
 if __name__ == "__main__":
-    asyncio.run(QuietServer(arguments(sys.argv[1:])).run())
+    options = arguments(sys.argv[1:])
+    asyncio.run(QuietServer(options, certificates(options.data_dir)).run())

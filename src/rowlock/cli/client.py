@@ -30,10 +30,10 @@ class ServerRefused(Refused):
         self.status, self.body = status, body
 
 
-def alive(pid: int) -> bool:
-    """The server with this pid is there: not dead and merely unburied, and not another program that got its number.
-
-    (Another user's process counts: it cannot be signalled, but it is there.)"""
+def alive(found: dict[str, Any]) -> bool:
+    """The server that wrote this server.json is there: not dead and merely unburied, and its pid is not a younger
+    program's. (Another user's process counts: it cannot be signalled, but it is there.)"""
+    pid = int(found.get("pid") or 0)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -42,12 +42,13 @@ def alive(pid: int) -> bool:
         return True
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            state = file.read().rpartition(b")")[2].split()[0]
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read()
-    except OSError:
+            fields = file.read().rpartition(b")")[2].split()
+        with open("/proc/stat", "rb") as file:
+            boot = next(int(line.split()[1]) for line in file if line.startswith(b"btime"))
+    except (OSError, StopIteration):
         return not os.path.isdir("/proc/self")  # without /proc the signal must do
-    return state not in b"ZX" and b"rowlock" in words
+    began = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return fields[0] not in (b"Z", b"X") and began <= float(found.get("started") or began) + 2
 
 
 def state(directory: str) -> dict[str, Any] | None:
@@ -63,7 +64,7 @@ def state(directory: str) -> dict[str, Any] | None:
 def running(directory: str) -> dict[str, Any] | None:
     """server.json of a server whose process is there."""
     found = state(directory)
-    return found if found and alive(int(found.get("pid") or 0)) else None
+    return found if found and alive(found) else None
 
 
 def connect(line: Any) -> Server:
@@ -75,7 +76,7 @@ def connect(line: Any) -> Server:
     found = state(directory)
     if found is None:
         raise Refused(f"no server is running for {directory}. Start one: `rowlock up -d`")
-    if not alive(int(found.get("pid") or 0)):
+    if not alive(found):
         raise Refused(
             f"the server of {directory} (pid {found.get('pid')}) is not running any more. "
             "Start it again: `rowlock up -d`; nothing is lost"

@@ -143,7 +143,7 @@ def down(line: Line) -> int:
     pid, limit = int(found["pid"]), seconds(line.timeout, "--timeout")
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + limit
-    while client.alive(pid):
+    while client.alive(found):
         if time.monotonic() > deadline:
             raise Refused(f"the server (pid {pid}) did not end within {line.timeout}; `kill -9 {pid}` ends it")
         _reap(pid)

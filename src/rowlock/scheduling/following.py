@@ -42,7 +42,7 @@ class Following:
     owned: dict[tuple[str, str], str] = field(default_factory=dict)
     """(namespace, owner's uid) → PodGroup."""
     orphans: dict[tuple[str, str], set[Key]] = field(default_factory=dict)
-    """Pods whose owner has no PodGroup (yet)."""
+    """Pods without a PodGroup (yet), by (namespace, their owner's uid or `group/` and the name they give)."""
     queue_changed: bool = False
 
     def __post_init__(self) -> None:
@@ -88,6 +88,7 @@ class Following:
 
     def _apply(self, view: View, due: Iterable[tuple[Kind, Key]]) -> bool:
         gangs: dict[str, None] = {}
+        ungrouped: set[Key] = set()
         nodes = queues = everything = False
         fresh: list[tuple[Kind, Key, Object | None]] = []
         for kind, at in due:
@@ -103,7 +104,7 @@ class Following:
             fresh.append((kind, at, obj))
         for kind, at, obj in fresh:
             if kind is POD_GROUP or kind == POD_GROUP:
-                self._group(at, obj, gangs)
+                ungrouped |= self._group(at, obj, gangs)
             elif kind == NODE:
                 nodes = self._node(at, obj) or nodes
             elif kind == QUEUE:
@@ -113,6 +114,9 @@ class Following:
         for kind, at, obj in fresh:
             if kind == POD:
                 self._pod(at, obj, gangs)
+                ungrouped.discard(at)
+        for at in sorted(ungrouped):
+            self._pod(at, view.get(POD, at.namespace, at.name), gangs)
         return self._rebuild(view, gangs, nodes=nodes, queues=queues, everything=everything)
 
     def _node(self, at: Key, obj: Object | None) -> bool:
@@ -129,20 +133,22 @@ class Following:
             self.queues[at.name] = new
         return old != new
 
-    def _group(self, at: Key, obj: Object | None, gangs: dict[str, None]) -> None:
+    def _group(self, at: Key, obj: Object | None, gangs: dict[str, None]) -> set[Key]:
+        """A PodGroup came, changed or went. Pods that it leaves behind: bound ones still take their room."""
         gang = f"{at.namespace}/{at.name}"
         gangs[gang] = None
         for old in [o for o, group in self.owned.items() if group == at.name and o[0] == at.namespace]:
             del self.owned[old]
         if obj is None:
-            return
+            return set(self.members.get(gang, ()))
         controller = controller_of(obj)
         owners = [controller] if controller else list(meta(obj).get("ownerReferences") or ())[:1]
-        for owner in owners:
-            place = (at.namespace, str(owner.get("uid")))
-            self.owned[place] = at.name
-            for pod in self.orphans.pop(place, ()):
+        places = [(at.namespace, str(owner.get("uid"))) for owner in owners]
+        self.owned.update(dict.fromkeys(places, at.name))
+        for place in (*places, (at.namespace, f"group/{at.name}")):
+            for pod in self.orphans.pop(place, set()) & self.gang_of.keys():
                 self._join(pod, gang, gangs)
+        return set()
 
     def _pod(self, at: Key, obj: Object | None, gangs: dict[str, None]) -> None:
         if obj is None:
@@ -152,10 +158,12 @@ class Following:
 
     def _gang_name(self, at: Key, pod: Object) -> str:
         named = reading.group_key(pod)
-        if named:
+        if named and Key(at.namespace, named) in self.versions.get(POD_GROUP, ()):
             return f"{at.namespace}/{named}"
         owner = controller_of(pod)
-        if owner is not None:
+        if named:
+            self.orphans.setdefault((at.namespace, f"group/{named}"), set()).add(at)
+        elif owner is not None:
             place = (at.namespace, str(owner.get("uid")))
             group = self.owned.get(place)
             if group:
@@ -227,8 +235,9 @@ class Following:
         return reading.group_gang(group, pods, reading.queue_of(group, group, home), classes)
 
     def _waits_for_group(self, pod: Object) -> bool:
-        """A job's unbound pod without a PodGroup is not schedulable yet; a bound one still takes its room."""
-        return reading.kubeflow(pod) and reading.status(pod) in (Status.PENDING, Status.GATED)
+        """Without its PodGroup an unbound pod of a gang is not schedulable yet; a bound one still takes its room."""
+        member = reading.kubeflow(pod) or bool(reading.group_key(pod))
+        return member and reading.status(pod) in (Status.PENDING, Status.GATED)
 
 
 def place_of(obj: Object) -> tuple[str, str]:
