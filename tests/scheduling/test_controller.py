@@ -76,6 +76,28 @@ def test_a_job_pod_without_its_group_is_not_scheduled_yet() -> None:
     assert b.node_of("j-0") == "n1"
 
 
+def test_bound_pods_keep_their_room_when_their_group_is_gone() -> None:
+    """A deleted job's PodGroup may go before its pods have ended: their cards are taken until they have."""
+    b = bench(gpus=2)
+    b.gang("j", 1)
+    b.put(POD_GROUP, "t", "mine", spec={"minMember": 1, "queue": "default"})
+    b.pod("named", annotations={"pod-group-name": "mine"})
+    b.turn()
+    assert (b.node_of("j-0"), b.node_of("named")) == ("n1", "n1")
+    b.store.core.delete(POD_GROUP, "t", "pg-j")
+    b.store.core.delete(POD_GROUP, "t", "mine")
+    b.store.commit()
+    b.pod("late")
+    b.pod("later", annotations={"pod-group-name": "theirs"})
+    b.turn()
+    assert b.node_of("late") == b.node_of("later") == ""
+    b.store.core.delete(POD, "t", "j-0", api.DeleteOptions(grace=0))
+    b.store.core.delete(POD, "t", "named", api.DeleteOptions(grace=0))
+    b.put(POD_GROUP, "t", "theirs", spec={"minMember": 1, "queue": "default"})
+    b.turn()
+    assert b.node_of("late") == b.node_of("later") == "n1"
+
+
 def test_the_kube_schedulers_words_for_a_bare_pod() -> None:
     b = bench()
     b.pod("big", cpu="100")
