@@ -57,9 +57,15 @@ def test_a_wait_has_a_sentence_everywhere(served: Served) -> None:
     served.until(lambda: "GPU" in served.ok("rowlock list").splitlines()[-1].split("  ")[-1])
     explained = served.ok("rowlock explain big")
     assert explained.startswith("big is Pending") and "GPU" in explained
+    assert "  fits now: 1 of 4 pods\n  asks for: 4 GPUs" in explained
+    assert "  nodes: 1, 1 GPU free, most on a (1)\n  what helps: " in explained
     assert "Why:" in served.ok("rowlock describe big")
     body = json.loads(served.ok("rowlock explain big --json"))
     assert body["phase"] == "Pending" and body["minMember"] == 4 and body["message"]
+    record = body["record"]
+    assert (record["podsFit"], record["podsNeeded"], record["ahead"]) == (1, 4, 0)
+    assert record["queue"][0]["name"] == "default" and record["hint"] and record["reason"] == body["reason"]
+    assert body["evicted"] is None
 
 
 def test_merged_logs_have_ranks_and_the_order_of_time(served: Served) -> None:

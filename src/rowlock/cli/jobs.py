@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.client import Server
 from rowlock.cli.grammar import Line, Refused, nearest
-from rowlock.cli.output import number, seconds, show, show_json, since, table
+from rowlock.cli.output import ask, number, seconds, show, show_json, since, table
 from rowlock.cli.place import project
 
 WORKLOADS = "/api/v1/workloads"
+_PHASES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
 _POLL = 30.0
 """Seconds of one wait request; the server answers earlier when the phase comes."""
 
@@ -42,9 +44,10 @@ def check_project(server: Server, where: str) -> None:
 
 def index(line: Line) -> int:
     server, where = client.connect(line), project(line)
+    phase = _phase(line.phase)
     filters = [] if line.all_projects else [f"projectName=={where}"]
-    if line.phase:
-        filters.append(f"phase=={line.phase.capitalize()}")
+    if phase:
+        filters.append(f"phase=={phase}")
     found = client.pages(server, WORKLOADS, "workloads", filterBy=",".join(filters))
     if line.json:
         show_json(found)
@@ -57,6 +60,14 @@ def index(line: Line) -> int:
     header = ("NAME", *(("PROJECT",) if line.all_projects else ()), "FRAMEWORK", "PHASE", "PODS", "GPUS", "AGE", "WHY")
     show(table(header, [_row(w, line.all_projects) for w in found]))
     return 0
+
+
+def _phase(word: str | None) -> str:
+    """The phase that the flag names. Raises Refused with the nearest one."""
+    phase = (word or "").capitalize()
+    if phase and phase not in _PHASES:
+        raise Refused(f"there is no phase {word}.{nearest(phase, _PHASES)} The phases: {', '.join(_PHASES)}.", 2)
+    return phase
 
 
 def _row(workload: dict[str, Any], with_project: bool) -> tuple[str, ...]:
@@ -97,7 +108,8 @@ def describe(line: Line) -> int:
         show("\nPods:")
         show(table(("POD", "STATUS", "RESTARTS", "AGE", "NODE", "GPUS", "EXIT"), [_pod(p) for p in pods]))
         for pod in pods:
-            if pod["message"] and not pod["ready"] and pod["status"] != "Completed":
+            said = pod["message"] == body.get("phaseMessage")  # of all its pods, above
+            if pod["message"] and not said and not pod["ready"] and pod["status"] != "Completed":
                 show(f"  {pod['name']}: {pod['message']}")
     show("\nEvents:" if events else "\nNo events.")
     if events:
@@ -212,7 +224,7 @@ def names(line: Line) -> list[str]:
 def delete(line: Line) -> int:
     chosen = names(line)
     if line.all and chosen and not line.yes and sys.stdin.isatty():
-        if input(f"Delete {len(chosen)} jobs of project {project(line)}? [y/N] ").strip().lower() not in ("y", "yes"):
+        if ask(f"Delete {len(chosen)} jobs of project {project(line)}? [y/N] ") not in ("y", "yes"):
             raise Refused("Nothing was deleted.")
     return _each(line, chosen, "deleted", lambda server, one: server.delete(f"{WORKLOADS}/distributed/{one}"))
 
@@ -260,21 +272,41 @@ def explain(line: Line) -> int:
     if body["message"]:
         reason = f"{body['reason']}: " if body["reason"] and not body["message"].startswith(body["reason"]) else ""
         show(f"{reason}{body['message']}")
+    if body["evicted"]:
+        gone = body["evicted"]
+        show(
+            f"It ran until {since(gone['createdAt'])} ago and goes on when there is room: {gone['message'].splitlines()[0]}"
+        )
     for name, text in _record(body["record"]):
         show(f"  {name}: {text}")
     for warning in body["warnings"]:
         about = warning["involvedObject"]
         show(f"  {since(warning['createdAt'])} ago, {about['kind'].lower()}/{about['name']}: {warning['message']}")
     if not body["message"] and not body["warnings"]:
-        show("Nothing is holding it.")
+        new = body["phase"] in ("Creating", "Pending")
+        show("The scheduler has not looked at it yet; ask again." if new else "Nothing is holding it.")
     return 0
 
 
-def _record(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the scheduler kept beside its sentence, flat."""
-    made = []
-    for condition in record.get("schedulingConditions") or []:
-        for reason in condition.get("reasons") or []:
-            for name, value in (reason.get("details") or {}).items():
-                made.append((name, value if isinstance(value, str) else str(value)))
-    return made
+def _record(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the scheduler knows beside its sentence, in lines."""
+    if "podsNeeded" in record:
+        yield "fits now", f"{record['podsFit']} of {record['podsNeeded']} pods"
+    if record.get("requested"):
+        yield "asks for", record["requested"]
+    for queue in record.get("queue") or ():
+        text = "holds {allocated}; quota {quota}, fair share {fairShare}, limit {limit}".format_map(queue)
+        yield f"queue {queue['name']}", text
+    for holder in record.get("holders") or ():
+        yield f"queue {holder['queue']}", f"holds {holder['overQuota']} beyond its quota"
+    if record.get("ahead"):
+        yield "ahead", f"{record['ahead']} of the same queue"
+    if nodes := record.get("nodes"):
+        obstacles = [f"{count} {text}" for text, count in nodes["obstacles"].items()]
+        best = nodes["best"]
+        free = f"{nodes['freeGpus']} GPU{'' if nodes['freeGpus'] == 1 else 's'} free" + (
+            f", most on {best['node']} ({best['freeGpus']})" if best["node"] else ""
+        )
+        yield "nodes", "; ".join([f"{nodes['total']}, {free}", *obstacles])
+    if record.get("hint"):
+        yield "what helps", record["hint"]

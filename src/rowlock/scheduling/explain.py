@@ -111,9 +111,9 @@ def _queue_record(q: QueueState) -> dict[str, str]:
     return {
         "name": q.queue.name,
         "allocated": describe(q.counted),
-        "quota": f"{gpus(q.queue.quota[GPU])} GPUs",
-        "fairShare": f"{gpus(q.fair[GPU])} GPUs",
-        "limit": f"{gpus(q.queue.limit[GPU])} GPUs",
+        "quota": words(GPU, q.queue.quota[GPU]),
+        "fairShare": words(GPU, q.fair[GPU]),
+        "limit": words(GPU, q.queue.limit[GPU]),
     }
 
 
@@ -126,7 +126,7 @@ def _holders(world: World, state: GangState) -> list[dict[str, str]]:
     ]
     over = [o for o in over if o[0] > 0]
     over.sort(key=lambda o: (-o[0], o[1].queue.name))
-    return [{"queue": q.queue.name, "overQuota": f"{gpus(amount)} GPUs"} for amount, q in over[:3]]
+    return [{"queue": q.queue.name, "overQuota": words(GPU, amount)} for amount, q in over[:3]]
 
 
 def _each(shape: Shape) -> str:

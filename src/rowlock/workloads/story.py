@@ -17,6 +17,10 @@ _PHASES = {
 """A job's condition as the phase that began with it."""
 
 
+_WAITS = frozenset({"FailedScheduling", "Unschedulable"})
+"""Reasons of events that say why something waits."""
+
+
 def event_time(event: Object) -> str:
     for field in ("lastTimestamp", "eventTime", "firstTimestamp"):
         if event.get(field):
@@ -44,6 +48,10 @@ def concerns(event: Object, workload: Workload) -> bool:
     if regarding.get("kind") == "PodGroup":
         return name == f"pg-{objects.name(job)}-{objects.uid(job)}"
     return bool(regarding.get("uid")) and regarding.get("uid") == objects.uid(job)
+
+
+def _about(event: Object) -> str:
+    return str((event.get("involvedObject") or {}).get("uid") or "")
 
 
 def _role_of(pod: str, job: str) -> bool:
@@ -88,14 +96,18 @@ def _update(job: Object, phase: str, message: str, when: str) -> dict[str, Any]:
 
 
 def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
-    """Why the workload stands where it stands: the scheduler's record as it is, and its sentence."""
+    """Why the workload stands where it stands: the scheduler's sentence and its record as it is, and who took its place."""
     now = workload.standing()
     message, reason = pending(workload.group, workload.pods)
     group = workload.group or {}
     waiting = now.phase in ("Pending", "Creating")
     sentence = (message if waiting else now.message) or ""
     said = sentence.partition(": ")[2] or sentence
-    warnings = [e for e in events if e.get("type") == "Warning" and not (said and said in str(e.get("message")))]
+    known = list(events)
+    warnings = [e for e in known if e.get("type") == "Warning" and not (said and said in str(e.get("message")))]
+    if not waiting:
+        warnings = [e for e in warnings if e.get("reason") not in _WAITS]  # it waited once; that is over
+    evicted = [e for e in known if e.get("reason") == "Evict" and _about(e) == objects.uid(workload.job)]
     return {
         "name": objects.name(workload.job),
         "projectName": workload.project.name,
@@ -106,6 +118,7 @@ def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
         "podGroup": objects.name(group),
         "minMember": objects.dig(group, "spec.minMember"),
         "queue": objects.dig(group, "spec.queue", workload.project.queue),
-        "record": objects.dig(group, "status", {}),
+        "record": objects.dig(group, "status.explanation", {}) if waiting else {},
+        "evicted": present_event(evicted[-1], workload.cluster) if waiting and evicted else None,
         "warnings": [present_event(e, workload.cluster) for e in warnings[-5:]],
     }
