@@ -20,7 +20,14 @@ MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
 
 WORDS = {"errors", "objects", "kinds", "selectors", "quantity", "api", "__init__"}
 DECIDING = {"training", "scheduling", "workloads", "collection", "furnishing"}
-STOREYS: tuple[set[str], ...] = (WORDS, DECIDING, {"controllers"}, {"cluster", "kube", "server"}, {"assembly"}, {"serve"})
+STOREYS: tuple[set[str], ...] = (
+    WORDS,
+    DECIDING,
+    {"controllers"},
+    {"cluster", "kube", "server"},
+    {"assembly"},
+    {"serve"},
+)
 MAY_NOT_IMPORT = {
     "asyncio", "os", "subprocess", "socket", "time", "random", "logging", "sqlite3", "httpx", "starlette",
     "threading", "secrets", "uuid",

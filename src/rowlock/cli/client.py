@@ -56,6 +56,10 @@ def state(directory: str) -> dict[str, Any] | None:
     try:
         with open(os.path.join(directory, "server.json"), encoding="utf-8") as file:
             found = json.load(file)
+    except PermissionError:
+        raise Refused(
+            f"{directory} belongs to somebody else: choose another with --data-dir or ROWLOCK_DATA_DIR"
+        ) from None
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and "url" in found else None
@@ -209,6 +213,16 @@ def _decoded(raw: bytes) -> Any:
 def _sentence(status: int, body: Any, directory: str) -> str:
     message = str(body.get("message") or "") if isinstance(body, dict) else ""
     return message or f"the server of {directory} answered with HTTP {status}"
+
+
+def in_flags(refusal: ServerRefused, flag_of: dict[str, str]) -> str:
+    """The refusal in the words of a command line: `flag_of` names the flag that a field of the request came from."""
+    issues = refusal.body.get("complianceIssues") if isinstance(refusal.body, dict) else None
+    if not issues or not any(i["field"].partition("[")[0] in flag_of for i in issues):
+        return refusal.message
+    fields = ((i["field"], i["field"].partition("[")[0], i["details"]) for i in issues)
+    told = dict.fromkeys((flag_of.get(exact) or flag_of.get(whole, exact), details) for exact, whole, details in fields)
+    return "\n".join(f"{flag}: {details}" for flag, details in told)
 
 
 def pages(server: Server, path: str, name: str, **query: Any) -> list[Any]:

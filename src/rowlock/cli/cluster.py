@@ -15,8 +15,8 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.grammar import Line, Refused
-from rowlock.cli.output import seconds, show, show_json, table, tell
-from rowlock.cli.place import data_dir
+from rowlock.cli.output import ask, seconds, show, show_json, table, tell
+from rowlock.cli.place import data_dir, prepare
 
 SETTINGS = ("nodes", "gpus_per_node", "simulated_gpus", "cpus_per_node", "port", "network", "without", "pretend_nodes")
 _READY = 30.0
@@ -31,7 +31,7 @@ def up(line: Line) -> int:
     found = client.running(directory)
     if found:
         return _already(line, found, wanted)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    prepare(directory)
     argv = serve_argv(directory, wanted)
     if not line.detach:
         sys.stdout.flush()
@@ -44,6 +44,9 @@ def _sane(line: Line) -> None:
         value = getattr(line, name)
         if value is not None and value < 1:
             raise Refused(f"--{name.replace('_', '-')} must be at least 1, but is {value}", 2)
+    for name in ("gpus_per_node", "simulated_gpus"):
+        if (getattr(line, name) or 0) < 0:
+            raise Refused(f"--{name.replace('_', '-')} must be at least 0, but is {getattr(line, name)}", 2)
     if line.port is not None and line.port > 65535:
         raise Refused(f"--port must be at most 65535, but is {line.port}", 2)
     if "gpus_per_node" in line.given and "simulated_gpus" in line.given:
@@ -98,7 +101,7 @@ def _last_words(log: str, began: int) -> str:
     with open(log, "rb") as file:
         file.seek(began)
         lines = [text for text in file.read().decode(errors="replace").splitlines() if text.strip()]
-    return lines[-1].removeprefix("rowlock: ") if lines else ""
+    return lines[-1].removeprefix("rowlock: ").removeprefix("error: ") if lines else ""
 
 
 def _already(line: Line, found: dict[str, Any], wanted: dict[str, Any]) -> int:
@@ -180,7 +183,7 @@ def _agree(line: Line, busy: list[dict[str, Any]]) -> None:
     count = f"{len(busy)} unfinished {'jobs' if len(busy) != 1 else 'job'} ({names})"
     if not sys.stdin.isatty():
         raise Refused(f"{count}: stop with --yes, or leave pods running with --keep-jobs")
-    if input(f"{count} will be stopped. Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+    if ask(f"{count} will be stopped. Go on? [y/N] ") not in ("y", "yes"):
         raise Refused("Nothing was stopped.")
 
 

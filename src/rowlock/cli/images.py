@@ -33,6 +33,8 @@ def index(line: Line) -> int:
 def add(line: Line) -> int:
     if bool(line.host) == bool(line.dir):
         raise Refused("say what the image is: --host for this machine's programs, or --dir DIR", 2)
+    if line.dir and not os.path.isdir(line.dir):
+        raise Refused(f"there is no directory {line.dir}")
     how = ["--host"] if line.host else ["--dir", os.path.abspath(line.dir)]
     return _become("images", "--data-dir", data_dir(line), "add", line.word("name"), *how)
 

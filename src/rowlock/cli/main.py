@@ -44,6 +44,9 @@ def run(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> int:
         return 130
     except BrokenPipeError:
         _reader_gone()
+    except OSError as error:
+        print(f"{error.filename or root.name} cannot be used: {error.strerror or error}", file=sys.stderr)
+        return 1
 
 
 def _carry_out(root: Group, command: Command, line: Line, left: list[str]) -> int:

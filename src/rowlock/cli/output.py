@@ -31,6 +31,15 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def ask(question: str) -> str:
+    """The answer in small letters; "" when there is none (Ctrl-D, Ctrl-C): nobody has agreed to anything."""
+    try:
+        return input(question).strip().lower()
+    except (EOFError, KeyboardInterrupt):
+        tell("")
+        return ""
+
+
 def moment(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
 

@@ -20,6 +20,17 @@ def data_dir(line: Any) -> str:
     return os.path.abspath(os.path.expanduser(given))
 
 
+def prepare(directory: str) -> None:
+    """Make the data directory, for its owner alone. Raises Refused when nothing can be written there."""
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        why = "" if os.access(directory, os.W_OK | os.X_OK) else "Permission denied"
+    except OSError as error:
+        why = "it is a file" if os.path.isfile(directory) else str(error.strerror)
+    if why:
+        raise Refused(f"{directory} cannot be the data directory ({why}): choose another with --data-dir DIR")
+
+
 def config(line: Any) -> dict[str, Any]:
     """What the command lines remember in the data directory; {} at first."""
     path = os.path.join(data_dir(line), "config.json")
@@ -36,7 +47,7 @@ def config(line: Any) -> dict[str, Any]:
 def remember(line: Any, **values: Any) -> None:
     """Keep these values; written whole and renamed, so that no reader sees half of it."""
     directory = data_dir(line)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    prepare(directory)
     path = os.path.join(directory, "config.json")
     made = {**config(line), **values}
     with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.grammar import Line, Refused, nearest
-from rowlock.cli.output import number, show, show_json, table
+from rowlock.cli.output import ask, number, show, show_json, table
 from rowlock.cli.place import project, remember
 
 PATH = "/api/v1/org-unit/projects"
@@ -90,7 +90,7 @@ def delete(line: Line) -> int:
     name, server = line.word("name"), client.connect(line)
     one = find(server, name)
     if not line.yes and sys.stdin.isatty():
-        if input(f"Delete project {name} and everything in it? [y/N] ").strip().lower() not in ("y", "yes"):
+        if ask(f"Delete project {name} and everything in it? [y/N] ") not in ("y", "yes"):
             raise Refused("Nothing was deleted.")
     server.delete(f"{PATH}/{one['id']}")
     show(f"Project {name} deleted.")

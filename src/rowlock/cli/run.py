@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 from typing import Any
 
@@ -18,12 +17,19 @@ from rowlock.cli.client import Server
 from rowlock.cli.grammar import Line, Refused
 from rowlock.cli.jobs import WORKLOADS, until
 from rowlock.cli.logs import write
-from rowlock.cli.output import show, tell
-from rowlock.cli.place import data_dir, project
+from rowlock.cli.output import ask, show, tell
+from rowlock.cli.place import data_dir, prepare, project
 
 HOST = "rowlock.dev/host"
 SHELL = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")
 """What decides which programs a shell finds: yours are meant, not those of whoever started the cluster."""
+_FLAG_OF = {
+    "name": "--name", "spec.image": "--image", "spec.numWorkers": "--nnodes",
+    "spec.compute.cpuCoreRequest": "--cpu", "spec.compute.cpuMemoryRequest": "--memory",
+    "spec.compute.gpuDevicesRequest": "--gpu", "spec.compute.gpuPortionRequest": "--gpu",
+    "spec.backoffLimit": "--backoff-limit", "spec.environmentVariables": "--env", "spec.workingDir": "--working-dir",
+}  # fmt: skip
+"""A field of the request in the words of this command line."""
 DETACHED = 0
 _STOPPED = 130
 
@@ -35,7 +41,7 @@ def run(line: Line) -> int:
     _sane(line)
     server = _server(line)
     body = submission(line, command, _free_name(server, line, command))
-    made = server.post(f"{WORKLOADS}/distributed", body)
+    made = _submitted(server, body)
     name, identity = made["name"], made["workloadId"]
     pods = f"{line.nnodes} {'pods' if line.nnodes != 1 else 'pod'}"
     tell(f"Job {name} submitted to project {project(line)}: {pods}.")
@@ -43,6 +49,19 @@ def run(line: Line) -> int:
         show(name)
         return DETACHED
     return _follow(line, server, name, identity)
+
+
+def _submitted(server: Server, body: dict[str, Any]) -> dict[str, Any]:
+    """The workload. Raises Refused in the words of this command line."""
+    try:
+        made: dict[str, Any] = server.post(f"{WORKLOADS}/distributed", body)
+    except client.ServerRefused as refusal:
+        if refusal.status == 409:
+            name, where = body["name"], body["projectId"]
+            free = f"delete it (`rowlock delete {name}`), or give another --name"
+            raise Refused(f"there is a job {name} in project {where} already: {free}") from None
+        raise Refused(client.in_flags(refusal, _FLAG_OF)) from None
+    return made
 
 
 def _sane(line: Line) -> None:
@@ -56,7 +75,7 @@ def _server(line: Line) -> Server:
     directory = data_dir(line)
     if client.running(directory) is None:
         wanted = {"simulated_gpus": line.simulated_gpus} if line.simulated_gpus is not None else {}
-        os.makedirs(directory, mode=0o700, exist_ok=True)
+        prepare(directory)
         found = cluster.start(directory, cluster.serve_argv(directory, wanted))
         tell(f"No cluster was running: one was started at {found['url']} (`rowlock down` stops it).")
     return client.connect(line)
@@ -73,7 +92,7 @@ def submission(line: Line, command: list[str], name: str) -> dict[str, Any]:
         "image": line.image,
         "distributedFramework": "PyTorch",
         **({"numWorkers": line.nnodes - 1} if line.nnodes > 1 else {"noWorkers": True}),
-        "command": launched(command, line.nproc_per_node),
+        "command": [_verbatim(word) for word in launched(command, line.nproc_per_node)],
         "workingDir": os.path.abspath(line.working_dir or os.getcwd()),
         "nprocPerNode": line.nproc_per_node,
         "compute": compute(line),
@@ -88,6 +107,11 @@ def submission(line: Line, command: list[str], name: str) -> dict[str, Any]:
         "spec": spec,
         "submitCommand": _typed(line),
     }
+
+
+def _verbatim(word: str) -> str:
+    """Kubernetes reads `$$` as `$` in a command; what was typed here is meant as it is."""
+    return word.replace("$$", "$$$$")
 
 
 def _shell(line: Line) -> list[dict[str, str]]:
@@ -152,11 +176,13 @@ def _follow(line: Line, server: Server, name: str, identity: str) -> int:
     except KeyboardInterrupt:
         return _interrupted(line, name, identity)
     pods = server.get(f"{WORKLOADS}/{identity}/pods")["pods"] if body["phase"] != "Deleted" else []
-    code = exit_code(body["phase"], pods)
-    why = f": {body['phaseMessage']}" if body.get("phaseMessage") and body["phase"] != "Completed" else ""
-    tell(f"Job {name} is {body['phase'].lower()}{why}")
+    why = str(body.get("phaseMessage") or "") if body["phase"] != "Completed" else ""
+    code = exit_code(body["phase"], pods, why)
+    tell(f"Job {name} is {body['phase'].lower()}" + (f": {why}" if why else ""))
     if line.rm and body["phase"] != "Deleted":
         server.delete(f"{WORKLOADS}/distributed/{identity}")
+    elif left := [p["name"] for p in pods if p["completedAt"] is None]:
+        tell(f"Still running: {', '.join(left)}. `rowlock delete {name}` stops them.")
     return code
 
 
@@ -174,23 +200,25 @@ def _until_it_starts(server: Server, name: str, identity: str) -> None:
             said = why
 
 
-def exit_code(phase: str, pods: list[dict[str, Any]]) -> int:
+def exit_code(phase: str, pods: list[dict[str, Any]], said: str = "") -> int:
     """The code of the first rank that failed, in the order of ends; else 0 for a completed job and 1 for any other.
 
     A rank may fail after the master has succeeded: the job is complete then, but the run did not go well."""
     failed = sorted((p for p in pods if p["exitCode"]), key=lambda p: str(p["completedAt"] or ""))
     for pod in failed:
-        tell(f"{pod['name']} ended with exit code {pod['exitCode']}.")
+        if pod["name"] not in said:
+            tell(f"{pod['name']} ended with exit code {pod['exitCode']}.")
     return int(failed[0]["exitCode"]) if failed else int(phase != "Completed")
 
 
 def _interrupted(line: Line, name: str, identity: str) -> int:
     """Ctrl-C: detach or stop. Without a terminal to ask, the job is stopped: nobody is watching it any more."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     stop = True
     if sys.stdin.isatty():
         tell("")
-        stop = input(f"[d]etach and leave job {name} running, or [s]top it? [d/s] ").strip().lower() not in ("d", "")
+        while (answer := ask(f"[d]etach and leave job {name} running, or [s]top it? [d/s] ")[:1]) not in ("d", "s", ""):
+            continue
+        stop = answer == "s"
     if not stop:
         tell(f"Job {name} goes on. Follow it again: `rowlock logs -f {name}`; stop it: `rowlock delete {name}`")
         return DETACHED

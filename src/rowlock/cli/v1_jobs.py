@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.cli import client, jobs
-from rowlock.cli.client import Server
-from rowlock.cli.grammar import Line, Refused
+from rowlock.cli.client import Server, pages
+from rowlock.cli.grammar import Line, Refused, nearest
 from rowlock.cli.jobs import WORKLOADS
 from rowlock.cli.logs import pod_name, write
 from rowlock.cli.output import number, seconds, show, show_json, since, table
@@ -228,7 +228,8 @@ def _each(line: Line, word: str, act: Any) -> int:
         found = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={where}")["workloads"]
         if not found:
             hint = "If the job exists in a different project, use -p <project-name>."
-            show(f"Job {name} does not exist in project {where}. {hint}")
+            known = [w["name"] for w in pages(server, WORKLOADS, "workloads", filterBy=f"projectName=={where}")]
+            show(f"Job {name} does not exist in project {where}.{nearest(name, known)} {hint}")
             failed = True
             continue
         try:

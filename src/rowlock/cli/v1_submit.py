@@ -44,7 +44,7 @@ def submit(line: Line, framework: str) -> int:
     try:
         server.post(f"{WORKLOADS}/distributed", body)
     except client.ServerRefused as refusal:
-        raise Refused(_in_flags(refusal)) from None
+        raise Refused(client.in_flags(refusal, _FLAG_OF)) from None
     show(f"The job '{name}' has been submitted successfully")
     show(f"You can run `runai describe job {name} -p {where}` to check the job status")
     return 0
@@ -55,7 +55,7 @@ def _typed(line: Line) -> str:
 
 
 _FLAG_OF = {
-    "name": "--name", "spec.image": "-i, --image", "spec.numWorkers": "--workers", "projectId": "--project",
+    "name": "--name", "spec.image": "-i, --image", "spec.numWorkers": "--workers",
     "spec.compute.gpuDevicesRequest": "--gpu", "spec.compute.gpuPortionRequest": "--gpu",
     "spec.compute.gpuMemoryRequest": "--gpu-memory", "spec.compute.cpuMemoryRequest": "--memory",
     "spec.compute.cpuMemoryLimit": "--memory-limit", "spec.compute.cpuCoreLimit": "--cpu-limit",
@@ -63,14 +63,6 @@ _FLAG_OF = {
     "spec.nodePools": "--node-pools", "spec.slotsPerWorker": "--slots-per-worker",
 }  # fmt: skip
 """A field of the request in the words of this command line."""
-
-
-def _in_flags(refusal: client.ServerRefused) -> str:
-    issues = refusal.body.get("complianceIssues") if isinstance(refusal.body, dict) else None
-    if not issues:
-        return refusal.message
-    told = dict.fromkeys((_FLAG_OF.get(i["field"], i["field"]), i["details"]) for i in issues)
-    return "\n".join(f"{flag}: {details}" for flag, details in told)
 
 
 # ---------------------------------------------------------------- names

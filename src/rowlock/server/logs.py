@@ -1,7 +1,7 @@
 """Logs over REST: of one pod, and of all pods of a workload in one stream, every line under its rank.
 
 Nothing of a log is kept here; `Api.log` gives the bytes. A followed stream waits for pods that have not started,
-goes on through restarts of a rank, and ends when the workload has.
+goes on through restarts of a rank, and ends when the workload has; ranks that outlive the master are heard to their end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PARAMETERS = (
 _FIRST = 0.25
 """Seconds to wait for the first bytes, so that a refusal is still a status code."""
 _DRAIN = 2.0
-"""Seconds that followers may go on after the workload has ended; a parameter server may never end by itself."""
+"""Seconds that followers may go on after the end; a parameter server, or a rank of a failed job, may never end."""
 _QUEUE = 1000
 
 
@@ -109,7 +109,9 @@ async def merged(call: Call) -> Any:
     if not any(started(pod) for pod in workload.pods):
         now = workload.standing()
         why = now.message or f"it is {now.phase}."
-        raise BadRequest(f"no pod of {objects.name(workload.job)} has started yet: {why} Follow with -f to wait.")
+        raise BadRequest(
+            f"no pod of {objects.name(workload.job)} has started yet: {why.rstrip('.')}. Follow with -f to wait."
+        )
     return await _streamed(source.read_all(workload, asked))
 
 
@@ -212,6 +214,16 @@ class _Source:
     def over(self) -> bool:
         return self.catalog.workload(self.uid) is None or self.catalog.standing(self.uid).phase in TERMINAL
 
+    def _finished(self) -> bool:
+        """The master's end completes a job, but the other ranks' last words and exit codes are wanted too."""
+        workload = self.catalog.workload(self.uid)
+        if workload is None:
+            return True
+        if not self.over():
+            return False
+        ranked = ranks.ranked(workload.job) and self.catalog.standing(self.uid).phase == "Completed"
+        return not ranked or all(objects.phase(pod) in ("Succeeded", "Failed") for pod in workload.pods)
+
     # -------------------------------------------------------- all, at rest
 
     async def read_all(self, workload: Workload, asked: LogOptions) -> AsyncIterator[bytes]:
@@ -259,7 +271,7 @@ class _Source:
                     if started(pod) and attempt(pod) not in followers and workload:
                         tag = self._tag(workload, pod)
                         followers[attempt(pod)] = tasks.create_task(self._follow(pod, tag, queue, asked))
-                if self.over():
+                if self._finished():
                     break
                 await self._changed(followers)
             if followers:
@@ -271,7 +283,9 @@ class _Source:
     async def _changed(self, known: dict[tuple[str, int], Any]) -> None:
         def news() -> bool:
             workload = self.catalog.workload(self.uid)
-            return workload is None or self.over() or any(started(p) and attempt(p) not in known for p in workload.pods)
+            if workload is None or self._finished():
+                return True
+            return any(started(p) and attempt(p) not in known for p in workload.pods)
 
         await self.catalog.until(self.uid, news, None)
 

@@ -172,8 +172,10 @@ class Fields:
         try:
             if text:
                 parse(text)
-        except BadRequest as error:
-            self.wrong(name, "format", f"{text!r} is not a quantity: {error.message}")
+        except BadRequest:
+            self.wrong(
+                name, "format", f"{text!r} is not a quantity: write a number and a unit, for example 2Gi or 500M"
+            )
             return ""
         return text
 

@@ -34,6 +34,7 @@ V1: dict[str, str] = {
 }  # fmt: skip
 """A phase in the words of `runai list jobs`; where a pod has a word of its own, that one is shown."""
 _IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+_NEVER_RAN = ("StartError", "ContainerCannotRun")
 _BROKEN = frozenset({"CrashLoopBackOff", "Error", "Failed", "OOMKilled", "RunContainerError", *_IMAGE_REASONS})
 
 
@@ -198,6 +199,8 @@ def _first_failure(pods: Sequence[Object]) -> str:
     if not ends:
         return ""
     _, name, ended = min(ends, key=lambda end: end[:2])
+    if ended.get("reason") in _NEVER_RAN and ended.get("message"):
+        return f"{name} could not start: {ended['message']}."
     code = int(ended["exitCode"])
     how = f"was killed by signal {code - 128}" if 128 < code < 160 else f"ended with exit code {code}"
     return f"{name} {how}{' (OOMKilled)' if ended.get('reason') == 'OOMKilled' else ''}."

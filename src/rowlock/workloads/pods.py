@@ -41,10 +41,15 @@ def chief(pods: Iterable[Object]) -> Object | None:
     return next(iter(leads or workers or found), None)
 
 
+def ranked(job: Object) -> bool:
+    """Its pods are ranks, equal but for their numbers: none of them only serves the others."""
+    return job.get("kind") in _RANKED
+
+
 def tag(job: Object, pod: Object) -> str:
     """What a line of the merged log begins with: `rank 1` where pods are ranks, else `worker-1`."""
     word, number = role(pod), index(pod)
-    if job.get("kind") not in _RANKED or not _one_rank_per_pod(job):
+    if not ranked(job) or not _one_rank_per_pod(job):
         return f"{word}-{number}" if word else objects.name(pod)
     has_master = "Master" in replica_specs(job)
     return f"rank {number + (1 if has_master and word == 'worker' else 0)}"
