@@ -120,6 +120,14 @@ def test_transition_times_move_only_with_the_status() -> None:
     assert later == first
 
 
+def test_conditions_of_others_stay() -> None:
+    theirs = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    given = pod("Never") | {"status": {"conditions": [{"type": "Ready", "status": "True"}, theirs]}}
+    found = status(given, _facts(c0=ended(3)), NOW)["conditions"]
+    assert found[0] == theirs
+    assert [c["type"] for c in found].count("Ready") == 1
+
+
 @pytest.mark.parametrize(("span", "text"), [(0.4, "400ms"), (10, "10s"), (160, "2m40s"), (300, "5m0s")])
 def test_durations_read_as_in_go(span: float, text: str) -> None:
     assert duration(span) == text

@@ -4,6 +4,7 @@
 condition) is kept. Container states: waiting → running → terminated → (waiting CrashLoopBackOff →) running …
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -121,7 +122,8 @@ def container_status(
 
 
 def container_id(pod: Object, container: str, number: int) -> str:
-    return f"process://{uid(pod)}/{container}/{number}"
+    """As a container runtime has it: opaque, and another one for every start."""
+    return "process://" + hashlib.sha256(f"{uid(pod)}/{container}/{number}".encode()).hexdigest()
 
 
 def _emulated_state(facts: PodFacts) -> dict[str, Any]:
@@ -182,8 +184,11 @@ def _terminated(pod: Object, container: str, ended: Exit, number: int) -> dict[s
 
 
 def _conditions(pod: Object, facts: PodFacts, now_phase: str, now: float) -> list[dict[str, Any]]:
+    """Those of others stay, before ours: why the scheduler takes the pod back, readiness gates."""
     wanted = [*_own_conditions(pod, facts, now_phase), ("PodScheduled", "True", "", "")]
-    return [_condition(pod, row, now) for row in wanted]
+    ours = {kind for kind, *_ in wanted}
+    others = [c for c in dig(pod, "status.conditions", ()) if c.get("type") not in ours]
+    return [*others, *(_condition(pod, row, now) for row in wanted)]
 
 
 def _own_conditions(pod: Object, facts: PodFacts, now_phase: str) -> Conditions:

@@ -22,7 +22,7 @@ from rowlock.cluster.pod_sync import Publish, Remove, Start, Stop
 from rowlock.cluster.processes import PodHost
 from rowlock.controllers.recorder import Recorder
 from rowlock.errors import NotFound, Unavailable
-from rowlock.objects import Object, namespace, uid
+from rowlock.objects import Object, namespace, revision, uid
 from rowlock.objects import name as name_of
 
 PULLING = ("ErrImagePull", "ImagePullBackOff")
@@ -224,13 +224,13 @@ class Tending:
         tended.set(stop.container, replace(known, stop_by=self._clock() + stop.grace))
 
     async def _publish(self, pod: Object, tended: Tended) -> None:
-        """One patch, if anything is new."""
+        """One patch, if anything is new; refused (and tried again) when somebody else wrote in between."""
         wanted = pod_status.status(pod, tended.facts(), self._clock(), self.backoff)
         tended.finished = wanted["phase"] in ("Succeeded", "Failed")
         have = pod.get("status") or {}
         if any(have.get(k) != v for k, v in wanted.items()):
             self._tell_back_off(pod, wanted)
-            patch = {"metadata": {"uid": uid(pod)}, "status": wanted}
+            patch = {"metadata": {"uid": uid(pod), "resourceVersion": str(revision(pod))}, "status": wanted}
             with contextlib.suppress(NotFound):
                 await self._api.patch(kinds.POD, namespace(pod), name_of(pod), patch, subresource="status")
         if tended.finished:

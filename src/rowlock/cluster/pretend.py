@@ -82,10 +82,11 @@ def _status(pod: Object, wanted: str, now: float) -> Patch:
     state: Object = {"running": {"startedAt": at}}
     if not running:
         state = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": at, "finishedAt": at}}
-    known = [c for c in dig(pod, "status.conditions", ()) if c["type"] == "PodScheduled"]
+    ours = ("Initialized", "Ready", "ContainersReady")
+    known = [c for c in dig(pod, "status.conditions", ()) if c["type"] not in ours]
     ready = [
         {"type": kind, "status": "True" if running or kind == "Initialized" else "False", "lastTransitionTime": at}
-        for kind in ("Initialized", "Ready", "ContainersReady")
+        for kind in ours
     ]
     containers = [
         {"name": c["name"], "image": c.get("image", ""), "imageID": "", "ready": running, "restartCount": 0,
