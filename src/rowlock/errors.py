@@ -188,7 +188,7 @@ def conflict(plural: str, name: str, why: str, group: str = "") -> Conflict:
 def invalid(kind: str, name: str, causes: Sequence[Cause], group: str = "") -> Invalid:
     """`PyTorchJob.kubeflow.org "x" is invalid: field: message`, several causes in brackets, as the real server."""
     subject = f"{kind}.{group}" if group else kind
-    lines = [f"{c.field}: {c.message}" if c.field else c.message for c in causes]
+    lines = list(dict.fromkeys(f"{c.field}: {c.message}" if c.field else c.message for c in causes))
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
     details = {"name": name, "kind": kind, **({"group": group} if group else {})}
     if not name:

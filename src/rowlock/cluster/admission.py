@@ -113,17 +113,21 @@ def decoded(kind: Kind, obj: Object, options: WriteOptions) -> Object:
     try:
         new = _custom(kind, obj, walk) if kind.custom else decoding.decode(_type_name(kind), obj, walk)
     except BadRequest as error:
-        raise unreadable(kind, error.message) from None
+        raise Unreadable(kind, error.message) from None
     if walk.unknown and options.validation != "Ignore":
         problems = [f'unknown field "{path}"' for path in walk.unknown]
         if options.validation == "Strict":
-            raise unreadable(kind, "strict decoding error: " + ", ".join(problems))
+            raise Unreadable(kind, "strict decoding error: " + ", ".join(problems))
         options.warnings.extend(problems)
     return new
 
 
-def unreadable(kind: Kind, why: str) -> BadRequest:
-    return BadRequest(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
+class Unreadable(BadRequest):
+    """An object that its type cannot hold; `why` in the decoder's words."""
+
+    def __init__(self, kind: Kind, why: str) -> None:
+        super().__init__(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
+        self.why = why
 
 
 def _type_name(kind: Kind) -> str:

@@ -25,8 +25,9 @@ def warning(text: str) -> tuple[bytes, bytes]:
 async def answer(
     send: Send, body: bytes, *, code: int = 200, media: bytes = JSON, warnings: Iterable[str] = ()
 ) -> None:
-    """A whole answer at once."""
-    headers = [(b"content-type", media), (b"content-length", str(len(body)).encode()), *_ALWAYS]
+    """A whole answer at once; one without a body has no type and no length."""
+    about = [(b"content-type", media), (b"content-length", str(len(body)).encode())] if code != 204 else []
+    headers = [*about, *_ALWAYS]
     headers += [warning(text) for text in dict.fromkeys(warnings)]
     await send({"type": "http.response.start", "status": code, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rowlock import kinds
 from rowlock.api import LOG, Api, Change, LogOptions, View
-from rowlock.cluster import machine, pod_logs
+from rowlock.cluster import machine, node_leases, pod_logs
 from rowlock.cluster.images import Images
 from rowlock.cluster.logs import Watcher
 from rowlock.cluster.machine import Inventory, NodePlan, Wishes
@@ -184,6 +184,7 @@ class Kubelet:
                 tasks.create_task(self._feed(changes))
                 tasks.create_task(self._recorder.run())
                 tasks.create_task(self._resync())
+                tasks.create_task(node_leases.renew(self._api, self._view, self.nodes, self._clock))
                 if self.network.real:
                     tasks.create_task(self._serve_proxy())
                 await self._turns(tasks)

@@ -26,6 +26,10 @@ _GENERATIONS = frozenset({kinds.POD, kinds.PRIORITY_CLASS})  # built-in kinds th
 _FINISHED = frozenset({"Succeeded", "Failed"})
 
 
+class Another(Conflict):
+    """The object has another uid than the client says."""
+
+
 def suffix(seed: str) -> str:
     """Five characters for generateName, from any unique text."""
     digest = hashlib.blake2b(seed.encode(), digest_size=5).digest()
@@ -89,7 +93,8 @@ def check_current(kind: Kind, old: Object, new: Object) -> None:
     uid, revision = meta.get("uid"), meta.get("resourceVersion")
     if uid and uid != have.get("uid"):
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {have.get('uid')}"
-        raise conflict(kind.plural, objects.name(old), why, kind.group)
+        found = conflict(kind.plural, objects.name(old), why, kind.group)
+        raise Another(found.message, details=found.details)
     if revision and revision != have.get("resourceVersion"):
         raise conflict(kind.plural, objects.name(old), MODIFIED, kind.group)
 

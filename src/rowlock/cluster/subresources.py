@@ -34,7 +34,7 @@ async def log(call: Call, receive: Receive, send: Send, store: Store, target: Ta
     pod = await store.get(kinds.POD, target.namespace, target.name)
     options = log_options(call, pod)
     if not objects.dig(pod, "spec.nodeName"):
-        return await answer(send, b"", code=204, media=b"text/plain")
+        return await answer(send, b"", code=204)
     chunks = store.log(target.namespace, target.name, options)
     first = await anext(chunks, None)  # an error comes before the answer has begun
     await begin_stream(send, b"text/plain", call.warnings)

@@ -14,11 +14,13 @@ from starlette.types import Send
 
 from rowlock import kinds, objects
 from rowlock.api import Page, PatchType, WriteOptions
-from rowlock.cluster import bodies, decoding, grammar, reading, requests, tables, types
+from rowlock.cluster import bodies, decoding, grammar, reading, requests, tables, types, wording
+from rowlock.cluster.admission import Unreadable
 from rowlock.cluster.answers import answer, answer_object, encode
+from rowlock.cluster.lifecycle import Another
 from rowlock.cluster.requests import Call, Form, Target
 from rowlock.cluster.store import Store
-from rowlock.errors import BadRequest, Cause, Timeout, Unsupported, UnsupportedMediaType, invalid
+from rowlock.errors import BadRequest, Cause, Invalid, Timeout, Unsupported, UnsupportedMediaType, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.selectors import FieldSelector, Selector, parse_fields, parse_labels
@@ -261,10 +263,22 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
         options = _without_manager(options)
     body = _patch_body(call, target, kind)
     existed = kind != "apply" or store.core.current(target.kind, target.namespace, target.name) is not None
-    made = await store.patch(
-        target.kind, target.namespace, target.name, body, type=kind, subresource=target.subresource, options=options
-    )
+    try:
+        made = await store.patch(
+            target.kind, target.namespace, target.name, body, type=kind, subresource=target.subresource, options=options
+        )
+    except Unreadable as error:
+        raise error if kind == "apply" else _unfit(body, error.why) from None
+    except Another:
+        cause = wording.immutable("metadata.uid", objects.dig(body, "metadata.uid") if isinstance(body, dict) else "")
+        raise invalid(target.kind.name, target.name, [cause, cause], target.kind.group) from None
     await _written(call, send, store, target.kind, made, code=200 if existed else 201)
+
+
+def _unfit(patch: Any, why: str) -> Invalid:
+    """What a patch makes does not fit the type: the real server blames the patch and names no object."""
+    cause = wording.invalid_value("patch", encode(patch).decode(), why)
+    return Invalid(f' "" is invalid: patch: {cause.message}', causes=[cause])
 
 
 def _without_manager(options: WriteOptions) -> WriteOptions:
