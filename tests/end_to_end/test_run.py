@@ -1,0 +1,134 @@
+"""`rowlock run` as a person at a terminal has it: every rank is heard to its end, and Ctrl-C asks."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.end_to_end.cluster import BIN, Cluster, make
+
+LONG = ("sh", "-c", "echo it runs; sleep 600")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    home = tmp_path_factory.mktemp("run")
+    made = make(home / "data", home)
+    try:
+        made.up()
+        yield made
+    finally:
+        subprocess.run([BIN / "rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=60)
+
+
+class Terminal:
+    """A command on a terminal of its own; what it says is waited for, what is typed is sent."""
+
+    def __init__(self, cluster: Cluster, *argv: str) -> None:
+        self.said = b""
+        self._ours, theirs = pty.openpty()
+        self._process = subprocess.Popen(
+            argv, env=cluster.env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            preexec_fn=_controlling,
+        )  # fmt: skip
+        os.close(theirs)
+
+    def hear(self, words: bytes, seconds: float = 30) -> None:
+        """Wait for words after those heard before."""
+        deadline = time.monotonic() + seconds
+        while words not in self.said:
+            assert time.monotonic() < deadline, f"{words!r} was not said: {self.said!r}"
+            if select.select([self._ours], [], [], 0.1)[0]:
+                self.said += self._read()
+        self.said = self.said.partition(words)[2]
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._ours, 4096)
+        except OSError:  # the other side has closed
+            return b""
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._ours, keys)
+
+    def end(self) -> int:
+        """The exit code; what is left is read, so that nobody waits for us."""
+        code = self._process.wait(30)
+        os.close(self._ours)
+        return code
+
+
+def _controlling() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def interrupted(cluster: Cluster, name: str) -> Terminal:
+    """A run on a terminal, at the question that Ctrl-C brings."""
+    terminal = Terminal(cluster, "rowlock", "run", "--name", name, "--", *LONG)
+    terminal.hear(b"[rank 0] it runs")
+    terminal.type(b"\x03")
+    terminal.hear(b"[d/s] ")
+    return terminal
+
+
+def jobs(cluster: Cluster) -> list[str]:
+    return [job["name"] for job in cluster.json("rowlock", "list", "--json")]
+
+
+def test_ctrl_c_and_stop(running: Cluster) -> None:
+    terminal = interrupted(running, "stopped")
+    terminal.type(b"what?\n")
+    terminal.hear(b"[d/s] ")  # an answer that is neither is asked for again
+    terminal.type(b"s\n")
+    terminal.hear(b"Job stopped is stopped and deleted.")
+    assert terminal.end() == 130
+    assert "stopped" not in jobs(running)
+
+
+@pytest.mark.parametrize(("name", "keys"), [("detached", b"d\n"), ("ctrl-d", b"\x04"), ("twice", b"\x03")])
+def test_ctrl_c_and_detach(running: Cluster, name: str, keys: bytes) -> None:
+    terminal = interrupted(running, name)
+    terminal.type(keys)
+    terminal.hear(f"Job {name} goes on. Follow it again: `rowlock logs -f {name}`".encode())
+    assert terminal.end() == 0
+    assert name in jobs(running)
+    running.run("rowlock", "delete", name)
+
+
+def test_without_a_terminal_an_interrupt_stops_the_job(running: Cluster) -> None:
+    argv = ["rowlock", "run", "--name", "piped", "--", *LONG]
+    with subprocess.Popen(
+        argv, env=running.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "[rank 0] it runs\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert "piped" not in jobs(running)
+
+
+def test_ranks_that_outlive_the_master_are_heard_to_their_end(running: Cluster) -> None:
+    script = "echo first; test $RANK = 0 && exit 0; sleep 3; echo last words; exit 5"
+    said = running.run("rowlock", "run", "-n", "2", "--rm", "--", "sh", "-c", script, code=5)
+    assert {"[rank 0] first", "[rank 1] first", "[rank 1] last words"} <= set(said.splitlines())
+    assert "worker-0 ended with exit code 5." in said
+
+
+def test_a_rank_that_runs_on_after_a_failure_is_named(running: Cluster) -> None:
+    script = "test $RANK = 0 && sleep 600; exit 3"
+    said = running.run("rowlock", "run", "-n", "2", "--name", "half", "--", "sh", "-c", script, code=3)
+    assert "Still running: half-master-0. `rowlock delete half` stops them." in said
+    running.run("rowlock", "delete", "half")
+
+
+def test_the_command_arrives_as_it_was_typed(running: Cluster) -> None:
+    script = 'test $$ -gt 1 && echo "$(echo one) $((1 + 1)) a b"'
+    assert "[rank 0] one 2 a b" in running.run("rowlock", "run", "--rm", "--", "sh", "-c", script)
