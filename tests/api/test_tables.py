@@ -58,3 +58,18 @@ AGES = {0: "0s", 119: "119s", 120: "2m", 125: "2m5s", 601: "10m", 10_800: "3h", 
 @pytest.mark.parametrize(("seconds", "text"), AGES.items())
 def test_ages(seconds: int, text: str) -> None:
     assert human(seconds) == text
+
+
+def test_queues_show_what_they_may_have_and_what_they_hold() -> None:
+    figures = {"fairShare": "1500m", "allocated": "300m", "requested": "2"}
+    status = {name: {"nvidia.com/gpu": amount} for name, amount in figures.items()}
+    queue = {"metadata": {"name": "a"}, "spec": {"resources": {"gpu": {"quota": 1}}}, "status": status}
+    free = {"metadata": {"name": "b"}, "spec": {"resources": {"gpu": {"quota": -1}}}}
+    made = tables.table(kinds.QUEUE, [queue, free], 0.0)
+    names = [column["name"] for column in made["columnDefinitions"]]
+    at = names.index("GPU Quota")
+    assert names[at : at + 4] == ["GPU Quota", "Fair Share", "Allocated", "Requested"]
+    assert [row["cells"][at : at + 4] for row in made["rows"]] == [
+        ["1", "1.5", "0.3", "2"],
+        ["unlimited", None, None, None],
+    ]

@@ -73,7 +73,7 @@ def index(line: Line) -> int:
         quota = one["totalResources"]["gpuQuota"]
         used = one["status"]["quotaStatus"]["allocated"]["gpu"]
         star = " (selected)" if one["name"] == selected else ""
-        rows.append((one["name"] + star, one["status"]["namespace"], "-" if quota < 0 else number(quota), used))
+        rows.append((one["name"] + star, one["status"]["namespace"], "-" if quota < 0 else number(quota), number(used)))
     show(table(("PROJECT", "NAMESPACE", "GPU QUOTA", "GPUS USED"), rows))
     return 0
 

@@ -15,6 +15,7 @@ from rowlock.cluster.ages import since
 from rowlock.cluster.tables_pods import pod_cells
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.quantity import parse
 
 Cells = Callable[[Object, float], list[Any]]
 Include = Literal["None", "Metadata", "Object"]
@@ -238,9 +239,24 @@ def _targets(spec: dict[str, Any]) -> str:
 def _queue(obj: Object, now: float) -> list[Any]:
     spec = obj.get("spec") or {}
     return [objects.name(obj), spec.get("priority"), spec.get("parentQueue"), objects.dig(obj, "status.childQueues"),
-            spec.get("displayName"), _age(obj, now)]  # fmt: skip
+            spec.get("displayName"), *_gpu_figures(obj), _age(obj, now)]  # fmt: skip
 
 
+def _gpu_figures(queue: Object) -> list[str | None]:
+    """Beyond KAI's columns: what the queue may have, and has. GPUs are what teams share."""
+    quota = objects.dig(queue, "spec.resources.gpu.quota")
+    figures = [objects.dig(queue, f"status.{name}", {}).get("nvidia.com/gpu") for name in _FIGURES]
+    return [None if quota is None else "unlimited" if quota == -1 else _gpus(quota)] + [
+        None if amount is None else _gpus(amount) for amount in figures
+    ]
+
+
+def _gpus(amount: str | float) -> str:
+    """300m → 0.3"""
+    return f"{float(parse(amount)):g}"
+
+
+_FIGURES = ("fairShare", "allocated", "requested")
 _DEFAULT = _columns(_plain, "Name", "Age")
 _JOB = _columns(_job, "Name", "State", "Age:date")
 
@@ -266,6 +282,7 @@ COLUMNS: dict[Kind, Columns] = {
     kinds.ROLE_BINDING: _columns(_role_binding, "Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts"),
     kinds.AUTOSCALER: _columns(_autoscaler, "Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
     kinds.MPIJOB: _columns(_mpi_job, "Name", "Age:date", "State"),
-    kinds.QUEUE: _columns(_queue, "Name", "Priority:integer", "Parent", "Children", "DisplayName", "Age:date"),
+    kinds.QUEUE: _columns(_queue, "Name", "Priority:integer", "Parent", "Children", "DisplayName", "GPU Quota",
+                          "Fair Share", "Allocated", "Requested", "Age:date"),
     **{kind: _JOB for kind in kinds.JOBS if kind is not kinds.MPIJOB},
 }  # fmt: skip

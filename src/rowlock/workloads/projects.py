@@ -15,6 +15,7 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.objects import Object
+from rowlock.quantity import parse
 from rowlock.workloads.compute import plain
 from rowlock.workloads.fields import Fields, Mistakes
 
@@ -175,14 +176,15 @@ def to_department(name: str) -> Object:
 
 def present(project: Project, queue: Object | None, cluster: str) -> dict[str, Any]:
     """Run:ai's Project JSON."""
-    used = objects.dig(queue or {}, "status.allocated", {})
     gpu = {"deserved": _json(project.quota), "limit": _json(project.limit), "overQuotaWeight": 1}
-    usage = {"gpu": used.get("nvidia.com/gpu", "0"), "cpu": used.get("cpu", "0"), "memory": used.get("memory", "0")}
+    figures = objects.dig(queue or {}, "status", {})
     status: dict[str, Any] = {
         "namespace": project.namespace,
         "phase": "Deleting" if project.deleting else "Ready" if queue else "NotReady",
         "phaseMessage": "" if queue else f"The project's queue {project.queue!r} does not exist.",
-        "quotaStatus": {"allocated": usage, "allocatedNonPreemptible": {}, "requested": {}},
+        "quotaStatus": {
+            name: _usage(figures.get(name) or {}) for name in ("allocated", "allocatedNonPreemptible", "requested")
+        },
         "nodePoolQuotaStatuses": [],
     }
     return {
@@ -201,3 +203,9 @@ def present(project: Project, queue: Object | None, cluster: str) -> dict[str, A
         "createdAt": project.created,
         "updatedAt": project.created,
     }
+
+
+def _usage(amounts: Mapping[str, Any]) -> dict[str, float]:
+    """A queue's figures in Run:ai's units: GPUs, millicores, MB."""
+    units = {"gpu": ("nvidia.com/gpu", "1"), "cpu": ("cpu", "0.001"), "memory": ("memory", "1000000")}
+    return {ours: float(parse(amounts.get(name, 0)) / Decimal(unit)) for ours, (name, unit) in units.items()}
