@@ -23,6 +23,7 @@ from rowlock.cluster import (
     definitions,
     deletes,
     discovery,
+    endpoint_slices,
     openapi,
     requests,
     reviews,
@@ -201,6 +202,8 @@ class ApiServer:
             return await answer_object(send, shown, code=201)
         if version[0] == definitions.GROUP:
             return await definitions.served(call, send, rest)
+        if version == (endpoint_slices.GROUP, "v1"):
+            return await endpoint_slices.served(call, send, self._store, rest)
         if version == ("", "v1") and "limitranges" in (rest[0], *rest[2:3]):
             return await definitions.limit_ranges(call, send, rest[rest.index("limitranges") + 1 :])
         if version == ("", "v1") and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
@@ -232,6 +235,8 @@ class ApiServer:
         if sub in ("status", "finalize") and call.method in ("GET", "PUT", "PATCH"):
             verb = {"GET": verbs.get, "PUT": verbs.update, "PATCH": verbs.patch}[call.method]
             return await verb(call, send, store, target)
+        if sub in ("exec", "attach", "portforward"):
+            await subresources.enter(call, store, target)
         raise Unsupported(f"rowlock does not do {target.kind.plural}/{sub} yet")
 
 

@@ -115,6 +115,15 @@ def _container(pod: Object, asked: str) -> str:
     raise BadRequest(f"a container name must be specified for pod {name}, {choice}")
 
 
+async def enter(call: Call, store: Store, target: Target) -> None:
+    """What must be true before a client can go into a container. Raises NotFound, BadRequest."""
+    pod = await store.get(kinds.POD, target.namespace, target.name)
+    if target.subresource != "portforward":
+        _container(pod, call.query.get("container", ""))
+    if not objects.dig(pod, "spec.nodeName"):
+        raise BadRequest(f"pod {target.name} does not have a host assigned")
+
+
 # ---------------------------------------------------------------- scale
 
 
