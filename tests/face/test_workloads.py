@@ -76,6 +76,13 @@ def test_a_failed_job_names_its_first_failure() -> None:
     assert standing(job("Failed"), [FAILED], GROUP).message == "j-worker-0 was killed by signal 9. Failed."
 
 
+def test_a_program_that_could_not_start_says_why() -> None:
+    ended = {"exitCode": 128, "reason": "StartError", "message": 'exec: "x": executable file not found in $PATH'}
+    never = pod("Failed", {"terminated": ended})
+    said = standing(job("Failed"), [never], GROUP).message
+    assert said.startswith('j-worker-0 could not start: exec: "x": executable file not found in $PATH. ')
+
+
 def test_the_schedulers_sentence_is_the_message() -> None:
     reasons = [{"reason": "GangDoesNotFit", "message": "needs 4 GPUs; 1 is free"}]
     group = {"status": {"schedulingConditions": [{"reason": "Unschedulable", "message": "x", "reasons": reasons}]}}

@@ -11,7 +11,7 @@ from typing import Any
 
 from rowlock.objects import timestamp
 from rowlock.scheduling.allocate import Failure, Reason
-from rowlock.scheduling.amounts import GPU, UNLIMITED, WHOLE, describe, gpus, words
+from rowlock.scheduling.amounts import CPU, GPU, MEMORY, UNLIMITED, WHOLE, describe, gpus, words
 from rowlock.scheduling.histogram import Histogram, survey, verdict
 from rowlock.scheduling.order import wanted
 from rowlock.scheduling.plan import Hold
@@ -142,6 +142,13 @@ def _each(shape: Shape) -> str:
     return ", ".join(parts) or "nothing special"
 
 
+def _largest(shape: Shape, found: Histogram) -> str:
+    """What of the lacking resource one node has; GPUs when it is not CPU or memory."""
+    most = {CPU: found.most_cpu, MEMORY: found.most_memory}
+    lacking = [words(r, most[r]) for r, asked in ((CPU, shape.cpu), (MEMORY, shape.memory)) if asked > most[r]]
+    return f"the largest node has {' and '.join(lacking) or words(GPU, found.biggest * WHOLE)}"
+
+
 def _nodes(found: Histogram) -> str:
     reasons = ", ".join(sorted(f"{count} {text}" for text, count in found.obstacles.items()))
     free = f"{found.free_gpus} GPU{'s' if found.free_gpus != 1 else ''} free"
@@ -221,7 +228,7 @@ def _room_sentence(state: GangState, failure: Failure, found: Histogram) -> tupl
             )
         case Reason.TOO_LARGE:
             return (
-                f"No node is large enough: each pod needs {each}; the largest node has {words(GPU, found.biggest * WHOLE)}; {where}.",
+                f"No node is large enough: each pod needs {each}; {_largest(shape, found)}; {where}.",
                 "ask for less per pod",
             )
         case Reason.FRAGMENTED:

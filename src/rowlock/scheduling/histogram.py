@@ -30,6 +30,8 @@ class Histogram:
     best_node: str = ""
     biggest: int = 0
     """GPUs of the largest node that is not barred."""
+    most_cpu: int = 0
+    most_memory: int = 0
 
 
 def missing(state: NodeState, shape: Shape) -> list[str]:
@@ -60,6 +62,8 @@ def survey(world: World, shape: Shape) -> Histogram:
         free = sum(u == 0 for u in state.used)
         found.free_gpus += free
         found.biggest = max(found.biggest, state.node.gpus)
+        found.most_cpu = max(found.most_cpu, state.node.cpu)
+        found.most_memory = max(found.most_memory, state.node.memory)
         if free > found.best_free or not found.best_node:
             found.best_free, found.best_node = free, state.node.name
     return found
