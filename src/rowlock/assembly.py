@@ -23,7 +23,7 @@ from pathlib import Path
 import uvicorn
 from starlette.applications import Starlette
 
-from rowlock import __version__
+from rowlock import __version__, kinds, objects
 from rowlock.cluster import apiserver, wire
 from rowlock.cluster.kubelet import KubeletSettings
 from rowlock.cluster.local import ClusterSettings, LocalCluster
@@ -86,6 +86,14 @@ def kubeconfig(url: str, ca: Path, token: str) -> str:
         },
         indent=2,
     )
+
+
+def _say_what_goes_on(cluster: LocalCluster) -> None:
+    """Ctrl-C ends the server, not the jobs; a person should not have to guess that."""
+    running = sum(objects.phase(pod) == "Running" for pod in cluster.store.view.all(kinds.POD))
+    if running:
+        pods, them = ("1 pod runs", "it") if running == 1 else (f"{running} pods run", "them")
+        print(f"rowlock stops; {pods} on: `rowlock up` finds {them} again, `rowlock down` then stops {them}", flush=True)
 
 
 def settle_memory() -> None:
@@ -151,6 +159,7 @@ class Server:
             settle_memory()
             self._announce(sock, self.data / "ca.crt", token)
             await self.stopping.wait()
+            _say_what_goes_on(cluster)
             web.should_exit = True
             await serving
             for task in work:

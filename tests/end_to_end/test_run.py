@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.end_to_end.cluster import BIN, Cluster, make
@@ -132,3 +133,20 @@ def test_a_rank_that_runs_on_after_a_failure_is_named(running: Cluster) -> None:
 def test_the_command_arrives_as_it_was_typed(running: Cluster) -> None:
     script = 'test $$ -gt 1 && echo "$(echo one) $((1 + 1)) a b"'
     assert "[rank 0] one 2 a b" in running.run("rowlock", "run", "--rm", "--", "sh", "-c", script)
+
+
+def test_a_server_in_the_foreground_says_what_goes_on_without_it(running: Cluster, tmp_path: Path) -> None:
+    other = make(tmp_path / "a directory with 'quotes' and $pace", tmp_path)
+    argv = ["rowlock", "up"]
+    with subprocess.Popen(argv, env=other.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            assert server.stdout is not None and server.stdout.readline().startswith("rowlock serves https://")
+            other.run("rowlock", "run", "-d", "--name", "long", "--", *LONG)
+            other.run("rowlock", "wait", "long", "--for", "running", "--timeout", "30s")
+            server.send_signal(signal.SIGINT)
+            assert "1 pod runs on: `rowlock up` finds it" in server.stdout.read() and server.wait(30) == 0
+        finally:
+            server.kill()
+    other.up()
+    assert other.json("rowlock", "describe", "long", "--json")["phase"] == "Running"
+    assert "1 unfinished job was stopped" in other.run("rowlock", "down", "--yes")
