@@ -13,12 +13,15 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import Api, Record
 from rowlock.errors import AlreadyExists, ApiError, NotFound
 from rowlock.objects import Object
 
+SERIES = frozenset({"default-scheduler"})
+"""Sources whose Events are of `events.k8s.io`: with an `eventTime`, and a series when they repeat."""
 REMEMBERED = 4_096  # Events whose counts are kept, least recently used out first
 
 log = logging.getLogger("rowlock.events")
@@ -45,6 +48,9 @@ class _Written:
     name: str
     count: int
 
+
+ACTIONS = {"Scheduled": "Binding", "Preempted": "Preempting"}
+"""What the source was about to do, by the reason it gives."""
 
 _Same = tuple[str, str, str, str, str, str]
 
@@ -95,7 +101,10 @@ class Recorder:
         if before is None:
             return False
         count = before.count + len(records)
-        patch = {"count": count, "lastTimestamp": objects.timestamp(now), "message": records[-1].message}
+        patch: dict[str, Any] = {"count": count, "lastTimestamp": objects.timestamp(now)}
+        if records[-1].source in SERIES:
+            patch = {"series": {"count": count, "lastObservedTime": objects.micro_timestamp(now)}}
+        patch["message"] = records[-1].message
         try:
             await self._api.patch(kinds.EVENT, _space(records[0].regarding), before.name, patch)
         except NotFound:
@@ -156,19 +165,21 @@ def event(record: Record, name: str, now: float, count: int = 1) -> Object:
         "apiVersion": about.get("apiVersion"),
         "resourceVersion": objects.meta(about).get("resourceVersion"),
     }
-    return {
+    made = {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": name, "namespace": _space(about)},
         "involvedObject": {field: value for field, value in involved.items() if value},
         "reason": record.reason,
         "message": record.message[:1024],  # the API's limit
-        "source": {"component": record.source},
-        "firstTimestamp": when,
-        "lastTimestamp": when,
-        "count": count,
         "type": record.type,
-        "eventTime": None,
         "reportingComponent": record.source,
-        "reportingInstance": "",
     }
+    dated: dict[str, Any] = {"eventTime": None, "firstTimestamp": None, "lastTimestamp": None}
+    if record.source in SERIES:
+        moment = objects.micro_timestamp(now)
+        series = {"series": {"count": count, "lastObservedTime": moment}} if count > 1 else {}
+        dated |= {"eventTime": moment, "source": {}, **series}
+        return {**made, **dated, "action": ACTIONS.get(record.reason, "Scheduling"), "reportingInstance": record.source}
+    dated |= {"firstTimestamp": when, "lastTimestamp": when, "count": count}
+    return {**made, **dated, "source": {"component": record.source}, "reportingInstance": ""}

@@ -22,6 +22,9 @@ _WAITS = frozenset({"FailedScheduling", "Unschedulable"})
 
 
 def event_time(event: Object) -> str:
+    again = objects.dig(event, "series.lastObservedTime")
+    if again:
+        return str(again)
     for field in ("lastTimestamp", "eventTime", "firstTimestamp"):
         if event.get(field):
             return str(event[field])
@@ -29,8 +32,8 @@ def event_time(event: Object) -> str:
 
 
 def event_order(event: Object) -> tuple[str, int]:
-    """Times have whole seconds; within one, the order of writes."""
-    return event_time(event), objects.revision(event)
+    """Most times have whole seconds; within one, the order of writes."""
+    return event_time(event)[:19], objects.revision(event)
 
 
 def concerns(event: Object, workload: Workload) -> bool:
@@ -70,7 +73,7 @@ def present_event(event: Object, cluster: str) -> dict[str, Any]:
         "message": event.get("message") or "",
         "reason": event.get("reason") or "",
         "source": (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
-        "count": event.get("count") or 1,
+        "count": event.get("count") or objects.dig(event, "series.count") or 1,
         "involvedObject": {field: regarding.get(field, "") for field in ("uid", "kind", "name", "namespace")},
     }
 
