@@ -8,6 +8,7 @@ not in the table is refused with the line that adds it; we never guess. `rowlock
 """
 
 import difflib
+import hashlib
 import json
 import os
 import re
@@ -50,7 +51,8 @@ class Image:
 
     @property
     def id(self) -> str:
-        return f"rowlock://{self.name}@{self.created:.0f}" if self.created else f"rowlock://{self.name}"
+        """As a registry has it: the name and a digest, another one for every build."""
+        return f"rowlock://{self.name}@sha256:{hashlib.sha256(f'{self.name}@{self.created}'.encode()).hexdigest()}"
 
 
 def normalise(reference: str) -> str:
