@@ -92,8 +92,8 @@ def _say_what_goes_on(cluster: LocalCluster) -> None:
     """Ctrl-C ends the server, not the jobs; a person should not have to guess that."""
     running = sum(objects.phase(pod) == "Running" for pod in cluster.store.view.all(kinds.POD))
     if running:
-        pods, them = ("1 pod runs", "it") if running == 1 else (f"{running} pods run", "them")
-        print(f"rowlock stops; {pods} on: `rowlock up` finds {them} again, `rowlock down` then stops {them}", flush=True)
+        pods, it = ("1 pod runs", "it") if running == 1 else (f"{running} pods run", "them")
+        print(f"rowlock stops; {pods} on: `rowlock up` finds {it} again, `rowlock down` then stops {it}", flush=True)
 
 
 def settle_memory() -> None:

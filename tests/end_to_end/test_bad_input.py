@@ -136,6 +136,8 @@ IMPOSSIBLE = [
     ("rowlock run --env =x -- true", "--env: '' is not the name of an environment variable"),
     ("runai submit-pytorch --name x", "-i, --image must be set"),
     ("runai submit-pytorch --name x -i host --command", "--command needs the command after `--`"),
+    ("rowlock run --simulated-gpus 2 -- true", "but without --simulated-gpus 2. Stop it first: `rowlock down`"),
+    ("rowlock run --simulated-gpus -2 -- true", "--simulated-gpus must be at least 0"),
     ("rowlock up -d --nodes 3", "but without --nodes 3. Stop it first: `rowlock down`"),
 ]
 

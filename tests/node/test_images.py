@@ -209,6 +209,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert call("add", "mine", "--dir", str(tmp_path), "--entrypoint", "python 'a b.py'", "--json")[0] == 0
     rows = json.loads(call("list", "--json")[1])
     assert [(r["name"], r["kind"], r["entrypoint"]) for r in rows] == [
+        ("host", "host", []),
         ("busybox:1", "host", []),
         ("mine:latest", "added", ["python", "a b.py"]),
     ]

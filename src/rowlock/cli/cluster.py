@@ -105,16 +105,20 @@ def _last_words(log: str, began: int) -> str:
 
 
 def _already(line: Line, found: dict[str, Any], wanted: dict[str, Any]) -> int:
-    """A server is there: the same settings are fine, others are refused."""
+    same(data_dir(line), found, wanted)
+    return _report(line, found, "already running")
+
+
+def same(directory: str, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """A server is there: the same settings are fine, others are refused. Raises Refused."""
     before = found.get("flags") or {}
     differs = [name for name, value in wanted.items() if before.get(name) != value]
     if differs:
         flags = ", ".join(f"--{name.replace('_', '-')} {wanted[name]}" for name in differs)
         raise Refused(
-            f"a server is running for {data_dir(line)} already (pid {found['pid']}), but without {flags}. "
+            f"a server is running for {directory} already (pid {found['pid']}), but without {flags}. "
             "Stop it first: `rowlock down`"
         )
-    return _report(line, found, "already running")
 
 
 def _report(line: Line, found: dict[str, Any], word: str = "ready") -> int:

@@ -65,16 +65,20 @@ def _submitted(server: Server, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sane(line: Line) -> None:
-    for name in ("nnodes", "nproc_per_node"):
-        if getattr(line, name) < 1:
-            raise Refused(f"--{name.replace('_', '-')} must be at least 1, but is {getattr(line, name)}", 2)
+    for name, least in (("nnodes", 1), ("nproc_per_node", 1), ("backoff_limit", 0), ("simulated_gpus", 0)):
+        value = getattr(line, name)
+        if value is not None and value < least:
+            raise Refused(f"--{name.replace('_', '-')} must be at least {least}, but is {value}", 2)
 
 
 def _server(line: Line) -> Server:
     """The server; one is started when none runs."""
     directory = data_dir(line)
-    if client.running(directory) is None:
-        wanted = {"simulated_gpus": line.simulated_gpus} if line.simulated_gpus is not None else {}
+    wanted = {"simulated_gpus": line.simulated_gpus} if line.simulated_gpus is not None else {}
+    found = client.running(directory)
+    if found is not None:
+        cluster.same(directory, found, wanted)
+    else:
         prepare(directory)
         found = cluster.start(directory, cluster.serve_argv(directory, wanted))
         tell(f"No cluster was running: one was started at {found['url']} (`rowlock down` stops it).")

@@ -119,7 +119,7 @@ class Images:
     def all(self) -> list[Image]:
         try:
             names = sorted(os.listdir(self._directory))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         rows = [self._read(n.replace("+", "/").replace("=", ":")) for n in names]
         return [row for row in rows if row is not None]
@@ -215,7 +215,8 @@ def main(context: click.Context, data_dir: Path) -> None:
 @click.pass_obj
 def list_images(images: Images, as_json: bool) -> None:
     """Shows every image."""
-    rows = [{**asdict(image), "kind": kind_of(image)} for image in images.all()]
+    here = Image(HOST[0], host=True)
+    rows = [{**asdict(image), "kind": kind_of(image)} for image in (here, *images.all())]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -253,7 +254,10 @@ def add_image(images: Images, /, **given: Any) -> None:
         image = replace(image, path=(str(given["python"].absolute().parent),))
     if given["entrypoint"]:
         image = replace(image, entrypoint=tuple(shlex.split(given["entrypoint"])))
-    images.add(replace(image, created=time.time()))
+    try:
+        images.add(replace(image, created=time.time()))
+    except OSError as error:
+        raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}") from None
     click.echo(json.dumps({"added": name}) if given["as_json"] else f"image {name} added")
 
 
