@@ -22,8 +22,28 @@ def after_write(world: World, change: Stored) -> None:
     _require(len(world.log) < 2 or world.log[-2].revision < change.revision, "revisions do not rise")
     if change.old is not None:
         _history(change.old, change.object)
+    if (
+        kind is PYTORCHJOB
+        and objects.is_true(change.object, "Failed")
+        and not objects.is_true(change.old or {}, "Failed")
+    ):
+        _fails_for_a_reason(world, change.object)
     if kind is POD and change.type == "Modified" and objects.dig(change.object, "spec.nodeName"):
         _node_holds(world, str(objects.dig(change.object, "spec.nodeName")))
+
+
+def _fails_for_a_reason(world: World, job: Object) -> None:
+    """A pod of it died, was restarted or was removed by somebody other than the scheduler."""
+    for change in world.log:
+        pod = change.object
+        if change.kind is not POD or (objects.controller_of(pod) or {}).get("uid") != objects.uid(job):
+            continue
+        mark = objects.condition(pod, "DisruptionTarget") or {}
+        restarted = any(c.get("restartCount") for c in objects.dig(pod, "status.containerStatuses", ()))
+        gone = change.type == "Deleted" or objects.deleting(pod) or objects.phase(pod) == "Failed"
+        if restarted or (gone and mark.get("reason") != "PreemptionByScheduler"):
+            return
+    raise Broken(f"job {objects.name(job)} failed though only the scheduler took its pods back")
 
 
 def _history(old: Object, new: Object) -> None:

@@ -40,6 +40,8 @@ class Disk:
     processes: dict[str, Process] = field(default_factory=dict)
     troubled: bool = True
     """While it is, some ranks fail."""
+    pace: float = 1.0
+    """How long everything takes."""
 
     def start(self, pod: Object, now: float) -> Process:
         owner = objects.controller_of(pod) or {}
@@ -52,7 +54,7 @@ class Disk:
         ranks = {p.rank for p in self.processes.values() if p.gang == process.gang}
         if process.ends is None and len(ranks) >= process.world:
             dice = random.Random(f"{self.seed}/{objects.uid(pod)}/{process.restarts}")
-            process.ends = now + dice.choice((0.5, 2.0, 7.0))
+            process.ends = now + dice.choice((0.5, 2.0, 7.0)) * self.pace
             process.code = dice.choice((0, 0, 0, 1, 137)) if self.troubled else 0
 
     def kill(self, pod: Object, now: float, code: int) -> None:
@@ -117,7 +119,7 @@ def _reported(pod: Object, process: Process, now: float) -> Decision:
     again = None if ended else BARRIER if process.ends is None else process.ends - now
     if status == pod.get("status"):
         return Decision(again=again)
-    meta = {"uid": objects.uid(pod)}
+    meta = {"uid": objects.uid(pod), "resourceVersion": str(objects.revision(pod))}  # others write conditions, too
     patch = {"metadata": meta, "status": status}
     return Decision((Patch(kinds.POD, *objects.key(pod), patch, subresource="status"),), again)
 

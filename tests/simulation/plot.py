@@ -10,7 +10,7 @@ from tests.simulation.world import World
 
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions, Propagation
-from rowlock.kinds import NAMESPACE, NODE, POD, PYTORCHJOB
+from rowlock.kinds import NAMESPACE, NODE, POD, PYTORCHJOB, QUEUE
 from rowlock.objects import Key, Object
 
 SPACES = ("runai-default", "runai-default", "runai-team")
@@ -18,7 +18,13 @@ GPUS_PER_NODE = 4
 
 
 Act = Callable[[World, int], None]
-TEAM: Object = {"metadata": {"name": "runai-team", "labels": {"runai/queue": "default"}}}
+QUOTA = 2
+PRIORITIES = ("", "train", "build-preemptible", "interactive-preemptible")
+
+
+def team(world: World) -> Object:
+    queue = "team" if world.contested else "default"
+    return {"metadata": {"name": "runai-team", "labels": {"runai/queue": queue}}}
 
 
 def node(name: str) -> Object:
@@ -33,6 +39,8 @@ def job(name: str, world: World) -> Object:
     """A PyTorchJob of a size that sometimes fits, sometimes must wait, and seldom never fits."""
     dice = world.dice
     workers, gpus = dice.choice((0, 1, 1, 2, 3, 7)), dice.choice((0, 1, 1, 2))
+    if world.contested:
+        workers, gpus = workers % 4, max(1, gpus)
     policy = dice.choice(("Never", "OnFailure", "ExitCode"))
     container: dict[str, Any] = {"name": "pytorch", "image": "host", "command": ["train"]}
     container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus), "cpu": "1"}, "requests": {"cpu": "1"}}
@@ -49,16 +57,22 @@ def job(name: str, world: World) -> Object:
         run["ttlSecondsAfterFinished"] = dice.choice((0, 20))
     if dice.random() < 0.15:
         run["suspend"] = True
+    labels = {"priorityClassName": dice.choice(PRIORITIES)} if world.contested else {}
     return {
-        "metadata": {"name": name, "namespace": dice.choice(SPACES)},
+        "metadata": {"name": name, "namespace": dice.choice(SPACES), "labels": labels},
         "spec": {"runPolicy": run, "pytorchReplicaSpecs": specs},
     }
 
 
 def prologue(world: World, seeds: list[tuple[kinds.Kind, Object]]) -> None:
     nodes = [(NODE, node(f"n{number}")) for number in range(world.dice.choice((1, 2, 2, 3)))]
-    for kind, obj in [*seeds, *nodes, (NAMESPACE, TEAM)]:
+    nodes = nodes[:1] if world.contested else nodes
+    for kind, obj in [*seeds, *nodes, (NAMESPACE, team(world))]:
         world.write("seed", partial(world.core.create, kind, obj))
+    if world.contested:
+        spec: dict[str, Any] = {"parentQueue": "department-default", "resources": {"gpu": {"quota": QUOTA}}}
+        world.write("seed", lambda: world.core.create(QUEUE, {"metadata": {"name": "team"}, "spec": spec}))
+        world.write("seed", lambda: world.core.patch(QUEUE, Key("", "default"), {"spec": spec}))
 
 
 def disturb(world: World, number: int) -> None:
@@ -77,6 +91,8 @@ def disturb(world: World, number: int) -> None:
         _wait,
         _wait,
     )
+    if world.contested:
+        acts += (_submit,) * 8
     if world.dice.random() < 0.03:
         acts = (_delete_space, _crash)
     world.dice.choice(acts)(world, number)
@@ -142,7 +158,7 @@ def _delete_space(world: World, number: int) -> None:
     if world.view.get(NAMESPACE, "", "runai-team"):
         world.write("user", lambda: world.core.delete(NAMESPACE, "", "runai-team"))
     else:
-        world.write("user", lambda: world.core.create(NAMESPACE, TEAM))
+        world.write("user", lambda: world.core.create(NAMESPACE, team(world)))
 
 
 def _crash(world: World, number: int) -> None:

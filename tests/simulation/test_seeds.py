@@ -1,6 +1,6 @@
 """Five hundred worlds in `make test`, a hundred thousand in `make soak` (ROWLOCK_SEEDS=100000).
 
-    python -m tests.simulation.test_seeds SEED     tells the story of one world
+    python -m tests.simulation.test_seeds SEED [contested]     tells the story of one world
 
 Every seed that ever failed is in `seeds.txt` with what it taught, and is played first.
 """
@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,16 +55,22 @@ def play(seed: int, world: World | None = None) -> World:
             if not world.step():
                 world.pass_time(world.now + 10)
     plot.epilogue(world)
-    world.settle(600)
+    world.settle(600 * world.disk.pace)
     invariants.at_calm(world)
     return world
 
 
-def failures(seeds: Iterable[int]) -> list[str]:
+def contested(seed: int) -> World:
+    world = build(seed)
+    world.contested, world.disk.pace = True, 5.0
+    return world
+
+
+def failures(seeds: Iterable[int], make: Callable[[int], World] = build) -> list[str]:
     found = []
     for seed in seeds:
         try:
-            play(seed)
+            play(seed, make(seed))
         except Exception as error:  # noqa: BLE001 (any failure of a world is a finding, with its seed)
             where = traceback.extract_tb(error.__traceback__)[-1]
             found.append(f"seed {seed}: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})")
@@ -81,11 +88,22 @@ def test_many_worlds() -> None:
     chunks = [range(start, start + 500) for start in range(0, SEEDS, 500)]
     with ProcessPoolExecutor() as pool:
         assert not [line for lines in pool.map(failures, chunks) for line in lines]
+        assert not [line for lines in pool.map(partial(failures, make=contested), chunks) for line in lines]
 
 
 @pytest.mark.parametrize("start", range(0, min(SEEDS, 10_000), CHUNK) if SEEDS < 10_000 else [])
 def test_worlds(start: int) -> None:
     assert not failures(range(start, start + CHUNK))
+
+
+@pytest.mark.parametrize("start", range(0, min(SEEDS, 10_000) // 5, CHUNK) if SEEDS < 10_000 else [])
+def test_contested_worlds(start: int) -> None:
+    assert not failures(range(start, start + CHUNK), contested)
+
+
+def test_a_scheduler_takes_pods_back_in_contested_worlds() -> None:
+    taken = [sum("DisruptionTarget=True" in line for line in play(seed, contested(seed)).story) for seed in range(20)]
+    assert sum(map(bool, taken)) >= 5, taken
 
 
 def test_a_scheduler_without_gangs_is_caught() -> None:
@@ -105,7 +123,7 @@ def test_the_same_seed_is_the_same_world() -> None:
 
 if __name__ == "__main__":
     seed = int(sys.argv[1])
-    told = build(seed)
+    told = contested(seed) if "contested" in sys.argv else build(seed)
     try:
         play(seed, told)
     finally:

@@ -74,6 +74,8 @@ class World:
         self.story: list[str] = []
         self.disk = Disk(seed)
         self.faults = True
+        self.contested = False
+        """Two teams with small quotas and jobs of several priorities: the scheduler takes pods back."""
         self._check = check
         self._told: set[tuple[str, str, str]] = set()
         self.actors: list[Actor] = []
@@ -245,7 +247,8 @@ class World:
         horizon = self.now + seconds
         steps = counted = 0
         written = len(self.log)
-        while steps < CALM:
+        most = CALM * (5 if self.contested else 1)
+        while steps < most:
             if self.step():
                 steps += 1
                 continue
@@ -253,7 +256,7 @@ class World:
                 return
             counted = counted if len(self.log) == written else steps
             steps, written = counted, len(self.log)
-        raise Broken(f"still busy after {CALM} calm steps")
+        raise Broken(f"still busy after {most} calm steps")
 
 
 def _what(change: Stored) -> str:
