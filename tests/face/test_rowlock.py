@@ -183,6 +183,13 @@ def test_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, wo
     assert words in err
 
 
+@pytest.mark.parametrize("line", ["rowlock help", "rowlock help run", "rowlock run --help", "runai help"])
+def test_help_may_be_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str) -> None:
+    program, *argv = line.split()
+    code, out, _ = call(program, argv, tmp_path, capsys)
+    assert code == 0 and "Usage: " in out and ("--nnodes" in out) == ("run" in argv)
+
+
 def commands(group: Group, path: str = "") -> list[tuple[str, Command]]:
     found: list[tuple[str, Command]] = []
     for one in group.commands:

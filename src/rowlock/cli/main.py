@@ -31,6 +31,8 @@ def run(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> int:
     try:
         if argv[:1] in (["--version"], ["-V"]):
             argv = ["version"]
+        if argv[:1] == ["help"]:
+            argv = [*argv[1:], "--help"]
         found, path, left = resolve(root, argv, shared)
         if isinstance(found, Group):
             print(help_of(root.name, path, found))
