@@ -13,7 +13,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(UV):
-	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "rowlock needs Python 3.11 or newer; this is " + sys.version.split()[0] + ": set PYTHON=python3.12 (or later) on the make command line"'
+	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "rowlock needs Python 3.11 or newer; this is " + sys.version.split()[0] + ": set PYTHON=python3.12 (or later) on the make command line"'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 

@@ -222,6 +222,14 @@ def test_a_data_directory_that_cannot_be(shared: Cluster, tmp_path: Path, line: 
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_an_image_that_cannot_be_kept(shared: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "Dockerfile").write_text("FROM x\n")
+    for line in (f"rowlock build -t x {tmp_path}", "rowlock image add x --host"):
+        _, said = refused(shared, line, ROWLOCK_DATA_DIR=str(tmp_path / "file"))
+        assert f"{tmp_path}/file/images" in said and "Not a directory" in said and "Errno" not in said, said
+
+
 def test_a_port_in_use(shared: Cluster, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

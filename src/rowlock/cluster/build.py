@@ -304,8 +304,10 @@ def main(**given: Any) -> None:
     as_json = given["as_json"]
     try:
         made = build(Images(given["data_dir"] / "images"), order, lambda line: click.echo(line, err=as_json))
-    except (BuildFailed, BadDockerfile, ValueError, OSError) as error:
+    except (BuildFailed, BadDockerfile, ValueError) as error:
         raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{error.filename} cannot be used: {error.strerror}") from None
     click.echo(json.dumps({"image": made.name, "root": made.root}) if as_json else f"Successfully built {made.name}")
 
 
