@@ -150,3 +150,19 @@ def test_a_server_in_the_foreground_says_what_goes_on_without_it(running: Cluste
     other.up()
     assert other.json("rowlock", "describe", "long", "--json")["phase"] == "Running"
     assert "1 unfinished job was stopped" in other.run("rowlock", "down", "--yes")
+
+
+def test_a_server_that_dies_under_a_run_leaves_the_job(running: Cluster) -> None:
+    argv = ["rowlock", "run", "--name", "survivor", "--", *LONG]
+    with subprocess.Popen(
+        argv, env=running.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "[rank 0] it runs\n"
+        os.kill(running.pid, signal.SIGKILL)
+        assert process.wait(30) == 1
+        last = process.stderr.read().splitlines()[-1]
+    assert last.startswith("the server is gone, but job survivor goes on: start it again (`rowlock up -d`)"), last
+    running.up()
+    assert running.json("rowlock", "describe", "survivor", "--json")["phase"] == "Running"
+    running.run("rowlock", "delete", "survivor")

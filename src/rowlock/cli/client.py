@@ -164,7 +164,7 @@ class Server:
                 self.close()
                 if fresh:
                     raise Refused(
-                        f"the server at {self.url} does not answer ({error or 'connection closed'})"
+                        f"the server at {self.url} does not answer ({getattr(error, 'strerror', None) or 'connection closed'}); look: `rowlock status`"
                     ) from None
             except TimeoutError:
                 raise Refused(f"the server at {self.url} did not answer within {_TIMEOUT:.0f} s") from None

@@ -179,6 +179,11 @@ def _follow(line: Line, server: Server, name: str, identity: str) -> int:
         body = until(client.connect(line), {"id": identity}, "Completed", None)
     except KeyboardInterrupt:
         return _interrupted(line, name, identity)
+    except client.ServerRefused:
+        raise
+    except Refused:
+        again = f"start it again (`rowlock up -d`), then follow the job: `rowlock logs -f {name}`"
+        raise Refused(f"the server is gone, but job {name} goes on: {again}") from None
     pods = server.get(f"{WORKLOADS}/{identity}/pods")["pods"] if body["phase"] != "Deleted" else []
     why = str(body.get("phaseMessage") or "") if body["phase"] != "Completed" else ""
     code = exit_code(body["phase"], pods, why)
