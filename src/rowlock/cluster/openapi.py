@@ -1,6 +1,6 @@
 """OpenAPI v3 and v2 from the table of types: enough for `kubectl explain`, `apply`, validation and generated clients.
 
-The table has no prose, so neither have these documents, but for a few sentences of our own (`TEXTS`). Each document
+The table has no prose; the sentences are our own (`TEXTS` here for kinds, `explanations` for fields). Each document
 is made when it is first asked for. Pure.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from rowlock import __version__, kinds
-from rowlock.cluster import discovery, types
+from rowlock.cluster import discovery, explanations, types
 from rowlock.kinds import Kind
 
 Document = dict[str, Any]
@@ -148,7 +148,15 @@ def _written(node: Any, prefix: str, todo: list[str]) -> Any:
         todo.append(ref)
         rest = {k: v for k, v in node.items() if k != "$ref"}
         return {**rest, "allOf": [{"$ref": prefix + ref}]} if prefix == _V3 else {"$ref": prefix + ref}
-    return {k: _written(v, prefix, todo) if k not in ("required", "enum") else v for k, v in node.items()}
+    found = {k: _written(v, prefix, todo) if k not in ("required", "enum") else v for k, v in node.items()}
+    if prefix == _V3 and isinstance(found.get("properties"), dict):
+        found["properties"] = {k: _explained(k, v) for k, v in found["properties"].items()}
+    return found
+
+
+def _explained(name: str, node: Any) -> Any:
+    text = explanations.TEXTS.get(name)
+    return {"description": text, **node} if text and isinstance(node, dict) else node
 
 
 # ---------------------------------------------------------------- paths
