@@ -30,9 +30,9 @@ from rowlock.training.group import GroupController
 SEEDS = int(os.environ.get("ROWLOCK_SEEDS", "500"))
 CHUNK = 25
 KNOWN = [
-    int(line.split()[0])
+    (int(words[0]), "contested" in words[1:2])
     for line in (Path(__file__).with_name("seeds.txt")).read_text().splitlines()
-    if line[:1].isdigit()
+    if (words := line.split()) and words[0].isdigit()
 ]
 
 
@@ -77,9 +77,9 @@ def failures(seeds: Iterable[int], make: Callable[[int], World] = build) -> list
     return found
 
 
-@pytest.mark.parametrize("seed", KNOWN)
-def test_seeds_that_taught_us_something(seed: int) -> None:
-    assert not failures([seed])
+@pytest.mark.parametrize(("seed", "quarrel"), KNOWN)
+def test_seeds_that_taught_us_something(seed: int, quarrel: bool) -> None:
+    assert not failures([seed], contested if quarrel else build)
 
 
 @pytest.mark.timeout(24 * 3600)

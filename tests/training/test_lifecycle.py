@@ -434,3 +434,16 @@ def test_a_pod_that_the_scheduler_took_back_is_made_again_whatever_its_restart_p
     run.world.settle(run.controller, "team-a")
     assert sorted(run.pods()) == ["job-worker-0", "job-worker-1"]
     assert conditions(run) == ["Created", "Running"]
+
+
+def test_a_pod_that_was_spared_in_the_end_counts(play: Player) -> None:
+    """The scheduler marks a pod first and deletes it then; when only the mark came through, its end is its own."""
+    run = play("PyTorchJob")
+    run.create({"pytorchReplicaSpecs": {"Master": replica("pytorch", 1, "Never")}})
+    run.world.settle(run.controller, "team-a")
+    mark = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    run.set("master-0", {**RUNNING, "conditions": [mark]})
+    run.world.settle(run.controller, "team-a")
+    run.set("master-0", {**exited(0), "conditions": [mark]})
+    run.world.settle(run.controller, "team-a")
+    assert conditions(run)[-1] == "Succeeded"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rowlock.api import NOTHING, Change, Decision, Record, View
 from rowlock.kinds import JOBS, POD, SERVICE, Kind
-from rowlock.objects import Key, Object, condition, controller_of, is_true, key, labels, namespace, uid
+from rowlock.objects import Key, Object, condition, controller_of, deleting, is_true, key, labels, namespace, uid
 from rowlock.objects import name as name_of
 from rowlock.training.defaults import read
 from rowlock.training.framework import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
@@ -22,8 +22,9 @@ TAKEN_BACK = "PreemptionByScheduler"
 def as_judged(pod: Object) -> Object:
     """The pod as the operator judges it. One that the scheduler took back has neither failed nor succeeded, however its
     program ended: it waits, and its slot is filled anew when it is gone. So a reclaimed job resumes by itself whatever
-    its restartPolicy; on a cluster with KAI, `Never` would stay Failed for ever."""
-    mark = condition(pod, "DisruptionTarget")
+    its restartPolicy; on a cluster with KAI, `Never` would stay Failed for ever. A pod that bears the mark but is not
+    being deleted was spared in the end: what becomes of it counts."""
+    mark = condition(pod, "DisruptionTarget") if deleting(pod) else None
     if mark is None or mark.get("status") != "True" or mark.get("reason") != TAKEN_BACK:
         return pod
     return {**pod, "status": {"phase": "Pending"}}
