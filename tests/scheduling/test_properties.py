@@ -31,7 +31,7 @@ from rowlock.scheduling.snapshot import (
 from rowlock.scheduling.world import World, build
 
 STEPS = int(os.environ.get("ROWLOCK_STEPS", "600"))
-SEEDS = 12
+SEEDS = max(12, STEPS // 200)  # clusters fill up: after some hundred steps all that is new is more of the same
 GB = 10**9
 
 
