@@ -141,13 +141,14 @@ def down(line: Line) -> int:
         return 0
     if line.keep_jobs and line.stop_jobs:
         raise Refused("--keep-jobs and --stop-jobs exclude each other", 2)
+    limit = seconds(line.timeout, "--timeout")
     busy = [] if line.keep_jobs else _busy(line)
     if busy:
         _agree(line, busy)
         _stop_jobs(line, busy)
     if line.server is not None:
         line.server.close()  # a server waits for its connections before it ends
-    pid, limit = int(found["pid"]), seconds(line.timeout, "--timeout")
+    pid = int(found["pid"])
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + limit
     while client.alive(found):

@@ -133,7 +133,7 @@ def plan(found: Inventory, wishes: Wishes) -> tuple[NodePlan, ...]:
     each = len(found.gpus) // wishes.nodes if wishes.gpus_per_node is None else wishes.gpus_per_node
     if not wishes.simulated_gpus and each * wishes.nodes > len(found.gpus):
         raise ValueError(
-            f"{wishes.nodes} nodes of {each} GPUs need {each * wishes.nodes}, this machine has {len(found.gpus)}; "
+            f"{wishes.nodes} node{'s' * (wishes.nodes > 1)} of {each} GPUs need{'s' * (wishes.nodes == 1)} {each * wishes.nodes}, this machine has {len(found.gpus)}; "
             f"for a rehearsal without GPUs use --simulated-gpus {each}"
         )
     cpus = Decimal(str(wishes.cpus_per_node or max(1, found.cpus // wishes.nodes)))
