@@ -59,6 +59,8 @@ def test_a_gang_that_waits_is_told_once() -> None:
         "Each pod needs 1 GPU, 0.1 CPU cores; 2 of 3 pods fit now (1 node: 2 GPUs free)."
     )
     assert dig(group, "status.explanation.podsFit") == 2
+    hint = "ask for 2 GPUs or less in all, or add nodes: the cluster has no more"
+    assert dig(group, "status.explanation.hint") == hint
     assert all(dig(p, "status.conditions")[0]["reason"] == "Unschedulable" for p in b.all(POD).values())
     for _ in range(5):
         b.now += 11

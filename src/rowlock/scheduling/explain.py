@@ -7,6 +7,7 @@ the decision did not see. `what_if` answers the same question for a gang that do
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from rowlock.objects import timestamp
@@ -44,8 +45,19 @@ class Explainer:
         failure = self._refine(state, hold.failure)
         message, hint = _sentence(self.world, state, failure, self._survey(failure))
         found = self._survey(failure)
+        if failure.reason in (Reason.DOES_NOT_FIT, Reason.EXHAUSTED) and self._never(state):
+            hint = f"ask for {words(GPU, self.capacity)} or less in all, or add nodes: the cluster has no more"
         kube = verdict(found) if found is not None and _plain(failure) else message
         return Explanation(failure.reason, message, kube, self._record(state, failure, hold, hint))
+
+    @cached_property
+    def capacity(self) -> int:
+        """All cards of all nodes, in hundredths."""
+        return sum(s.node.gpus for s in self.world.order) * WHOLE
+
+    def _never(self, state: GangState) -> bool:
+        """Waiting would not help: even an empty cluster has too few cards."""
+        return self.world.need(wanted(state))[GPU] > self.capacity
 
     def _survey(self, failure: Failure) -> Histogram | None:
         if failure.shape is None:
