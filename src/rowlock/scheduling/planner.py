@@ -79,6 +79,7 @@ class Planner:
                     self.causes[state.gang.key] = ("stale", "")
             else:
                 self._take(act)
+        self._redeem(mark)
         decisions, promises = self._collect(mark)
         if not keep:
             decisions += self.holds()
@@ -183,6 +184,24 @@ class Planner:
         if wait is not None:
             self.timers.append(wait)
             self.failures[state.gang.key] = Failure(Reason.PROTECTED, state.gang.queue, seconds=wait)
+
+    def _redeem(self, mark: int) -> None:
+        """A promise that needs nobody to leave is kept at once. Its room was planned for others in this very cycle; as a
+        mere promise it could be taken back by them in the next, and so on for ever."""
+        world = self.world
+        moved = dict.fromkeys(entry[0] for entry in world.log[mark:])
+        later = [t for t in moved if t.status is Status.PIPELINED]
+        leaving = [t for t in moved if t.status is Status.RELEASING and t.task.status is not Status.RELEASING]
+        waiting = {self.causes.get(t.gang.gang.key, ("", ""))[1] for t in leaving}
+        for state in dict.fromkeys(t.gang for t in later):
+            mine = [t for t in later if t.gang is state]
+            if state.gang.key in waiting or any(t.origin is not None for t in mine):
+                continue
+            before = world.mark()
+            for t in mine:
+                world.move(t, Status.PENDING)
+            if attempt(world, self.placer, state, tasks=mine) is not None or promised(state):
+                world.rollback(before)
 
     # ------------------------------------------------------------ reading the plan off
 
