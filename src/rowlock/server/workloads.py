@@ -26,6 +26,8 @@ from rowlock.workloads.spec import Submission
 
 ACCEPTED = {"code": 202, "message": "Request has been accepted."}
 MANAGER = WriteOptions(manager="rowlock")
+_THINKING = 3.0
+"""Seconds that a question waits for the scheduler's first word about a new workload."""
 _LEAVING = 15.0
 """Seconds that a submit waits for a deleted workload of the same name to be gone."""
 _LONGEST_PREFIX = 36
@@ -282,6 +284,10 @@ async def history(call: Call) -> Any:
 async def explain(call: Call) -> Any:
     call.only()
     workload = find(call)
+    if story.undecided(workload):  # just submitted: its pods come, the scheduler speaks, within a moment
+        uid = objects.uid(workload.job)
+        await call.room.catalog.until(uid, lambda: not story.undecided(find(call)), _THINKING)
+        workload = find(call)
     return story.explanation(workload, await _events(call, workload))
 
 

@@ -98,6 +98,11 @@ def _update(job: Object, phase: str, message: str, when: str) -> dict[str, Any]:
     return {"meta": {"creationTimestamp": moment, "type": "PhaseUpdate"}, "spec": {"phaseUpdate": update}}
 
 
+def undecided(workload: Workload) -> bool:
+    """It waits, and nobody has said why yet."""
+    return workload.standing().phase in ("Pending", "Creating") and not pending(workload.group, workload.pods)[0]
+
+
 def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
     """Why the workload stands where it stands: the scheduler's sentence and its record as it is, and who took its place."""
     now = workload.standing()
