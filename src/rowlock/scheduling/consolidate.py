@@ -25,13 +25,18 @@ def worth_consolidating(world: World, asker: GangState) -> bool:
     return world.free_gpu >= gpus if gpus else sum(s.cpu + s.back_cpu for s in world.order) >= cpu
 
 
+def started_now(gang: GangState) -> bool:
+    """This plan binds a pod of it. Moving the others as well would leave that one alone, below the gang's minimum."""
+    return any(t.status is Status.ALLOCATED and t.task.status is Status.PENDING for t in gang.tasks)
+
+
 def consolidate(world: World, placer: Placer, asker: GangState) -> bool:
     """Move others to make one piece of room for the asker; False changes nothing."""
     if not worth_consolidating(world, asker) or gate(asker, world.need(wanted(asker))) is not None:
         return False
 
     def accept(gang: GangState) -> bool:
-        return evictable(gang) and gang is not asker
+        return evictable(gang) and gang is not asker and not started_now(gang)
 
     def validate(tasks: Sequence[TaskState], losers: Sequence[Step]) -> bool:
         return all(t.status not in (Status.RELEASING, Status.PENDING) for s in losers for t in s.tasks)
