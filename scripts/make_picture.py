@@ -21,7 +21,7 @@ COLOURS = re.compile(r"\033\[[0-9;]*m")
 KEPT = re.compile(
     r"^(# |\$ |The cluster|Step|Successfully|The job|You can|Showing|NAME  |distributed-|Succeeded|"
     r"\[rank \d\] .*(Epoch (1|2|8|9|10|29|30)(/| \|)|Resuming)|"
-    r"(NAME|STATUS|GPUS|RUNNING PODS|SUCCEEDED PODS):|POD  |pod/.*(Restart|BackOff|Started))"
+    r"pytorchjob.kubeflow.org/|pod/distributed-[-a-z]+\d +\d/)"
 )
 
 
@@ -30,9 +30,12 @@ def shortened(output: str) -> str:
     lines: list[str] = []
     for line in output.splitlines():
         plain = COLOURS.sub("", line)
-        if not plain or KEPT.match(plain):
-            lines.append(line if len(plain) <= WIDTH else line[: WIDTH + len(line) - len(plain) - 2] + " …")
-        elif not lines or lines[-1] != "…":
+        if KEPT.match(plain):
+            whole = len(plain) <= WIDTH or plain.startswith(("$ ", "Succeeded"))  # these are wrapped
+            lines.append(line if whole else plain[: WIDTH - 2] + " …")
+        elif not plain and lines and lines[-1] not in ("", "…"):
+            lines.append("")
+        elif plain and (not lines or lines[-1] != "…"):
             lines.append("…")
     return "\n".join(lines)
 
