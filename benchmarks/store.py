@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from rowlock import kinds
-from rowlock.cluster.store import Store
+from rowlock.cluster.storage.store import Store
 from rowlock.objects import Object
 
 CREATES, CLIENTS, WATCHERS, NEWS = 6_000, 16, 1_000, 50

@@ -113,6 +113,6 @@ def test_files_that_a_design_page_names_exist(page: Path) -> None:
 
 def test_every_module_of_the_cluster_is_on_its_map() -> None:
     text = (REPO / "docs" / "design" / "cluster.md").read_text(encoding="utf-8")
-    modules = {p.stem for p in (REPO / "src" / "rowlock" / "cluster").glob("*.py")} - {"__init__"}
+    modules = {p.stem for p in (REPO / "src" / "rowlock" / "cluster").rglob("*.py")} - {"__init__"}
     missing = {m for m in modules if f"`{m}`" not in text and f"`{m}.py`" not in text}
     assert not missing, f"docs/design/cluster.md does not say where {', '.join(sorted(missing))} belong"

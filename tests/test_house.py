@@ -92,6 +92,19 @@ def test_imports_go_down(path: Path) -> None:
         )
 
 
+INNER: dict[str, set[str]] = {"storage": set(), "api": {"storage"}, "node": set()}
+"""Rooms of the embedded cluster, and whom of the others each may use. `local.py` and `seeds.py` stand above them."""
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.parent.parent.name == "cluster"], ids=identity)
+def test_rooms_of_the_cluster_stay_apart(path: Path) -> None:
+    here = path.parent.name
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[:2] == ["rowlock", "cluster"] and len(parts) > 2 and parts[2] != here:
+            assert parts[2] in INNER[here], f"cluster/{here} imports {name}"
+
+
 @pytest.mark.parametrize("path", [p for p in MODULES if room(p) in WORDS | DECIDING], ids=identity)
 def test_deciding_is_pure(path: Path) -> None:
     if identity(path) in PROGRAMS:

@@ -24,9 +24,9 @@ import uvicorn
 from starlette.applications import Starlette
 
 from rowlock import __version__, kinds, objects
-from rowlock.cluster import apiserver, wire
-from rowlock.cluster.kubelet import KubeletSettings
+from rowlock.cluster.api import apiserver, wire
 from rowlock.cluster.local import ClusterSettings, LocalCluster
+from rowlock.cluster.node.kubelet import KubeletSettings
 from rowlock.errors import ApiError, Internal
 from rowlock.server.app import Face, Settings
 

@@ -2,7 +2,7 @@
 
 One row per kind inside the fence (`DESIGN.md` §2). Discovery, routes, storage keys, owner references and the CLI all
 read this table; a kind that is not here is answered *Unsupported*, politely. What a kind's fields are is not here but
-in the table of types (`cluster/types.py`); what a kind's columns are is in `cluster/tables.py`.
+in the table of types (`cluster/api/types.py`); what a kind's columns are is in `cluster/api/tables.py`.
 """
 
 from __future__ import annotations

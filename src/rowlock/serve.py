@@ -3,7 +3,7 @@
     python -m rowlock.serve --data-dir D [--port P] [--nodes N] …
 
 It is light on purpose: while the heavy modules are imported here, a child process makes or checks the certificates
-(`cluster/certificates.py`), so that the server itself never loads the cryptography library. `rowlock up` waits for us.
+(`cluster/api/certificates.py`), so that the server itself never loads the cryptography library. `rowlock up` waits for us.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def certificates(data: Path) -> subprocess.Popen[bytes]:
     """A child that makes what is missing or old; quick where nothing is."""
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return subprocess.Popen([sys.executable, "-m", "rowlock.cluster.certificates", str(data)])
+    return subprocess.Popen([sys.executable, "-m", "rowlock.cluster.api.certificates", str(data)])
 
 
 def main(argv: list[str] | None = None) -> int:

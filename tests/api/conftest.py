@@ -22,10 +22,11 @@ import uvicorn
 from starlette.applications import Starlette
 
 from rowlock import collection, controllers, kinds, objects
-from rowlock.cluster import apiserver, certificates, seeds, wire
-from rowlock.cluster.admission import Admission
-from rowlock.cluster.patches import Patches
-from rowlock.cluster.store import Store
+from rowlock.cluster import seeds
+from rowlock.cluster.api import apiserver, certificates, wire
+from rowlock.cluster.api.admission import Admission
+from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.storage.store import Store
 from rowlock.training import controller as training
 
 TOKEN = "a-test-token"

@@ -11,9 +11,9 @@ import pytest
 
 from rowlock import kinds
 from rowlock.api import WriteOptions
-from rowlock.cluster import managedfields, types
-from rowlock.cluster.admission import Admission
-from rowlock.cluster.patches import Patches
+from rowlock.cluster.api import managedfields, types
+from rowlock.cluster.api.admission import Admission
+from rowlock.cluster.api.patches import Patches
 from rowlock.errors import ApiError
 from rowlock.kinds import Kind
 

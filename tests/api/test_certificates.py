@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from rowlock.cluster import certificates
+from rowlock.cluster.api import certificates
 
 
 def test_made_once_and_private(tmp_path: Path) -> None:

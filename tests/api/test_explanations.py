@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rowlock.cluster import explanations, openapi, types
+from rowlock.cluster.api import explanations, openapi, types
 
 
 def properties(node: Any) -> set[str]:

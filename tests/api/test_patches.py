@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rowlock import kinds
-from rowlock.cluster import jsonpatch, strategic, types
-from rowlock.cluster.patches import merge
+from rowlock.cluster.api import jsonpatch, strategic, types
+from rowlock.cluster.api.patches import merge
 from rowlock.errors import ApiError
 
 JSON: list[tuple[Any, list[dict[str, Any]], Any]] = [

@@ -8,9 +8,9 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.cluster import seeds
-from rowlock.cluster.admission import Admission
-from rowlock.cluster.patches import Patches
-from rowlock.cluster.store import Store
+from rowlock.cluster.api.admission import Admission
+from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.storage.store import Store
 from rowlock.errors import Forbidden
 from rowlock.objects import Object
 

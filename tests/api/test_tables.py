@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rowlock import kinds
-from rowlock.cluster import tables
-from rowlock.cluster.ages import human
+from rowlock.cluster.api import tables
+from rowlock.cluster.api.ages import human
 from rowlock.kinds import Kind
 
 RUNNING = {"state": {"running": {}}, "ready": True}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowlock import furnishing, objects
 from rowlock.api import WRITE, Create, Patch
-from rowlock.cluster.store import Store
+from rowlock.cluster.storage.store import Store
 from rowlock.kinds import CONFIG_MAP, NAMESPACE, NODE, SERVICE_ACCOUNT, Kind
 from rowlock.objects import Key, Object
 

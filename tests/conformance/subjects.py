@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rowlock.cluster.admission import Admission
-from rowlock.cluster.patches import Patches
-from rowlock.cluster.store import Store
+from rowlock.cluster.api.admission import Admission
+from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.storage.store import Store
 
 REPO = Path(__file__).resolve().parents[2]
 RUNNING = "ROWLOCK_REAL_CLUSTER_KUBECONFIG"

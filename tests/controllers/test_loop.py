@@ -12,7 +12,7 @@ import pytest
 
 from rowlock import controllers, kinds, objects
 from rowlock.api import Change, Controller, Create, Decision, Delete, Patch, Record, Update, View, Write
-from rowlock.cluster.store import Store
+from rowlock.cluster.storage.store import Store
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 

@@ -16,7 +16,7 @@ from tests.face.served import Served, serving
 
 from rowlock import kinds
 from rowlock.api import LogOptions
-from rowlock.cluster.store import Store
+from rowlock.cluster.storage.store import Store
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.server.app import Face, Settings

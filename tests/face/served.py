@@ -24,10 +24,11 @@ from rowlock.api import DeleteOptions, LogOptions
 from rowlock.cli import main
 from rowlock.cli.grammar import Flag, Group
 from rowlock.cli.place import DATA_DIR, PROJECT
-from rowlock.cluster import apiserver, seeds
-from rowlock.cluster.admission import Admission
-from rowlock.cluster.patches import Patches
-from rowlock.cluster.store import Store
+from rowlock.cluster import seeds
+from rowlock.cluster.api import apiserver
+from rowlock.cluster.api.admission import Admission
+from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.storage.store import Store
 from rowlock.objects import Object, name
 from rowlock.scheduling.controller import Scheduler
 from rowlock.server.app import Face, Settings

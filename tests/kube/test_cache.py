@@ -8,7 +8,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Change
-from rowlock.cluster.store import Store
+from rowlock.cluster.storage.store import Store
 from rowlock.errors import ApiError, Expired, NotFound, Unavailable
 from rowlock.kinds import Kind
 from rowlock.kube.cache import Cache

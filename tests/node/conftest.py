@@ -14,10 +14,10 @@ import psutil
 
 from rowlock import kinds
 from rowlock.api import DELETE, DeleteOptions, LogOptions
-from rowlock.cluster.kubelet import Kubelet, KubeletSettings
-from rowlock.cluster.processes import kill_strays
-from rowlock.cluster.shim import ticks
-from rowlock.cluster.store import Store
+from rowlock.cluster.node.kubelet import Kubelet, KubeletSettings
+from rowlock.cluster.node.processes import kill_strays
+from rowlock.cluster.node.shim import ticks
+from rowlock.cluster.storage.store import Store
 from rowlock.objects import Object, dig, phase
 
 PATIENCE = 30.0

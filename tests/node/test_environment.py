@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rowlock import kinds
-from rowlock.cluster import environment
-from rowlock.cluster.environment import Missing, Place, base, declared, expand, inherited, platform, threads
+from rowlock.cluster.node import environment
+from rowlock.cluster.node.environment import Missing, Place, base, declared, expand, inherited, platform, threads
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 

@@ -1,6 +1,6 @@
 """Who is called what in the pod network."""
 
-from rowlock.cluster.hosts import HEAD, Addresses, render, selected
+from rowlock.cluster.node.hosts import HEAD, Addresses, render, selected
 from rowlock.objects import Key
 
 

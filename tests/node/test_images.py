@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 from tests.node.conftest import Node, on_node, pod, until
 
-from rowlock.cluster import build, images
-from rowlock.cluster.build import BuildFailed, Order
-from rowlock.cluster.dockerfile import BadDockerfile, excluded, expand, ignored, parse
-from rowlock.cluster.images import Image, Images, command_line, normalise
-from rowlock.cluster.pod_facts import Problem
+from rowlock.cluster.node import build, images
+from rowlock.cluster.node.build import BuildFailed, Order
+from rowlock.cluster.node.dockerfile import BadDockerfile, excluded, expand, ignored, parse
+from rowlock.cluster.node.images import Image, Images, command_line, normalise
+from rowlock.cluster.node.pod_facts import Problem
 
 SEED = """FROM pytorch/pytorch:2.0.1-cuda11.7-cudnn8-runtime
 

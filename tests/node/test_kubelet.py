@@ -12,7 +12,7 @@ from tests.node.conftest import Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
-from rowlock.cluster.images import Image
+from rowlock.cluster.node.images import Image
 from rowlock.errors import BadRequest, NotFound
 from rowlock.objects import is_true
 

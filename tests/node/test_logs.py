@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rowlock.api import LogOptions
-from rowlock.cluster.logs import WIDTH, Plain, Watcher, read
-from rowlock.cluster.shim import Stamp
+from rowlock.cluster.node.logs import WIDTH, Plain, Watcher, read
+from rowlock.cluster.node.shim import Stamp
 from rowlock.objects import seconds
 
 LINES = [(f"2026-01-01T00:00:{i:02}.000000001Z ", f"line {i}") for i in range(10)]

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from rowlock.cluster import machine
-from rowlock.cluster.machine import Gpu, Inventory, Wishes, node_object, plan
+from rowlock.cluster.node import machine
+from rowlock.cluster.node.machine import Gpu, Inventory, Wishes, node_object, plan
 
 FOUND = Inventory(8, 64 << 30, tuple(Gpu(f"GPU-{i}", "NVIDIA-H200", 143771) for i in range(4)))
 

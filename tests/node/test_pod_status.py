@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rowlock.cluster.pod_facts import ContainerFacts, Exit, PodFacts, Problem, Run
-from rowlock.cluster.pod_status import PHASES, duration, situation, status
+from rowlock.cluster.node.pod_facts import ContainerFacts, Exit, PodFacts, Problem, Run
+from rowlock.cluster.node.pod_status import PHASES, duration, situation, status
 from rowlock.objects import Object
 
 GOLDEN = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "kubectl-walk" / "pods.golden.json"

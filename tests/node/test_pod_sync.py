@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rowlock.cluster.pod_facts import ContainerFacts, Exit, PodFacts, Problem, Run, awaited_master
-from rowlock.cluster.pod_sync import Publish, Remove, Start, Stop, Turn, delay, sync
+from rowlock.cluster.node.pod_facts import ContainerFacts, Exit, PodFacts, Problem, Run, awaited_master
+from rowlock.cluster.node.pod_sync import Publish, Remove, Start, Stop, Turn, delay, sync
 from rowlock.objects import Object, timestamp
 
 NOW = 1_000_000.0

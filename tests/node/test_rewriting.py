@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rowlock.cluster.rewriting import TABLE, hostfile, rewrite
+from rowlock.cluster.node.rewriting import TABLE, hostfile, rewrite
 
 
 def known(text: str) -> str:

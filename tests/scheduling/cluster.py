@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock import api
-from rowlock.cluster.store import Store
+from rowlock.cluster.storage.store import Store
 from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, PYTORCHJOB, QUEUE, Kind
 from rowlock.objects import Key, Object, changed, deleting, dig, name
 from rowlock.scheduling.controller import THE_KEY, Scheduler

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rowlock import objects
 from rowlock.api import WRITE, Delete, Patch
-from rowlock.cluster.pretend import DURATION, MESSAGE, Pretending, nodes, superfluous
-from rowlock.cluster.store import Store
+from rowlock.cluster.node.pretend import DURATION, MESSAGE, Pretending, nodes, superfluous
+from rowlock.cluster.storage.store import Store
 from rowlock.kinds import NAMESPACE, NODE, POD
 from rowlock.objects import Key, Object
 

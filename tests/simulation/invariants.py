@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tests.simulation.world import Broken, World
 
 from rowlock import kinds, objects
-from rowlock.cluster.state import Stored
+from rowlock.cluster.storage.state import Stored
 from rowlock.kinds import NODE, POD, POD_GROUP, PYTORCHJOB
 from rowlock.objects import Object
 

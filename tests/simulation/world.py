@@ -17,9 +17,9 @@ from tests.simulation.kubelet import Disk, Kubelet
 
 from rowlock import collection, kinds, objects
 from rowlock.api import Bind, Change, Controller, Create, Decision, Delete, Patch, Record, Update, Write
-from rowlock.cluster.patches import Patches
-from rowlock.cluster.state import State, Stored
-from rowlock.cluster.store import Store
+from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.storage.state import State, Stored
+from rowlock.cluster.storage.store import Store
 from rowlock.controllers.recorder import event
 from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.kinds import Kind

@@ -12,7 +12,7 @@ import pytest
 
 from rowlock import kinds
 from rowlock.api import Change
-from rowlock.cluster.store import Store
+from rowlock.cluster.storage.store import Store
 from rowlock.objects import Object
 
 NOW = 1_700_000_000.0

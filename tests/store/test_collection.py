@@ -9,8 +9,8 @@ from tests.store.conftest import NOW, Clock, config, counted_ids, pod
 
 from rowlock import collection, errors, kinds, objects
 from rowlock.api import Bind, Create, Decision, Delete, DeleteOptions, Patch, Propagation, Update
-from rowlock.cluster.state import Stored
-from rowlock.cluster.store import Store
+from rowlock.cluster.storage.state import Stored
+from rowlock.cluster.storage.store import Store
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 

@@ -13,8 +13,8 @@ import pytest
 from tests.store.conftest import Opened, config, run, story, take
 
 from rowlock import errors, kinds, objects
-from rowlock.cluster.journal import Journal
-from rowlock.cluster.store import Store
+from rowlock.cluster.storage.journal import Journal
+from rowlock.cluster.storage.store import Store
 
 CM = kinds.CONFIG_MAP
 
@@ -51,7 +51,7 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from rowlock import kinds
-from rowlock.cluster.store import Store
+from rowlock.cluster.storage.store import Store
 
 async def main():
     store = Store.open(Path(sys.argv[1]))

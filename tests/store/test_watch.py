@@ -10,8 +10,8 @@ import pytest
 from tests.store.conftest import Opened, config, run, story, take
 
 from rowlock import errors, kinds, objects
-from rowlock.cluster import store as module
-from rowlock.cluster.state import Stored
+from rowlock.cluster.storage import store as module
+from rowlock.cluster.storage.state import Stored
 
 CM, NS = kinds.CONFIG_MAP, kinds.NAMESPACE
 

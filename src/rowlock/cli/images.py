@@ -11,7 +11,7 @@ from rowlock.cli.place import data_dir
 
 def _become(module: str, *argv: str) -> int:
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", f"rowlock.cluster.{module}", *argv])
+    os.execv(sys.executable, [sys.executable, "-m", f"rowlock.cluster.node.{module}", *argv])
 
 
 def build(line: Line) -> int:

@@ -1,1 +1,1 @@
-"""Doing: one machine as a whole cluster: store, API server, kubelet, pod network. Implements `Api`."""
+"""Doing: one machine as a whole cluster: storage, Kubernetes API, node. Implements `Api`. The map: `docs/design/cluster.md`."""

@@ -16,11 +16,12 @@ from typing import Self
 
 from rowlock import collection, controllers, furnishing
 from rowlock.api import Controller
-from rowlock.cluster import pretend, seeds
-from rowlock.cluster.admission import Admission
-from rowlock.cluster.kubelet import Kubelet, KubeletSettings
-from rowlock.cluster.patches import Patches
-from rowlock.cluster.store import Store
+from rowlock.cluster import seeds
+from rowlock.cluster.api.admission import Admission
+from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.node import pretend
+from rowlock.cluster.node.kubelet import Kubelet, KubeletSettings
+from rowlock.cluster.storage.store import Store
 from rowlock.errors import AlreadyExists
 from rowlock.kinds import NODE, Kind
 from rowlock.objects import Object

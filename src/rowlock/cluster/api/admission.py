@@ -1,0 +1,204 @@
+"""What comes in: decoding, defaults, pod admission, validation, the operator's webhooks, managedFields, in that order.
+
+The store calls `Admission.create` and `.update` for every write, whoever makes it. Texts are the real API server's.
+Admission reads a `View` (set by whoever assembles the cluster) for what an object refers to: priority classes,
+service accounts, quotas; without one those checks are left out. Pure but for its clock.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.api import View, WriteOptions
+from rowlock.cluster.api import custom, decoding, managedfields, pod_admission, quotas, types, validation
+from rowlock.cluster.api.decoding import Walk
+from rowlock.cluster.api.managedfields import Applied, Author
+from rowlock.errors import BadRequest, Cause, Forbidden, Unsupported, invalid
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.training.admission import denial, review
+
+SCALES = {
+    kinds.PYTORCHJOB: "spec.pytorchReplicaSpecs.Worker.replicas",
+    kinds.PADDLEJOB: "spec.paddleReplicaSpecs.Worker.replicas",
+    kinds.JAXJOB: "spec.jaxReplicaSpecs.Worker.replicas",
+}
+
+
+class Admission:
+    """Implements what `cluster/storage/core.py` asks of an admission."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.view: View | None = None
+        self._clock = clock
+
+    def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
+        obj, given = _parted(obj)
+        new = decoded(kind, obj, options)
+        if kind is kinds.SECRET:
+            new = _secret_data(new)
+        entries = list(given) if isinstance(given, Applied) else self._first_entry(kind, new, options)
+        if kind is kinds.POD:
+            new = pod_admission.admitted(new, self.view)
+        elif kind is kinds.SERVICE:
+            _only_headless(new)
+        self._validate(kind, None, new)
+        _review(kind, None, new, options)
+        if kind.namespaced:
+            quotas.check(kind, new, self.view)
+        return _joined(new, entries)
+
+    def update(self, kind: Kind, old: Object, new: Object, subresource: str, options: WriteOptions) -> Object:
+        new, given = _parted(new)
+        before, known = _parted(old)
+        new = decoded(kind, new, options)
+        if kind is kinds.SECRET:
+            new = _secret_data(new)
+        settled = isinstance(given, Applied)
+        if new == before and not settled and (given is None or given == known):
+            return old
+        if subresource == "status":
+            self._validate_status(kind, new)
+        else:
+            self._validate(kind, old, new)
+            _review(kind, old, new, options)
+        entries = list(given) if given is not None else list(known or ())
+        if settled or not options.manager:
+            return _joined(new, entries)
+        author = Author(options.manager, objects.timestamp(self._clock()), subresource)
+        return managedfields.recorded(kind, before, _joined(new, entries), author)
+
+    def _first_entry(self, kind: Kind, new: Object, options: WriteOptions) -> list[managedfields.Entry]:
+        """What the creator owns: what it wrote and its defaults, not what admission adds."""
+        if not options.manager:
+            return []
+        if "status" in kind.subresources and "status" in new:
+            new = {k: v for k, v in new.items() if k != "status"}
+        return [managedfields.first(kind, new, Author(options.manager, objects.timestamp(self._clock())))]
+
+    def _validate(self, kind: Kind, old: Object | None, new: Object) -> None:
+        causes = list(validation.meta_causes(kind, new))
+        if old is not None:
+            causes += validation.meta_update_causes(old, new)
+        if kind.custom:
+            causes += _schema_causes(kind, old, new)
+        else:
+            rule, update = validation.RULES.get(kind), validation.UPDATES.get(kind)
+            if rule is not None:
+                causes += rule(new)
+            if old is not None and update is not None:
+                causes += update(old, new)
+        if causes:
+            raise invalid(kind.name, objects.name(new), causes, kind.group)
+
+    def _validate_status(self, kind: Kind, new: Object) -> None:
+        if not kind.custom or "status" not in new:
+            return
+        node = types.field(types.of(kind), "status") or types.ANYTHING
+        causes, lists, incomplete = custom.validate(new["status"], node, at="status")
+        causes += lists
+        if incomplete and kind in kinds.JOBS:
+            causes.append(custom.INCOMPLETE)
+        if causes:
+            raise invalid(kind.name, objects.name(new), causes, kind.group)
+
+
+def decoded(kind: Kind, obj: Object, options: WriteOptions) -> Object:
+    """The object as its type has it, with defaults. Raises BadRequest, in the decoder's words."""
+    walk = Walk()
+    try:
+        new = _custom(kind, obj, walk) if kind.custom else decoding.decode(_type_name(kind), obj, walk)
+    except BadRequest as error:
+        raise Unreadable(kind, error.message) from None
+    if walk.unknown and options.validation != "Ignore":
+        problems = [f'unknown field "{path}"' for path in walk.unknown]
+        if options.validation == "Strict":
+            raise Unreadable(kind, "strict decoding error: " + ", ".join(problems))
+        options.warnings.extend(problems)
+    return new
+
+
+class Unreadable(BadRequest):
+    """An object that its type cannot hold; `why` in the decoder's words."""
+
+    def __init__(self, kind: Kind, why: str) -> None:
+        super().__init__(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
+        self.why = why
+
+
+def _type_name(kind: Kind) -> str:
+    return types.name_of(kind.group, kind.version, kind.name)
+
+
+def _custom(kind: Kind, obj: Object, walk: Walk) -> Object:
+    """A custom object: its metadata is typed, the rest pruned."""
+    walk.path.append("metadata")
+    meta = decoding.decode(types.META, obj.get("metadata") or {}, walk)
+    walk.path.pop()
+    rest = {k: v for k, v in obj.items() if k != "metadata"}
+    new: Object = custom.prune(rest, types.of(kind), walk)
+    return {"apiVersion": new.pop("apiVersion"), "kind": new.pop("kind"), "metadata": meta, **new}
+
+
+def _parted(obj: Object) -> tuple[Object, Any]:
+    """The object without managedFields, and those: they are bookkeeping, not something to decode or compare."""
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict) or "managedFields" not in meta:
+        return obj, None
+    rest = {k: v for k, v in meta.items() if k != "managedFields"}
+    return {**obj, "metadata": rest}, meta["managedFields"]
+
+
+def _joined(obj: Object, entries: list[managedfields.Entry]) -> Object:
+    if not entries:
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": entries}}
+
+
+def _schema_causes(kind: Kind, old: Object | None, new: Object) -> Iterable[Cause]:
+    node = types.of(kind)
+    body = {k: v for k, v in new.items() if k not in ("apiVersion", "kind", "metadata", "status")}
+    causes, lists, incomplete = custom.validate(body, node)
+    if kind in SCALES:
+        causes = causes + custom.scale_causes(new, SCALES[kind])
+    causes = causes + lists
+    if incomplete:
+        return [*causes, custom.INCOMPLETE] if kind in kinds.JOBS else causes
+    if old is not None:
+        causes = causes + custom.immutable_causes(old, new, node)
+    return causes
+
+
+def _only_headless(service: Object) -> None:
+    spec = service.get("spec") or {}
+    if spec.get("clusterIP") == "None":
+        return
+    for cause in validation.meta_causes(kinds.SERVICE, service):
+        raise invalid("Service", objects.name(service), [cause])
+    raise Unsupported(
+        f'services "{objects.name(service)}": rowlock has names but no virtual addresses:'
+        " only headless Services are served, set spec.clusterIP: None"
+    )
+
+
+def _secret_data(secret: Object) -> Object:
+    """`stringData` is written as `data`."""
+    if "stringData" not in secret:
+        return secret
+    texts = secret["stringData"]
+    data = {**(secret.get("data") or {}), **{k: base64.b64encode(v.encode()).decode() for k, v in texts.items()}}
+    return {**{k: v for k, v in secret.items() if k != "stringData"}, "data": data}
+
+
+def _review(kind: Kind, old: Object | None, new: Object, options: WriteOptions) -> None:
+    """The training operator's validating webhook."""
+    if kind not in kinds.JOBS:
+        return
+    found = review(kind, old, new)
+    options.warnings.extend(found.warnings)
+    if found.errors:
+        raise Forbidden(denial(kind, found))

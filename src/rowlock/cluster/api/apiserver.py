@@ -1,0 +1,316 @@
+"""The Kubernetes API over HTTP: who asks, what for, and which function answers. An ASGI application and its routes.
+
+    /api /apis              discovery, objects         a token is needed
+    /openapi/v2 /openapi/v3 what there is              a token is needed
+    /version /healthz …     is anybody there           open
+
+Paths are taken apart by hand, not by patterns: the hot path is a few dictionary look-ups.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from starlette.routing import BaseRoute, Mount
+from starlette.types import Receive, Scope, Send
+
+from rowlock import kinds
+from rowlock.cluster.api import (
+    bodies,
+    definitions,
+    deletes,
+    discovery,
+    endpoint_slices,
+    openapi,
+    requests,
+    reviews,
+    subresources,
+    verbs,
+    watching,
+)
+from rowlock.cluster.api.answers import answer, answer_error, answer_object, encode
+from rowlock.cluster.api.requests import NOWHERE, Call, Target, User
+from rowlock.cluster.storage.store import Store
+from rowlock.errors import (
+    ApiError,
+    Forbidden,
+    Internal,
+    NotAcceptable,
+    NotFound,
+    TooLarge,
+    Unauthorized,
+    Unsupported,
+    not_found,
+)
+
+log = logging.getLogger(__name__)
+
+ADMIN = User("rowlock-admin", ("system:masters", "system:authenticated"))
+_OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+_AGGREGATED = "as=APIGroupDiscoveryList"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Who may come in: the owner's token, and others by value; what the server calls itself."""
+
+    token: str = ""
+    tokens: Mapping[str, User] = field(default_factory=dict)
+    address: str = "127.0.0.1"
+    body_limit: int = requests.BODY_LIMIT
+    ready: Callable[[], bool] = lambda: True
+
+
+class ApiServer:
+    """The ASGI application."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store, self._settings = store, settings
+        known = {**({settings.token: ADMIN} if settings.token else {}), **settings.tokens}
+        self._users = {hashlib.sha256(t.encode()).digest(): user for t, user in known.items()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            return await _no_websocket(scope, receive, send)
+        warnings: list[str] = []
+        started = False
+
+        async def noted(message: object) -> None:
+            nonlocal started
+            started = True
+            await send(message)  # type: ignore[arg-type]  # passed on as it came
+
+        try:
+            call = await self._call(scope, receive)
+            warnings = call.warnings
+            await self._route(call, receive, noted)
+        except ApiError as error:
+            if not started:
+                await answer_error(send, error, warnings)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if not started:
+                text = "an error on the server: this is a fault of rowlock; its log has the details"
+                await answer_error(send, Internal(text), warnings)
+
+    # ------------------------------------------------------------ who
+
+    def user(self, token: str) -> User | None:
+        """Whose token this is."""
+        return self._users.get(hashlib.sha256(token.encode()).digest())
+
+    async def _call(self, scope: Scope, receive: Receive) -> Call:
+        headers = dict(scope["headers"])
+        path = scope["path"]
+        call = Call(scope["method"], path, requests.query_of(scope["query_string"]), headers, User("", ()))
+        if path not in _OPEN and not path.startswith(("/livez/", "/readyz/", "/healthz/")):
+            call.user = self._authenticated(call)
+        if call.method in ("POST", "PUT", "PATCH", "DELETE"):
+            call.body = await self._body(call, receive)
+        return call
+
+    def _authenticated(self, call: Call) -> User:
+        kind, _, token = call.header(b"authorization").partition(" ")
+        user = self.user(token.strip()) if kind.lower() == "bearer" else None
+        if user is None:
+            raise Unauthorized("Unauthorized")
+        other = call.header(b"impersonate-user")
+        if not other:
+            return user
+        if not user.master:
+            text = f'users "{other}" is forbidden: User "{user.name}" cannot impersonate resource "users" in API group "" at the cluster scope'
+            raise Forbidden(text)
+        groups = tuple(filter(None, call.header(b"impersonate-group").split(",")))
+        return User(other, (*groups, "system:authenticated"))
+
+    async def _body(self, call: Call, receive: Receive) -> bytes:
+        limit = self._settings.body_limit
+        declared = call.header(b"content-length")
+        if declared.isdigit() and int(declared) > limit:
+            raise TooLarge(f"Request entity too large: limit is {limit}")
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        while message.get("more_body"):
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > limit:
+                raise TooLarge(f"Request entity too large: limit is {limit}")
+        return body
+
+    # ------------------------------------------------------------ where
+
+    async def _route(self, call: Call, receive: Receive, send: Send) -> None:
+        parts = call.path.rstrip("/").split("/")[1:]
+        head = parts[0] if parts else ""
+        if head == "api" and len(parts) > 2 and parts[1] == "v1":
+            return await self._resource(call, receive, send, ("", "v1"), parts[2:])
+        if head == "apis" and len(parts) > 3:
+            return await self._resource(call, receive, send, (parts[1], parts[2]), parts[3:])
+        if call.method not in ("GET", "HEAD"):
+            raise NotFound(NOWHERE)
+        await self._about(call, send, head, parts)
+
+    async def _about(self, call: Call, send: Send, head: str, parts: list[str]) -> None:
+        """Everything that is not an object."""
+        if head in ("healthz", "livez", "readyz"):
+            return await self._health(call, send, head)
+        if head == "version" and len(parts) == 1:
+            return await answer_object(send, discovery.server_version())
+        if head == "openapi":
+            return await _openapi(call, send, parts[1:])
+        if head in ("api", "apis"):
+            return await self._discovery(call, send, parts)
+        if not head:
+            paths = ["/api", "/api/v1", "/apis", *(f"/apis/{g}" for g in discovery.groups())]
+            return await answer_object(
+                send, {"paths": [*paths, "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]}
+            )
+        raise NotFound(NOWHERE)
+
+    async def _health(self, call: Call, send: Send, which: str) -> None:
+        if which == "readyz" and not self._settings.ready():
+            return await answer(send, b"not ready", code=500, media=b"text/plain; charset=utf-8")
+        text = f"[+]ping ok\n{which} check passed\n" if "verbose" in call.query else "ok"
+        await answer(send, text.encode(), media=b"text/plain; charset=utf-8")
+
+    async def _discovery(self, call: Call, send: Send, parts: list[str]) -> None:
+        named, accept = parts[0] == "apis", call.header(b"accept")
+        if len(parts) == 1:
+            form = next((f for f in accept.split(",") if _AGGREGATED in f and "json" in f), "")
+            if form:
+                version = "v2beta1" if "v=v2beta1" in form else "v2"
+                media = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList".encode()
+                return await answer(send, discovery_bytes(named, version), media=media)
+            shown = discovery.group_list() if named else discovery.api_versions(self._settings.address)
+            return await answer_object(send, shown)
+        if named and len(parts) == 2 and parts[1] in discovery.groups():
+            return await answer_object(send, discovery.group(parts[1]))
+        place = (parts[1], parts[2]) if named and len(parts) == 3 else ("", parts[1]) if not named else ("", "")
+        if place in discovery.resources() and len(parts) == (3 if named else 2):
+            return await answer_object(send, discovery.resource_list(*place))
+        raise NotFound(NOWHERE)
+
+    async def _resource(
+        self, call: Call, receive: Receive, send: Send, version: tuple[str, str], rest: list[str]
+    ) -> None:
+        place = (*version, rest[-1])
+        if place in reviews.REVIEWS and call.method == "POST" and len(rest) in (1, 3):
+            shown = reviews.review(call, place, bodies.document(call), self.user)
+            return await answer_object(send, shown, code=201)
+        if version[0] == definitions.GROUP:
+            return await definitions.served(call, send, rest)
+        if version == (endpoint_slices.GROUP, "v1"):
+            return await endpoint_slices.served(call, send, self._store, rest)
+        if version == ("", "v1") and "limitranges" in (rest[0], *rest[2:3]):
+            return await definitions.limit_ranges(call, send, rest[rest.index("limitranges") + 1 :])
+        if version == ("", "v1") and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
+            target = Target(kinds.POD, rest[1], "", "binding")
+        else:
+            target = requests.target_of(*version, rest)
+        verb = _verb(call, target)
+        if not call.user.master:
+            raise reviews.refusal(call.user, verb, target)
+        if target.subresource:
+            return await self._part(call, receive, send, target)
+        if verb == "watch":
+            return await watching.watch(call, receive, send, self._store, target)
+        await _VERBS[verb](call, send, self._store, target)
+
+    async def _part(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
+        sub, store = target.subresource, self._store
+        if sub not in target.kind.subresources:
+            kind = target.kind
+            raise not_found(kind.plural, target.name, kind.group) if kind.custom else NotFound(NOWHERE)
+        if sub == "log" and call.method == "GET":
+            return await subresources.log(call, receive, send, store, target)
+        if sub in _POSTED:
+            if call.method != "POST":
+                raise Unsupported("the server does not allow this method on the requested resource")
+            return await _POSTED[sub](call, send, store, target)
+        if sub == "scale" and call.method in ("GET", "PUT", "PATCH"):
+            return await subresources.scale(call, send, store, target)
+        if sub in ("status", "finalize") and call.method in ("GET", "PUT", "PATCH"):
+            verb = {"GET": verbs.get, "PUT": verbs.update, "PATCH": verbs.patch}[call.method]
+            return await verb(call, send, store, target)
+        if sub in ("exec", "attach", "portforward"):
+            await subresources.enter(call, store, target)
+        raise Unsupported(f"rowlock does not do {target.kind.plural}/{sub} yet")
+
+
+Verb = Callable[[Call, Send, Store, Target], Awaitable[None]]
+
+_POSTED: dict[str, Verb] = {"binding": subresources.bind, "eviction": subresources.evict}
+_VERBS: dict[str, Verb] = {
+    "get": verbs.get,
+    "list": verbs.list_,
+    "create": verbs.create,
+    "update": verbs.update,
+    "patch": verbs.patch,
+    "delete": deletes.delete,
+    "deletecollection": deletes.delete_collection,
+}
+
+
+def _verb(call: Call, target: Target) -> str:
+    """Kubernetes' word for what the request does. Raises Unsupported for a method that is none."""
+    if call.method == "GET":
+        if target.name:
+            return "get"
+        return "watch" if call.flag("watch") else "list"
+    if call.method == "POST" and (not target.name or target.subresource):
+        return "create"
+    if call.method == "DELETE":
+        return "delete" if target.name else "deletecollection"
+    if call.method in ("PUT", "PATCH") and target.name:
+        return "update" if call.method == "PUT" else "patch"
+    raise Unsupported("the server does not allow this method on the requested resource")
+
+
+def discovery_bytes(named: bool, version: str) -> bytes:
+    """The aggregated document, made once."""
+    key = (named, version)
+    if key not in _DISCOVERY:
+        _DISCOVERY[key] = encode(discovery.aggregated(named, version))
+    return _DISCOVERY[key]
+
+
+_DISCOVERY: dict[tuple[bool, str], bytes] = {}
+
+
+async def _openapi(call: Call, send: Send, parts: list[str]) -> None:
+    if parts == ["v3"]:
+        return await answer_object(send, openapi.index())
+    if parts == ["v2"] or parts[:1] == ["v3"]:
+        accept = call.header(b"accept")
+        if parts == ["v2"] and openapi.PROTOBUF in accept:
+            return await answer(send, openapi.v2_protobuf(), media=openapi.PROTOBUF.replace("@", ".").encode())
+        if accept and "json" not in accept and "*/*" not in accept:
+            raise NotAcceptable("only the following media types are accepted: application/json")
+        try:
+            return await answer(send, openapi.encoded("v2" if parts == ["v2"] else "/".join(parts[1:])))
+        except (KeyError, IndexError):
+            raise NotFound(NOWHERE) from None
+    raise NotFound(NOWHERE)
+
+
+async def _no_websocket(scope: Scope, receive: Receive, send: Send) -> None:
+    """exec, attach and port-forward: refused before the handshake is done."""
+    await receive()
+    if "websocket.http.response" in scope.get("extensions", {}):
+        body = encode(Unsupported("rowlock does not do exec, attach and port-forward yet").status())
+        head = {
+            "type": "websocket.http.response.start",
+            "status": 405,
+            "headers": [(b"content-type", b"application/json")],
+        }
+        await send(head)
+        return await send({"type": "websocket.http.response.body", "body": body})
+    await send({"type": "websocket.close", "code": 1008})
+
+
+def routes(store: Store, settings: Settings) -> list[BaseRoute]:
+    """What `serve.py` mounts, last: unknown paths are answered here with a Status."""
+    return [Mount("/", app=ApiServer(store, settings))]

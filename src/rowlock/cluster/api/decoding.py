@@ -1,0 +1,298 @@
+"""JSON in, typed object out: what the real API server's decoder does to objects of built-in kinds.
+
+One pass over the object, compiled from the table of types when a kind is first seen: values of the wrong type are
+refused with Go's own sentence, unknown fields are dropped and reported, nulls and Go's zero values vanish, quantities
+and times become canonical, and the defaults of each structure are filled in (`defaults.py`). Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any
+
+from rowlock.cluster.api import types
+from rowlock.cluster.api.defaults import DEFAULTS
+from rowlock.errors import BadRequest
+from rowlock.quantity import canonical
+
+
+@dataclass(slots=True)
+class Walk:
+    """Where the decoder is, and what it had to drop."""
+
+    path: list[str | int] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    fill: bool = True
+    """False: types and canonical forms only, no defaults (server-side apply's configurations)."""
+
+    def here(self, *more: str | int) -> str:
+        return dotted([*self.path, *more])
+
+
+Decoder = Callable[[Any, Walk], Any]
+
+
+class Nothing:
+    """What a decoder returns for a value that is not kept."""
+
+
+NOTHING = Nothing()
+
+# Zero values that Go drops, because the field is neither a pointer nor always written.
+_DROPPED_FALSE = frozenset(
+    "hostNetwork hostPID hostIPC readOnly stdin stdinOnce tty unschedulable publishNotReadyAddresses globalDefault"
+    " paused".split()
+)
+_DROPPED_ZERO = frozenset("hostPort nodePort initialDelaySeconds healthCheckNodePort count".split())
+_KEPT_EMPTY_TEXT = frozenset("storageClassName type value fieldPath continue".split())
+_KEPT_EMPTY_LIST = frozenset({"io.k8s.api.rbac.v1.Role.rules"})
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_BOUNDS = {"int32": 2**31, "int64": 2**63}
+
+
+def dotted(path: list[str | int]) -> str:
+    """`spec.containers[0].image`"""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def decode(name: str, value: Any, walk: Walk) -> dict[str, Any]:
+    """`value` as an object of the type `name`, a new dict. Raises BadRequest."""
+    found: dict[str, Any] = compiled(name)(value, walk)
+    return found
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _wrong(value: Any, walk: Walk, owner: str, go: str) -> BadRequest:
+    path = ".".join(step for step in walk.path if isinstance(step, str))
+    what = f"number {value}" if isinstance(value, int | float) and go.startswith("int") else _json_type(value)
+    return BadRequest(f"json: cannot unmarshal {what} into Go struct field {owner}.{path} of type {go}")
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2].rpartition("/")[2]
+
+
+@cache
+def compiled(name: str) -> Decoder:
+    """The decoder of a named type; recursive types find themselves here."""
+    if name == types.QUANTITY:
+        return _quantity
+    if name == types.INT_OR_STRING:
+        return _int_or_string
+    if name in (types.TIME, types.MICRO_TIME):
+        return _time
+    node = types.schema(name)
+    if "properties" in node:
+        return _struct(name, node)
+    return _value(node, name, _short(name), "")
+
+
+def _lazy(name: str) -> Decoder:
+    def decoder(value: Any, walk: Walk) -> Any:
+        return compiled(name)(value, walk)
+
+    return decoder
+
+
+def _value(node: types.Schema, owner: str, go_owner: str, key: str) -> Decoder:
+    """The decoder of an unnamed schema: a scalar, a list, a map."""
+    if "$ref" in node:
+        return _lazy(node["$ref"])
+    kind = node.get("type")
+    if kind == "array":
+        return _list(_value(node.get("items") or {}, owner, go_owner, ""), go_owner, key)
+    if kind == "object":
+        more = node.get("additionalProperties")
+        return _map(_value(more, owner, go_owner, ""), go_owner) if isinstance(more, dict) else _anything
+    if kind == "string":
+        return _bytes if node.get("format") == "byte" else _text(go_owner)
+    if kind == "boolean":
+        return _boolean(go_owner)
+    if kind == "integer":
+        return _integer(node.get("format", "int64"), go_owner)
+    if kind == "number":
+        return _number(go_owner)
+    return _anything
+
+
+def _anything(value: Any, walk: Walk) -> Any:
+    return value
+
+
+def _quantity(value: Any, walk: Walk) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise BadRequest("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+    return _canonical(str(value))
+
+
+_canonical = lru_cache(4096)(canonical)
+
+
+def _int_or_string(value: Any, walk: Walk) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise _wrong(value, walk, "", "int32")
+    return value
+
+
+def _time(value: Any, walk: Walk) -> Any:
+    if not isinstance(value, str):
+        raise _wrong(value, walk, "", "string")
+    if not _RFC3339.fullmatch(value):
+        layout = "2006-01-02T15:04:05Z07:00"
+        raise BadRequest(f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"')
+    return value
+
+
+def _bytes(value: Any, walk: Walk) -> Any:
+    if not isinstance(value, str):
+        raise _wrong(value, walk, "", "[]uint8")
+    try:
+        base64.b64decode(value, validate=True)
+    except binascii.Error:
+        bad = re.search(r"[^A-Za-z0-9+/=]", value)
+        raise BadRequest(f"illegal base64 data at input byte {bad.start() if bad else len(value) // 4 * 4}") from None
+    return value
+
+
+def _text(owner: str) -> Decoder:
+    def decoder(value: Any, walk: Walk) -> Any:
+        if value.__class__ is not str:
+            raise _wrong(value, walk, owner, "string")
+        return value
+
+    return decoder
+
+
+def _boolean(owner: str) -> Decoder:
+    def decoder(value: Any, walk: Walk) -> Any:
+        if value.__class__ is not bool:
+            raise _wrong(value, walk, owner, "bool")
+        return value
+
+    return decoder
+
+
+def _integer(go: str, owner: str) -> Decoder:
+    bound = _BOUNDS.get(go, 2**63)
+
+    def decoder(value: Any, walk: Walk) -> Any:
+        if value.__class__ is float and value.is_integer():
+            value = int(value)
+        if value.__class__ is not int or not -bound <= value < bound:
+            raise _wrong(value, walk, owner, go)
+        return value
+
+    return decoder
+
+
+def _number(owner: str) -> Decoder:
+    def decoder(value: Any, walk: Walk) -> Any:
+        if value.__class__ is not int and value.__class__ is not float:
+            raise _wrong(value, walk, owner, "float64")
+        return value
+
+    return decoder
+
+
+def _list(item: Decoder, owner: str, key: str) -> Decoder:
+    def decoder(value: Any, walk: Walk) -> Any:
+        if value.__class__ is not list:
+            raise _wrong(value, walk, owner, "[]interface {}" if key == "" else f"[]{key}")
+        out, path = [], walk.path
+        for index, element in enumerate(value):
+            path.append(index)
+            if element is not None:
+                out.append(item(element, walk))
+            path.pop()
+        return out
+
+    return decoder
+
+
+def _map(item: Decoder, owner: str) -> Decoder:
+    def decoder(value: Any, walk: Walk) -> Any:
+        if value.__class__ is not dict:
+            raise _wrong(value, walk, owner, "map[string]string")
+        if item is _anything:
+            return dict(value)
+        return {key: item(element, walk) if element is not None else "" for key, element in value.items()}
+
+    return decoder
+
+
+def _keeps_empty(name: str, key: str, node: types.Schema) -> bool:
+    """Whether an empty text, list or map of this field is written out."""
+    kind = types.resolved(node).get("type")
+    if kind == "string":
+        return key in _KEPT_EMPTY_TEXT and not name.endswith((".EnvVar", ".Taint", ".Toleration", ".Secret"))
+    return f"{name}.{key}" in _KEPT_EMPTY_LIST
+
+
+def _struct(name: str, node: types.Schema) -> Decoder:
+    owner = _short(name)
+    required = frozenset(node.get("required") or ())
+    fields: dict[str, tuple[Decoder, bool]] = {}
+    for key, child in node["properties"].items():
+        own = _short(child.get("items", {}).get("$ref", "")) or key
+        fields[key] = (
+            _value(child, name, owner, f"v1.{own}" if own != key else ""),
+            key in required or _keeps_empty(name, key, child),
+        )
+    fill = DEFAULTS.get(name)
+
+    def decoder(value: Any, walk: Walk) -> Any:
+        if value.__class__ is not dict:
+            raise _wrong(value, walk, owner, f"v1.{owner}")
+        out: dict[str, Any] = {}
+        path = walk.path
+        for key, element in value.items():
+            known = fields.get(key)
+            if known is None:
+                walk.unknown.append(walk.here(key))
+                continue
+            if element is None:
+                continue
+            path.append(key)
+            element = known[0](element, walk)
+            path.pop()
+            if not element and not known[1] and _dropped(key, element):
+                continue
+            out[key] = element
+        if fill is not None and walk.fill:
+            fill(out)
+        return out
+
+    return decoder
+
+
+def _dropped(key: str, empty: Any) -> bool:
+    if empty.__class__ is bool:
+        return key in _DROPPED_FALSE
+    if empty.__class__ is dict:
+        return key in _MAPS
+    if empty.__class__ is int or empty.__class__ is float:
+        return key in _DROPPED_ZERO
+    return True  # "" and []
+
+
+_MAPS = frozenset(
+    "labels annotations data binaryData stringData nodeSelector limits requests matchLabels overhead hard used"
+    " capacity allocatable minResources parameters options volumeAttributes".split()
+)

@@ -1,0 +1,116 @@
+"""What can be read but not made: definitions of custom kinds, as a real cluster would list them, and limit ranges.
+
+There are no limit ranges, ever; `kubectl describe namespace` asks for them all the same.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from starlette.types import Send
+
+from rowlock import kinds
+from rowlock.cluster.api import openapi, requests, types
+from rowlock.cluster.api.answers import answer_object
+from rowlock.cluster.api.requests import NOWHERE, Call
+from rowlock.errors import NotFound, Unsupported, not_found
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+
+GROUP = "apiextensions.k8s.io"
+_PLURAL = "customresourcedefinitions"
+_EPOCH = "1970-01-01T00:00:00Z"
+
+
+@cache
+def all_of_them() -> dict[str, Object]:
+    return {k.resource: _definition(k) for k in sorted(kinds.KINDS, key=lambda k: k.resource) if k.custom}
+
+
+def _definition(kind: Kind) -> Object:
+    names: dict[str, Any] = {
+        "plural": kind.plural,
+        "singular": kind.singular,
+        "kind": kind.name,
+        "listKind": f"{kind.name}List",
+    }
+    if kind.short:
+        names["shortNames"] = list(kind.short)
+    schema = openapi.inlined(types.of(kind))
+    version = {"name": kind.version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    spec = {
+        "group": kind.group,
+        "names": names,
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "versions": [{**version, "subresources": {"status": {}}}],
+        "conversion": {"strategy": "None"},
+    }
+    conditions = [
+        {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"},
+        {
+            "type": "Established",
+            "status": "True",
+            "reason": "InitialNamesAccepted",
+            "message": "the initial names have been accepted",
+        },
+    ]
+    status = {"conditions": conditions, "acceptedNames": names, "storedVersions": [kind.version]}
+    meta = {"name": kind.resource, "uid": f"crd-{kind.resource}", "creationTimestamp": _EPOCH, "resourceVersion": "1"}
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": meta,
+        "spec": spec,
+        "status": status,
+    }
+
+
+async def limit_ranges(call: Call, send: Send, rest: list[str]) -> None:
+    """`rest` is what follows `limitranges` in the path."""
+    if call.method != "GET" or call.flag("watch"):
+        raise Unsupported("rowlock has no LimitRanges: set requests and limits in the manifests")
+    call.only(requests.LIST)
+    if rest:
+        raise not_found("limitranges", rest[0])
+    head = {"kind": "LimitRangeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}
+    await answer_object(send, {**head, "items": []})
+
+
+async def served(call: Call, send: Send, rest: list[str]) -> None:
+    if rest[0] != _PLURAL or len(rest) > 2:
+        raise NotFound(NOWHERE)
+    if call.method != "GET" or call.flag("watch"):
+        raise Unsupported("rowlock has a fixed set of kinds: definitions can only be read")
+    call.only(requests.LIST)
+    known = all_of_them()
+    if len(rest) == 2 and rest[1] not in known:
+        raise not_found(_PLURAL, rest[1], GROUP)
+    found = [known[rest[1]]] if len(rest) == 2 else list(known.values())
+    if requests.form_of(call.header(b"accept")).view == "Table":
+        return await answer_object(send, _table(found))
+    if len(rest) == 2:
+        return await answer_object(send, found[0])
+    head = {"kind": "CustomResourceDefinitionList", "apiVersion": f"{GROUP}/v1", "metadata": {"resourceVersion": "1"}}
+    await answer_object(send, {**head, "items": found})
+
+
+def _table(found: list[Object]) -> Object:
+    columns = [
+        {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0},
+        {"name": "Created At", "type": "date", "format": "", "description": "", "priority": 0},
+    ]
+    rows = [
+        {
+            "cells": [o["metadata"]["name"], _EPOCH],
+            "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"]},
+        }
+        for o in found
+    ]
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": "1"},
+        "columnDefinitions": columns,
+        "rows": rows,
+    }

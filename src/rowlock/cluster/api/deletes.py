@@ -1,0 +1,111 @@
+"""Delete and deletecollection over HTTP: options from the body or the query, and what is answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.types import Send
+
+from rowlock import kinds, objects
+from rowlock.api import DeleteOptions, Propagation
+from rowlock.cluster.api import bodies, requests
+from rowlock.cluster.api.answers import answer_object
+from rowlock.cluster.api.requests import Call, Target
+from rowlock.cluster.api.verbs import page_of
+from rowlock.cluster.storage.store import Store
+from rowlock.errors import BadRequest, Cause, Invalid, NotFound, Unsupported
+
+_DELETE_FIELDS = frozenset(
+    "kind apiVersion gracePeriodSeconds preconditions orphanDependents propagationPolicy dryRun".split()
+)
+
+
+def delete_options(call: Call) -> DeleteOptions:
+    """How to delete: the body's DeleteOptions, or the query's. Raises BadRequest, Invalid."""
+    given = _given(call)
+    grace = given.get("gracePeriodSeconds", call.number("gracePeriodSeconds"))
+    if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
+        raise BadRequest("gracePeriodSeconds is a whole number")
+    asked = given.get("dryRun") or []
+    if asked not in ([], ["All"]):
+        raise BadRequest('dryRun: Unsupported value: supported values: "All"')
+    pre = given.get("preconditions") or {}
+    if not isinstance(pre, dict):
+        raise BadRequest("preconditions is an object")
+    revision = str(pre.get("resourceVersion") or "")
+    if revision and not revision.isdigit():
+        raise BadRequest(f'preconditions.resourceVersion "{revision}" is not a resource version')
+    return DeleteOptions(
+        propagation=_propagation(call, given),
+        grace=grace,
+        uid=str(pre.get("uid") or ""),
+        revision=int(revision) if revision else None,
+        dry_run=bool(asked) or requests.dry_run(call, "DeleteOptions"),
+    )
+
+
+def _wrong(field: str, text: str) -> Invalid:
+    details = {"group": "meta.k8s.io", "kind": "DeleteOptions"}
+    causes = [Cause("FieldValueInvalid", text, field)]
+    return Invalid(f'DeleteOptions.meta.k8s.io "" is invalid: {field}: {text}', details=details, causes=causes)
+
+
+def _given(call: Call) -> dict[str, Any]:
+    """The body's options that say something."""
+    if not call.body.strip():
+        return {}
+    found = bodies.document(call)
+    if not isinstance(found, dict):
+        raise BadRequest("the body of a delete is a DeleteOptions object")
+    for name in found:
+        if name not in _DELETE_FIELDS and name != "ignoreStoreReadErrorWithClusterBreakingPotential":
+            raise BadRequest(f'DeleteOptions has no field "{name}"')
+    return {k: v for k, v in found.items() if v is not None}
+
+
+def _propagation(call: Call, given: dict[str, Any]) -> Propagation | None:
+    policy = given.get("propagationPolicy") or call.query.get("propagationPolicy") or None
+    orphan = given.get("orphanDependents", call.flag("orphanDependents") if "orphanDependents" in call.query else None)
+    if orphan is not None and policy is not None:
+        text = "Invalid value: both propagationPolicy and orphanDependents are set: orphanDependents and deletionPropagation cannot be both set"
+        raise _wrong("propagationPolicy", text)
+    if orphan is not None:
+        return "Orphan" if orphan else "Background"
+    if policy not in (None, "Background", "Foreground", "Orphan"):
+        known = '"Background", "Foreground", "Orphan", nil'
+        raise _wrong("propagationPolicy", f'Unsupported value: "{policy}": supported values: {known}')
+    return policy  # type: ignore[return-value]  # one of the three, or none: checked above
+
+
+async def delete(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.only(requests.DELETE)
+    options = delete_options(call)
+    kind = target.kind
+    gone = await store.delete(kind, target.namespace, target.name, options=options)
+    left = store.core.current(kind, target.namespace, target.name)
+    if left is not None and not options.dry_run and objects.uid(left) == objects.uid(gone):
+        return await answer_object(send, left, warnings=call.warnings)
+    if kind is kinds.POD:
+        return await answer_object(send, gone, warnings=call.warnings)
+    details = {"name": target.name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural}
+    details["uid"] = objects.uid(gone)
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    await answer_object(send, status, warnings=call.warnings)
+
+
+async def delete_collection(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.only(requests.DELETE_ALL)
+    kind = target.kind
+    if kind is kinds.NAMESPACE or (kind.namespaced and not target.namespace):
+        raise Unsupported("the server does not allow this method on the requested resource")
+    options = delete_options(call)
+    page = await page_of(call, store, target)
+    done = []
+    for obj in page.items:
+        try:
+            done.append(await store.delete(kind, *objects.key(obj), options=options))
+        except NotFound:
+            continue
+    listed = {"kind": f"{kind.name}List", "apiVersion": kind.api_version}
+    meta = {"resourceVersion": str(store.revision), **({"continue": page.token} if page.token else {})}
+    await answer_object(send, {**listed, "metadata": meta, "items": done}, warnings=call.warnings)

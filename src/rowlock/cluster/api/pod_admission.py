@@ -1,0 +1,138 @@
+"""What a pod gets on its way in, as on a real cluster: service account and its token volume, priority, tolerations,
+quality of service. Seen in every `kubectl get pod -o yaml`. Pure: the view tells what exists.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.api import View
+from rowlock.cluster.storage.lifecycle import suffix
+from rowlock.errors import Forbidden
+from rowlock.objects import Object
+from rowlock.quantity import parse
+
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TOLERATED = tuple(
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for key in ("not-ready", "unreachable")
+)
+_SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+
+
+def _refused(pod: Object, why: str) -> Forbidden:
+    name = objects.name(pod)
+    return Forbidden(f'pods "{name}" is forbidden: {why}', details={"name": name, "kind": "pods"})
+
+
+def admitted(pod: Object, view: View | None) -> Object:
+    """The pod with everything admission adds. Raises Forbidden for what it names and does not exist."""
+    spec = dict(pod.get("spec") or {})
+    _account(pod, spec, view)
+    _priority(pod, spec, view)
+    _tolerations(spec)
+    if not spec.get("containers"):
+        spec["containers"] = []
+    status = {**(pod.get("status") or {}), "phase": "Pending", "qosClass": quality(spec)}
+    return {**pod, "spec": spec, "status": status}
+
+
+def _account(pod: Object, spec: dict[str, Any], view: View | None) -> None:
+    name, space = spec.get("serviceAccountName") or "default", objects.namespace(pod)
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    account = view.get(kinds.SERVICE_ACCOUNT, space, name) if view else None
+    if view is not None and account is None and name != "default":
+        why = f'error looking up service account {space}/{name}: serviceaccount "{name}" not found'
+        raise _refused(pod, why)
+    wanted = spec.get("automountServiceAccountToken", (account or {}).get("automountServiceAccountToken", True))
+    if wanted and spec.get("containers"):
+        _mount_token(pod, spec)
+
+
+def _mount_token(pod: Object, spec: dict[str, Any]) -> None:
+    volume = f"kube-api-access-{suffix(objects.uid(pod))}"
+    mount = {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}
+    mounted = False
+    for field in ("containers", "initContainers"):
+        if field not in spec:
+            continue
+        made = []
+        for container in spec[field]:
+            mounts = container.get("volumeMounts") or []
+            if not any(m.get("mountPath") == TOKEN_PATH for m in mounts):
+                container, mounted = {**container, "volumeMounts": [*mounts, mount]}, True
+            made.append(container)
+        spec[field] = made
+    if mounted:
+        spec["volumes"] = [*(spec.get("volumes") or ()), _token_volume(volume)]
+
+
+def _token_volume(name: str) -> dict[str, Any]:
+    return {"name": name, "projected": _TOKEN_SOURCES}
+
+
+_TOKEN_SOURCES = {  # one for all pods: objects are values
+    "sources": [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {
+            "downwardAPI": {
+                "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
+            }
+        },
+    ],
+    "defaultMode": 420,
+}
+
+
+def _priority(pod: Object, spec: dict[str, Any], view: View | None) -> None:
+    name = spec.get("priorityClassName")
+    if not name:
+        default = _default_class(view)
+        spec.setdefault("priority", default.get("value", 0) if default else 0)
+        if default:
+            spec["priorityClassName"] = objects.name(default)
+        spec.setdefault("preemptionPolicy", (default or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+        return
+    found = view.get(kinds.PRIORITY_CLASS, "", name) if view else None
+    if found is None and name not in _SYSTEM_PRIORITIES:
+        if view is not None:
+            raise _refused(pod, f"no PriorityClass with name {name} was found")
+        found = {}
+    value = (found or {}).get("value", _SYSTEM_PRIORITIES.get(name, 0))
+    if spec.get("priority") not in (None, value):
+        why = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission"
+        raise _refused(pod, f"{why} controller computed {value} from the given PriorityClass name")
+    spec["priority"] = value
+    spec.setdefault("preemptionPolicy", (found or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+
+
+def _default_class(view: View | None) -> Object | None:
+    classes = view.all(kinds.PRIORITY_CLASS) if view else ()
+    return max((c for c in classes if c.get("globalDefault")), key=lambda c: int(c.get("value", 0)), default=None)
+
+
+def _tolerations(spec: dict[str, Any]) -> None:
+    own = spec.get("tolerations") or []
+    added = []
+    for toleration in _TOLERATED:
+        keys = (None, "", toleration["key"])
+        if not any(t.get("key") in keys and t.get("effect") in (None, "", "NoExecute") for t in own):
+            added.append(toleration)
+    if own or added:
+        spec["tolerations"] = [*own, *added]
+
+
+def quality(spec: dict[str, Any]) -> str:
+    """Guaranteed, Burstable or BestEffort, from CPU and memory of all containers."""
+    asked, whole = False, True
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        resources = container.get("resources") or {}
+        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+        for name in ("cpu", "memory"):
+            limit, request = limits.get(name), requests.get(name)
+            asked = asked or limit is not None or request is not None
+            if limit is None or (request is not None and parse(request) != parse(limit)):
+                whole = False
+    return "BestEffort" if not asked else "Guaranteed" if whole else "Burstable"

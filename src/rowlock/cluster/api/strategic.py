@@ -1,0 +1,109 @@
+"""Strategic merge patch: a merge patch whose lists merge by key where the table of types says so. Pure.
+
+Directives: `$patch: replace|delete|merge` in an object or a list's element, `$deleteFromPrimitiveList/F`,
+`$setElementOrder/F` (order of the result), `$retainKeys` (drop the other keys).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.cluster.api import types
+from rowlock.errors import BadRequest
+
+MAX_DEPTH = 100
+_DELETE, _ORDER, _RETAIN, _PATCH = "$deleteFromPrimitiveList/", "$setElementOrder/", "$retainKeys", "$patch"
+
+
+def merged(target: Any, patch: Any, node: types.Schema, depth: int = 0) -> Any:
+    """The target after the patch."""
+    if depth > MAX_DEPTH:
+        raise BadRequest(f"the patch is nested more than {MAX_DEPTH} levels deep")
+    if not isinstance(patch, dict):
+        return patch
+    directive = patch.get(_PATCH)
+    if directive == "replace":
+        return {k: v for k, v in patch.items() if k != _PATCH}
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise BadRequest(f'unknown patch directive "{directive}": use replace, delete or merge')
+    out = dict(target) if isinstance(target, dict) else {}
+    if _RETAIN in patch:
+        kept = set(patch[_RETAIN] or ())
+        out = {k: v for k, v in out.items() if k in kept}
+    for key, value in patch.items():
+        if not key.startswith("$"):
+            _merge_key(out, key, value, types.field(node, key) or types.ANYTHING, depth)
+    for key, value in patch.items():
+        _directive(out, key, value, node)
+    return out
+
+
+def _merge_key(out: dict[str, Any], key: str, value: Any, node: types.Schema, depth: int) -> None:
+    if value is None:
+        out.pop(key, None)
+    elif isinstance(value, dict):
+        if value.get(_PATCH) == "delete":
+            out.pop(key, None)
+        else:
+            out[key] = merged(out.get(key), value, node, depth + 1)
+    elif isinstance(value, list) and _strategy(node) == "merge":
+        out[key] = _merged_list(out.get(key) or [], value, node, depth)
+    else:
+        out[key] = value
+
+
+def _strategy(node: types.Schema) -> str:
+    return "merge" if "merge" in str(node.get("x-kubernetes-patch-strategy", "")).split(",") else "replace"
+
+
+def _merged_list(live: list[Any], patch: list[Any], node: types.Schema, depth: int) -> list[Any]:
+    key = node.get("x-kubernetes-patch-merge-key")
+    if not key:
+        return [*live, *(v for v in patch if v not in live)]
+    if any(isinstance(e, dict) and e.get(_PATCH) == "replace" for e in patch):
+        return [e for e in patch if not (isinstance(e, dict) and e.get(_PATCH) == "replace" and key not in e)]
+    out, child = list(live), types.items(node)
+    for element in patch:
+        if not isinstance(element, dict) or key not in element:
+            raise BadRequest(f"map: {element} does not contain declared merge key: {key}")
+        at = next((i for i, e in enumerate(out) if isinstance(e, dict) and e.get(key) == element[key]), None)
+        if element.get(_PATCH) == "delete":
+            out = [e for e in out if not (isinstance(e, dict) and e.get(key) == element[key])]
+        elif at is None:
+            out.append(merged({}, element, child, depth + 1))
+        else:
+            out[at] = merged(out[at], element, child, depth + 1)
+    return out
+
+
+def _directive(out: dict[str, Any], key: str, value: Any, node: types.Schema) -> None:
+    if key.startswith(_DELETE):
+        name = key[len(_DELETE) :]
+        if isinstance(out.get(name), list):
+            gone = value if isinstance(value, list) else []
+            out[name] = [v for v in out[name] if v not in gone]
+    elif key.startswith(_ORDER):
+        name = key[len(_ORDER) :]
+        if isinstance(out.get(name), list) and isinstance(value, list):
+            out[name] = _ordered(out[name], value, types.field(node, name) or types.ANYTHING)
+    elif key.startswith("$") and key not in (_PATCH, _RETAIN):
+        raise BadRequest(f'unknown patch directive "{key}"')
+
+
+def _ordered(elements: list[Any], order: list[Any], node: types.Schema) -> list[Any]:
+    """The elements named in `order` in that order; the others keep their places relative to those before them."""
+    merge_key = node.get("x-kubernetes-patch-merge-key")
+
+    def identity(element: Any) -> Any:
+        value = element.get(merge_key) if merge_key and isinstance(element, dict) else element
+        return repr(value)
+
+    rank = {identity(e): i for i, e in enumerate(order)}
+    place, ranked = -1, []
+    for index, element in enumerate(elements):
+        own = rank.get(identity(element))
+        place = own if own is not None else place
+        ranked.append((place, own is None, index, element))
+    return [element for *_, element in sorted(ranked, key=lambda r: r[:3])]

@@ -1,0 +1,288 @@
+"""`kubectl get`'s columns: the Table that the server makes of objects, one row of functions per kind.
+
+Columns with a priority above 0 are those of `-o wide`. Names, types and contents are the real API server's. Pure:
+the time is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rowlock import kinds, objects
+from rowlock.cluster.api.ages import since
+from rowlock.cluster.api.tables_pods import pod_cells
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.quantity import parse
+
+Cells = Callable[[Object, float], list[Any]]
+Include = Literal["None", "Metadata", "Object"]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a kind shows: column definitions, and how a row is filled."""
+
+    definitions: tuple[dict[str, Any], ...]
+    cells: Cells
+
+
+def _columns(cells: Cells, *names: str) -> Columns:
+    """Names as written; `+` before one makes it a column of `-o wide`, `:type` after it gives a type other than string."""
+    made: list[dict[str, Any]] = []
+    for name in names:
+        text, _, kind = name.lstrip("+").partition(":")
+        first = not made or text == "Name"
+        made.append(
+            {
+                "name": text,
+                "type": kind or "string",
+                "format": "name" if first else "",
+                "description": "",
+                "priority": 1 if name.startswith("+") else 0,
+            }
+        )
+    return Columns(tuple(made), cells)
+
+
+def table(kind: Kind, found: Iterable[Object], now: float, *, include: Include = "Metadata") -> Object:
+    """A `meta.k8s.io/v1` Table of objects of one kind; the caller adds list metadata."""
+    columns = COLUMNS.get(kind, _DEFAULT)
+    rows = []
+    for obj in found:
+        row: dict[str, Any] = {"cells": columns.cells(obj, now)}
+        if include != "None":
+            row["object"] = obj if include == "Object" else partial(obj)
+        rows.append(row)
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {},
+        "columnDefinitions": list(columns.definitions),
+        "rows": rows,
+    }
+
+
+def partial(obj: Object) -> Object:
+    """Only the metadata."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": objects.meta(obj)}
+
+
+def _age(obj: Object, now: float) -> str:
+    return since(objects.meta(obj).get("creationTimestamp"), now)
+
+
+def _plain(obj: Object, now: float) -> list[Any]:
+    return [objects.name(obj), _age(obj, now)]
+
+
+def _created(obj: Object, now: float) -> list[Any]:
+    return [objects.name(obj), objects.meta(obj).get("creationTimestamp")]
+
+
+def _job(obj: Object, now: float) -> list[Any]:
+    return [objects.name(obj), _state(obj), _age(obj, now)]
+
+
+def _mpi_job(obj: Object, now: float) -> list[Any]:
+    return [objects.name(obj), _age(obj, now), _state(obj)]
+
+
+def _state(obj: Object) -> str | None:
+    conditions = objects.dig(obj, "status.conditions") or []
+    return conditions[-1].get("type") if conditions else None
+
+
+def _config_map(obj: Object, now: float) -> list[Any]:
+    count = len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
+    return [objects.name(obj), count, _age(obj, now)]
+
+
+def _secret(obj: Object, now: float) -> list[Any]:
+    return [objects.name(obj), obj.get("type", "Opaque"), len(obj.get("data") or {}), _age(obj, now)]
+
+
+def _account(obj: Object, now: float) -> list[Any]:
+    return [objects.name(obj), len(obj.get("secrets") or ()), _age(obj, now)]
+
+
+def _namespace(obj: Object, now: float) -> list[Any]:
+    return [objects.name(obj), objects.phase(obj), _age(obj, now)]
+
+
+def _service(obj: Object, now: float) -> list[Any]:
+    spec = obj.get("spec") or {}
+    ports = ",".join(f"{p.get('port')}/{p.get('protocol', 'TCP')}" for p in spec.get("ports") or ()) or "<none>"
+    address = spec.get("clusterIP") or "<none>"
+    selector = _pairs(spec.get("selector") or {})
+    return [objects.name(obj), spec.get("type"), address, "<none>", ports, _age(obj, now), selector]
+
+
+def _pairs(labels: dict[str, str]) -> str:
+    return ",".join(f"{k}={labels[k]}" for k in sorted(labels)) or "<none>"
+
+
+def _event(obj: Object, now: float) -> list[Any]:
+    about, source = obj.get("involvedObject") or {}, obj.get("source") or {}
+    series = obj.get("series") or {}
+    first = obj.get("firstTimestamp") or obj.get("eventTime")
+    last = series.get("lastObservedTime") or obj.get("lastTimestamp") or first
+    count = series.get("count") or obj.get("count") or 1
+    who = source.get("component") or obj.get("reportingComponent") or ""
+    host = source.get("host") or obj.get("reportingInstance") or ""
+    regarding = f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
+    return [
+        since(last, now), obj.get("type", ""), obj.get("reason", ""), regarding, about.get("fieldPath", ""),
+        f"{who}, {host}" if host else who, str(obj.get("message", "")).strip(), since(first, now), count,
+        objects.name(obj),
+    ]  # fmt: skip
+
+
+def _node(obj: Object, now: float) -> list[Any]:
+    info = objects.dig(obj, "status.nodeInfo", {})
+    addresses = objects.dig(obj, "status.addresses", ())
+
+    def address(kind: str) -> str:
+        return next((a.get("address", "") for a in addresses if a.get("type") == kind), "") or "<none>"
+
+    roles = sorted(_roles(objects.labels(obj)))
+    return [
+        objects.name(obj), _node_status(obj), ",".join(roles) or "<none>", _age(obj, now),
+        info.get("kubeletVersion", ""), address("InternalIP"), address("ExternalIP"),
+        info.get("osImage") or "<unknown>", info.get("kernelVersion") or "<unknown>",
+        info.get("containerRuntimeVersion") or "<unknown>",
+    ]  # fmt: skip
+
+
+def _node_status(obj: Object) -> str:
+    ready = objects.condition(obj, "Ready")
+    status = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
+    return f"{status},SchedulingDisabled" if objects.dig(obj, "spec.unschedulable") else status
+
+
+def _roles(labels: dict[str, str]) -> Iterable[str]:
+    for key, value in labels.items():
+        if key.startswith("node-role.kubernetes.io/"):
+            yield key.removeprefix("node-role.kubernetes.io/")
+        elif key == "kubernetes.io/role" and value:
+            yield value
+
+
+_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+
+
+def _claim(obj: Object, now: float) -> list[Any]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    phase = "Terminating" if objects.deleting(obj) else status.get("phase", "")
+    capacity, modes = "", ""
+    if spec.get("volumeName"):
+        modes = ",".join(_MODES.get(m, m) for m in status.get("accessModes") or ())
+        capacity = str((status.get("capacity") or {}).get("storage", "0"))
+    return [
+        objects.name(obj), phase, spec.get("volumeName", ""), capacity, modes, spec.get("storageClassName", ""),
+        spec.get("volumeAttributesClassName") or "<unset>", _age(obj, now), spec.get("volumeMode") or "<unset>",
+    ]  # fmt: skip
+
+
+def _quota(obj: Object, now: float) -> list[Any]:
+    hard, used = objects.dig(obj, "status.hard", {}), objects.dig(obj, "status.used", {})
+    requests: list[str] = []
+    limits: list[str] = []
+    for name in sorted(hard):
+        into = limits if name.startswith("limits.") else requests
+        into.append(f"{name}: {used.get(name, '0')}/{hard[name]}")
+    return [objects.name(obj), ", ".join(requests), ", ".join(limits), _age(obj, now)]
+
+
+def _priority_class(obj: Object, now: float) -> list[Any]:
+    default, policy = bool(obj.get("globalDefault")), obj.get("preemptionPolicy", "")
+    return [objects.name(obj), obj.get("value", 0), default, _age(obj, now), policy]
+
+
+def _lease(obj: Object, now: float) -> list[Any]:
+    return [objects.name(obj), objects.dig(obj, "spec.holderIdentity", ""), _age(obj, now)]
+
+
+def _role_binding(obj: Object, now: float) -> list[Any]:
+    ref, subjects = obj.get("roleRef") or {}, obj.get("subjects") or ()
+
+    def named(kind: str) -> str:
+        found = (s for s in subjects if s.get("kind") == kind)
+        names = (f"{s.get('namespace', '')}/{s['name']}" if kind == "ServiceAccount" else s["name"] for s in found)
+        return ", ".join(names)
+
+    role = f"{ref.get('kind', '')}/{ref.get('name', '')}"
+    return [objects.name(obj), role, _age(obj, now), named("User"), named("Group"), named("ServiceAccount")]
+
+
+def _autoscaler(obj: Object, now: float) -> list[Any]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    target = spec.get("scaleTargetRef") or {}
+    return [
+        objects.name(obj), f"{target.get('kind', '')}/{target.get('name', '')}", _targets(spec),
+        str(spec.get("minReplicas", "<unset>")), spec.get("maxReplicas", 0), status.get("currentReplicas", 0),
+        _age(obj, now),
+    ]  # fmt: skip
+
+
+def _targets(spec: dict[str, Any]) -> str:
+    shown = []
+    for metric in spec.get("metrics") or ():
+        resource = metric.get("resource") or metric.get("containerResource") or {}
+        use = (resource.get("target") or {}).get("averageUtilization")
+        shown.append(f"{resource['name']}: <unknown>/{use}%" if use is not None else "<unknown>/<auto>")
+    return ", ".join(shown) or "<none>"
+
+
+def _queue(obj: Object, now: float) -> list[Any]:
+    spec = obj.get("spec") or {}
+    return [objects.name(obj), spec.get("priority"), spec.get("parentQueue"), objects.dig(obj, "status.childQueues"),
+            spec.get("displayName"), *_gpu_figures(obj), _age(obj, now)]  # fmt: skip
+
+
+def _gpu_figures(queue: Object) -> list[str | None]:
+    """Beyond KAI's columns: what the queue may have, and has. GPUs are what teams share."""
+    quota = objects.dig(queue, "spec.resources.gpu.quota")
+    figures = [objects.dig(queue, f"status.{name}", {}).get("nvidia.com/gpu") for name in _FIGURES]
+    return [None if quota is None else "unlimited" if quota == -1 else _gpus(quota)] + [
+        None if amount is None else _gpus(amount) for amount in figures
+    ]
+
+
+def _gpus(amount: str | float) -> str:
+    """300m → 0.3"""
+    return f"{float(parse(amount)):g}"
+
+
+_FIGURES = ("fairShare", "allocated", "requested")
+_DEFAULT = _columns(_plain, "Name", "Age")
+_JOB = _columns(_job, "Name", "State", "Age:date")
+
+COLUMNS: dict[Kind, Columns] = {
+    kinds.POD: _columns(pod_cells, "Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node",
+                        "+Readiness Gates"),
+    kinds.SERVICE: _columns(_service, "Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"),
+    kinds.EVENT: _columns(_event, "Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source", "Message",
+                          "+First Seen", "+Count", "+Name"),
+    kinds.NAMESPACE: _columns(_namespace, "Name", "Status", "Age"),
+    kinds.NODE: _columns(_node, "Name", "Status", "Roles", "Age", "Version", "+Internal-IP", "+External-IP",
+                         "+OS-Image", "+Kernel-Version", "+Container-Runtime"),
+    kinds.CONFIG_MAP: _columns(_config_map, "Name", "Data", "Age"),
+    kinds.SECRET: _columns(_secret, "Name", "Type", "Data", "Age"),
+    kinds.SERVICE_ACCOUNT: _columns(_account, "Name", "Secrets", "Age"),
+    kinds.PERSISTENT_VOLUME_CLAIM: _columns(_claim, "Name", "Status", "Volume", "Capacity", "Access Modes",
+                                            "StorageClass", "VolumeAttributesClass", "Age", "+VolumeMode"),
+    kinds.RESOURCE_QUOTA: _columns(_quota, "Name", "Request", "Limit", "Age"),
+    kinds.PRIORITY_CLASS: _columns(_priority_class, "Name", "Value:integer", "Global-Default:boolean", "Age",
+                                   "PreemptionPolicy"),
+    kinds.LEASE: _columns(_lease, "Name", "Holder", "Age"),
+    kinds.ROLE: _columns(_created, "Name", "Created At:date"),
+    kinds.ROLE_BINDING: _columns(_role_binding, "Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts"),
+    kinds.AUTOSCALER: _columns(_autoscaler, "Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
+    kinds.MPIJOB: _columns(_mpi_job, "Name", "Age:date", "State"),
+    kinds.QUEUE: _columns(_queue, "Name", "Priority:integer", "Parent", "Children", "DisplayName", "GPU Quota",
+                          "Fair Share", "Allocated", "Requested", "Age:date"),
+    **{kind: _JOB for kind in kinds.JOBS if kind is not kinds.MPIJOB},
+}  # fmt: skip

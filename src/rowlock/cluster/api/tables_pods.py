@@ -1,0 +1,109 @@
+"""The STATUS column of pods: one word for what its containers are doing, as kubectl's users know it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock import objects
+from rowlock.cluster.api.ages import human, since
+from rowlock.objects import Object
+
+
+def pod_cells(pod: Object, now: float) -> list[Any]:
+    """Name, Ready, Status, Restarts, Age, IP, Node, Nominated Node, Readiness Gates."""
+    status, spec = pod.get("status") or {}, pod.get("spec") or {}
+    ready, restarts, last = _counts(pod)
+    reason = _reason(pod)
+    times = f"{restarts} ({human(now - last)} ago)" if restarts and last else str(restarts)
+    gates = spec.get("readinessGates") or ()
+    met = sum(objects.is_true(pod, g.get("conditionType", "")) for g in gates)
+    return [
+        objects.name(pod), f"{ready}/{_total(spec)}", reason, times,
+        since(objects.meta(pod).get("creationTimestamp"), now), status.get("podIP") or "<none>",
+        spec.get("nodeName") or "<none>", status.get("nominatedNodeName") or "<none>",
+        f"{met}/{len(gates)}" if gates else "<none>",
+    ]  # fmt: skip
+
+
+def _sidecars(spec: dict[str, Any]) -> set[str]:
+    return {c["name"] for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
+
+
+def _total(spec: dict[str, Any]) -> int:
+    return len(spec.get("containers") or ()) + len(_sidecars(spec))
+
+
+def _counts(pod: Object) -> tuple[int, int, float]:
+    """Ready containers, restarts, and when the last of those ended."""
+    status = pod.get("status") or {}
+    sidecars = _sidecars(pod.get("spec") or {})
+    initial = status.get("initContainerStatuses") or []
+    main = status.get("containerStatuses") or []
+    starting = _initialising(pod) is not None
+    counted = initial if starting else [*main, *(c for c in initial if c.get("name") in sidecars)]
+    ready = sum(bool(c.get("ready")) and "running" in (c.get("state") or {}) for c in main)
+    ready += sum(bool(c.get("started")) and bool(c.get("ready")) for c in initial if c.get("name") in sidecars)
+    restarts = sum(int(c.get("restartCount") or 0) for c in counted)
+    ends = (objects.dig(c, "lastState.terminated.finishedAt") for c in counted)
+    return ready, restarts, max((objects.seconds(t) for t in ends if t), default=0.0)
+
+
+def _reason(pod: Object) -> str:
+    status = pod.get("status") or {}
+    reason = status.get("reason") or status.get("phase") or "Unknown"
+    scheduled = objects.condition(pod, "PodScheduled")
+    if scheduled and scheduled.get("reason") == "SchedulingGated":
+        reason = "SchedulingGated"
+    initial = _initialising(pod)
+    if initial is not None:
+        reason = initial
+    else:
+        reason = _main_reason(pod, reason)
+    if objects.deleting(pod):
+        if status.get("reason") == "NodeLost":
+            return "Unknown"
+        if status.get("phase") not in ("Succeeded", "Failed"):
+            return "Terminating"
+    return str(reason)
+
+
+def _initialising(pod: Object) -> str | None:
+    """`Init:0/1`, `Init:Error`, …: what the first unfinished init container does; None when all are through."""
+    status, spec = pod.get("status") or {}, pod.get("spec") or {}
+    sidecars = _sidecars(spec)
+    total = len(spec.get("initContainers") or ())
+    for index, container in enumerate(status.get("initContainerStatuses") or ()):
+        state = container.get("state") or {}
+        ended, waiting = state.get("terminated"), state.get("waiting")
+        if ended is not None and ended.get("exitCode") == 0:
+            continue
+        if container.get("name") in sidecars and container.get("started"):
+            continue
+        if ended is not None:
+            return f"Init:{_ended(ended)}"
+        if waiting and waiting.get("reason") not in (None, "", "PodInitializing"):
+            return f"Init:{waiting['reason']}"
+        return f"Init:{index}/{total}"
+    return None
+
+
+def _ended(ended: dict[str, Any]) -> str:
+    if ended.get("reason"):
+        return str(ended["reason"])
+    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
+
+
+def _main_reason(pod: Object, reason: str) -> str:
+    running = False
+    for container in reversed((pod.get("status") or {}).get("containerStatuses") or ()):
+        state = container.get("state") or {}
+        waiting, ended = state.get("waiting") or {}, state.get("terminated")
+        if waiting.get("reason"):
+            reason = waiting["reason"]
+        elif ended is not None:
+            reason = _ended(ended)
+        elif container.get("ready") and "running" in state:
+            running = True
+    if reason == "Completed" and running:
+        return "Running" if objects.is_true(pod, "Ready") else "NotReady"
+    return reason

@@ -1,0 +1,299 @@
+"""What every object must satisfy: names, labels, annotations, owners; and what each built-in kind adds.
+
+The texts are the real API server's. Each rule returns causes; `admission.py` collects them into one Invalid.
+Kinds find their rules in `RULES` (create and update) and `UPDATES` (update only). Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rowlock import kinds
+from rowlock.cluster.api.validation_pods import pod_causes, pod_update_causes
+from rowlock.cluster.api.wording import (
+    dns_label_problems,
+    forbidden,
+    immutable,
+    invalid_value,
+    label_key_problems,
+    label_value_problems,
+    not_supported,
+    required,
+    service_name_problems,
+    subdomain_problems,
+)
+from rowlock.errors import Cause
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+
+Causes = Iterator[Cause]
+
+ANNOTATION_BYTES = 256 * 1024
+_RBAC_NAMES = (kinds.ROLE, kinds.ROLE_BINDING)
+
+
+def name_problems(kind: Kind, name: str) -> list[str]:
+    """What is wrong with an object's name, by its kind's own alphabet."""
+    if kind in _RBAC_NAMES:
+        return [f"may not contain '{c}'" for c in ("/", "%") if c in name]
+    if kind is kinds.NAMESPACE:
+        return ["must not contain dots"] if "." in name and not subdomain_problems(name) else dns_label_problems(name)
+    if kind is kinds.SERVICE:
+        return service_name_problems(name)
+    return subdomain_problems(name)
+
+
+def meta_causes(kind: Kind, obj: Object) -> Causes:
+    """Rules of `metadata`, in the real server's order."""
+    meta = obj.get("metadata") or {}
+    name = meta.get("name") or ""
+    if not name:
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        for problem in name_problems(kind, name):
+            yield invalid_value("metadata.name", name, problem)
+    yield from label_causes(meta.get("labels") or {}, "metadata.labels")
+    yield from _annotation_causes(meta.get("annotations") or {})
+    yield from _owner_causes(meta.get("ownerReferences") or ())
+    for index, finalizer in enumerate(meta.get("finalizers") or ()):
+        if "/" not in finalizer and finalizer not in ("orphan", "foregroundDeletion", "kubernetes"):
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid_value(f"metadata.finalizers[{index}]", finalizer, text)
+
+
+def label_causes(labels: dict[str, str], path: str) -> Causes:
+    for key, value in labels.items():
+        for problem in label_key_problems(key):
+            yield invalid_value(path, key, problem)
+        for problem in label_value_problems(value):
+            yield invalid_value(path, value, problem)
+
+
+def _annotation_causes(annotations: dict[str, str]) -> Causes:
+    for key in annotations:
+        for problem in label_key_problems(key.lower()):
+            yield invalid_value("metadata.annotations", key, problem)
+    if annotations and sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > ANNOTATION_BYTES:
+        text = f"Too long: may not be more than {ANNOTATION_BYTES} bytes"
+        yield Cause("FieldValueTooLong", text, "metadata.annotations")
+
+
+def _owner_causes(owners: Any) -> Causes:
+    path = "metadata.ownerReferences"
+    for owner in owners:
+        for key, text in (("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid")):
+            if not owner.get(key):
+                yield invalid_value(f"{path}.{key}", owner.get(key) or "", f"{text} must not be empty")
+    controllers = [o.get("name") for o in owners if o.get("controller")]
+    if len(controllers) > 1:
+        text = f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} and {controllers[1]}'
+        yield Cause("FieldValueInvalid", f"Invalid value: {text}", "metadata.ownerReferences")
+
+
+_IDENTITY = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def meta_update_causes(old: Object, new: Object) -> Causes:
+    """What of `metadata` nobody may change."""
+    before, after = old.get("metadata") or {}, new.get("metadata") or {}
+    for key in _IDENTITY:
+        if key in after and key in before and after[key] != before[key]:
+            yield immutable(f"metadata.{key}", after[key])
+
+
+# ---------------------------------------------------------------- kinds
+
+
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+
+
+def _data_causes(obj: Object, *fields: str) -> Causes:
+    text = (
+        "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',"
+        "  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+    )
+    for name in fields:
+        for key in obj.get(name) or {}:
+            if not _CONFIG_KEY.fullmatch(key):
+                yield invalid_value(f"{name}[{key}]", key, text)
+            elif len(key) > 253:
+                yield invalid_value(f"{name}[{key}]", key, "must be no more than 253 characters")
+    size = sum(len(k) + len(v) for name in fields for k, v in (obj.get(name) or {}).items())
+    if size > 1024 * 1024:
+        yield Cause("FieldValueTooLong", "Too long: may not be more than 1048576 bytes", "")
+
+
+def _config_map(obj: Object) -> Causes:
+    yield from _data_causes(obj, "data", "binaryData")
+    for key in obj.get("data") or {}:
+        if key in (obj.get("binaryData") or {}):
+            yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+
+
+def _secret(obj: Object) -> Causes:
+    yield from _data_causes(obj, "data")
+    kind, data = obj.get("type"), obj.get("data") or {}
+    needed = {"kubernetes.io/dockerconfigjson": [".dockerconfigjson"], "kubernetes.io/tls": ["tls.crt", "tls.key"]}
+    for key in needed.get(str(kind), ()):
+        if key not in data:
+            yield required(f"data[{key}]")
+
+
+def _frozen(old: Object, new: Object) -> Causes:
+    """ConfigMaps and Secrets with `immutable: true`."""
+    if not old.get("immutable"):
+        return
+    text = "field is immutable when `immutable` is set"
+    for key in ("immutable", "data", "binaryData"):
+        if old.get(key) != new.get(key):
+            yield forbidden(key, text)
+
+
+def _secret_update(old: Object, new: Object) -> Causes:
+    if old.get("type") != new.get("type"):
+        yield immutable("type", new.get("type"))
+    yield from _frozen(old, new)
+
+
+def _service(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    ports = spec.get("ports") or ()
+    if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
+        yield required("spec.ports")
+    names: set[str] = set()
+    numbers: set[tuple[Any, Any]] = set()
+    for index, port in enumerate(ports):
+        path = f"spec.ports[{index}]"
+        name = port.get("name") or ""
+        if not name and len(ports) > 1:
+            yield required(f"{path}.name")
+        elif name:
+            for problem in dns_label_problems(name):
+                yield invalid_value(f"{path}.name", name, problem)
+            if name in names:
+                yield Cause("FieldValueDuplicate", f'Duplicate value: "{name}"', f"{path}.name")
+        names.add(name)
+        number = port.get("port", 0)
+        if not 0 < number < 65536:
+            yield invalid_value(f"{path}.port", number, "must be between 1 and 65535, inclusive")
+        if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
+            yield not_supported(f"{path}.protocol", port.get("protocol"), ("SCTP", "TCP", "UDP"))
+        if (port.get("protocol"), number) in numbers:
+            kind = port.get("protocol")
+            shown = f'{{"Name":"","Protocol":"{kind}","AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}'
+            yield Cause("FieldValueDuplicate", f"Duplicate value: {shown}", path)
+        numbers.add((port.get("protocol"), number))
+    if spec.get("sessionAffinity") not in ("None", "ClientIP"):
+        yield not_supported("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None"))
+    yield from label_causes(spec.get("selector") or {}, "spec.selector")
+
+
+def _service_update(old: Object, new: Object) -> Causes:
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    if before.get("clusterIP") != after.get("clusterIP") and before.get("clusterIP"):
+        yield invalid_value("spec.clusterIPs[0]", after.get("clusterIP") or "", "may not change once set")
+
+
+def _claim(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    modes = spec.get("accessModes") or ()
+    if not modes:
+        yield required("spec.accessModes", "at least 1 access mode is required")
+    known = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+    for mode in modes:
+        if mode not in known:
+            yield not_supported("spec.accessModes", mode, known)
+    if "storage" not in ((spec.get("resources") or {}).get("requests") or {}):
+        yield required("spec.resources[storage]")
+
+
+def _claim_update(old: Object, new: Object) -> Causes:
+    def fixed(obj: Object) -> dict[str, Any]:
+        spec = obj.get("spec") or {}
+        return {k: v for k, v in spec.items() if k not in ("resources", "volumeName", "volumeAttributesClassName")}
+
+    if fixed(old) != fixed(new):
+        text = (
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        )
+        yield forbidden("spec", text)
+
+
+def _priority_class(obj: Object) -> Causes:
+    value, name = obj.get("value", 0), obj["metadata"].get("name", "")
+    if name.startswith("system-") and name not in ("system-node-critical", "system-cluster-critical"):
+        yield forbidden("metadata.name", "priority class names with 'system-' prefix are reserved for system use only.")
+    if value > 1_000_000_000 and not name.startswith("system-"):
+        text = "maximum allowed value of a user defined priority is 1000000000"
+        yield forbidden("value", text)
+    if obj.get("preemptionPolicy") not in ("Never", "PreemptLowerPriority"):
+        yield not_supported("preemptionPolicy", obj.get("preemptionPolicy"), ("Never", "PreemptLowerPriority"))
+
+
+def _priority_class_update(old: Object, new: Object) -> Causes:
+    if old.get("value", 0) != new.get("value", 0):
+        yield forbidden("value", "may not be changed in an update.")
+    if old.get("preemptionPolicy") != new.get("preemptionPolicy"):
+        yield immutable("preemptionPolicy", new.get("preemptionPolicy"))
+
+
+def _node(obj: Object) -> Causes:
+    seen = set()
+    for index, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
+        path = f"spec.taints[{index}]"
+        for problem in label_key_problems(taint.get("key") or ""):
+            yield invalid_value(f"{path}.key", taint.get("key") or "", problem)
+        for problem in label_value_problems(taint.get("value") or ""):
+            yield invalid_value(f"{path}.value", taint.get("value"), problem)
+        if taint.get("effect") not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+            known = ("NoExecute", "NoSchedule", "PreferNoSchedule")
+            yield not_supported(f"{path}.effect", taint.get("effect") or "", known)
+        pair = (taint.get("key"), taint.get("effect"))
+        if pair in seen:
+            yield Cause("FieldValueDuplicate", "Duplicate value: taints must be unique by key and effect pair", path)
+        seen.add(pair)
+
+
+def _event(obj: Object) -> Causes:
+    about = obj.get("involvedObject") or {}
+    space, own = about.get("namespace") or "", obj["metadata"].get("namespace") or ""
+    if space != own and not (not space and own == "default"):
+        yield invalid_value("involvedObject.namespace", space, "does not match event.namespace")
+
+
+def _lease(obj: Object) -> Causes:
+    seconds = (obj.get("spec") or {}).get("leaseDurationSeconds")
+    if seconds is not None and seconds <= 0:
+        yield invalid_value("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+
+
+def _role_binding_update(old: Object, new: Object) -> Causes:
+    if old.get("roleRef") != new.get("roleRef"):
+        yield Cause("FieldValueInvalid", "Invalid value: cannot change roleRef", "roleRef")
+
+
+Rule = Callable[[Object], Causes]
+Update = Callable[[Object, Object], Causes]
+
+RULES: dict[Kind, Rule] = {
+    kinds.POD: pod_causes,
+    kinds.CONFIG_MAP: _config_map,
+    kinds.SECRET: _secret,
+    kinds.SERVICE: _service,
+    kinds.PERSISTENT_VOLUME_CLAIM: _claim,
+    kinds.PRIORITY_CLASS: _priority_class,
+    kinds.NODE: _node,
+    kinds.EVENT: _event,
+    kinds.LEASE: _lease,
+}
+UPDATES: dict[Kind, Update] = {
+    kinds.POD: pod_update_causes,
+    kinds.CONFIG_MAP: _frozen,
+    kinds.SECRET: _secret_update,
+    kinds.SERVICE: _service_update,
+    kinds.PERSISTENT_VOLUME_CLAIM: _claim_update,
+    kinds.PRIORITY_CLASS: _priority_class_update,
+    kinds.ROLE_BINDING: _role_binding_update,
+}

@@ -1,0 +1,309 @@
+"""The verbs over HTTP: get, list, create, update, patch, delete, deletecollection, from a Call to an answer.
+
+Thin: what a write means is the store's business, what is admitted admission's. Objects that the store holds encoded
+are sent as they are.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+from starlette.types import Send
+
+from rowlock import kinds, objects
+from rowlock.api import Page, PatchType, WriteOptions
+from rowlock.cluster.api import bodies, decoding, grammar, requests, tables, types, wording
+from rowlock.cluster.api.admission import Unreadable
+from rowlock.cluster.api.answers import answer, answer_object, encode
+from rowlock.cluster.api.requests import Call, Form, Target
+from rowlock.cluster.storage import reading
+from rowlock.cluster.storage.lifecycle import Another
+from rowlock.cluster.storage.store import Store
+from rowlock.errors import BadRequest, Cause, Invalid, Timeout, Unsupported, UnsupportedMediaType, invalid
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.selectors import FieldSelector, Selector, parse_fields, parse_labels
+
+PATCHES: dict[str, PatchType] = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+_META_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
+_FIELDS: dict[Kind, frozenset[str]] = {
+    kinds.POD: frozenset(
+        {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
+         "status.phase", "status.podIP", "status.nominatedNodeName"}
+    ),
+    kinds.EVENT: frozenset(
+        {"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
+         "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
+         "reportingComponent", "source", "type"}
+    ),
+    kinds.NODE: frozenset({"spec.unschedulable"}),
+    kinds.NAMESPACE: frozenset({"status.phase"}),
+    kinds.SECRET: frozenset({"type"}),
+    kinds.SERVICE: frozenset({"spec.clusterIP", "spec.type"}),
+}  # fmt: skip
+
+
+def selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
+    """The label and field selector of a request. Raises BadRequest in kubectl's expected sentence."""
+    labels, fields = call.query.get("labelSelector", ""), call.query.get("fieldSelector", "")
+    if not labels and not fields:
+        return Selector(), FieldSelector()
+    try:
+        found = parse_labels(labels), parse_fields(fields)
+    except BadRequest as error:
+        raise BadRequest(grammar.spoken(labels) or error.message) from None
+    known = _META_FIELDS | _FIELDS.get(kind, frozenset())
+    for term in found[1].terms:
+        if term.key not in known:
+            if kind in _FIELDS:
+                raise BadRequest(f"field label not supported: {term.key}")
+            raise BadRequest(f'"{term.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+    return found
+
+
+# ---------------------------------------------------------------- reads
+
+
+async def get(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.only(requests.READ)
+    form, kind = requests.form_of(call.header(b"accept")), target.kind
+    _reached(call, store)
+    stored = None if form.view else store.encoded(kind, target.namespace, target.name)
+    if stored is not None:
+        return await answer(send, stored, warnings=call.warnings)
+    obj = await store.get(kind, target.namespace, target.name)
+    await answer_object(send, in_form(call, kind, obj, form), warnings=call.warnings)
+
+
+def in_form(call: Call, kind: Kind, obj: Object, form: Form) -> Object:
+    """One object in the form that was asked for."""
+    if form.view == "Table":
+        made = tables.table(kind, [obj], time.time(), include=_include(call))
+        made["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
+        return made
+    return tables.partial(obj) if form.view else obj
+
+
+def _include(call: Call) -> tables.Include:
+    asked = call.query.get("includeObject") or "Metadata"
+    if asked not in ("None", "Metadata", "Object"):
+        raise BadRequest(f'includeObject is None, Metadata or Object, not "{asked}"')
+    return asked  # type: ignore[return-value]  # one of the three
+
+
+def _reached(call: Call, store: Store) -> None:
+    """A read at least as new as `resourceVersion`; one from the future is told so."""
+    wanted = requests.revision_of(call)
+    if wanted is not None and wanted > store.revision:
+        raise Timeout(f"Too large resource version: {wanted}, current: {store.revision}", retry_after=1)
+
+
+async def list_(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.only(requests.LIST)
+    page = await page_of(call, store, target)
+    await answer(send, _listed(call, store, target.kind, page), warnings=call.warnings)
+
+
+async def page_of(call: Call, store: Store, target: Target) -> Page:
+    labels, fields = selectors(call, target.kind)
+    limit, token = call.number("limit") or 0, call.query.get("continue", "")
+    match, wanted = call.query.get("resourceVersionMatch", ""), requests.revision_of(call)
+    if match not in ("", "Exact", "NotOlderThan"):
+        known = '"Exact", "NotOlderThan", ""'
+        text = f'Unsupported value: "{match}": supported values: {known}'
+        raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
+    if match and wanted is None:
+        text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
+    if match == "Exact" and not wanted:
+        text = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
+    if "sendInitialEvents" in call.query:
+        text = "Forbidden: sendInitialEvents is forbidden for list"
+        raise requests.wrong_option("ListOptions", "sendInitialEvents", text)
+    if token and wanted:
+        raise BadRequest("specifying resource version is not allowed when using continue")
+    if limit < 0:
+        raise BadRequest("limit must not be negative")
+    _reached(call, store)
+    if match == "Exact" and wanted and not token and wanted != store.revision:
+        limit = limit or requests.PAGE_LIMIT
+        token = reading.token(wanted, objects.Key("", ""))
+    if limit or token:
+        return await store.list(target.kind, target.namespace, labels=labels, fields=fields, limit=limit, token=token)
+    return await store.list(target.kind, target.namespace, labels=labels, fields=fields)
+
+
+def _listed(call: Call, store: Store, kind: Kind, page: Page) -> bytes:
+    form = requests.form_of(call.header(b"accept"))
+    meta: dict[str, Any] = {"resourceVersion": str(page.revision)}
+    if page.token:
+        meta["continue"] = page.token
+        if page.remaining is not None:
+            meta["remainingItemCount"] = page.remaining
+    if form.view == "Table":
+        made = tables.table(kind, page.items, time.time(), include=_include(call))
+        made["metadata"] = meta
+        return encode(made)
+    if form.view:
+        name, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+        items = [encode(tables.partial(obj)) for obj in page.items]
+    else:
+        name, version = f"{kind.name}List", kind.api_version
+        items = [_encoded(store, kind, obj) for obj in page.items]
+    head = {"kind": name, "apiVersion": version, "metadata": meta}
+    return encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
+
+
+def _encoded(store: Store, kind: Kind, obj: Object) -> bytes:
+    """The stored JSON, if the object is still the newest."""
+    key = objects.key(obj)
+    if store.view.get(kind, *key) is obj:
+        found = store.encoded(kind, *key)
+        if found is not None:
+            return found
+    return encode(obj)
+
+
+# ---------------------------------------------------------------- writes
+
+
+async def create(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.only(requests.WRITE)
+    if target.kind.namespaced and not target.namespace:
+        raise Unsupported("the server does not allow this method on the requested resource")
+    options = requests.write_options(call, "CreateOptions")
+    obj = writable(call, target, options)
+    made = await store.create(target.kind, obj, options=options)
+    await _written(call, send, store, target.kind, made, code=201)
+
+
+async def update(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.only(requests.WRITE)
+    options = requests.write_options(call, "UpdateOptions")
+    obj = writable(call, target, options)
+    name = objects.name(obj)
+    if name != target.name:
+        if name:
+            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+        raise BadRequest("the name of the object (based on URL) was undeterminable: name must be provided")
+    if target.kind.custom and not objects.meta(obj).get("resourceVersion"):
+        await store.get(target.kind, target.namespace, target.name)
+        cause = Cause(
+            "FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
+        )
+        raise invalid(target.kind.name, target.name, [cause], target.kind.group)
+    made = await store.update(target.kind, obj, subresource=target.subresource, options=options)
+    await _written(call, send, store, target.kind, made)
+
+
+def writable(call: Call, target: Target, options: WriteOptions) -> Object:
+    """The body as an object that the store can take. Raises BadRequest."""
+    media = call.header(b"content-type")
+    if options.validation != "Ignore" and (not media or "json" in media):
+        value, twice = bodies.strict_json(call.body)
+        _duplicates(target.kind, twice, options)
+    else:
+        value = bodies.document(call)
+    obj = requests.shaped(call, target, value)
+    _check_meta(target.kind, obj["metadata"])
+    return obj
+
+
+def _duplicates(kind: Kind, twice: list[str], options: WriteOptions) -> None:
+    problems = [f'duplicate field "{path}"' for path in twice]
+    if problems and options.validation == "Strict":
+        text = "strict decoding error: " + ", ".join(problems)
+        raise BadRequest(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {text}')
+    options.warnings.extend(problems)
+
+
+def _check_meta(kind: Kind, meta: dict[str, Any]) -> None:
+    """Metadata is read before anything is admitted: it must have its type."""
+    walk = decoding.Walk(path=["metadata"])
+    try:
+        decoding.decode(types.META, {k: v for k, v in meta.items() if k != "managedFields"}, walk)
+    except BadRequest as error:
+        text = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {error.message}'
+        raise BadRequest(text) from None
+    _check_managed(meta.get("managedFields"))
+
+
+def _check_managed(entries: Any) -> None:
+    well = isinstance(entries, list) and all(
+        isinstance(e, dict)
+        and isinstance(e.get("fieldsV1", {}), dict)
+        and e.get("operation", "Update") in ("Apply", "Update")
+        and all(isinstance(e.get(k, ""), str) for k in ("manager", "operation", "apiVersion", "time", "subresource"))
+        for e in entries
+    )
+    if entries is not None and not well:
+        raise BadRequest("metadata.managedFields: entries must have manager, operation, apiVersion and fieldsV1")
+
+
+async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.only(requests.PATCH)
+    media = call.header(b"content-type").partition(";")[0].strip()
+    kind = PATCHES.get(media)
+    if kind is None:
+        known = ", ".join(PATCHES)
+        text = f"the body of the request was in an unknown format - accepted media types include: {known}"
+        raise UnsupportedMediaType(text)
+    if kind != "apply" and call.flag("force"):
+        text = "Forbidden: may not be specified for non-apply patch"
+        raise requests.wrong_option("PatchOptions", "force", text)
+    options = requests.write_options(call, "PatchOptions")
+    if kind == "apply" and not call.query.get("fieldManager"):
+        options = _without_manager(options)
+    body = _patch_body(call, target, kind)
+    existed = kind != "apply" or store.core.current(target.kind, target.namespace, target.name) is not None
+    try:
+        made = await store.patch(
+            target.kind, target.namespace, target.name, body, type=kind, subresource=target.subresource, options=options
+        )
+    except Unreadable as error:
+        raise error if kind == "apply" else _unfit(body, error.why) from None
+    except Another:
+        cause = wording.immutable("metadata.uid", objects.dig(body, "metadata.uid") if isinstance(body, dict) else "")
+        raise invalid(target.kind.name, target.name, [cause, cause], target.kind.group) from None
+    await _written(call, send, store, target.kind, made, code=200 if existed else 201)
+
+
+def _unfit(patch: Any, why: str) -> Invalid:
+    """What a patch makes does not fit the type: the real server blames the patch and names no object."""
+    cause = wording.invalid_value("patch", encode(patch).decode(), why)
+    return Invalid(f' "" is invalid: patch: {cause.message}', causes=[cause])
+
+
+def _without_manager(options: WriteOptions) -> WriteOptions:
+    return WriteOptions(options.dry_run, "", options.force, options.validation, options.warnings)
+
+
+def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
+    if kind != "apply":
+        try:
+            return msgspec.json.decode(call.body)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise BadRequest(f"the patch is not JSON: {error}") from None
+    found = bodies.yaml_of(call.body)
+    if isinstance(found, dict) and not (found.get("apiVersion") and found.get("kind")):
+        raise BadRequest("an applied configuration says its apiVersion and kind")
+    config = requests.shaped(call, target, found)
+    meta = config["metadata"]
+    if meta.get("name") not in (None, target.name):
+        raise BadRequest(f"the name of the object ({meta['name']}) does not match the name on the URL ({target.name})")
+    return {**config, "metadata": {**meta, "name": target.name}}
+
+
+async def _written(call: Call, send: Send, store: Store, kind: Kind, made: Object, *, code: int = 200) -> None:
+    form = requests.form_of(call.header(b"accept"))
+    if form.view:
+        return await answer_object(send, in_form(call, kind, made, form), code=code, warnings=call.warnings)
+    await answer(send, _encoded(store, kind, made), code=code, warnings=call.warnings)

@@ -1,0 +1,140 @@
+"""A watch over HTTP: one JSON line per change, until the client leaves or its time is up.
+
+The store gives changes already encoded, and an encoded line is shared by all watchers of it; tables are made per
+watcher. A streaming list (`sendInitialEvents`) is the state, a bookmark that says so, then the changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.types import Receive, Send
+
+from rowlock import objects
+from rowlock.api import Change
+from rowlock.cluster.api import requests, tables
+from rowlock.cluster.api.answers import begin_stream, encode, end_stream, stream
+from rowlock.cluster.api.requests import Call, Form, Target
+from rowlock.cluster.api.verbs import selectors
+from rowlock.cluster.storage.store import Store
+from rowlock.errors import ApiError, BadRequest, Invalid
+
+LONGEST = 3600.0
+"""Seconds after which a watch ends although its client set no limit; clients begin again where they were."""
+
+_TYPES = {"Added": b"ADDED", "Modified": b"MODIFIED", "Deleted": b"DELETED"}
+_INITIAL_END = {"k8s.io/initial-events-end": "true"}
+
+
+async def watch(call: Call, receive: Receive, send: Send, store: Store, target: Target) -> None:
+    """Answer until somebody has had enough."""
+    lines = _Lines(call, target, store)
+    timeout = call.number("timeoutSeconds")
+    await begin_stream(send, warnings=call.warnings)
+    sender = asyncio.create_task(_send(lines, send))
+    leaver = asyncio.create_task(_left(receive))
+    try:
+        await asyncio.wait({sender, leaver}, timeout=timeout or LONGEST, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sender, leaver):
+            task.cancel()
+        ended = await asyncio.gather(sender, leaver, return_exceptions=True)
+    for result in ended:
+        if isinstance(result, Exception):
+            raise result
+    await end_stream(send)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send(lines: _Lines, send: Send) -> None:
+    try:
+        async for line in lines.read():
+            await stream(send, line)
+    except ApiError as error:
+        await stream(send, b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n")
+
+
+class _Lines:
+    """The changes as bytes, in the form that this client wants."""
+
+    def __init__(self, call: Call, target: Target, store: Store) -> None:
+        call.only(requests.LIST)
+        self._form: Form = requests.form_of(call.header(b"accept"))
+        self._target, self._store = target, store
+        self._labels, self._fields = selectors(call, target.kind)
+        if target.name:
+            raise BadRequest("a watch is about a collection: use a field selector on metadata.name")
+        self._initial = "sendInitialEvents" in call.query and call.flag("sendInitialEvents")
+        self._bookmarks = call.flag("allowWatchBookmarks")
+        self._include = call.query.get("includeObject") or "Metadata"
+        if call.number("limit") or call.query.get("continue"):
+            call.query.pop("limit", None)
+        wanted = requests.revision_of(call)
+        self._since = None if not wanted or self._initial else wanted
+        self._check(call)
+
+    def _check(self, call: Call) -> None:
+        match = call.query.get("resourceVersionMatch", "")
+        if "sendInitialEvents" in call.query and match != "NotOlderThan":
+            text = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            raise Invalid(f'ListOptions.meta.k8s.io "" is invalid: {text}')
+        if "sendInitialEvents" not in call.query and match:
+            text = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            raise Invalid(f'ListOptions.meta.k8s.io "" is invalid: {text}')
+        if self._include not in ("None", "Metadata", "Object"):
+            raise BadRequest(f'includeObject is None, Metadata or Object, not "{self._include}"')
+
+    async def read(self) -> AsyncIterator[bytes]:
+        changes = self._store.watch(
+            self._target.kind,
+            self._target.namespace,
+            since=self._since,
+            labels=self._labels,
+            fields=self._fields,
+            bookmarks=self._bookmarks,
+        )
+        ready = self._since is not None
+        async for change in changes:
+            if change.type != "Bookmark":
+                yield self._line(change)
+            elif not ready:
+                ready = True
+                if self._initial:
+                    yield self._bookmark(change.revision, _INITIAL_END)
+            elif self._bookmarks:
+                yield self._bookmark(change.revision)
+
+    def _line(self, change: Change) -> bytes:
+        if self._form.view:
+            body = encode(self._formed(change.object))
+        else:
+            body = getattr(change, "encoded", b"") or encode(change.object)
+        return b'{"type":"' + _TYPES[change.type] + b'","object":' + body + b"}\n"
+
+    def _formed(self, obj: objects.Object) -> objects.Object:
+        if self._form.view != "Table":
+            return tables.partial(obj)
+        include: Any = self._include
+        made = tables.table(self._target.kind, [obj], time.time(), include=include)
+        made["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
+        return made
+
+    def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
+        kind = self._target.kind
+        meta: dict[str, Any] = {"resourceVersion": str(revision)}
+        if annotations:
+            meta["annotations"] = annotations
+        obj: dict[str, Any] = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": meta}
+        if self._form.view == "Table":
+            obj = {**tables.table(kind, [], 0.0), "metadata": {"resourceVersion": str(revision)}}
+            obj["rows"] = [{"cells": [], "object": {**tables.partial({"metadata": meta})}}]
+        elif self._form.view:
+            obj = tables.partial(obj)
+        return b'{"type":"BOOKMARK","object":' + encode(obj) + b"}\n"

@@ -1,0 +1,1 @@
+"""Pods as processes: kubelet, shims, pod network, images as programs. The embedded cluster's machines."""

@@ -1,0 +1,322 @@
+"""`rowlock build -t NAME DIR`: a process image from a Dockerfile, without Docker.
+
+    python -m rowlock.cluster.node.build --data-dir D -t NAME [-f FILE] [--build-arg K=V] DIR
+
+COPY fills `rootfs`; RUN steps run on this machine, in the image's working directory, with a virtual environment first in
+PATH that sees all packages of the environment rowlock runs in, so `pip install torch` is quick where torch is there.
+Each build has its own directory and is named in `image.json` only when every step has succeeded.
+"""
+
+import ensurepip
+import glob
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rowlock.cluster.node import dockerfile, environment
+from rowlock.cluster.node.dockerfile import BadDockerfile, Instruction
+from rowlock.cluster.node.images import Image, Images, interpreter_path, mapped, normalise
+
+_ABSOLUTE = re.compile(r"(?<![\w./:@-])/[\w.@+-]+(?:/[\w.@+-]+)*/?")
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_SHEBANG = re.compile(rb"#!(\S*python[\d.]*)\s*\n")
+_PIP = "import sys\nfrom pip._internal.cli.main import main\nsys.exit(main())\n"
+_BASE = """import os, site
+for path in {paths!r}:
+    if os.path.isdir(path):
+        site.addsitedir(path)
+"""
+
+
+class BuildFailed(Exception):
+    """A step did not succeed; the image of before is still there."""
+
+
+@dataclass(slots=True)
+class Build:
+    """One build: a directory that fills up, and what the image will say."""
+
+    images: Images
+    context: Path
+    directory: Path
+    say: Callable[[str], None]
+    env: dict[str, str] = field(default_factory=dict)
+    path: list[str] = field(default_factory=list)
+    workdir: str = "/"
+    shell: tuple[str, ...] = ("/bin/sh", "-c")
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    args: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def root(self) -> str:
+        return str(self.directory / "rootfs")
+
+    def place(self, path: str) -> Path:
+        """A path of the image on this machine; relative ones start in the working directory."""
+        inside = os.path.normpath(os.path.join("/", self.workdir, path))
+        return Path(self.root + inside)
+
+    def run(self, steps: list[Instruction]) -> Image:
+        """All steps. Raises BuildFailed or BadDockerfile; leaves nothing half done behind."""
+        Path(self.root).mkdir(parents=True)
+        for number, step in enumerate(steps, 1):
+            self.say(f"Step {number}/{len(steps)} : {step}")
+            if step.name in dockerfile.NOTED:
+                self.say(f" ---> {step.name} has no effect on a process")
+            else:
+                getattr(self, f"_{step.name.lower()}")(step)
+        bins = [
+            p for p in (f"{self.root}/usr/local/bin", f"{self.root}/usr/bin", f"{self.root}/bin") if os.path.isdir(p)
+        ]
+        workdir = str(self.place("."))
+        entry, command = self._words(self.entrypoint), self._words(self.command)
+        return Image("", False, self.root, (*self.path, *bins), self.env, entry, command, workdir)
+
+    def _words(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """Exec words map by themselves when they run; text for a shell is mapped here."""
+        if words[: len(self.shell)] == self.shell:
+            return (*self.shell, *(self._mapped_text(w) for w in words[len(self.shell) :]))
+        return words
+
+    def _mapped_text(self, text: str) -> str:
+        return _ABSOLUTE.sub(lambda m: mapped(m[0], self.root), text)
+
+    # ------------------------------------------------------------ steps, by name
+
+    def _from(self, step: Instruction) -> None:
+        name = step.words[0]
+        base = None if name == "scratch" else self.images.find(name)
+        self._make_venv(base if isinstance(base, Image) and base.root else None)
+        if not isinstance(base, Image) or not base.root:
+            self.say(f" ---> {name} is not pulled: the environment rowlock runs in ({sys.prefix}) stands for it")
+            return
+        shutil.copytree(base.root, self.root, symlinks=True, dirs_exist_ok=True)
+        self.env |= base.env
+        self.path += [p for p in base.path if not p.startswith(base.root)]
+        self.entrypoint, self.command = base.entrypoint, base.command
+        self.workdir = base.workdir.removeprefix(base.root) or "/"
+        self.say(f" ---> {base.id}")
+
+    def _make_venv(self, base: Image | None) -> None:
+        """A virtual environment that sees what this interpreter sees (and what the base image had installed)."""
+        where = self.directory / "venv"
+        venv.EnvBuilder(with_pip=False, symlinks=True).create(where)
+        self.path.insert(0, str(where / "bin"))
+        seen = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
+        if base is not None:
+            seen[:0] = [p for b in base.path for p in glob.glob(f"{Path(b).parent}/lib/python3*/site-packages")]
+        site_packages = next(where.glob("lib/python3*/site-packages"))
+        (site_packages / "_rowlock_base.py").write_text(_BASE.format(paths=seen))
+        (site_packages / "_rowlock_base.pth").write_text("import _rowlock_base\n")
+        for script in Path(interpreter_path()).iterdir():
+            _adopt_script(script, where / "bin")
+
+    def _run(self, step: Instruction) -> None:
+        if re.search(r"\bpip3?\b", step.text):
+            self._need_pip()
+        words = list(step.words) or [*self.shell, self._mapped_text(step.text)]
+        here = self.place(".")
+        here.mkdir(parents=True, exist_ok=True)
+        with subprocess.Popen(
+            [mapped(w, self.root) for w in words],
+            cwd=here,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process:
+            for line in process.stdout or ():
+                self.say(line.rstrip("\n"))
+        if code := process.wait():
+            raise BuildFailed(f"line {step.line}: `{step}` ended with exit code {code}; the output above says why")
+
+    def _environment(self) -> dict[str, str]:
+        first = ":".join([*self.path, interpreter_path()])
+        quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", "VIRTUAL_ENV": ""}
+        return {**os.environ, **environment.base(os.environ, host=True, first=first), **quiet, **self.args, **self.env}
+
+    def _need_pip(self) -> None:
+        """pip of the environment rowlock runs in, else the one that comes with Python."""
+        bin_directory = self.directory / "venv" / "bin"
+        python = str(bin_directory / "python")
+        if (bin_directory / "pip").exists():
+            return
+        if subprocess.run([python, "-c", "import pip"], capture_output=True, check=False).returncode != 0:
+            site_packages = next((self.directory / "venv").glob("lib/python3*/site-packages"))
+            (site_packages / "_rowlock_pip.pth").write_text(f"{self._unpacked_pip()}\n")
+        for name in ("pip", "pip3"):
+            (bin_directory / name).write_text(f"#!{python}\n{_PIP}")
+            (bin_directory / name).chmod(0o755)
+
+    def _unpacked_pip(self) -> Path:
+        """The pip that comes with Python, unpacked once for all images (installing it takes seconds)."""
+        wheels = sorted((Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"))
+        if not wheels:
+            raise BuildFailed("there is no pip in this Python: install it into the environment rowlock runs in")
+        place = self.directory.parents[1] / f".{wheels[-1].stem}"
+        if not place.exists():
+            fresh = Path(tempfile.mkdtemp(dir=place.parent))
+            shutil.unpack_archive(wheels[-1], fresh, "zip")
+            fresh.chmod(0o755)
+            fresh.rename(place)
+        return place
+
+    def _workdir(self, step: Instruction) -> None:
+        self.workdir = os.path.normpath(os.path.join("/", self.workdir, step.words[0]))
+        self.place(".").mkdir(parents=True, exist_ok=True)
+
+    def _copy(self, step: Instruction) -> None:
+        *sources, target = step.words
+        files = [path for source in sources for path in self._sources(step, source)]
+        place = self.place(target)
+        if target.endswith("/") or target in (".", "..") or len(files) > 1 or place.is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+        for source in files:
+            self._copy_one(step, source, place)
+
+    _add = _copy
+
+    def _sources(self, step: Instruction, source: str) -> list[Path]:
+        if "://" in source:
+            raise BadDockerfile(f"line {step.line}: ADD does not fetch {source}; use RUN with the host's tools")
+        inside = os.path.normpath(os.path.join("/", source))[1:]
+        found = sorted(glob.glob(str(self.context / inside))) if inside else [str(self.context)]
+        rules = self._ignored()
+        kept = [Path(f) for f in found if not dockerfile.excluded(os.path.relpath(f, self.context), rules)]
+        if not kept:
+            raise BuildFailed(f"line {step.line}: {step.name}: {source} is not in {self.context} (or is ignored)")
+        return kept
+
+    def _ignored(self) -> list[tuple[bool, re.Pattern[str]]]:
+        path = self.context / ".dockerignore"
+        return dockerfile.ignored(path.read_text()) if path.exists() else []
+
+    def _copy_one(self, step: Instruction, source: Path, place: Path) -> None:
+        if step.name == "ADD" and source.name.endswith(_ARCHIVES) and source.is_file():
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.unpack_archive(source, place, filter="data")
+            return
+        if source.is_dir():
+            rules = self._ignored()
+
+            def left_out(directory: str, names: list[str]) -> list[str]:
+                where = os.path.relpath(directory, self.context)
+                return [n for n in names if dockerfile.excluded(os.path.normpath(f"{where}/{n}"), rules)]
+
+            shutil.copytree(source, place, symlinks=True, dirs_exist_ok=True, ignore=left_out)
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        made = shutil.copy2(source, place)
+        if mode := step.flags.get("chmod"):
+            os.chmod(made, int(mode, 8))
+
+    def _env(self, step: Instruction) -> None:
+        self.env |= dict(word.split("=", 1) for word in step.words)
+
+    def _arg(self, step: Instruction) -> None:
+        self.args[step.words[0]] = step.words[1]
+
+    def _shell(self, step: Instruction) -> None:
+        self.shell = step.words
+
+    def _cmd(self, step: Instruction) -> None:
+        self.command = (*self.shell, step.text) if step.shell else step.words
+
+    def _entrypoint(self, step: Instruction) -> None:
+        self.entrypoint = (*self.shell, step.text) if step.shell else step.words
+        self.command = ()
+
+
+def _adopt_script(script: Path, target: Path) -> None:
+    """A console script of this environment (torchrun, …), run by the image's interpreter so that it sees its packages."""
+    if not script.is_file() or script.is_symlink() or script.name.startswith(("python", "pip", "activate")):
+        return
+    content = script.read_bytes()[: 1 << 16]
+    if found := _SHEBANG.match(content):
+        made = target / script.name
+        made.write_bytes(f"#!{target}/python\n".encode() + content[found.end() :])
+        made.chmod(stat.S_IMODE(script.stat().st_mode))
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to build."""
+
+    name: str
+    context: Path
+    file: Path
+    args: dict[str, str] = field(default_factory=dict)
+
+
+def build(images: Images, order: Order, say: Callable[[str], None]) -> Image:
+    """Builds and names the image. Raises BuildFailed, BadDockerfile or ValueError (the name) with a sentence."""
+    name = normalise(order.name)
+    try:
+        steps = dockerfile.parse(order.file.read_text(), order.args)
+    except FileNotFoundError:
+        raise BuildFailed(f"no Dockerfile at {order.file}; -f FILE names another one") from None
+    home = images.where(name)
+    home.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="build-", dir=home))
+    directory.chmod(0o755)
+    before = [p for p in home.glob("build-*") if p != directory]
+    try:
+        made = Build(images, order.context, directory, say).run(steps)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    facts: dict[str, Any] = {"created": time.time(), "source": str(order.context)}
+    image = Image(name, False, made.root, made.path, made.env, made.entrypoint, made.command, made.workdir, **facts)
+    images.add(image)
+    for old in sorted(before, key=lambda p: p.stat().st_mtime)[:-1]:  # the last one may still be running
+        shutil.rmtree(old, ignore_errors=True)
+    return image
+
+
+@click.command()
+@click.option("--data-dir", type=click.Path(path_type=Path), required=True, envvar="ROWLOCK_DATA_DIR")
+@click.option("-t", "--tag", required=True, help="The image's name, as in the job.")
+@click.option("-f", "--file", type=click.Path(path_type=Path), help="The Dockerfile, when not DIR/Dockerfile.")
+@click.option("--build-arg", multiple=True, metavar="NAME=VALUE")
+@click.option("--json", "as_json", is_flag=True)
+@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+def main(**given: Any) -> None:
+    """Makes a process image from DIRECTORY's Dockerfile."""
+    context = given["directory"].resolve()
+    args = dict(_argument(text) for text in given["build_arg"])
+    order = Order(given["tag"], context, given["file"] or context / "Dockerfile", args)
+    as_json = given["as_json"]
+    try:
+        made = build(Images(given["data_dir"] / "images"), order, lambda line: click.echo(line, err=as_json))
+    except (BuildFailed, BadDockerfile, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{error.filename} cannot be used: {error.strerror}") from None
+    click.echo(json.dumps({"image": made.name, "root": made.root}) if as_json else f"Successfully built {made.name}")
+
+
+def _argument(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        value = os.environ.get(name, "")
+    return name, value
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,290 @@
+"""Images as programs: what an image name means on a machine without a container runtime.
+
+    python -m rowlock.cluster.node.images --data-dir D  list | add NAME --host | add NAME --dir DIR … | remove NAME  [--json]
+
+An image is `images/<mangled name>/image.json` (+ `rootfs/`, `venv/` when `rowlock build` made it): directory,
+environment, entrypoint, command. `--host` images stand for the machine itself: the pod gives the command. A name that is
+not in the table is refused with the line that adds it; we never guess. `rowlock.dev/host` always is the host.
+"""
+
+import difflib
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rowlock.cluster.node.pod_facts import Problem
+from rowlock.cluster.node.shim import write_fact
+
+HOST = ("host", "rowlock.dev/host")
+"""Names that mean this machine's own programs without being in the table."""
+_REGISTRIES = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_NAME = re.compile(rf"(?:[a-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """How to run what the name stands for. Paths are absolute; `root` is where `/` of the image lies ("" = here)."""
+
+    name: str
+    host: bool = False
+    root: str = ""
+    path: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    workdir: str = ""
+    created: float = 0.0
+    source: str = ""
+
+    @property
+    def id(self) -> str:
+        """As a registry has it: the name and a digest, another one for every build."""
+        return f"rowlock://{self.name}@sha256:{hashlib.sha256(f'{self.name}@{self.created}'.encode()).hexdigest()}"
+
+
+def normalise(reference: str) -> str:
+    """One spelling for all of an image's names: no default registry, no `library/`, lower case, a tag.
+
+    Raises ValueError with a sentence for what cannot be an image name."""
+    text = reference.strip().lstrip("/")
+    head, at, digest = text.partition("@")
+    slash = head.rfind("/")
+    colon = head.find(":", slash + 1)
+    name, tag = (head, "latest") if colon < 0 else (head[:colon], head[colon + 1 :])
+    name = name.lower()
+    for registry in _REGISTRIES:
+        name = name.removeprefix(registry)
+    name = name.removeprefix("library/")
+    if not _NAME.fullmatch(name) or not _TAG.fullmatch(tag):
+        raise ValueError(f'couldn\'t parse image name "{reference}": invalid reference format')
+    return f"{name}@{digest.lower()}" if at else f"{name}:{tag}"
+
+
+def mangle(name: str) -> str:
+    """A normalised name as one directory name that may stand in PATH."""
+    return name.replace("/", "+").replace(":", "=")
+
+
+class Images:
+    """The table, in a directory; reads an entry again when its file has changed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._known: dict[str, tuple[int, Image]] = {}
+
+    def where(self, name: str) -> Path:
+        return self._directory / mangle(name)
+
+    def find(self, reference: str) -> Image | Problem:
+        """The image, or why a container of it cannot start."""
+        try:
+            name = normalise(reference)
+        except ValueError as error:
+            return Problem("InvalidImageName", f'Failed to apply default image tag "{reference}": {error}')
+        if name.rpartition(":")[0] in HOST:
+            return Image(name, host=True)
+        found = self._read(name)
+        if found is not None:
+            return found
+        if _shouts(reference):
+            sentence = "repository name must be lowercase, and no image of that name was built or added"
+            return Problem(
+                "InvalidImageName", f'Failed to apply default image tag "{reference}": {sentence}. {fix(reference)}'
+            )
+        return Problem("ErrImagePull", f'no image "{reference}" on this node: {fix(reference)}')
+
+    def _read(self, name: str) -> Image | None:
+        path = self.where(name) / "image.json"
+        try:
+            stamp = path.stat().st_mtime_ns
+        except OSError:
+            return None
+        if name not in self._known or self._known[name][0] != stamp:
+            self._known[name] = (stamp, _from_json(json.loads(path.read_bytes())))
+        return self._known[name][1]
+
+    def all(self) -> list[Image]:
+        try:
+            names = sorted(os.listdir(self._directory))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        rows = [self._read(n.replace("+", "/").replace("=", ":")) for n in names]
+        return [row for row in rows if row is not None]
+
+    def add(self, image: Image) -> None:
+        """Writes the entry; whole or not at all."""
+        directory = self.where(image.name)
+        directory.mkdir(parents=True, exist_ok=True)
+        write_fact(str(directory / "image.json"), asdict(image), durable=True)
+
+    def remove(self, reference: str) -> bool:
+        """Forgets an image; False when there was none. Running pods keep what they have open."""
+        directory = self.where(normalise(reference))
+        if not (directory / "image.json").exists():
+            return False
+        (directory / "image.json").unlink()
+        shutil.rmtree(directory, ignore_errors=True)
+        return True
+
+
+def _shouts(reference: str) -> bool:
+    """Upper case in the repository part: a container engine would refuse it."""
+    path, _, last = reference.partition("@")[0].rpartition("/")
+    repository = f"{path}/{last.partition(':')[0]}"
+    return repository != repository.lower()
+
+
+def fix(reference: str) -> str:
+    """The lines that make an unknown image known."""
+    return (
+        f"images are not pulled on a node without a container runtime; build it with `rowlock build -t {reference} DIR`, "
+        f"or run its command with this machine's programs: `rowlock image add {reference} --host`"
+    )
+
+
+def _from_json(data: Mapping[str, Any]) -> Image:
+    found = {**data, **{k: tuple(data.get(k) or ()) for k in ("path", "entrypoint", "command")}}
+    return Image(**found)
+
+
+def mapped(word: str, root: str) -> str:
+    """A word of a command line: an absolute path means the image's file when the image knows more of it than the host."""
+    if not root or not word.startswith("/"):
+        return word
+    known = _depth(root, word)
+    return root + word if known and known >= _depth("", word) else word
+
+
+def _depth(root: str, path: str) -> int:
+    """How many steps of `path` exist below `root`."""
+    steps = [step for step in path.split("/") if step]
+    for number in range(len(steps), 0, -1):
+        if os.path.lexists(f"{root}/{'/'.join(steps[:number])}"):
+            return number
+    return 0
+
+
+def command_line(image: Image, container: Mapping[str, Any]) -> list[str] | Problem:
+    """The words to exec, by Docker's rules; not yet expanded."""
+    command, args = list(container.get("command") or ()), list(container.get("args") or ())
+    if not command:
+        command = list(image.entrypoint)
+        args = args or list(image.command)
+    if words := [mapped(w, image.root) for w in [*command, *args]]:
+        return words
+    sentence = f'no command: the image "{image.name}" names none, so the pod must give `command` or `args`'
+    return Problem(
+        "CreateContainerError", f"{sentence}, or build the image with a CMD: `rowlock build -t {image.name} DIR`"
+    )
+
+
+def working_directory(image: Image, container: Mapping[str, Any], pod_directory: str) -> str:
+    """Where the program starts: the pod's wish, the image's, else the pod's own empty directory."""
+    wish = str(container.get("workingDir") or "")
+    if wish:
+        return mapped(wish, image.root)
+    return image.workdir or (image.root or pod_directory)
+
+
+# ---------------------------------------------------------------- the command
+
+
+@click.group()
+@click.option("--data-dir", type=click.Path(path_type=Path), required=True, envvar="ROWLOCK_DATA_DIR")
+@click.pass_context
+def main(context: click.Context, data_dir: Path) -> None:
+    """What image names mean on this machine."""
+    context.obj = Images(data_dir / "images")
+
+
+@main.command("list")
+@click.option("--json", "as_json", is_flag=True)
+@click.pass_obj
+def list_images(images: Images, as_json: bool) -> None:
+    """Shows every image."""
+    here = Image(HOST[0], host=True)
+    rows = [{**asdict(image), "kind": kind_of(image)} for image in (here, *images.all())]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    click.echo(f"{'IMAGE':<60} {'KIND':<8} COMMAND")
+    for row in rows:
+        click.echo(f"{row['name']:<60} {row['kind']:<8} {' '.join([*row['entrypoint'], *row['command']]) or '<pod>'}")
+
+
+def kind_of(image: Image) -> str:
+    return "host" if image.host else "built" if image.created and image.source else "added"
+
+
+@main.command("add")
+@click.argument("name")
+@click.option("--host", is_flag=True, help="The host's programs; the pod gives the command.")
+@click.option("--dir", "directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--python", type=click.Path(path_type=Path, exists=True), help="An interpreter; its directory leads PATH."
+)
+@click.option("--entrypoint", help="What to run, as one shell-quoted line.")
+@click.option("--json", "as_json", is_flag=True)
+@click.pass_obj
+def add_image(images: Images, /, **given: Any) -> None:
+    """Maps NAME to the host, or to a directory with programs."""
+    try:
+        name = normalise(given["name"])
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    if bool(given["host"]) == bool(given["directory"]):
+        raise click.UsageError("say either --host (this machine's programs) or --dir DIRECTORY (a program of yours)")
+    image = Image(name, host=given["host"])
+    if given["directory"]:
+        image = replace(image, workdir=str(given["directory"].resolve()))
+    if given["python"]:
+        image = replace(image, path=(str(given["python"].absolute().parent),))
+    if given["entrypoint"]:
+        image = replace(image, entrypoint=tuple(shlex.split(given["entrypoint"])))
+    try:
+        images.add(replace(image, created=time.time()))
+    except OSError as error:
+        raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}") from None
+    click.echo(json.dumps({"added": name}) if given["as_json"] else f"image {name} added")
+
+
+@main.command("remove")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True)
+@click.pass_obj
+def remove_image(images: Images, name: str, as_json: bool) -> None:
+    """Forgets NAME."""
+    try:
+        gone = images.remove(name)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    if not gone:
+        raise click.ClickException(_unknown(name, [image.name for image in images.all()]))
+    click.echo(json.dumps({"removed": normalise(name)}) if as_json else f"image {normalise(name)} removed")
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(normalise(name), known, 1)
+    return f'no image "{name}" here' + (f'; did you mean "{near[0]}"?' if near else "; `rowlock image list` shows all")
+
+
+def interpreter_path() -> str:
+    """Where the programs of the environment rowlock runs in lie."""
+    return str(Path(sys.executable).parent)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Where a pod's facts lie on disk, and how long what it said is kept after it has gone.
+
+pods/<uid>/pod.json                 who it is, its address and devices
+pods/<uid>/<container>/start.N …    see shim.py
+logs/<namespace>_<pod>_<uid>/<container>.N.log    after the pod was deleted; the newest, within KEPT and SIZE
+"""
+
+import contextlib
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rowlock.cluster.node.shim import write_fact
+
+KEPT = 1000
+"""Deleted pods whose logs are kept."""
+SIZE = 1 << 30
+"""Bytes of logs of deleted pods that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodCard:
+    """What the kubelet must not forget of a pod, though the store may."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    ip: str
+    begun: float
+    devices: tuple[str, ...] = ()
+
+
+class PodDirectories:
+    """The `pods` and `logs` directories."""
+
+    def __init__(self, data: Path) -> None:
+        self.pods = data / "pods"
+        self.logs = data / "logs"
+        for directory in (self.pods, self.logs):
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def of(self, uid: str) -> Path:
+        return self.pods / uid
+
+    def container(self, uid: str, name: str) -> Path:
+        return self.pods / uid / name
+
+    def write(self, card: PodCard) -> None:
+        self.of(card.uid).mkdir(exist_ok=True, mode=0o700)
+        write_fact(str(self.of(card.uid) / "pod.json"), asdict(card))
+
+    def cards(self) -> list[PodCard]:
+        """Every pod that has a directory."""
+        found = []
+        for entry in os.scandir(self.pods):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                data = json.loads((self.pods / entry.name / "pod.json").read_bytes())
+                found.append(PodCard(**{**data, "devices": tuple(data.get("devices", ()))}))
+        return found
+
+    def containers(self, uid: str) -> list[str]:
+        """The containers of a pod that have ever been started."""
+        with contextlib.suppress(OSError):
+            return sorted(e.name for e in os.scandir(self.of(uid)) if e.is_dir() and e.name != "work")
+        return []
+
+    def remove(self, card: PodCard) -> None:
+        """The pod has gone; its logs move aside."""
+        directory = self.of(card.uid)
+        kept = self.logs / f"{card.namespace}_{card.name}_{card.uid}"
+        for container in self.containers(card.uid):
+            for entry in sorted((directory / container).glob("log.*")):
+                kept.mkdir(exist_ok=True, mode=0o700)
+                with contextlib.suppress(OSError):
+                    entry.rename(kept / f"{container}.{entry.suffix[1:]}.log")
+        shutil.rmtree(directory, ignore_errors=True)
+
+    def forget_old_logs(self) -> None:
+        """Keeps the newest of the logs of deleted pods, within KEPT pods and SIZE bytes."""
+        entries = []
+        for entry in os.scandir(self.logs):
+            with contextlib.suppress(OSError):
+                size = sum(e.stat().st_size for e in os.scandir(entry.path))
+                entries.append((entry.stat().st_mtime, size, entry.path))
+        room = SIZE
+        for number, (_, size, path) in enumerate(sorted(entries, reverse=True)):
+            room -= size
+            if number >= KEPT or room < 0:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def kept_log(self, namespace: str, pod: str, container: str) -> Path | None:
+        """The newest log of a deleted pod; of its first container when none is named."""
+        found = [
+            path
+            for directory in self.logs.glob(f"{namespace}_{pod}_*")
+            for path in directory.glob(f"{container or '*'}.*.log")
+            if directory.name.rpartition("_")[0] == f"{namespace}_{pod}"
+        ]
+        return max(found, key=lambda p: p.stat().st_mtime, default=None)
+
+    def drop_old_runs(self, uid: str, container: str, newest: int) -> None:
+        """Before run `newest` begins: only the one before it keeps its log and facts."""
+        if newest == 0:
+            return
+        directory = self.container(uid, container)
+        for name in ("log", "start", "exit"):
+            (directory / f"{name}.{newest - 2}").unlink(missing_ok=True)
+        (directory / "stop").unlink(missing_ok=True)

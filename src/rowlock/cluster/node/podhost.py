@@ -1,0 +1,181 @@
+"""The pod host: a small process beside the server that starts containers by forking itself (1 ms, no exec).
+
+    python -S -E -I -c BOOT SRC LISTENING-FD NETWORK [SHIM-PID]
+
+It owns the fabric (see `fabric.py`) and listens on a unix socket: one JSON request a line, one JSON answer a line.
+It outlives the server and ends when nobody is connected and no shim is left. Pods do not need it once they run.
+Only the standard library, because every shim is a copy of it.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from typing import Any
+
+from rowlock.cluster.node import fabric, shim
+
+PROTOCOL = 1
+_IDLE = 3.0
+_LONGEST = 64 << 20
+
+
+class PodHost:
+    """The loop: connections in, forks out."""
+
+    def __init__(self, listener: socket.socket, network: str, join: int) -> None:
+        self._listener = listener
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._buffers: dict[socket.socket, bytes] = {}
+        self._shims: set[int] = set()
+        self._fabric: fabric.Fabric | None = None
+        self._proxy: socket.socket | None = None
+        self.problem = ""
+        if network != "none":
+            self._make_fabric(network, join)
+
+    def _make_fabric(self, network: str, join: int) -> None:
+        try:
+            if join:
+                self._fabric = fabric.Fabric.joined(join)
+            else:
+                made = fabric.Fabric(user_namespace=network == "user")
+                made.probe()
+                self._fabric = made
+        except OSError as error:
+            self.problem = str(error)
+
+    def run(self) -> None:
+        """Until idle: no connection and no shim."""
+        while True:
+            events = self._selector.select(_IDLE)
+            self._reap()
+            for key, _ in events:
+                if key.fileobj is self._listener:
+                    self._accept()
+                else:
+                    self._receive(key.fileobj)  # type: ignore[arg-type] # only sockets are registered
+            if not events and not self._buffers and not self._shims:
+                return
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                self._shims.discard(pid)
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        self._buffers[connection] = b""
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def _receive(self, connection: socket.socket) -> None:
+        data = b""
+        with contextlib.suppress(OSError):
+            data = connection.recv(1 << 20)
+        *lines, rest = (self._buffers[connection] + data).split(b"\n")
+        self._buffers[connection] = rest
+        if not data or len(rest) > _LONGEST:
+            self._drop(connection)
+        for line in lines:
+            request = json.loads(line)
+            answer, passed = self._answer(request)
+            self._send(connection, {"id": request.get("id"), **answer}, passed)
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
+        del self._buffers[connection]
+        connection.close()
+
+    def _send(self, connection: socket.socket, answer: dict[str, Any], passed: socket.socket | None) -> None:
+        data = json.dumps(answer).encode() + b"\n"
+        with contextlib.suppress(OSError):  # the server has gone; its successor reads the facts
+            if passed is None:
+                connection.sendall(data)
+            else:
+                socket.send_fds(connection, [data], [passed.fileno()])
+
+    def _answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], socket.socket | None]:
+        operations = {"hello": self._hello, "start": self._start, "adopt": self._adopt, "forget": self._forget}
+        passing = {"proxy": self._give_proxy, "dial": self._dial}
+        try:
+            if request["op"] in passing:
+                return {}, passing[request["op"]](request)
+            return operations[request["op"]](request), None
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            return {"error": f"{type(error).__name__}: {error}"}, None
+
+    def _hello(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"pid": os.getpid(), "protocol": PROTOCOL, "fabric": self._fabric is not None, "problem": self.problem}
+
+    def _start(self, request: dict[str, Any]) -> dict[str, Any]:
+        netns, network = -1, request.get("network")
+        if network and self._fabric:
+            netns = self._fabric.pod(network["uid"], network["ip"])
+        pid = os.fork()
+        if pid == 0:
+            self._leave()
+            if network and self._fabric:
+                self._fabric.let_go(network["uid"])
+            shim.run_forked(request, netns)
+        self._shims.add(pid)
+        return {"shim": pid}
+
+    def _leave(self) -> None:
+        """In the fork: nothing of the pod host's connections stays open."""
+        self._selector.close()
+        self._listener.close()
+        for connection in self._buffers:
+            connection.close()
+
+    def _adopt(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._fabric:
+            self._fabric.adopt(request["uid"], request["pid"])
+        return {}
+
+    def _forget(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._fabric:
+            self._fabric.forget(request["uid"])
+        return {}
+
+    def _give_proxy(self, _: dict[str, Any]) -> socket.socket:
+        if self._fabric is None:
+            raise ValueError("there is no fabric to listen in")
+        self._proxy = self._proxy or self._fabric.listen()
+        return self._proxy
+
+    def _dial(self, request: dict[str, Any]) -> socket.socket:
+        if self._fabric is None:
+            return socket.create_connection(("127.0.0.1", request["port"]), timeout=1)
+        return self._fabric.dial(request["uid"], request["port"])
+
+
+def main(listening_fd: str, network: str, join: str = "0") -> None:
+    """Entry point of the process; the server has made the listening socket."""
+    listener = socket.socket(fileno=int(listening_fd))
+    shim.keep_open(listener.fileno())
+    path = listener.getsockname()
+    with contextlib.suppress(PermissionError):  # it leads a session already
+        os.setsid()
+    os.chdir("/")
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    host = PodHost(listener, network, int(join))
+    gc.freeze()
+    gc.disable()
+    host.run()
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+BOOT = "import sys; sys.path.append(sys.argv[1]); from rowlock.cluster import podhost; podhost.main(*sys.argv[2:])"
+
+
+def command(source: str, listening_fd: int, network: str, join: int = 0) -> list[str]:
+    """The command line that starts a pod host; `source` is the directory that holds the package."""
+    isolated = [sys.executable, "-S", "-E", "-I", "-c", BOOT]
+    return [*isolated, source, str(listening_fd), network, str(join)]

@@ -1,0 +1,262 @@
+"""The server's side of the pod host: start containers, stop them, read what became of them, adopt after a restart.
+
+Facts are files in `pods/<uid>/<container>/` that shims write (see `shim.py`); everything here can be forgotten and
+read again. A process is known by its pid *and* its start time, so a reused pid is never signalled.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import rowlock
+from rowlock.cluster.node import podhost
+from rowlock.cluster.node.pod_facts import LOST, Exit, Run
+from rowlock.cluster.node.shim import ticks, write_fact
+from rowlock.errors import Unavailable
+
+_SOCKET_LIMIT = 100
+GONE = {"error": "the pod host has gone"}
+MARK = "ROWLOCK_POD_UID"
+"""Every program carries its pod's uid under this name: how a stray is told from a stranger."""
+
+
+def read_run(directory: Path, number: int) -> Run | None:
+    """One life of a container, from disk; None when it was never claimed."""
+    start, end = _read(directory / f"start.{number}"), _read(directory / f"exit.{number}")
+    if start is None:
+        return None
+    run = Run(
+        number,
+        int(start.get("shim", 0)),
+        int(start.get("shim_ticks", 0)),
+        int(start.get("pid", 0)),
+        start.get("started"),
+        int(start.get("backoff", 0)),
+    )
+    return run if not end else dataclasses.replace(run, exit=_exit(end))
+
+
+def _exit(fact: dict[str, Any]) -> Exit:
+    return Exit(
+        int(fact["code"]),
+        float(fact["started"]),
+        float(fact["finished"]),
+        int(fact.get("signal", 0)),
+        str(fact.get("message", "")),
+        str(fact.get("reason", "")),
+    )
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads(path.read_bytes() or b"{}"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError:
+        return {}
+
+
+def newest(directory: Path) -> int | None:
+    """The number of the newest life of a container; None when it has none."""
+    try:
+        numbers = [int(name[6:]) for name in os.listdir(directory) if name.startswith("start.") and name[6:].isdigit()]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return max(numbers, default=None)
+
+
+def shim_lives(run: Run) -> bool:
+    """Is the shim that claimed this run still the process with that pid?"""
+    if run.shim <= 0:
+        return False
+    if os.path.isdir("/proc/self"):
+        return ticks(run.shim) == run.shim_ticks
+    try:
+        os.kill(run.shim, 0)
+    except OSError:
+        return False
+    return True
+
+
+def lost(directory: Path, run: Run, now: float) -> Run:
+    """A shim that died without a word (kill -9 on it, power): its end is made up, as a real kubelet does.
+
+    Written down, so that the story stays the same after the next restart."""
+    again = read_run(directory, run.number)
+    if again is not None and again.exit is not None:
+        return again
+    message = "The container could not be located when the pod was terminated"
+    fact = {"code": LOST, "signal": 9, "started": run.started or now, "finished": now, "message": message}
+    fact["reason"] = "ContainerStatusUnknown"
+    if directory.is_dir():
+        write_fact(str(directory / f"exit.{run.number}"), fact, durable=True)
+    return dataclasses.replace(run, exit=_exit(fact))
+
+
+def stop(directory: Path, run: Run, grace: float) -> None:
+    """Asks the shim to end the program: SIGTERM to its tree, SIGKILL after `grace`. It does so even if we die now."""
+    with contextlib.suppress(FileNotFoundError):
+        write_fact(str(directory / "stop"), {"grace": grace})
+    if shim_lives(run):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(run.shim, signal.SIGTERM)
+
+
+def strays(uids: Iterable[str]) -> list[int]:
+    """Processes that carry the mark of one of these pods; for after a shim was killed. Slow: reads all of /proc."""
+    wanted = {f"{MARK}={uid}".encode() for uid in uids}
+    found = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if not wanted.isdisjoint(file.read().split(b"\0")):
+                        found.append(int(name))
+    return found
+
+
+def kill_strays(uids: Iterable[str]) -> int:
+    """SIGKILL for everything that still runs for these pods; how many there were."""
+    found = strays(uids)
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return len(found)
+
+
+def socket_path(data: Path) -> Path:
+    """Where the pod host listens: in the data directory, or in a private temporary one where that path is too long."""
+    path = data / "podhost.sock"
+    if len(str(path)) < _SOCKET_LIMIT:
+        return path
+    private = Path(tempfile.gettempdir()) / f"rowlock-{os.getuid()}"
+    private.mkdir(mode=0o700, exist_ok=True)
+    if private.stat().st_uid != os.getuid():
+        raise Unavailable(f"{private} belongs to somebody else; choose a shorter data directory than {data}")
+    return private / f"{hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:16]}.sock"
+
+
+class PodHost:
+    """A connection to the pod host; starts one when none answers."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._path = socket_path(data)
+        self._child = 0
+        self._writer: asyncio.StreamWriter | None = None
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._sequence = 0
+        self.hello: dict[str, Any] = {}
+        self.gone = asyncio.Event()
+        """Set when the connection is lost."""
+
+    @property
+    def connected(self) -> bool:
+        return self._writer is not None and not self._writer.is_closing()
+
+    async def connect(self, network: str, join: int = 0) -> dict[str, Any]:
+        """Connects; `network` is `none`, `auto` or `user`; `join` a shim whose fabric a new pod host shall enter."""
+        if not await self._open():
+            self._launch(network, join)
+            if not await self._open():
+                raise Unavailable(f"the pod host did not start; see {self._data / 'podhost.log'}")
+        self.hello = await self.ask("hello")
+        if self.hello.get("protocol") != podhost.PROTOCOL:
+            await self.close()
+            self._path.unlink(missing_ok=True)  # the old one serves its pods to the end and leaves
+            return await self.connect(network, join)
+        return self.hello
+
+    async def _open(self) -> bool:
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(self._path), limit=1 << 24)
+        except OSError:
+            return False
+        self._writer = writer
+        self.gone.clear()
+        self._reading = asyncio.create_task(self._read(reader))
+        return True
+
+    def _launch(self, network: str, join: int) -> None:
+        self._path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self._path))
+        os.chmod(self._path, 0o600)
+        listener.listen(16)
+        os.set_inheritable(listener.fileno(), True)
+        words = podhost.command(str(Path(rowlock.__file__).parents[1]), listener.fileno(), network, join)
+        log = os.open(self._data / "podhost.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in ((null, 0), (log, 1), (log, 2))]
+        with listener:
+            self._child = os.posix_spawn(words[0], words, os.environ, file_actions=actions)
+        os.close(log)
+        os.close(null)
+
+    def _collect(self) -> None:
+        """If the pod host was our child and has ended: no zombie."""
+        if self._child:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._child, os.WNOHANG)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError):
+            while line := await reader.readline():
+                answer = json.loads(line)
+                waiting = self._answers.pop(answer.get("id"), None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+        if self._writer is not None:
+            self._writer.close()
+        self._collect()
+        for waiting in self._answers.values():
+            if not waiting.done():
+                waiting.set_result(dict(GONE))
+        self._answers.clear()
+        self.gone.set()
+
+    async def ask(self, op: str, **request: Any) -> dict[str, Any]:
+        """One request, its answer; a failure is `{"error": sentence}`, also when nobody listens any more."""
+        if not self.connected or self._writer is None:
+            return dict(GONE)
+        self._sequence += 1
+        waiting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[self._sequence] = waiting
+        self._writer.write(json.dumps({"op": op, "id": self._sequence, **request}).encode() + b"\n")
+        return await waiting
+
+    async def passed(self, op: str, **request: Any) -> socket.socket:
+        """A request whose answer is a socket: `proxy`, `dial`. Raises Unavailable with the pod host's sentence."""
+        return await asyncio.to_thread(self._passed, json.dumps({"op": op, **request}).encode() + b"\n")
+
+    def _passed(self, request: bytes) -> socket.socket:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(5)
+            client.connect(str(self._path))
+            client.sendall(request)
+            data, fds, _, _ = socket.recv_fds(client, 65536, 1)
+        if not fds:
+            raise Unavailable(str(json.loads(data or b"{}").get("error", "the pod host has gone")))
+        return socket.socket(fileno=fds[0])
+
+    async def close(self) -> None:
+        """Leaves; the pod host and all pods live on."""
+        if self._reading is not None:
+            self._reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reading
+        if self._writer is not None:
+            self._writer.close()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
+        self._collect()

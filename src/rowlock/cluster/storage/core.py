@@ -1,0 +1,231 @@
+"""The verbs that write, as plain functions over committed and staged objects: no clock, no disk, no asyncio.
+
+A write is checked against everything staged before it, gets its revision, and waits in `take()` for whoever makes
+it durable. `settle` moves a durable batch into the committed state; `fail` forgets everything that was staged,
+because later writes were checked against earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from rowlock import kinds, objects
+from rowlock.api import DELETE, WRITE, DeleteOptions, PatchType, WriteOptions
+from rowlock.cluster.storage import lifecycle
+from rowlock.cluster.storage.latest import Latest
+from rowlock.cluster.storage.state import State, Stored
+from rowlock.errors import BadRequest, TooLarge, Unsupported, already_exists, conflict, not_found
+from rowlock.kinds import Kind
+from rowlock.objects import Key, Object
+
+LIMIT = 1_572_864  # bytes of one object: etcd's limit, so that what is accepted here is accepted there
+
+encode = msgspec.json.Encoder().encode
+
+
+class Admission(Protocol):
+    """Defaults, pruning, validation, canonical forms, managedFields. Pure; raises ApiError."""
+
+    def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object: ...
+
+    def update(self, kind: Kind, old: Object, new: Object, subresource: str, options: WriteOptions) -> Object: ...
+
+
+class Patches(Protocol):
+    """The four patch types. `current` is None when the object does not exist (server-side apply creates)."""
+
+    def apply(
+        self, kind: Kind, current: Object | None, patch: Any, type: PatchType, options: WriteOptions
+    ) -> Object: ...
+
+
+class Open:
+    """Admission that admits everything, and JSON merge patch alone: for a store without the API room around it."""
+
+    def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
+        return obj
+
+    def update(self, kind: Kind, old: Object, new: Object, subresource: str, options: WriteOptions) -> Object:
+        return new
+
+    def apply(self, kind: Kind, current: Object | None, patch: Any, type: PatchType, options: WriteOptions) -> Object:
+        if type != "merge" or current is None:
+            raise Unsupported(f"a store without the table of types knows merge patches only, not {type}")
+        merged: Object = _merge(current, patch)
+        return merged
+
+
+def _merge(target: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = _merge(merged.get(name), value)
+    return merged
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is injected: who checks and patches objects, what time it is, and where uids come from."""
+
+    admission: Admission
+    patches: Patches
+    clock: Callable[[], float]
+    ids: Callable[[], str]
+
+
+class Core:
+    """Committed state, staged changes, and the verbs between them."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.state = State()
+        self.revision = 0
+        """The last revision handed out; numbers of failed writes are never used again."""
+        self._rules = rules
+        self._staged: list[Stored] = []
+        self.latest = Latest(self.state)
+
+    def current(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """The object as the next write will find it."""
+        return self.latest.get(kind, namespace, name)
+
+    # ------------------------------------------------------------ verbs
+
+    def create(self, kind: Kind, obj: Object, options: WriteOptions = WRITE) -> Object:
+        rules = self._rules
+        obj = lifecycle.born(kind, obj, rules.ids(), rules.clock())
+        key = objects.key(obj)
+        if kind.namespaced:
+            self._check_namespace(kind, key)
+        obj = rules.admission.create(kind, obj, options)
+        key = objects.key(obj)
+        if not key.name:
+            raise BadRequest("name or generateName is required")
+        if self.current(kind, *key) is not None:
+            raise already_exists(kind.plural, key.name, kind.group)
+        return obj if options.dry_run else self._stage("Added", kind, obj, None)
+
+    def update(self, kind: Kind, obj: Object, subresource: str = "", options: WriteOptions = WRITE) -> Object:
+        if subresource not in ("", "status", "finalize") or (subresource and subresource not in kind.subresources):
+            raise Unsupported(f'{kind.resource} has no subresource "{subresource}" that can be updated')
+        old = self._existing(kind, objects.namespace(obj) if kind.namespaced else "", objects.name(obj))
+        new = lifecycle.updated(kind, old, obj, subresource)
+        new = self._rules.admission.update(kind, old, new, subresource, options)
+        return self._replace(kind, old, new, options.dry_run)
+
+    def patch(
+        self,
+        kind: Kind,
+        key: Key,
+        patch: Any,
+        *,
+        type: PatchType = "merge",
+        subresource: str = "",
+        options: WriteOptions = WRITE,
+    ) -> Object:
+        old = self.current(kind, *key)
+        if old is None and (type != "apply" or subresource):
+            raise not_found(kind.plural, key.name, kind.group)
+        new = self._rules.patches.apply(kind, old, patch, type, options)
+        if objects.name(new) != key.name or (kind.namespaced and objects.namespace(new) != key.namespace):
+            new = {**new, "metadata": {**objects.meta(new), **_place(kind, key)}}
+        if old is None:
+            return self.create(kind, new, options)
+        return self.update(kind, new, subresource, options)
+
+    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions = DELETE) -> Object:
+        old = self._existing(kind, namespace, name)
+        lifecycle.check_deletable(kind, old, options.uid, options.revision)
+        new = lifecycle.with_propagation(old, options.propagation)
+        grace = lifecycle.grace_of(kind, new, options.grace)
+        spaces = kind is kinds.NAMESPACE and objects.dig(new, "spec.finalizers")
+        if grace or lifecycle.finalizers(new) or spaces:
+            new = lifecycle.marked(kind, new, grace, self._rules.clock())
+            if not lifecycle.removable(kind, new):
+                return self._replace(kind, old, new, options.dry_run)
+        return old if options.dry_run else self._stage("Deleted", kind, new, old)
+
+    def bind(
+        self, namespace: str, pod: str, node: str, annotations: Mapping[str, str] | None = None, uid: str = ""
+    ) -> Object:
+        old = self._existing(kinds.POD, namespace, pod)
+        if uid and uid != objects.uid(old):
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {objects.uid(old)}"
+            raise conflict("pods/binding", pod, why)
+        new = lifecycle.bound(old, node, dict(annotations or {}), self._rules.clock())
+        return self._replace(kinds.POD, old, new, dry_run=False, count=False)
+
+    # ------------------------------------------------------------ batches
+
+    @property
+    def staged(self) -> bool:
+        return bool(self._staged)
+
+    def take(self) -> list[Stored]:
+        """What has been staged since the last call, to be made durable."""
+        batch, self._staged = self._staged, []
+        return batch
+
+    def settle(self, batch: Sequence[Stored]) -> None:
+        """These are durable: show them."""
+        for change in batch:
+            self.state.apply(change)
+            self.latest.settled(change)
+
+    def fail(self) -> None:
+        """A batch could not be made durable: nothing staged since then holds."""
+        self._staged.clear()
+        self.latest.forget()
+
+    # ------------------------------------------------------------ inside
+
+    def _existing(self, kind: Kind, namespace: str, name: str) -> Object:
+        found = self.current(kind, namespace, name)
+        if found is None:
+            raise not_found(kind.plural, name, kind.group)
+        return found
+
+    def _check_namespace(self, kind: Kind, key: Key) -> None:
+        space = self._existing(kinds.NAMESPACE, "", key.namespace)
+        if objects.deleting(space):
+            raise lifecycle.terminating(kind, key.name, key.namespace)
+
+    def _replace(self, kind: Kind, old: Object, new: Object, dry_run: bool, count: bool = True) -> Object:
+        if new is old or lifecycle.same(old, new):
+            return old
+        if count:
+            new = lifecycle.next_generation(old, new)
+        if dry_run:
+            return new
+        if lifecycle.removable(kind, new):
+            return self._stage("Deleted", kind, new, old)
+        return self._stage("Modified", kind, new, old)
+
+    def _stage(
+        self, type: Literal["Added", "Modified", "Deleted"], kind: Kind, obj: Object, old: Object | None
+    ) -> Object:
+        revision = self.revision + 1
+        obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
+        encoded = encode(obj)
+        if len(encoded) > LIMIT and type != "Deleted":
+            raise TooLarge(
+                f'{kind.resource} "{objects.name(obj)}" has {len(encoded)} bytes; the limit is {LIMIT}: '
+                "keep large data in files"
+            )
+        self.revision = revision
+        change = Stored(type, revision, kind, obj, old, encoded, objects.revision(old) if old else 0)
+        self._staged.append(change)
+        self.latest.stage(change)
+        return obj
+
+
+def _place(kind: Kind, key: Key) -> dict[str, str]:
+    return {"name": key.name, "namespace": key.namespace} if kind.namespaced else {"name": key.name}

@@ -1,0 +1,330 @@
+"""The store of the embedded cluster: an `Api` over objects in memory and a journal on disk.
+
+Reads, lists, watches and the `view` show durable state only; a write returns when it is durable. What a write means
+is in `core.py` and `lifecycle.py`, how it gets to disk in `commits.py` and `journal.py`, how watchers share what
+happened in `history.py`. With `path=None` nothing is kept: tests and the simulation run on that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rowlock import kinds, objects
+from rowlock.api import (
+    DELETE,
+    LOG,
+    WRITE,
+    Change,
+    DeleteOptions,
+    LogOptions,
+    Page,
+    PatchType,
+    WriteOptions,
+)
+from rowlock.cluster.storage import reading
+from rowlock.cluster.storage.commits import Commits
+from rowlock.cluster.storage.core import Admission, Core, Open, Patches, Rules
+from rowlock.cluster.storage.history import Cursor, History
+from rowlock.cluster.storage.journal import Journal, Row
+from rowlock.cluster.storage.reading import Wanted
+from rowlock.cluster.storage.state import FIRST, State, Stored
+from rowlock.errors import ApiError, Expired, Unavailable, Unsupported, not_found
+from rowlock.kinds import Kind
+from rowlock.objects import Key, Object
+from rowlock.selectors import EVERYTHING, FieldSelector, Selector
+
+WINDOW = 2_048
+"""Changes kept in memory for watchers; older ones are read from the journal."""
+BOOKMARKS = 60.0
+"""Seconds between the bookmarks of a quiet watch."""
+_CHUNK = 500
+
+LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
+
+
+class Store:
+    """Made by `Store.open`; one per data directory."""
+
+    def __init__(self, core: Core, *, journal: Journal | None = None, window: int = WINDOW) -> None:
+        self.core = core
+        self.logs: LogSource | None = None
+        """Who answers `log`: the kubelet."""
+        self._journal = journal
+        self._history = History(core.revision, window)
+        self._commits = Commits(core, journal, self._history.publish) if journal else None
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | None = None,
+        *,
+        admission: Admission | None = None,
+        patches: Patches | None = None,
+        clock: Callable[[], float] = time.time,
+        ids: Callable[[], str] = lambda: str(uuid.uuid4()),
+        window: int = WINDOW,
+    ) -> Store:
+        """The store in the file `path`, or one in memory. Raises Unavailable with what to do about it."""
+        core = Core(Rules(admission or Open(), patches or Open(), clock, ids))
+        if path is None:
+            return cls(core, window=window)
+        journal = Journal(path)
+        try:
+            return _recovered(cls, core, journal, window)
+        except ApiError:
+            journal.close()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was begun; everything later is refused."""
+        if self._commits and self._journal:
+            await self._commits.close()
+            self._journal.close()
+
+    # ------------------------------------------------------------ reads
+
+    @property
+    def view(self) -> State:
+        """The committed objects: a `View`."""
+        return self.core.state
+
+    @property
+    def revision(self) -> int:
+        return self.core.state.revision
+
+    @property
+    def commits(self) -> int:
+        """How many commits there were; each was one fsync."""
+        return self._commits.count if self._commits else 0
+
+    def encoded(self, kind: Kind, namespace: str, name: str) -> bytes | None:
+        """The object's JSON as it was stored."""
+        return self.core.state.encoded(kind, namespace, name)
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        found = self.view.get(kind, namespace if kind.namespaced else "", name)
+        if found is None:
+            raise not_found(kind.plural, name, kind.group)
+        return found
+
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        labels: Selector = EVERYTHING,
+        fields: FieldSelector = FieldSelector(),
+        limit: int = 0,
+        token: str = "",
+    ) -> Page:
+        wanted = Wanted(kind, namespace if kind.namespaced else "", labels, fields)
+        if not limit and not token:
+            found = self.view.all(kind, wanted.namespace)
+            return Page([o for o in found if wanted.matches(o)] if wanted.selective else list(found), self.revision)
+        return self._page(wanted, limit, token)
+
+    def _page(self, wanted: Wanted, limit: int, token: str) -> Page:
+        revision, after = reading.place(token) if token else (self.revision, FIRST)
+        if revision < self._history.floor or revision > self.revision:
+            raise Expired(reading.EXPIRED_TOKEN)
+        since = self._history.after(wanted.kind, revision)
+        page = reading.page(wanted, reading.at(self.view, wanted, since, after), limit)
+        if not limit or len(page) <= limit:
+            return Page([o for _, o in page], revision)
+        del page[limit:]
+        last = page[-1][0]
+        left = None if wanted.selective else self._left(wanted, since, last)
+        return Page([o for _, o in page], revision, reading.token(revision, last), left)
+
+    def _left(self, wanted: Wanted, since: Sequence[Stored], last: Key) -> int:
+        """How many objects a list has beyond a key."""
+        if since:
+            return sum(1 for _ in reading.at(self.view, wanted, since, last))
+        return self.view.count(wanted.kind, wanted.namespace, last)
+
+    # ------------------------------------------------------------ watches
+
+    async def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        since: int | None = None,
+        labels: Selector = EVERYTHING,
+        fields: FieldSelector = FieldSelector(),
+        bookmarks: bool = False,
+    ) -> AsyncIterator[Change]:
+        wanted = Wanted(kind, namespace if kind.namespaced else "", labels, fields)
+        cursor: Cursor | None = None
+        if since is None:
+            since, cursor = self.revision, self._history.cursor(kind, wanted.namespace)
+            for change in self._added(wanted):  # one consistent list, made before anybody waits
+                yield change
+            yield Change("Bookmark", since)
+        follow = self._follow(wanted.namespace, kind, since, cursor, BOOKMARKS if bookmarks else None)
+        async for revision, batch in follow:
+            for change in batch:
+                seen = wanted.seen(change)
+                if seen is not None:
+                    yield seen
+            if bookmarks and not batch:
+                yield Change("Bookmark", revision)
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """All kinds at once, for controllers: the state as Added changes, a bookmark, then everything that happens."""
+        since, cursor = self.revision, self._history.cursor(None)
+        for change in [change for kind in kinds.KINDS for change in self._added(Wanted(kind))]:
+            yield change
+        yield Change("Bookmark", since)
+        async for _, batch in self._follow("", None, since, cursor, None):
+            for change in batch:
+                yield change
+
+    def _added(self, wanted: Wanted) -> Sequence[Stored]:
+        kind, encoded = wanted.kind, self.encoded
+        return [
+            Stored("Added", objects.revision(obj), kind, obj, None, encoded(kind, *objects.key(obj)) or b"")
+            for obj in self.view.all(kind, wanted.namespace)
+            if wanted.matches(obj)
+        ]
+
+    async def _follow(
+        self, namespace: str, kind: Kind | None, since: int, cursor: Cursor | None, quiet: float | None
+    ) -> AsyncIterator[tuple[int, Sequence[Stored]]]:
+        """Everything after `since`, in batches with the revision they reach; an empty one after `quiet` seconds."""
+        if since > self.revision:
+            await self._reach(since)
+        while True:
+            if cursor is None and since >= self._history.floor:
+                cursor = self._history.cursor(kind, namespace, since)
+            batch = cursor.take() if cursor else None
+            if cursor is None or batch is None:  # memory has moved on: the journal knows
+                missed, since = await self._missed(kind, since)
+                cursor = None
+                yield since, missed
+                continue
+            since = self.revision
+            if batch:
+                yield since, batch
+                continue
+            if not await cursor.wait(quiet):
+                yield self.revision, ()
+
+    async def _reach(self, since: int) -> None:
+        """A watch from the future: a revision handed out but not durable yet; or one of another cluster."""
+        if since > self.core.revision:
+            raise Expired(f"too large resource version: {since}, current: {self.revision}: list again")
+        if self._commits:
+            await self._commits.settled()
+
+    async def _missed(self, kind: Kind | None, since: int) -> tuple[Sequence[Stored], int]:
+        """Changes that memory no longer has, from the journal; and up to which revision they go."""
+        oldest = self._commits.compacted if self._commits else self._history.floor
+        rows = await asyncio.to_thread(self._journal.read, since, _CHUNK) if self._journal and since >= oldest else []
+        if not rows:
+            raise Expired(f"too old resource version: {since} ({oldest})")
+        found = [_change(row, old) for row, old in rows if kind is None or row.kind == kind.resource]
+        return found, rows[-1][0].revision
+
+    # ------------------------------------------------------------ writes
+
+    async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
+        return await self._durably(lambda: self.core.create(kind, obj, options))
+
+    async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
+        return await self._durably(lambda: self.core.update(kind, obj, subresource, options))
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        type: PatchType = "merge",
+        subresource: str = "",
+        options: WriteOptions = WRITE,
+    ) -> Object:
+        key = Key(namespace if kind.namespaced else "", name)
+        return await self._durably(
+            lambda: self.core.patch(kind, key, patch, type=type, subresource=subresource, options=options)
+        )
+
+    async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions = DELETE) -> Object:
+        space = namespace if kind.namespaced else ""
+        return await self._durably(lambda: self.core.delete(kind, space, name, options))
+
+    async def bind(
+        self, namespace: str, pod: str, node: str, *, annotations: Mapping[str, str] | None = None, uid: str = ""
+    ) -> None:
+        await self._durably(lambda: self.core.bind(namespace, pod, node, annotations, uid))
+
+    def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
+        if self.logs is None:
+            raise Unsupported("no kubelet runs in this server (--without kubelet): there are no logs to read")
+        return self.logs(namespace, pod, options)
+
+    async def _durably(self, write: Callable[[], Object]) -> Object:
+        """Do it, and answer when it and all that it was checked against is on disk; that holds for refusals too."""
+        if self._commits is None:
+            result = write()
+            self.commit()
+            return result
+        try:
+            result = write()
+        except ApiError:
+            await self._commits.settled()
+            raise
+        await self._commits.settled()
+        return result
+
+    def commit(self) -> None:
+        """In memory: what is staged is committed. (The simulation's way to write: `core`, then this.)"""
+        batch = self.core.take()
+        if batch:
+            self.core.settle(batch)
+            self._history.publish(batch)
+
+    def compact(self, revision: int) -> None:
+        """In memory: forget history up to `revision`."""
+        self._history.trim(revision)
+
+
+def _recovered(cls: type[Store], core: Core, journal: Journal, window: int) -> Store:
+    gc.disable()  # a hundred thousand objects are made here and none of them is garbage
+    try:
+        found = journal.recover()
+        for row in found.live:
+            obj = msgspec.json.decode(row.value)
+            core.state.load(_kind(row), Key(row.namespace, row.name), obj, row.value)
+        gc.freeze()  # nor shall every full collection look at them again
+    finally:
+        gc.enable()
+    core.revision = found.revision
+    core.state.skip(found.revision)
+    store = cls(core, journal=journal, window=window)
+    assert store._commits is not None
+    store._commits.load(found.garbage, found.compacted)
+    return store
+
+
+def _change(row: Row, old: bytes | None) -> Stored:
+    before = msgspec.json.decode(old) if old else None
+    return Stored(row.verb, row.revision, _kind(row), msgspec.json.decode(row.value), before, row.value, row.previous)
+
+
+def _kind(row: Row) -> Kind:
+    try:
+        return kinds.by_resource(row.kind)
+    except KeyError:
+        raise Unavailable(
+            f"the data directory holds {row.kind}, which this version of rowlock does not know: start a newer one"
+        ) from None
