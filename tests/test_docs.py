@@ -68,8 +68,9 @@ def matches(expected: tuple[str, ...], output: str) -> str | None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", [p for p in PAGES if list(steps(p))], ids=lambda p: p.name)
 def test_commands_on_the_page_run(page: Path, tmp_path: Path) -> None:
-    if "kubectl" in page.read_text(encoding="utf-8") and not shutil.which("kubectl"):
-        pytest.skip("kubectl is not installed; this page's commands need it")
+    for tool in ("kubectl", "curl"):
+        if any(tool in step.command for step in steps(page)) and not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed; this page's commands need it")
     bin_dir = Path(sys.executable).parent
     data = tmp_path / "data"
     env = {
