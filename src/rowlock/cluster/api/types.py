@@ -26,7 +26,7 @@ ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 
 @cache
 def _table() -> dict[str, dict[str, Any]]:
-    text = resources.files("rowlock.cluster").joinpath("types.json").read_bytes()
+    text = resources.files("rowlock.cluster.api").joinpath("types.json").read_bytes()
     table: dict[str, dict[str, Any]] = json.loads(text)
     return table
 
