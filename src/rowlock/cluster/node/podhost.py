@@ -172,7 +172,7 @@ def main(listening_fd: str, network: str, join: str = "0") -> None:
         os.unlink(path)
 
 
-BOOT = "import sys; sys.path.append(sys.argv[1]); from rowlock.cluster import podhost; podhost.main(*sys.argv[2:])"
+BOOT = "import sys; sys.path.append(sys.argv[1]); from rowlock.cluster.node import podhost; podhost.main(*sys.argv[2:])"
 
 
 def command(source: str, listening_fd: int, network: str, join: int = 0) -> list[str]:

@@ -165,17 +165,24 @@ class PodHost:
         return self._writer is not None and not self._writer.is_closing()
 
     async def connect(self, network: str, join: int = 0) -> dict[str, Any]:
-        """Connects; `network` is `none`, `auto` or `user`; `join` a shim whose fabric a new pod host shall enter."""
+        """Connects; `network` is `none`, `auto` or `user`; `join` a shim whose fabric a new pod host shall enter.
+
+        Raises Unavailable when no pod host can be started."""
+        self.hello = await self._greeted(network, join)
+        if "error" not in self.hello and self.hello.get("protocol") != podhost.PROTOCOL:
+            await self.close()
+            self._path.unlink(missing_ok=True)  # the old one serves its pods to the end and leaves
+            self.hello = await self._greeted(network, join)
+        if self.hello.get("protocol") != podhost.PROTOCOL:
+            raise Unavailable(f"the pod host does not start: {self._data / 'podhost.log'} says why")
+        return self.hello
+
+    async def _greeted(self, network: str, join: int) -> dict[str, Any]:
         if not await self._open():
             self._launch(network, join)
             if not await self._open():
-                raise Unavailable(f"the pod host did not start; see {self._data / 'podhost.log'}")
-        self.hello = await self.ask("hello")
-        if self.hello.get("protocol") != podhost.PROTOCOL:
-            await self.close()
-            self._path.unlink(missing_ok=True)  # the old one serves its pods to the end and leaves
-            return await self.connect(network, join)
-        return self.hello
+                return dict(GONE)
+        return await self.ask("hello")
 
     async def _open(self) -> bool:
         try:
