@@ -45,8 +45,9 @@ def refused(pod: Object, container: Mapping[str, Any]) -> str:
 
 def remarks(pod: Object) -> list[str]:
     """What the pod asks for and does not get, a sentence each; it runs all the same."""
-    found = []
+    found = _privileges(dig(pod, "spec.securityContext", {}), "the pod")
     for container in main_containers(pod):
+        found += _privileges(container.get("securityContext") or {}, container["name"])
         for probe in ("readinessProbe", "livenessProbe", "startupProbe"):
             if container.get(probe):
                 found.append(f"{probe} of {container['name']} is not evaluated: it counts as passed while it runs")
@@ -55,6 +56,15 @@ def remarks(pod: Object) -> list[str]:
         if dig(container, "resources.limits.memory"):
             found.append(f"the memory limit of {container['name']} is counted by the scheduler but not enforced")
     return found
+
+
+def _privileges(wanted: Mapping[str, Any], whose: str) -> list[str]:
+    """Rights that a process of this machine neither gets nor loses; empty wishes and `false` ask for nothing."""
+    asked = ", ".join(
+        sorted(key for key, value in wanted.items() if value not in (None, {}, []) and value is not False)
+    )
+    text = f"securityContext of {whose} is not applied ({asked}): programs run as the user who started the cluster"
+    return [text] if asked else []
 
 
 def gpus_wanted(pod: Object) -> int:
