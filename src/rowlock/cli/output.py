@@ -34,10 +34,35 @@ def tell(text: str) -> None:
 def ask(question: str) -> str:
     """The answer in small letters; "" when there is none (Ctrl-D, Ctrl-C): nobody has agreed to anything."""
     try:
-        return input(question).strip().lower()
-    except (EOFError, KeyboardInterrupt):
+        return _line(question).strip().lower()
+    except KeyboardInterrupt:
         tell("")
         return ""
+
+
+def _line(question: str) -> str:
+    """One line from the terminal. Unlike input(), no Ctrl-C is lost that comes between the question and the read: the
+    signal leaves a byte in a pipe that is waited for beside the terminal."""
+    import os
+    import select
+    import signal
+
+    sys.stdout.write(question)
+    sys.stdout.flush()
+    waiting, waking = os.pipe()
+    os.set_blocking(waking, False)
+    before = signal.set_wakeup_fd(waking)
+    try:
+        if waiting in select.select([sys.stdin, waiting], [], [])[0]:
+            raise KeyboardInterrupt
+        line = sys.stdin.readline()
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(waiting)
+        os.close(waking)
+    if not line:
+        tell("")
+    return line
 
 
 def moment(text: str | None) -> datetime | None:
