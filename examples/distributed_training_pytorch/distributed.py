@@ -111,7 +111,7 @@ class Trainer:
             took = time.monotonic() - started
             print(
                 f"[RANK {self.rank}] Epoch {number + 1}/{self.epochs} | Steps: {len(self.loader)} "
-                f"| loss {loss.item() / self.world:.4f} | {took:.2f} s",
+                f"| loss {loss.item() / self.world:.4f} | {took:.3f} s",
                 flush=True,
             )
             if self.rank == 0 and (number + 1) % self.save_every == 0:
