@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import budgets, jobs
+from benchmarks import jobs
 
 REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "benchmarks.md"
@@ -24,7 +24,7 @@ Written by `make bench` ({date}; {cpus} CPUs, {machine}, Python {python}; load b
 
 ## From submit to running ranks
 
-`python -m benchmarks.jobs` and `python -m benchmarks.budgets`. The embedded cluster over HTTPS, pods in network namespaces where the kernel allows it.
+`python -m benchmarks.jobs`. The embedded cluster over HTTPS, pods in network namespaces where the kernel allows it.
 
 | what | rowlock | floor or peer in the same run | ratio |
 |---|---|---|---|
@@ -46,7 +46,7 @@ def main() -> int:
         date=time.strftime("%Y-%m-%d"), cpus=os.cpu_count(), machine=platform.machine(),
         python=platform.python_version(), load=os.getloadavg()[0],
     )  # fmt: skip
-    page = head + "\n".join(figure.row() for figure in [*jobs.figures(), *budgets.figures()]) + "\n"
+    page = head + "\n".join(figure.row() for figure in jobs.figures()) + "\n"
     page += section("The store", "benchmarks/store.py")
     page += section("The planner", "benchmarks/planner.py")
     PAGE.write_text(page)
