@@ -284,7 +284,7 @@ class Kubelet:
         again: float | None = None
         try:
             pod = self._view.get(kinds.POD, tended.card.namespace, tended.card.name)
-            if pod is None or self._vanished(uid, tended):
+            if pod is None or uid_of(pod) != uid:
                 again = await self._end(tended)
             else:
                 self._await_master(pod, tended)
@@ -314,11 +314,6 @@ class Kubelet:
             tended.master_ready = self._clock()
             self._awaiting[master].discard(uid_of(pod))
 
-    def _vanished(self, uid: str, tended: Tended) -> bool:
-        """The pod, or the one of that name that had this uid, is not in the store any more."""
-        pod = self._view.get(kinds.POD, tended.card.namespace, tended.card.name)
-        return pod is None or uid_of(pod) != uid
-
     async def _end(self, tended: Tended) -> float | None:
         """The pod is not in the store any more: nothing of it may run, and its directory goes."""
         if not await self._tending.put_down(tended):
@@ -331,7 +326,7 @@ class Kubelet:
         return None
 
     async def _resync(self) -> None:
-        """What no event tells: a pod host that has gone, pods that went unseen, programs where there are no pidfds, old logs."""
+        """What no event tells: a pod host that has gone, programs where there are no pidfds, old logs."""
         swept = 0.0
         while True:
             with contextlib.suppress(TimeoutError):
@@ -339,7 +334,6 @@ class Kubelet:
             if not self._host.connected:
                 await self._connect()
                 self._mark(*self._pods)
-            self._mark(*(uid for uid, tended in self._pods.items() if self._vanished(uid, tended)))
             for uid, tended in list(self._pods.items()):
                 for container in tended.unsure(pidfds=hasattr(os, "pidfd_open")):
                     self._noticed(uid, container)
