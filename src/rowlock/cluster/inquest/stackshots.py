@@ -1,0 +1,124 @@
+"""Looks at the ranks of a pod while they run: which processes they are, whether they compute, where their code stands.
+
+Nothing is asked of the user's program. `/proc` tells state and CPU; py-spy reads the Python stack from outside, pausing
+the process for some milliseconds. Where it may not or is not there, the reason comes back instead of a stack.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowlock.cluster.node.kin import children, descendants
+from rowlock.verdicts import stacks
+from rowlock.verdicts.stacks import Stack
+
+_PATIENCE = 5.0
+_AT_ONCE = 4
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """A stack, or why there is none."""
+
+    stack: Stack | None
+    blind: str = ""
+
+
+def rank_processes(root: int) -> list[tuple[int, str]]:
+    """The Python processes below (and with) `root` that are ranks, with RANK if torchrun gave them one of their own.
+
+    Of a launcher's children the topmost with LOCAL_RANK; of a program that is a rank itself, the program; never the
+    processes that a rank started (data loaders)."""
+    tree = {root: children(root)}
+    waiting = list(tree[root])
+    while waiting:
+        pid = waiting.pop()
+        tree[pid] = children(pid)
+        waiting += tree[pid]
+    return list(_ranks(root, tree))
+
+
+def _ranks(pid: int, tree: dict[int, list[int]]) -> list[tuple[int, str]]:
+    env = _environ(pid)
+    if _is_python(pid):
+        if b"LOCAL_RANK" in env:
+            return [(pid, env.get(b"RANK", b"").decode())]
+        below = [found for child in tree[pid] for found in _ranks(child, tree)]
+        return [found for found in below if found[1]] or [(pid, "")]
+    return [found for child in tree[pid] for found in _ranks(child, tree)]
+
+
+def _is_python(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith(("python", "pypy"))
+    return False
+
+
+def _environ(pid: int) -> dict[bytes, bytes]:
+    """As the process was started; of one that was forked warm it is its parent's, and says nothing of ranks."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return dict(entry.partition(b"=")[::2] for entry in file.read().split(b"\0") if b"=" in entry)
+    return {}
+
+
+def state(pid: int) -> str:
+    """The process's state letter, as in /proc; "" when it has gone."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0].decode()
+    return ""
+
+
+def cpu_seconds(root: int) -> float:
+    """CPU time of a process and all below it, since they began."""
+    total = 0
+    for pid in (root, *descendants(root)):
+        with contextlib.suppress(OSError, IndexError):
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / _TICK
+
+
+def spy() -> str:
+    """Where py-spy is; "" when it is not installed."""
+    beside = Path(sys.executable).parent / "py-spy"
+    return str(beside) if beside.exists() else shutil.which("py-spy") or ""
+
+
+async def shots(pids: list[int]) -> dict[int, Shot]:
+    """The stack of each process, some at a time."""
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(pid: int) -> Shot:
+        async with turn:
+            return await shot(pid)
+
+    return dict(zip(pids, await asyncio.gather(*(one(pid) for pid in pids)), strict=True))
+
+
+async def shot(pid: int) -> Shot:
+    """One process's stack."""
+    program = spy()
+    if not program:
+        return Shot(None, "py-spy is not installed where rowlock runs (`pip install py-spy`)")
+    more = ["--nonblocking"] if state(pid) == "T" else []  # a stopped process cannot be paused once more
+    words = [program, "dump", "--json", "--pid", str(pid), *more]
+    run = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+    try:
+        said, complaint = await asyncio.wait_for(run.communicate(), _PATIENCE)
+    except TimeoutError:
+        run.kill()
+        await run.wait()
+        return Shot(None, f"py-spy did not answer within {_PATIENCE:.0f} s")
+    if run.returncode:
+        lines = complaint.decode(errors="replace").strip().splitlines()
+        return Shot(None, f"py-spy: {lines[-1].strip() if lines else 'it failed without a word'}")
+    return Shot(stacks.stack(json.loads(said)))

@@ -1,0 +1,186 @@
+"""Takes the pulse of running jobs and calls for an inquest when one seems to stand still.
+
+A pulse costs a few reads of `/proc` and one of the log's size per rank and second; stacks are read only on suspicion.
+Suspicion is a stillness that is longer than any before in this job: nobody has written, and some rank does not compute.
+Every such stillness is looked at once, and again ever more rarely, so a job that is quiet by nature costs nothing.
+A verdict that says *hang* must be found twice, a second apart, before it becomes an Event.
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rowlock.cluster.inquest import stackshots
+from rowlock.cluster.inquest.inquest import Inquest, Subject, last_output
+from rowlock.objects import Object, uid
+from rowlock.verdicts.failure import span
+from rowlock.verdicts.hang import STOPPED, Look, Verdict
+from rowlock.verdicts.stacks import Stack
+from rowlock.verdicts.stragglers import slowest
+
+PULSE = 1.0
+"""Seconds between pulses; longer where there are so many ranks that taking it would cost more than _COST of a CPU."""
+_COST = 0.01
+STILL, SILENT, GROWTH = 2.0, 10.0, 1.5
+"""Seconds of stillness that are worth a look; of silence, where all ranks spin; how much longer than ever before."""
+SLOW = 10.0
+"""Seconds for which the others wait before a rank that does move is called slow."""
+_IDLE = 0.1
+_AGAIN, _SELDOM = 5.0, 300.0
+_CONFIRM = 1.0
+_SWEEP = 60.0
+_LOOKS, _APART, _FIRST = 12, 0.25, 10.0
+"""A search for a straggler: how many looks, seconds between them, and how long after a job's begin the first one is."""
+log = logging.getLogger("rowlock.inquest")
+
+
+@dataclass(slots=True)
+class Pulse:
+    """One rank at one moment."""
+
+    cpu: float
+    output: float
+    state: str
+    share: float = 1.0
+
+
+@dataclass(slots=True)
+class Watched:
+    """A job under watch. Times are monotonic, outputs are of the clock that stamps files."""
+
+    job: Object
+    began: float
+    pulses: dict[str, Pulse] = field(default_factory=dict)
+    output: float = 0.0
+    still_since: float | None = None
+    longest: float = 0.0
+    next_look: float = 0.0
+    wait: float = _AGAIN
+    hang: Verdict | None = None
+    hang_since: float = 0.0
+    next_search: float = 0.0
+    named: set[str] = field(default_factory=set)
+
+
+class Watch:
+    """One per kubelet; `run` for as long as it works."""
+
+    def __init__(self, inquest: Inquest) -> None:
+        self._inquest = inquest
+        self._jobs: dict[str, Watched] = {}
+
+    async def run(self) -> None:
+        swept = 0.0
+        while True:
+            began = time.process_time()
+            groups: dict[str, list[Subject]] = defaultdict(list)
+            for subject in self._inquest.subjects():
+                groups[uid(subject.job)].append(subject)
+            for gone in self._jobs.keys() - groups.keys():
+                del self._jobs[gone]
+            for job, subjects in groups.items():
+                if len(subjects) > 1 or job in self._jobs:  # who was always alone waits for nobody: no pulse is taken
+                    await self._watch(job, subjects)
+            if time.monotonic() - swept > _SWEEP:
+                swept = time.monotonic()
+                await asyncio.to_thread(self._inquest.deaths.forget_old)
+            await asyncio.sleep(max(PULSE, (time.process_time() - began) / _COST))
+
+    async def _watch(self, job: str, subjects: list[Subject]) -> None:
+        now = time.monotonic()
+        if job not in self._jobs:
+            self._jobs[job] = Watched(subjects[0].job, now, next_search=now + _FIRST)
+        watched = self._jobs[job]
+        self._feel(watched, await asyncio.to_thread(_pulses, subjects), now)
+        if watched.hang is not None and watched.still_since is None:
+            self._moves_again(watched, now)
+        if len(subjects) > 1 and self._suspicious(watched, now):
+            await self._examine(job, watched)
+        elif len(subjects) > 1 and watched.still_since is None and now >= watched.next_search:
+            await self._search(job, watched)
+
+    def _feel(self, watched: Watched, pulses: dict[str, Pulse], now: float) -> None:
+        """Compares with the pulse before; begins and ends a stillness."""
+        for rank, pulse in pulses.items():
+            if before := watched.pulses.get(rank):
+                pulse.share = (pulse.cpu - before.cpu) / PULSE
+        output = max(pulse.output for pulse in pulses.values())
+        quiet = output <= watched.output and pulses.keys() <= watched.pulses.keys()
+        silent = quiet and watched.still_since is not None
+        idle = any(pulse.share < _IDLE or pulse.state == STOPPED for pulse in pulses.values())
+        if quiet and (idle or silent):
+            watched.still_since = watched.still_since if watched.still_since is not None else now
+        elif quiet and watched.output and time.time() - output > SILENT:
+            watched.still_since = now - SILENT
+        elif watched.still_since is not None:
+            if watched.hang is None and watched.output:  # the stillness before the first word teaches nothing
+                watched.longest = max(watched.longest, now - watched.still_since)
+            watched.still_since, watched.next_look, watched.wait = None, 0.0, _AGAIN
+        watched.output, watched.pulses = max(output, watched.output), pulses
+
+    def _suspicious(self, watched: Watched, now: float) -> bool:
+        if watched.still_since is None or watched.hang is not None or now < watched.next_look:
+            return False
+        stopped = any(pulse.state == STOPPED for pulse in watched.pulses.values())
+        return now - watched.still_since >= (STILL if stopped else max(STILL, GROWTH * watched.longest))
+
+    async def _examine(self, job: str, watched: Watched) -> None:
+        """Reads the stacks; a hang must be found twice."""
+        watched.next_look, watched.wait = time.monotonic() + watched.wait, min(2 * watched.wait, _SELDOM)
+        since, (verdict, looks) = watched.still_since, await self._inquest.judged(job)
+        if verdict.hangs:
+            await asyncio.sleep(_CONFIRM)
+            found, (verdict, later) = verdict, await self._inquest.judged(job)
+            if (verdict.kind, verdict.culprits) == (found.kind, found.culprits) and _places(looks) == _places(later):
+                watched.hang, watched.hang_since = verdict, time.monotonic()
+                return self._inquest.tell(watched.job, "Warning", "JobHangs", verdict.sentence)
+        if verdict.kind in ("slow", "behind") and since is not None and time.monotonic() - since > SLOW:
+            self._slow(watched, verdict)
+
+    def _moves_again(self, watched: Watched, now: float) -> None:
+        assert watched.hang is not None
+        after = span(now - watched.hang_since)
+        self._inquest.tell(
+            watched.job, "Normal", "JobMovesAgain", f"The ranks move again, {after} after they were found standing."
+        )
+        watched.hang = None
+
+    async def _search(self, job: str, watched: Watched) -> None:
+        """For a straggler: some looks in a row, then not for a while."""
+        seen: dict[str, list[Stack]] = defaultdict(list)
+        half = 0.0
+        for number in range(_LOOKS):
+            half = self._written(job) if number == _LOOKS // 2 else half
+            for rank, stack in (await self._inquest.stacks(job)).items():
+                seen[rank].append(stack)
+            await asyncio.sleep(_APART)
+        now = time.monotonic()
+        watched.next_search = now + min(max(60.0, now - watched.began), _SELDOM)
+        if (verdict := slowest(seen, wrote=self._written(job) > half)) is not None:
+            self._slow(watched, verdict)
+
+    def _written(self, job: str) -> float:
+        return max((last_output(subject) for subject in self._inquest.subjects(job)), default=0.0)
+
+    def _slow(self, watched: Watched, verdict: Verdict) -> None:
+        """Once for each culprit."""
+        if not watched.named >= set(verdict.culprits):
+            watched.named.update(verdict.culprits)
+            self._inquest.tell(watched.job, "Warning", "RankSlow", verdict.sentence)
+
+
+def _places(looks: Iterable[Look]) -> list[tuple[str, object]]:
+    return [(look.rank, look.stack.frames if look.stack else None) for look in looks]
+
+
+def _pulses(subjects: list[Subject]) -> dict[str, Pulse]:
+    return {uid(s.pod): Pulse(stackshots.cpu_seconds(s.run.pid), last_output(s), _state(s)) for s in subjects}
+
+
+def _state(subject: Subject) -> str:
+    """Stopped, when any process of the rank is."""
+    pids = [subject.run.pid, *(pid for pid, _ in stackshots.rank_processes(subject.run.pid))]
+    return STOPPED if any(stackshots.state(pid) == STOPPED for pid in pids) else "S"

@@ -1,0 +1,153 @@
+"""Who failed first, and why: one sentence over all ranks.
+
+Cause comes before time: a rank with an error of its own, a death by signal or by memory explains peers whose connections
+broke, even when clocks and buffers say otherwise. Among causes the earliest wins. The others are counted, never hidden.
+"""
+
+from __future__ import annotations
+
+import signal as signals
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rowlock.verdicts.traces import Trouble
+
+TOGETHER = 30.0
+"""Seconds: deaths closer than this to the one before belong to the same incident."""
+_HINTS = {
+    signals.SIGBUS: "often a full /dev/shm: give it an emptyDir volume with `medium: Memory`",
+    signals.SIGSEGV: "memory was accessed that is not there: native code, or a library that does not fit",
+    signals.SIGABRT: "the program gave itself up",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The end of one run of one rank that did not succeed. Times in seconds since the epoch."""
+
+    rank: str
+    """As people say it: `rank 1`, `worker-0`."""
+    pod: str
+    node: str
+    code: int
+    started: float
+    finished: float
+    run: int = 0
+    signal: int = 0
+    stopped: bool = False
+    """The platform itself had asked it to end."""
+    reason: str = ""
+    """Kubernetes' word where the code does not say it: OOMKilled, StartError…"""
+    message: str = ""
+    trouble: Trouble | None = None
+
+    @property
+    def first(self) -> float:
+        """When it went wrong, as well as is known."""
+        return self.trouble.at if self.trouble is not None and self.trouble.at else self.finished
+
+    @property
+    def echo(self) -> bool:
+        """It died of another's death."""
+        if self.reason == "OOMKilled":
+            return False
+        if self.trouble is not None:
+            return self.trouble.secondary
+        return self.stopped or self.signal == signals.SIGTERM
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def death(plain: dict[str, Any]) -> Death:
+    """The inverse of `Death.plain`."""
+    found = plain.get("trouble")
+    return Death(**{**plain, "trouble": Trouble(**found) if found else None})
+
+
+def incidents(deaths: Sequence[Death]) -> list[list[Death]]:
+    """Deaths that belong together, in order of time."""
+    found: list[list[Death]] = []
+    for each in sorted(deaths, key=lambda d: d.finished):
+        if found and each.finished - found[-1][-1].finished <= TOGETHER:
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return found
+
+
+def culprit(incident: Sequence[Death]) -> Death:
+    """The death that explains the others."""
+    return min(incident, key=lambda d: (d.echo, d.first))
+
+
+def ended(code: int, signal: int, reason: str = "", message: str = "") -> str:
+    """How a program ended, in words: `was killed with SIGKILL (exit code 137)`. `message` says why it could not start."""
+    if reason == "OOMKilled":
+        return "was killed for its memory"
+    if reason == "StartError":
+        return f"could not start: {message}"
+    number = signal or (code - 128 if 128 < code < 128 + signals.NSIG else 0)
+    if number in {s.value for s in signals.Signals}:
+        return f"was killed with {signals.Signals(number).name} (exit code {code})"
+    return f"ended with exit code {code}"
+
+
+def sentence(incident: Sequence[Death], ranks: int = 0) -> str:
+    """What happened. `ranks`: how many the job has, 0 = unknown."""
+    cause = culprit(incident)
+    others = {d.rank for d in incident if d.rank != cause.rank}
+    echoes = {d.rank for d in incident if d.echo} & others
+    said = f"{cause.rank} (pod {cause.pod}, node {cause.node}) {_why(cause)}"
+    if cause.echo:
+        said = f"{said}; no rank left an error of its own, so whoever went first did so in silence"
+    if not others:
+        return said + "."
+    count = f"all {len(others)} others" if ranks and len(others) == ranks - 1 and ranks > 2 else listed(sorted(others))
+    if others == echoes:
+        return f"{said}; {count} then lost {'it' if not cause.echo else 'their peers'} and ended too."
+    own = sorted(others - echoes)
+    tail = f", and {listed(sorted(echoes))} lost a peer" if echoes else ""
+    return f"{said} first; {listed(own)} failed {'too' if len(own) == 1 else 'as well'}{tail}."
+
+
+def _why(cause: Death) -> str:
+    how = ended(cause.code, cause.signal, cause.reason, cause.message)
+    if cause.reason == "StartError":
+        return how
+    after = f" after {span(cause.finished - cause.started)}" if cause.finished > cause.started > 0 else ""
+    if cause.reason == "OOMKilled":
+        return f"{how}{after}" + (f": {cause.message}" if cause.message else "")
+    if cause.trouble is not None:
+        who = (
+            f"rank {cause.trouble.rank}: "
+            if cause.trouble.rank is not None and cause.rank != f"rank {cause.trouble.rank}"
+            else ""
+        )
+        return f"{how}{after}: {who}{cause.trouble}"
+    number = cause.signal
+    if number == signals.SIGKILL and not cause.stopped:
+        return (
+            f"{how}{after}; not by rowlock, and it left no error: somebody's `kill -9`, or the kernel short of memory"
+        )
+    if hint := _HINTS.get(signals.Signals(number) if number in {s.value for s in signals.Signals} else signals.SIGCHLD):
+        return f"{how}{after}; {hint}"
+    return f"{how}{after} and left no error in its log"
+
+
+def listed(names: Sequence[str], most: int = 4) -> str:
+    """Names for a sentence: `a, b and 3 more`."""
+    shown = list(names[:most])
+    if len(names) > most:
+        return f"{', '.join(shown)} and {len(names) - most} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def span(seconds: float) -> str:
+    """A length of time for people: `0.4 s`, `12 s`, `3 min`, `2.5 h`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,173 @@
+"""Ranks are killed, stopped, starved of memory and made to fail at random; each time the verdict must name what was done.
+
+One of each in `make test`; `make chaos` goes on for ten minutes (CHAOS_SECONDS, CHAOS_SEED). Jobs whose rank was hurt must
+end well nevertheless: the rank is restarted and goes on where it was, and nothing is left running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.end_to_end.cluster import Cluster
+
+from rowlock.cluster.inquest import stackshots
+
+SECONDS = float(os.environ.get("CHAOS_SECONDS", "0"))
+SEED = int(os.environ.get("CHAOS_SEED", str(time.time_ns() % 100_000)))
+RANKS, STEPS, SIDE_BY_SIDE = 3, 60, 2
+MEMORY = "96Mi"
+
+FAKE = """
+import os, time
+def all_reduce(here, step, ranks):
+    while not all(os.path.exists(f"{here}/{step}.{r}") for r in range(ranks)):
+        time.sleep(0.003)
+"""
+RANK = f"""
+import os, sys, time
+here, rank = os.environ["HERE"], int(os.environ["RANK"])
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/torch/distributed")
+import fake
+def hurt():
+    for what in ("raise", "eat"):
+        try:
+            os.unlink(f"{{here}}/{{what}}.{{rank}}")
+        except FileNotFoundError:
+            continue
+        if what == "raise":
+            raise ValueError(f"made to fail as rank {{rank}}")
+        full = []
+        while True:
+            full.append(bytearray(1 << 20))
+for step in range({STEPS}):
+    if os.path.exists(f"{{here}}/{{step}}.{{rank}}"):
+        continue
+    hurt()
+    time.sleep(0.03)
+    open(f"{{here}}/{{step}}.{{rank}}", "w").close()
+    fake.all_reduce(here, step, {RANKS})
+    print("step", step, flush=True)
+"""
+
+
+class Chaos:
+    """One cluster, and what is done to its jobs."""
+
+    def __init__(self, cluster: Cluster, place: Path) -> None:
+        self.cluster, self.place = cluster, place
+        (place / "torch" / "distributed").mkdir(parents=True)
+        (place / "torch" / "distributed" / "fake.py").write_text(FAKE)
+        (place / "rank.py").write_text(RANK)
+        self._lock = threading.Lock()
+        self.done: list[str] = []
+
+    def hurt(self, name: str, way: str, rank: int) -> None:
+        """A job, what is done to one rank of it, the verdict, the end."""
+        here = self.place / name
+        here.mkdir()
+        self.submit(name, here)
+        self.until(lambda: all((here / f"3.{r}").exists() for r in range(RANKS)), f"{name} to be at work")
+        {"kill": self.kill, "stop": self.stop, "raise": self.tell, "eat": self.tell}[way](name, way, rank)
+        self.cluster.run("rowlock", "wait", name, "--for=completed", "--timeout", "120s")
+        self.cluster.run("rowlock", "delete", name)
+        with self._lock:
+            self.done.append(way)
+
+    def submit(self, name: str, here: Path) -> None:
+        container = {
+            "name": "pytorch",
+            "image": "host",
+            "command": ["python", str(self.place / "rank.py")],
+            "env": [{"name": "HERE", "value": str(here)}],
+            "resources": {"limits": {"memory": MEMORY}},
+        }
+        one = {"restartPolicy": "OnFailure", "template": {"spec": {"containers": [container]}}}
+        specs = {"Master": {"replicas": 1, **one}, "Worker": {"replicas": RANKS - 1, **one}}
+        job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name},
+               "spec": {"pytorchReplicaSpecs": specs}}  # fmt: skip
+        with self._lock:
+            self.cluster.api("POST", "/apis/kubeflow.org/v1/namespaces/runai-default/pytorchjobs", job)
+
+    def kill(self, name: str, way: str, rank: int) -> None:
+        os.kill(self.pid(name, rank), signal.SIGKILL)
+        death = self.death(name, rank)
+        assert (death["signal"], death["reason"], death["trouble"]) == (9, "", None), death
+        assert "was killed with SIGKILL (exit code 137)" in self.why(name)["incidents"][0]["sentence"]
+
+    def tell(self, name: str, way: str, rank: int) -> None:
+        (self.place / name / f"{way}.{rank}").touch()
+        death = self.death(name, rank)
+        if way == "eat":
+            assert death["reason"] == "OOMKilled", death
+            assert "was killed for its memory" in self.why(name)["incidents"][0]["sentence"]
+        else:
+            assert death["trouble"]["text"] == f"made to fail as rank {rank}", death
+            assert death["trouble"]["place"].endswith("in hurt")
+
+    def stop(self, name: str, way: str, rank: int) -> None:
+        pid = self.pid(name, rank)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            self.until(lambda: self.told(name, "JobHangs"), f"the hang of {name} to be found")
+            (said,) = self.told(name, "JobHangs")
+            assert said.startswith(f"rank {rank} is stopped by a signal") and f"pid {pid}" in said
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def death(self, name: str, rank: int) -> dict[str, Any]:
+        """The first death of the job; it must be this rank's."""
+        self.until(lambda: self.why(name)["incidents"], f"the death of rank {rank} of {name} to be known")
+        found: dict[str, Any] = self.why(name)["incidents"][0]["deaths"][0]
+        assert found["rank"] == f"rank {rank}"
+        return found
+
+    def why(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.cluster.run("rowlock", "why", name, "--json"))
+        return found
+
+    def told(self, name: str, reason: str) -> list[str]:
+        with self._lock:
+            page = self.cluster.api("GET", "/api/v1/namespaces/runai-default/events")
+        return [e["message"] for e in page["items"] if e["reason"] == reason and e["involvedObject"]["name"] == name]
+
+    def pid(self, name: str, rank: int) -> int:
+        (found,) = (p.pid for p in self.processes() if (p.environ().get("HERE"), p.environ().get("RANK")) == (
+            str(self.place / name), str(rank)))  # fmt: skip
+        return int(found)
+
+    def processes(self) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter(["cmdline"]):
+            if str(self.place / "rank.py") in (process.info["cmdline"] or ()):
+                found.append(process)
+        return found
+
+    def until(self, true: Any, what: str) -> None:
+        self.cluster.until(true, what)
+
+
+@pytest.mark.timeout(SECONDS + 400)
+@pytest.mark.skipif(not stackshots.spy(), reason="py-spy is not installed: a stopped rank could not be named")
+def test_every_hurt_is_named_and_healed(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.up()
+    chaos, dice = Chaos(cluster, tmp_path / "ranks"), random.Random(SEED)
+    ways = ["kill", "stop", "raise", "eat"]
+    end, number = time.monotonic() + SECONDS, 0
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        while not number or time.monotonic() < end:
+            dice.shuffle(ways)
+            list(pool.map(lambda job: chaos.hurt(*job), [(f"c{number}-{w}", w, dice.randrange(RANKS)) for w in ways]))
+            number += 1
+    assert len(chaos.done) == number * len(ways)
+    cluster.until(lambda: not chaos.processes(), "no process left of any job")
+    print(f"{len(chaos.done)} ranks were hurt and named (seed {SEED})")
