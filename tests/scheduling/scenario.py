@@ -14,6 +14,7 @@ from pathlib import Path
 from rowlock.scheduling.explain import Explainer
 from rowlock.scheduling.planner import Planner
 from rowlock.scheduling.snapshot import (
+    Earmark,
     Gang,
     Node,
     PodSet,
@@ -41,7 +42,8 @@ class Scenario:
     gangs: dict[str, Gang] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     reservations: tuple[Reservation, ...] = ()
-    explained: bool = True
+    earmark: Earmark | None = None
+    lost: tuple[tuple[str, float], ...] = ()
 
     def play(self, text: str) -> str:
         """The scenario again, with today's decisions below each `cycle`."""
@@ -149,6 +151,9 @@ class Scenario:
             started=self.now - float(o.get("ran", "3600")) if places else 0.0,
             stale=self.now - float(o["stale"]) if "stale" in o else 0.0,
             delay=float(o.get("delay", "0")),
+            lasts=float(o.get("lasts", "0")),
+            required=o.get("required", ""),
+            preferred=o.get("preferred", ""),
         )
 
     def _shape(self, o: dict[str, str]) -> Shape:
@@ -170,6 +175,8 @@ class Scenario:
             values["max_consolidated"] = int(o["consolidated"])
         if "grace" in o:
             values["stale_grace"] = float(o["grace"])
+        if "reserve" in o:
+            values["reserve_after"] = float(o["reserve"])
         self.settings = replace(self.settings, **values)  # type: ignore[arg-type]  # checked by the keys above
 
     # ------------------------------------------------------------ when
@@ -205,6 +212,8 @@ class Scenario:
             tuple(self.gangs.values()),
             self.reservations,
             self.settings,
+            self.earmark,
+            self.lost,
         )
         planner = Planner(build(snapshot))
         plan = planner.cycle(keep=True)
@@ -212,6 +221,9 @@ class Scenario:
         words = [(h.gang.partition("/")[2], explainer.explain(h)) for h in planner.holds()]
         planner.reset()
         self.reservations = plan.reservations
+        if plan.earmark is not None and plan.earmark != self.earmark:
+            yield f"keep {','.join(plan.earmark.nodes)} for {plan.earmark.gang.partition('/')[2]}"
+        self.earmark, self.lost = plan.earmark, tuple(planner.world.lost.items())
         for b in plan.binds:
             cards = f" cards {','.join(map(str, b.devices))}" if b.devices else ""
             yield f"bind {b.pod} to {b.node}{cards}"
@@ -224,7 +236,7 @@ class Scenario:
         for name, why in words:
             if why is not None:
                 yield f"hold {name} [{why.reason}] {why.message}"
-        if not (plan.decisions or words):
+        if not (plan.binds or plan.evicts or words):
             yield "nothing"
 
     def _change(self, gang: str, pod: str, status: Status, node: str = "", cards: tuple[int, ...] = ()) -> None:

@@ -7,8 +7,6 @@ from tests.scheduling.cluster import Bench
 from rowlock import api
 from rowlock.kinds import NODE, POD, POD_GROUP, QUEUE
 from rowlock.objects import changed, condition, deleting, dig, is_true
-from rowlock.scheduling.explain import what_if
-from rowlock.scheduling.snapshot import Gang, Shape, Task
 
 
 def bench(gpus: int = 4) -> Bench:
@@ -194,13 +192,53 @@ def test_five_hundred_waiting_pods_do_not_flood_the_store() -> None:
     assert total <= 500 + 30
 
 
-def test_what_if_answers_before_submit() -> None:
+def test_a_look_at_the_snapshot_swallows_no_change() -> None:
+    """What the snapshot took in still makes the next turn a cycle."""
     b = bench(gpus=2)
     b.pod("p")
+    assert len(b.scheduler.snapshot(b.store.view, b.now).gangs) == 1
     b.turn()
-    snapshot = b.scheduler.snapshot(b.store.view, b.now)
-    one = Task("u", "t", "new", Shape(gpus=1))
-    two = Task("u", "t", "new", Shape(gpus=2))
-    assert what_if(snapshot, Gang("t", "new", "u", "default", (one,))) is None
-    why = what_if(snapshot, Gang("t", "new", "u", "default", (two,)))
-    assert (why is not None and "1 GPU free" in why.message) or (why is not None and "Insufficient" in why.message)
+    assert b.node_of("p") == "n1"
+
+
+def test_a_gang_that_lost_its_node_is_put_back_whole_at_once() -> None:
+    b = bench()
+    b.node("n2", 2)
+    b.node("n3", 4)
+    b.gang("j", 6)
+    b.turn()
+    b.kubelet()
+    lost = b.node_of("j-0")
+    b.now += 60
+    b.turn()
+    b.store.core.delete(NODE, "", lost, api.DeleteOptions())
+    b.store.commit()
+    b.turn()
+    assert len(b.all(POD)) == 6 and b.again is not None and b.again <= 5, "it might come back"
+    b.now += 6
+    b.turn()
+    assert sum("a node of its gang is gone" in e for e in b.events() if e.startswith("j-")) == 6
+    left = b.all(POD).values()
+    assert left and all(deleting(p) for p in left), "the others leave in their own time"
+    assert all(dig(p, "spec.nodeName") != lost for p in left), "nobody is left there to confirm the end"
+
+
+def test_levels_and_declared_runtimes_come_from_the_group() -> None:
+    b = bench()
+    notes = {"annotations": {"rowlock.dev/max-runtime": "30m"}}
+    b.put(
+        POD_GROUP, "t", "g", metadata=notes, spec={"minMember": 1, "topologyConstraint": {"requiredTopologyLevel": "r"}}
+    )
+    b.pod("p", annotations={"pod-group-name": "g"})
+    (gang,) = b.scheduler.snapshot(b.store.view, b.now).gangs
+    assert (gang.required, gang.preferred, gang.lasts) == ("r", "", 1800.0)
+
+
+def test_closeness_of_a_sub_group_is_refused_with_a_sentence() -> None:
+    b = bench()
+    groups = [{"name": "w", "minMember": 1, "topologyConstraint": {"requiredTopologyLevel": "rack"}}]
+    b.put(POD_GROUP, "t", "g", spec={"minMember": 1, "subGroups": groups})
+    b.pod("p", annotations={"pod-group-name": "g"}, labels={"kai.scheduler/subgroup-name": "w"})
+    b.now += 2
+    b.turn()
+    assert "put topologyConstraint on the whole PodGroup" in str(b.all(POD_GROUP)["g"]["status"])

@@ -55,3 +55,10 @@ def test_who_used_more_gets_less_of_the_rest() -> None:
     divide(1000, given, 100)
     assert given[0].fair < given[1].fair
     assert given[0].fair + given[1].fair == 1000
+
+
+def test_a_little_usage_is_not_better_than_none() -> None:
+    """Who used nothing is counted by the same formula as who used something."""
+    given = [Claim(0, -1, 1, 100, 800, usage=0.0, order=0), Claim(0, -1, 1, 100, 800, usage=0.001, order=1)]
+    divide(400, given, 100)
+    assert [c.fair for c in given] == [200, 200]

@@ -1,4 +1,4 @@
-"""Five hundred worlds in `make test`, a hundred thousand in `make soak` (ROWLOCK_SEEDS=100000).
+"""Five hundred worlds in `make test`, a hundred thousand in `make soak` (see soak.py).
 
     python -m tests.simulation.test_seeds SEED [contested]     tells the story of one world
 
@@ -7,12 +7,9 @@ Every seed that ever failed is in `seeds.txt` with what it taught, and is played
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,7 +24,7 @@ from rowlock.scheduling.controller import Scheduler
 from rowlock.training.controller import JobController
 from rowlock.training.group import GroupController
 
-SEEDS = int(os.environ.get("ROWLOCK_SEEDS", "500"))
+SEEDS = 500
 CHUNK = 25
 KNOWN = [
     (int(words[0]), "contested" in words[1:2])
@@ -82,21 +79,12 @@ def test_seeds_that_taught_us_something(seed: int, quarrel: bool) -> None:
     assert not failures([seed], contested if quarrel else build)
 
 
-@pytest.mark.timeout(24 * 3600)
-@pytest.mark.skipif(SEEDS < 10_000, reason="ROWLOCK_SEEDS is below 10000: the worlds run in the test below")
-def test_many_worlds() -> None:
-    chunks = [range(start, start + 500) for start in range(0, SEEDS, 500)]
-    with ProcessPoolExecutor() as pool:
-        assert not [line for lines in pool.map(failures, chunks) for line in lines]
-        assert not [line for lines in pool.map(partial(failures, make=contested), chunks) for line in lines]
-
-
-@pytest.mark.parametrize("start", range(0, min(SEEDS, 10_000), CHUNK) if SEEDS < 10_000 else [])
+@pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
 def test_worlds(start: int) -> None:
     assert not failures(range(start, start + CHUNK))
 
 
-@pytest.mark.parametrize("start", range(0, min(SEEDS, 10_000) // 5, CHUNK) if SEEDS < 10_000 else [])
+@pytest.mark.parametrize("start", range(0, SEEDS // 5, CHUNK))
 def test_contested_worlds(start: int) -> None:
     assert not failures(range(start, start + CHUNK), contested)
 

@@ -13,9 +13,10 @@ from enum import StrEnum
 
 from rowlock.scheduling.amounts import UNLIMITED, Vector, plus
 from rowlock.scheduling.order import wanted
-from rowlock.scheduling.placement import Placer
+from rowlock.scheduling.placement import EVERYWHERE, Placer
 from rowlock.scheduling.snapshot import Shape, Status
-from rowlock.scheduling.world import GangState, QueueState, TaskState, World
+from rowlock.scheduling.topology import regions
+from rowlock.scheduling.world import GangState, TaskState, World
 
 
 class Reason(StrEnum):
@@ -33,6 +34,7 @@ class Reason(StrEnum):
     PROTECTED = "WaitingForReclaim"
     EXHAUSTED = "FairShareExhausted"
     RESERVED = "Reserved"
+    TOPOLOGY = "TopologyUnsatisfied"
     UNSUPPORTED = "Unsupported"
 
 
@@ -73,20 +75,35 @@ def gate(state: GangState, amount: Vector) -> Failure | None:
     if state.queue is None:
         return Failure(Reason.QUEUE_MISSING, state.gang.queue)
     for q in state.queue.path:
-        found = _exceeded(q, q.queue.limit, q.counted, amount)
+        found = _exceeded(q.queue.limit, q.counted, amount)
         if found is not None:
             r = found
             return Failure(Reason.OVER_LIMIT, q.queue.name, r, q.queue.limit[r], q.counted[r], amount[r])
     if not state.gang.preemptible:
         for q in state.queue.path:
-            found = _exceeded(q, q.queue.quota, q.fixed, amount)
+            found = _exceeded(q.queue.quota, q.fixed, amount)
             if found is not None:
                 r = found
                 return Failure(Reason.OVER_QUOTA, q.queue.name, r, q.queue.quota[r], q.fixed[r], amount[r])
+    return _kept(state, amount)
+
+
+def _kept(state: GangState, amount: Vector) -> Failure | None:
+    """What is left of a limit or quota may be kept for a gang that waited long."""
+    assert state.queue is not None
+    for q in state.queue.path:
+        if q.kept is None or q.kept[0] == state.gang.key:
+            continue
+        _, kept, fixed = q.kept
+        found = _exceeded(q.queue.limit, q.counted, plus(amount, kept))
+        if found is None and fixed and not state.gang.preemptible:
+            found = _exceeded(q.queue.quota, q.fixed, plus(amount, kept))
+        if found is not None and amount[found]:
+            return Failure(Reason.RESERVED, q.queue.name, found, 0, q.counted[found], amount[found])
     return None
 
 
-def _exceeded(q: QueueState, bound: Vector, counted: Vector, amount: Vector) -> int | None:
+def _exceeded(bound: Vector, counted: Vector, amount: Vector) -> int | None:
     after = plus(counted, amount)
     for r in (2, 0, 1):
         if bound[r] != UNLIMITED and amount[r] > 0 and after[r] > bound[r]:
@@ -110,10 +127,53 @@ def attempt(
     refused = gate(state, world.need(tasks))
     if refused is not None:
         return refused
+    if state.gang.required or state.gang.preferred:
+        return _close_together(world, placer, state, tasks, Wish(only_later, promised or {}))
+    return _place(world, placer, state, tasks, Wish(only_later, promised or {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How an attempt is made: promises only; on these nodes first, by pod."""
+
+    only_later: bool
+    promised: Mapping[str, str]
+
+
+def _close_together(
+    world: World, placer: Placer, state: GangState, tasks: Sequence[TaskState], wish: Wish
+) -> Failure | None:
+    """In one region after another. When only the required closeness stands in the way, the failure says so."""
+    best = 0
+    try:
+        for region in regions(world, state, tasks, wish.promised):
+            state.region = region
+            failure = _place(world, placer, state, tasks, wish)
+            if failure is None:
+                return None
+            best = max(best, failure.fit)
+    finally:
+        state.region = EVERYWHERE
+    mark = world.mark()
+    anywhere = _place(world, placer, state, tasks, wish)
+    world.rollback(mark)
+    if anywhere is not None:
+        return anywhere
+    return Failure(
+        Reason.TOPOLOGY,
+        state.gang.queue,
+        task=state.gang.required,
+        shape=tasks[0].task.shape,
+        fit=best,
+        needed=len(tasks),
+    )
+
+
+def _place(world: World, placer: Placer, state: GangState, tasks: Sequence[TaskState], wish: Wish) -> Failure | None:
     mark = world.mark()
     for at, task in enumerate(tasks):
-        prefer = promised.get(task.task.name, "") if promised else ""
-        if not placer.place(task, only_later=only_later, prefer=prefer):
+        prefer = wish.promised.get(task.task.name, "")
+        if not placer.place(task, only_later=wish.only_later, prefer=prefer):
             world.rollback(mark)
             shape = task.task.shape
             reason = Reason.UNSUPPORTED if shape.unsupported else Reason.DOES_NOT_FIT

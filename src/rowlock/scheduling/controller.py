@@ -7,12 +7,12 @@ are bounded: binds and evictions always, words about waiting only when they chan
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rowlock import api
-from rowlock.api import NOTHING, Change, View
-from rowlock.kinds import POD, Kind
+from rowlock.api import Change, View
+from rowlock.kinds import POD, QUEUE, Kind
 from rowlock.objects import Key, is_true
 from rowlock.scheduling import queues, writes
 from rowlock.scheduling.allocate import Reason
@@ -21,6 +21,7 @@ from rowlock.scheduling.following import KINDS, Following
 from rowlock.scheduling.plan import Hold, Plan
 from rowlock.scheduling.snapshot import Settings, Snapshot
 from rowlock.scheduling.stale import below_minimum
+from rowlock.scheduling.usage import SAVED_EVERY, Usage
 from rowlock.scheduling.world import GangState
 
 THE_KEY = Key("", "scheduler")
@@ -63,42 +64,69 @@ class Scheduler:
     figured: float = 0.0
     due: float | None = None
     """When time alone may change the plan."""
+    usage: Usage = field(init=False)
+    saved: float = 0.0
+    """When the queues' usage was saved last."""
+    looked: bool = False
+    """`snapshot` took in changes that no cycle has seen yet."""
 
     def __post_init__(self) -> None:
         self.following = Following(self.settings)
+        self.usage = Usage(self.settings.half_life)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         self.following.note(change)
         return (THE_KEY,)
 
     def decide(self, view: View, key: Key, now: float) -> api.Decision:
-        changed = self.following.sync(view, now)
+        measured, wait = self._measure(view, now)
+        changed = self.following.sync(view, now) or self.looked
+        self.looked = False
+        for name, q in self.following.planner.world.queues.items():
+            q.usage = self.usage.shares.get(name, q.queue.usage)
         self.figures = self.figures or changed
         if not changed and (self.due is None or now < self.due):
-            return NOTHING if self.due is None else api.Decision(again=self.due - now)
+            return api.Decision(tuple(measured), None if self.due is None else self.due - now)
         planner = self.following.planner
         plan = planner.cycle(keep=True)
         planner.world.reservations = {r.gang: r for r in plan.reservations}
+        planner.world.keep(plan.earmark)
         words, later = self._words(view, plan, now)
         planner.reset()
         actions = list(self._actions(view, plan, now))
         figures, behind = self._figures(view, plan, now)
-        waits = [w for w in (plan.again, later, behind) if w is not None]
+        waits = [w for w in (plan.again, later, behind, wait) if w is not None]
         again = min(waits, default=None)
         self.due = None if again is None else now + again
-        return api.Decision((*actions, *words, *figures), again)
+        return api.Decision((*actions, *words, *figures, *measured), again)
+
+    def _measure(self, view: View, now: float) -> tuple[list[api.Write], float | None]:
+        """With time-based fair share: what queues held until now; once a minute it is saved, and shares are redone."""
+        if self.settings.half_life <= 0:
+            return [], None
+        world = self.following.planner.world
+        if self.usage.at is None:
+            self.usage.recall(view.all(QUEUE), now)
+        self.usage.advance(now, {name: q.counted for name, q in world.queues.items()}, world.total)
+        wait = self.saved + SAVED_EVERY - now
+        if 0 < wait <= SAVED_EVERY:
+            return [], wait
+        self.saved = now
+        return list(queues.usages(self.usage, world, view)), SAVED_EVERY
 
     def snapshot(self, view: View, now: float) -> Snapshot:
-        """What the next cycle would see: for `rowlock scheduler snapshot` and for `what_if`."""
-        self.following.sync(view, now)
+        """What the next cycle would see: for `rowlock scheduler snapshot` and for `what_if.py`."""
+        self.looked = self.following.sync(view, now) or self.looked
         world = self.following.planner.world
         return Snapshot(
             now=now,
             nodes=tuple(s.node for s in world.order),
-            queues=tuple(q.queue for q in world.queues.values()),
+            queues=tuple(replace(q.queue, usage=q.usage) for q in world.queues.values()),
             gangs=tuple(g.gang for g in world.gangs.values()),
             reservations=tuple(world.reservations.values()),
             settings=self.settings,
+            earmark=world.earmark,
+            lost=tuple(sorted(world.lost.items())),
         )
 
     # ------------------------------------------------------------ writes
@@ -177,6 +205,8 @@ class Scheduler:
             message = f"{why.reason}: the gang waits; PodGroup {gang.name} says why."
         if not gang.bare and not repeated:
             yield from writes.waiting(gang, why, now)
+        if why.reason is Reason.NOT_READY:
+            return  # its pods are still being made: the group says so, once
         for t in state.tasks:
             if t.task.status != "Pending" or t.task.verdict == message:
                 continue

@@ -1,7 +1,7 @@
 """Why a gang waits: one word, one sentence with numbers, and the record that REST, CLI and describe show.
 
 Made from the failure of the very attempt that decided, against the world as it is; nothing is worked out afresh that
-the decision did not see. `what_if` answers the same question for a gang that does not exist yet.
+the decision did not see. `what_if.py` answers the same question for a gang that does not exist yet.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from functools import cached_property
 from typing import Any
 
 from rowlock.objects import timestamp
+from rowlock.scheduling import sentences
 from rowlock.scheduling.allocate import Failure, Reason
 from rowlock.scheduling.amounts import CPU, GPU, MEMORY, UNLIMITED, WHOLE, describe, gpus, words
 from rowlock.scheduling.histogram import Histogram, survey, verdict
 from rowlock.scheduling.order import wanted
 from rowlock.scheduling.plan import Hold
-from rowlock.scheduling.planner import Planner
-from rowlock.scheduling.snapshot import Gang, Shape, Snapshot
-from rowlock.scheduling.world import GangState, QueueState, World, build
+from rowlock.scheduling.reserve import held_up
+from rowlock.scheduling.snapshot import Shape
+from rowlock.scheduling.world import GangState, QueueState, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,13 @@ class Explainer:
             return None
         failure = self._refine(state, hold.failure)
         message, hint = _sentence(self.world, state, failure, self._survey(failure))
+        more, kept = sentences.kept(self.world, state)
         found = self._survey(failure)
         if failure.reason in (Reason.DOES_NOT_FIT, Reason.EXHAUSTED) and self._never(state):
             hint = f"ask for {words(GPU, self.capacity)} or less in all, or add nodes: the cluster has no more"
         kube = verdict(found) if found is not None and _plain(failure) else message
-        return Explanation(failure.reason, message, kube, self._record(state, failure, hold, hint))
+        record = self._record(state, failure, hold, hint) | ({"kept": kept} if kept else {})
+        return Explanation(failure.reason, message + more, kube, record)
 
     @cached_property
     def capacity(self) -> int:
@@ -71,6 +74,10 @@ class Explainer:
         found = self._survey(failure)
         if failure.reason is not Reason.DOES_NOT_FIT or found is None or failure.shape is None:
             return failure
+        if sentences.too_large_for_any_region(self.world, state):
+            return replace(failure, reason=Reason.TOPOLOGY)
+        if held_up(self.world, state):
+            return replace(failure, reason=Reason.RESERVED)
         shape = failure.shape
         need = self.world.need(wanted(state))
         reason: Reason = failure.reason
@@ -111,7 +118,8 @@ class Explainer:
 
 
 def _plain(failure: Failure) -> bool:
-    return failure.shape is not None and not failure.shape.unsupported
+    special = failure.reason in (Reason.RESERVED, Reason.TOPOLOGY)
+    return failure.shape is not None and not failure.shape.unsupported and not special
 
 
 def _exhausted(state: GangState) -> bool:
@@ -158,6 +166,8 @@ def _largest(shape: Shape, found: Histogram) -> str:
     """What of the lacking resource one node has; GPUs when it is not CPU or memory."""
     most = {CPU: found.most_cpu, MEMORY: found.most_memory}
     lacking = [words(r, most[r]) for r, asked in ((CPU, shape.cpu), (MEMORY, shape.memory)) if asked > most[r]]
+    if not lacking and found.biggest >= shape.cards and shape.gpu_memory > found.most_card:
+        return f"the largest card has {found.most_card} MiB"
     return f"the largest node has {' and '.join(lacking) or words(GPU, found.biggest * WHOLE)}"
 
 
@@ -187,6 +197,10 @@ def _sentence(world: World, state: GangState, failure: Failure, found: Histogram
             return _limit_sentence(failure)
         case Reason.OVER_QUOTA:
             return _quota_sentence(failure)
+        case Reason.RESERVED:
+            return sentences.reserved(world, failure)
+        case Reason.TOPOLOGY:
+            return sentences.topology(world, state, failure)
         case Reason.UNSUPPORTED:
             return f"{failure.shape.unsupported if failure.shape else ''}.", "change the pod template"
     if found is None or failure.shape is None:
@@ -207,11 +221,16 @@ def _queue_sentence(world: World, name: str) -> tuple[str, str]:
     )
 
 
+def _held(resource: int, amount: int) -> str:
+    text = words(resource, amount)
+    return f"{text} {'are' if text.endswith('s') else 'is'}"
+
+
 def _limit_sentence(failure: Failure) -> tuple[str, str]:
     r = failure.resource
     room = max(0, failure.bound - failure.counted)
     return (
-        f"OverLimit: {failure.queue} may hold at most {words(r, failure.bound)}, {words(r, failure.counted)} are held, "
+        f"OverLimit: {failure.queue} may hold at most {words(r, failure.bound)}, {_held(r, failure.counted)} held, "
         f"this job asks {words(r, failure.asked)}.",
         f"ask for {words(r, room)} or less, wait for others of {failure.queue}, or raise its limit",
     )
@@ -222,7 +241,7 @@ def _quota_sentence(failure: Failure) -> tuple[str, str]:
     room = max(0, failure.bound - failure.counted)
     return (
         f"NonPreemptibleOverQuota: {failure.queue} may hold {words(r, failure.bound)} non-preemptibly, "
-        f"{words(r, failure.counted)} are held, this job asks {words(r, failure.asked)}.",
+        f"{_held(r, failure.counted)} held, this job asks {words(r, failure.asked)}.",
         f"submit it as preemptible, or ask for {words(r, room)}",
     )
 
@@ -257,14 +276,3 @@ def _room_sentence(state: GangState, failure: Failure, found: Histogram) -> tupl
                 "wait for pods to finish, or raise the quota",
             )
     return f"Each pod needs {each}; {fit} now ({where}).", "wait for pods to finish, or ask for less"
-
-
-def what_if(snapshot: Snapshot, gang: Gang) -> Explanation | None:
-    """Would this gang start now, by the real planner on a copy? None = yes, at once; else why not."""
-    planner = Planner(build(replace(snapshot, gangs=(*snapshot.gangs, gang))))
-    plan = planner.cycle(keep=True)
-    bound = sum(b.gang == gang.key for b in plan.binds)
-    hold = next((h for h in planner.holds() if h.gang == gang.key), None)
-    if hold is None or bound:
-        return None
-    return Explainer(planner.world).explain(hold)

@@ -55,10 +55,10 @@ def _rounds(rest: float, claims: Sequence[Claim], unit: int, usage_weight: float
         weights = sum(c.weight for c in open_)
         if weights <= 0:
             break
-        parts = {}
-        for c in open_:
-            normal = c.weight / weights
-            parts[c.order] = max(0.0, normal + usage_weight * (normal - c.usage)) if c.usage else normal
+        parts = {c.order: c.weight / weights for c in open_}
+        if any(c.usage for c in open_):  # who used nothing gains by it as well
+            normal = parts
+            parts = {c.order: max(0.0, (1 + usage_weight) * normal[c.order] - usage_weight * c.usage) for c in open_}
         whole = sum(parts.values())
         if whole <= 0:
             break
@@ -121,6 +121,6 @@ def _claim(q: QueueState, r: int) -> Claim:
         weight=queue.weight[r],
         priority=queue.priority,
         wanted=q.demand[r],
-        usage=queue.usage[r],
+        usage=q.usage[r],
         order=q.rank,
     )

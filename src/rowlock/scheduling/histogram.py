@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from rowlock.scheduling.amounts import WHOLE
 from rowlock.scheduling.placement import cards, could_hold, fits, obstacle
+from rowlock.scheduling.room import NodeState
 from rowlock.scheduling.snapshot import Shape
-from rowlock.scheduling.world import NodeState, World
+from rowlock.scheduling.world import World
 
 
 @dataclass(slots=True)
@@ -25,11 +26,13 @@ class Histogram:
     barred: int = 0
     """Nodes that are out whatever is free: taints, selectors, cordons."""
     free_gpus: int = 0
-    """Whole idle GPUs on nodes that are not barred."""
+    """Whole idle GPUs on nodes that are not barred, less those that are promised."""
     best_free: int = 0
     best_node: str = ""
     biggest: int = 0
     """GPUs of the largest node that is not barred."""
+    most_card: int = 0
+    """MiB of the largest card on a node that is not barred."""
     most_cpu: int = 0
     most_memory: int = 0
 
@@ -59,9 +62,10 @@ def survey(world: World, shape: Shape) -> Histogram:
             continue
         found.obstacles.update(missing(state, shape))
         found.usable += could_hold(state.node, shape)
-        free = sum(u == 0 for u in state.used)
+        free = sum(u == 0 and b == 0 for u, b in zip(state.used, state.back, strict=True))
         found.free_gpus += free
         found.biggest = max(found.biggest, state.node.gpus)
+        found.most_card = max(found.most_card, state.node.gpu_memory if state.node.gpus else 0)
         found.most_cpu = max(found.most_cpu, state.node.cpu)
         found.most_memory = max(found.most_memory, state.node.memory)
         if free > found.best_free or not found.best_node:

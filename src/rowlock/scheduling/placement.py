@@ -2,8 +2,8 @@
 
 A `Ranking` keeps the feasible nodes of one shape in a heap, best first, and reads from the world's `touched` list which
 nodes to look at again: placing a pod costs one node, not all of them. The order is lexicographic where KAI adds tiers
-of scores: a promised node, a shared card with room, free now, CPU jobs on CPU nodes, then pack (fullest) or spread
-(emptiest), then the name.
+of scores: a promised node, one that is not kept for somebody, a shared card with room, free now, CPU jobs on CPU nodes,
+then pack (fullest) or spread (emptiest), then the name.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from __future__ import annotations
 import heapq
 
 from rowlock.scheduling.amounts import WHOLE
+from rowlock.scheduling.room import NodeState
 from rowlock.scheduling.snapshot import Node, Requirement, Shape, Status, Taint, Toleration
-from rowlock.scheduling.world import NodeState, TaskState, World
+from rowlock.scheduling.world import GangState, TaskState, World
 
-Rate = tuple[int, int, int, float, int]
+Rate = tuple[int, int, int, int, float, int]
+Region = tuple[str, str]
+EVERYWHERE: Region = ("", "")
 
 
 def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
@@ -132,12 +135,14 @@ def fits(state: NodeState, shape: Shape, *, later: bool) -> bool:
 
 
 class Ranking:
-    """The feasible nodes of one shape, best first."""
+    """The feasible nodes of one shape, best first; `apart`: without those that are kept for somebody else."""
 
-    __slots__ = ("epoch", "heap", "seen", "shape", "spread", "spread_cards", "static", "version", "world")
+    __slots__ = (
+        "apart", "epoch", "heap", "kept", "region", "seen", "shape", "spread", "spread_cards", "static", "version", "world",
+    )  # fmt: skip
 
-    def __init__(self, world: World, shape: Shape) -> None:
-        self.world, self.shape = world, shape
+    def __init__(self, world: World, shape: Shape, region: Region = EVERYWHERE, *, apart: bool = False) -> None:
+        self.world, self.shape, self.region, self.apart = world, shape, region, apart
         self.spread = (world.settings.gpu if shape.wants_gpu else world.settings.cpu) == "spread"
         self.spread_cards = (world.settings.cards or world.settings.gpu) == "spread"
         self._rebuild()
@@ -146,13 +151,20 @@ class Ranking:
         world = self.world
         self.epoch = world.epoch
         self.seen = len(world.touched)
-        self.static = [not obstacle(self.shape, s.node) for s in world.order]
+        self.kept = frozenset(world.earmark.nodes if world.earmark else ())
+        self.static = [self._open(s.node) for s in world.order]
         self.version = [0] * len(world.order)
         self.heap: list[tuple[Rate, int, int]] = []
         for state in world.order:
             if self.static[state.index] and (rate := self.rate(state)) is not None:
                 self.heap.append((rate, state.index, 0))
         heapq.heapify(self.heap)
+
+    def _open(self, node: Node) -> bool:
+        label, value = self.region
+        if label and (label, value) not in node.labels:
+            return False
+        return not obstacle(self.shape, node) and not (self.apart and node.name in self.kept)
 
     def rate(self, state: NodeState) -> Rate | None:
         """The node's place in the order; None when the shape does not fit even later."""
@@ -170,7 +182,8 @@ class Ranking:
         whole = state.node.gpus * WHOLE if shape.wants_gpu else state.node.cpu
         pack = -free / whole if self.spread and whole else free
         cpu_node = 0 if shape.wants_gpu or not state.node.gpus else 1
-        return (0 if sharing else 1, 0 if now else 1, cpu_node, pack, state.index)
+        kept = 1 if self.kept and state.node.name in self.kept else 0
+        return (kept, 0 if sharing else 1, 0 if now else 1, cpu_node, pack, state.index)
 
     def possible(self) -> bool:
         """Could any node hold one if it were empty?"""
@@ -210,6 +223,8 @@ class Placer:
     def __init__(self, world: World) -> None:
         self.world = world
         self.rankings: dict[Shape, Ranking] = {}
+        self.special: dict[tuple[Shape, Region, bool], Ranking] = {}
+        """For gangs that must stay in one region or off the nodes kept for another."""
 
     def ranking(self, shape: Shape) -> Ranking:
         found = self.rankings.get(shape)
@@ -219,15 +234,37 @@ class Placer:
             found = self.rankings[shape] = Ranking(self.world, shape)
         return found
 
+    def ranking_for(self, gang: GangState, shape: Shape) -> Ranking:
+        """The ranking of the nodes that this gang may use now."""
+        apart = self.apart(gang)
+        if not apart and gang.region == EVERYWHERE:
+            return self.ranking(shape)
+        key = (shape, gang.region, apart)
+        found = self.special.get(key)
+        if found is None:
+            if len(self.special) > 4000:
+                self.special.clear()
+            found = self.special[key] = Ranking(self.world, shape, gang.region, apart=apart)
+        return found
+
+    def apart(self, gang: GangState) -> bool:
+        """Must it stay off the nodes that are kept for another? Not who can be evicted, nor who has ended by then."""
+        mark, asked = self.world.earmark, gang.gang
+        if mark is None or asked.preemptible or asked.key == mark.gang:
+            return False
+        opens = self.world.opens
+        return not (asked.lasts and opens is not None and self.world.now + asked.lasts <= opens)
+
     def place(self, task: TaskState, *, only_later: bool = False, prefer: str = "") -> bool:
         """Move the task to the best node: Allocated if it fits there now, else Pipelined; False if nowhere."""
         shape = task.task.shape
         if shape.unsupported:
             return False
-        state = self._preferred(shape, prefer) or self.ranking(shape).best()
+        ranking = self.ranking_for(task.gang, shape)
+        state = self._preferred(ranking, prefer) or ranking.best()
         if state is None:
             return False
-        spread = self.ranking(shape).spread_cards
+        spread = ranking.spread_cards
         if not only_later and fits(state, shape, later=False):
             found = cards(state, shape, later=False, spread=spread)
             if found is not None:
@@ -239,8 +276,8 @@ class Placer:
         self.world.move(task, Status.PIPELINED, state.node.name, found, origin=task.origin)
         return True
 
-    def _preferred(self, shape: Shape, prefer: str) -> NodeState | None:
+    def _preferred(self, ranking: Ranking, prefer: str) -> NodeState | None:
         state = self.world.nodes.get(prefer) if prefer else None
-        if state is None or obstacle(shape, state.node):
+        if state is None or obstacle(ranking.shape, state.node):
             return None
-        return state if self.ranking(shape).rate(state) is not None else None
+        return state if ranking.rate(state) is not None else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rowlock.scheduling.allocate import Failure
-from rowlock.scheduling.snapshot import Reservation
+from rowlock.scheduling.snapshot import Earmark, Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Delete this pod. `act` is reclaim, preempt, consolidate or stale; `by` the gang it makes room for."""
+    """Delete this pod. `act` is reclaim, preempt, consolidate, reserve, lost or stale; `by` the gang it makes room for."""
 
     namespace: str
     pod: str
@@ -55,6 +55,7 @@ class Plan:
     reservations: tuple[Reservation, ...] = ()
     again: float | None = None
     """When time alone may change the plan: seconds from now."""
+    earmark: Earmark | None = None
 
     @property
     def binds(self) -> list[Bind]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
-from rowlock.scheduling import fairshare
+from rowlock.scheduling import fairshare, reserve
 from rowlock.scheduling.allocate import Failure, Reason, attempt, gate
 from rowlock.scheduling.consolidate import consolidate, worth_consolidating
 from rowlock.scheduling.order import Tournament, wanted
@@ -21,7 +21,7 @@ from rowlock.scheduling.preempt import preempt, worth_preempting
 from rowlock.scheduling.protection import first_unprotected
 from rowlock.scheduling.reclaim import entitled, reclaim
 from rowlock.scheduling.snapshot import Reservation, Snapshot, Status
-from rowlock.scheduling.stale import due, evict_stale
+from rowlock.scheduling.stale import due, evict_lost, evict_stale, loss_due
 from rowlock.scheduling.waiting import Waiting
 from rowlock.scheduling.world import GangState, TaskState, World, build
 
@@ -71,12 +71,15 @@ class Planner:
         self.protecting = any(q.preempt_min_runtime or q.reclaim_min_runtime for q in queues)
         mark = world.mark()
         fairshare.refresh(world)
+        before = world.earmark
+        reserve.settle(world, self.placer, self.waiting)
         for act in world.settings.actions:
             if act == "allocate":
                 self._allocate()
+            elif act == "reserve":
+                self._reserve()
             elif act == "stale":
-                for state in evict_stale(world):
-                    self.causes[state.gang.key] = ("stale", "")
+                self._stale()
             else:
                 self._take(act)
         self._redeem(mark)
@@ -85,15 +88,19 @@ class Planner:
             decisions += self.holds()
             self.reset()
         kept = tuple(self._reservation(key, nodes) for key, nodes in promises.items())
-        return Plan(tuple(decisions), kept, self._again())
+        chosen = world.earmark
+        if not keep:
+            world.keep(before)
+        return Plan(tuple(decisions), kept, self._again(), chosen)
 
     def reset(self) -> None:
         """The world as it was before the cycle."""
         self.world.rollback(0)
         self.world.trim()
         for state in self.joined:
+            state.served = False
             if state.queue is not None and not state.active:
-                state.queue.running.pop(state.gang.key, None)
+                state.queue.discharge(state.gang.key)
         self.joined.clear()
 
     # ------------------------------------------------------------ acts
@@ -131,8 +138,8 @@ class Planner:
     def _joined(self, state: GangState) -> None:
         """It has planned pods now: a later act of this cycle may take them back."""
         assert state.queue is not None
-        if state.queue.running.setdefault(state.gang.key, state) is state:
-            self.joined.append(state)
+        state.queue.enlist(state)
+        self.joined.append(state)
 
     def _promised(self) -> set[str]:
         """Gangs that come before all queues: half bound ones (a crash fell between the binds), then promised ones."""
@@ -173,8 +180,31 @@ class Planner:
             self._joined(state)
             for task, *_ in self.world.log[mark:]:
                 if task.gang is not state:
+                    state.served = True
                     self.causes.setdefault(task.gang.gang.key, (name, state.gang.key))
             order.refresh()
+
+    def _reserve(self) -> None:
+        """Those who are guests on the nodes kept for a gang yield when it can start."""
+        if self.world.earmark is None:
+            return
+        mark = self.world.mark()
+        state, again = reserve.clear(self.world, self.placer)
+        if again is not None:
+            self.timers.append(again)
+        if state is None:
+            return
+        self.world.forget()
+        self._joined(state)
+        for task, *_ in self.world.log[mark:]:
+            if task.gang is not state:
+                self.causes.setdefault(task.gang.gang.key, ("reserve", state.gang.key))
+
+    def _stale(self) -> None:
+        for state in evict_lost(self.world):
+            self.causes[state.gang.key] = ("lost", "")
+        for state in evict_stale(self.world):
+            self.causes.setdefault(state.gang.key, ("stale", ""))
 
     def _protected(self, state: GangState, act: str) -> None:
         """Remember when a min-runtime ends that stands in the asker's way."""
@@ -255,6 +285,7 @@ class Planner:
 
     def _again(self) -> float | None:
         waits = [w for g in self.world.partial.values() if (w := due(self.world, g)) is not None and w > 0]
+        waits += [w for g in self.world.stray.values() if (w := loss_due(self.world, g)) > 0]
         return min(waits + self.timers, default=None)
 
 

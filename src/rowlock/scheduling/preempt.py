@@ -16,7 +16,7 @@ from rowlock.scheduling.world import GangState, TaskState, World
 def worth_preempting(world: World, asker: GangState) -> bool:
     """Is there anybody of lower priority in its queue?"""
     queue = asker.queue
-    return queue is not None and any(g.gang.priority < asker.gang.priority for g in queue.running.values())
+    return queue is not None and any(priority < asker.gang.priority for priority in queue.priorities)
 
 
 def preempt(world: World, placer: Placer, asker: GangState) -> bool:
@@ -30,7 +30,8 @@ def preempt(world: World, placer: Placer, asker: GangState) -> bool:
         return False
 
     def accept(gang: GangState) -> bool:
-        return evictable(gang) and not preempt_protected(world, gang)
+        # What other queues give up now goes to whom it was given for: a larger gang of its queue may not be entitled to it.
+        return evictable(gang) and not gang.served and not preempt_protected(world, gang)
 
     def validate(tasks: Sequence[TaskState], losers: Sequence[Step]) -> bool:
         return True

@@ -12,7 +12,11 @@ from typing import Any
 from rowlock import api, quantity
 from rowlock.kinds import QUEUE
 from rowlock.scheduling.amounts import Vector
+from rowlock.scheduling.usage import RESOURCES, Usage
 from rowlock.scheduling.world import QueueState, World
+
+TOLD_APART = 0.0005
+"""Parts of the cluster that are the same within this."""
 
 
 def quantities(amount: Vector) -> dict[str, str]:
@@ -35,6 +39,17 @@ def status(q: QueueState) -> dict[str, Any]:
     if q.children:
         found["childQueues"] = sorted(c.queue.name for c in q.children)
     return found
+
+
+def usages(usage: Usage, world: World, view: api.View) -> Iterator[api.Write]:
+    """Save what queues used lately, where it differs from what was saved, or that was saved long ago."""
+    for name in world.queues:
+        stored, wanted = view.get(QUEUE, "", name), usage.status(name)
+        saved = (stored or {}).get("status", {}).get("usage") or {}
+        differs = any(abs(saved.get(r, 0.0) - wanted[r]) > TOLD_APART for r in RESOURCES)
+        old = wanted["at"] - saved.get("at", 0.0) > usage.half_life / 20
+        if stored is not None and (differs or (old and any(wanted[r] > TOLD_APART for r in RESOURCES))):
+            yield api.Patch(QUEUE, "", name, {"status": {"usage": wanted}}, subresource="status")
 
 
 def changed(world: World, view: api.View, most: int) -> Iterator[api.Write]:

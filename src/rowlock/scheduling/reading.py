@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rowlock import quantity
@@ -26,6 +27,8 @@ from rowlock.scheduling.amounts import UNLIMITED, WHOLE, Vector
 from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Status, Taint, Task
 
 DEVICES = "rowlock.dev/devices"
+LASTS = "rowlock.dev/max-runtime"
+"""How long a job runs at most, declared: it may run beside nodes that are kept for a big gang."""
 GROUP = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
 QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
@@ -206,6 +209,7 @@ def bare_gang(pod: Object, queue_name: str, classes: Mapping[str, int]) -> Gang:
         foreign=foreign(pod),
         started=seconds(dig(pod, "status.startTime")),
         delay=duration(annotations(pod).get("kai.scheduler/preemption-delay")) or 0.0,
+        lasts=duration(annotations(pod).get(LASTS)) or float(spec.get("activeDeadlineSeconds") or 0),
     )
 
 
@@ -217,6 +221,9 @@ def group_gang(group: Object, pods: Iterable[Object], queue_name: str, classes: 
     priority = priority_of(str(spec.get("priorityClassName") or ""), classes)
     notes = annotations(group)
     tasks = tuple(task(p, names) for p in pods)
+    if any(dig(g, "topologyConstraint.requiredTopologyLevel") for g in spec.get("subGroups") or ()):
+        text = "subGroups[].topologyConstraint is not supported here; put topologyConstraint on the whole PodGroup"
+        tasks = tuple(replace(t, shape=replace(t.shape, unsupported=text)) for t in tasks)
     owner = controller_of(group) or {}
     return Gang(
         namespace=namespace(group),
@@ -239,6 +246,9 @@ def group_gang(group: Object, pods: Iterable[Object], queue_name: str, classes: 
             str(owner.get("uid", "")),
         ),
         grace=duration(spec.get("stalenessGracePeriod") or notes.get("kai.scheduler/staleness-grace-period")),
+        lasts=duration(notes.get(LASTS)) or 0.0,
+        required=str(dig(spec, "topologyConstraint.requiredTopologyLevel") or ""),
+        preferred=str(dig(spec, "topologyConstraint.preferredTopologyLevel") or ""),
     )
 
 

@@ -124,7 +124,8 @@ def _fraction(notes: Mapping[str, str], gpus: int) -> tuple[int, int, int, str]:
     """(hundredths, MiB, devices, what is wrong) from KAI's annotations."""
     portion, mebibytes = notes.get(FRACTION), notes.get(GPU_MEMORY)
     if portion is None and mebibytes is None:
-        return 0, 0, 0, ""
+        alone = f"annotation {NUM_DEVICES} needs {FRACTION} or {GPU_MEMORY}: of how much of each?"
+        return 0, 0, 0, alone if NUM_DEVICES in notes else ""
     if portion is not None and mebibytes is not None:
         return 0, 0, 0, f"annotations {FRACTION} and {GPU_MEMORY} exclude each other; keep one"
     if gpus:

@@ -147,6 +147,12 @@ class Gang:
     """apiVersion, kind, name and uid of the job: it hears what its gang hears."""
     grace: float | None = None
     """Its own staleness grace in seconds; None = the cluster's."""
+    lasts: float = 0.0
+    """It declares that it runs no longer than this, in seconds; 0 = it declares nothing."""
+    required: str = ""
+    """All its pods go to nodes with the same value of this label."""
+    preferred: str = ""
+    """The same, if it can be had."""
 
     @property
     def key(self) -> str:
@@ -202,13 +208,19 @@ class Settings:
     cpu: str = "pack"
     cards: str = ""
     """pack or spread fractions over a node's cards; "" = as `gpu`."""
-    actions: tuple[str, ...] = ("allocate", "consolidate", "reclaim", "preempt", "stale")
+    actions: tuple[str, ...] = ("allocate", "consolidate", "reclaim", "preempt", "reserve", "stale")
     max_consolidated: int = 16
     """Jobs that consolidation may move for one asker; -1 = any number, 0 = never consolidate."""
     stale_grace: float = 60.0
     """Seconds a gang may run below its minimum; negative = for ever."""
+    node_grace: float = 5.0
+    """Seconds a node may be away before the gangs on it start again elsewhere."""
     usage_weight: float = 1.0
     """k of time-based fair share."""
+    half_life: float = 0.0
+    """Seconds in which what a queue used counts half; 0 = the past does not count."""
+    reserve_after: float = 300.0
+    """Seconds that an entitled gang waits for room before nodes are kept for it; 0 = never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +233,15 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
+class Earmark:
+    """Nodes that are kept for a gang which waited long: who may not be evicted for it stays off them (`reserve.py`)."""
+
+    gang: str
+    nodes: tuple[str, ...]
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     now: float
     nodes: tuple[Node, ...] = ()
@@ -228,6 +249,9 @@ class Snapshot:
     gangs: tuple[Gang, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     settings: Settings = field(default_factory=Settings)
+    earmark: Earmark | None = None
+    lost: tuple[tuple[str, float], ...] = ()
+    """Nodes that went away under running pods, and since when."""
 
 
 def dumps(snapshot: Snapshot) -> bytes:

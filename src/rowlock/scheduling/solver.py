@@ -15,7 +15,7 @@ from rowlock.scheduling.order import Tournament, wanted
 from rowlock.scheduling.placement import Placer
 from rowlock.scheduling.snapshot import Status
 from rowlock.scheduling.victims import Step, Victims
-from rowlock.scheduling.world import GangState, Place, TaskState, World
+from rowlock.scheduling.world import ACTIVE, GangState, Place, TaskState, World
 
 EXACT = 4
 """Up to so many pods are searched exactly as KAI does; more are first tried in one sweep."""
@@ -51,13 +51,20 @@ class Solver:
         before = search.asker.active
         mark = self.start = world.mark()
         self.work = BUDGET
-        if not (len(tasks) > EXACT and self._greedy(search, tasks)) and not self._exact(search, tasks):
+        if not self._search(search, tasks):
             world.rollback(mark)
             return False
         if search.asker.active <= before:
             world.rollback(mark)
             return False
         return True
+
+    def _search(self, search: Search, tasks: Sequence[TaskState]) -> bool:
+        if len(tasks) <= EXACT:
+            return self._exact(search, tasks)
+        if search.asker.gang.required:  # all of them in one region: pods one by one would wander off
+            return self._partial(search, tasks, []) is not None
+        return self._greedy(search, tasks) or self._exact(search, tasks)
 
     def _exact(self, search: Search, tasks: Sequence[TaskState]) -> bool:
         """KAI's way: everything again for each further pod."""
@@ -101,7 +108,7 @@ class Solver:
             fresh = [s for s in here[node] if s.tasks[0].status is not Status.RELEASING]
             for s in fresh:
                 self._evict(s.tasks)
-            if self.placer.ranking(task.task.shape).best() is not None:
+            if self.placer.ranking_for(task.gang, task.task.shape).best() is not None:
                 del here[node]
                 return fresh
             self.world.rollback(mark)
@@ -137,8 +144,10 @@ class Solver:
         index = 0
         while self.work > 0 and (step := search.victims.step(index)) is not None:
             index += 1
-            if id(step.tasks[0]) in recorded:
+            left = tuple(t for t in step.tasks if id(t) not in recorded)
+            if not left:
                 continue
+            step = replace(step, tasks=left)  # of a gang that was partly moved for an earlier pod: the others
             potential.append(step)
             for node in step.nodes:
                 here = [s for s in potential if node in s.nodes]
@@ -156,6 +165,8 @@ class Solver:
         for t in tasks:
             if t.status in (Status.BOUND, Status.RUNNING):
                 self.world.move(t, Status.RELEASING, t.node, t.devices)
+            elif t.status is Status.RELEASING:
+                continue  # it leaves already
             elif t.origin is not None:
                 self.world.move(t, Status.RELEASING, *t.origin)
             else:
@@ -188,7 +199,7 @@ class Solver:
                 if wanted(gang):
                     order.push(gang)
         if placed:
-            losers = self._settle(steps, states)
+            losers = self._whole(self._settle(steps, states))
             if search.validate(tasks, losers):
                 return losers
         world.rollback(mark)
@@ -213,6 +224,17 @@ class Solver:
             if lost:
                 losers.append(replace(step, tasks=tuple(lost)))
         return losers
+
+    def _whole(self, losers: list[Step]) -> list[Step]:
+        """Who would be left with less than its minimum leaves wholly: half a gang only holds its cards."""
+        found: list[Step] = []
+        for step in losers:
+            rest = [t for t in step.gang.tasks if t.status in ACTIVE and t not in step.tasks]
+            if rest and step.gang.elasticity() == 0 and _ran_whole(step.gang):
+                self._evict(rest)
+                step = replace(step, tasks=(*step.tasks, *rest), whole=True)
+            found.append(step)
+        return found
 
     def _swap_cards(self, states: dict[TaskState, Place | None]) -> None:
         """A victim that returned to its node but to another whole card swaps with whoever was promised its own."""
@@ -243,3 +265,8 @@ class Solver:
         """Tasks pipelined to the node since the search began."""
         seen = dict.fromkeys(entry[0] for entry in self.world.log[self.start :])
         return [t for t in seen if t.status is Status.PIPELINED and t.node == node]
+
+
+def _ran_whole(gang: GangState) -> bool:
+    """Had it its minimum before this cycle?"""
+    return all(s.done + sum(t.task.status in ACTIVE for t in s.tasks) >= s.minimum for s in gang.sets.values())

@@ -1,4 +1,6 @@
-"""Stale gangs: a gang that runs with fewer pods than its minimum for too long is evicted whole, to start again whole."""
+"""Broken gangs are evicted whole, to start again whole: at once when a node went away under them (after a few seconds,
+in which it might come back), after a grace when they run with fewer pods than their minimum for another reason.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,28 @@ def evict_stale(world: World) -> list[GangState]:
     gone = []
     for state in list(world.partial.values()):
         if due(world, state) == 0:
-            for t in list(state.tasks):
-                if t.status in ACTIVE and t.status is not Status.PIPELINED:
-                    world.move(t, Status.RELEASING, t.node, t.devices, origin=t.origin)
+            _evict(world, state)
             gone.append(state)
     return gone
+
+
+def loss_due(world: World, state: GangState) -> float:
+    """Seconds until a gang with pods on a vanished node must go (0 = now)."""
+    since = min(world.lost.get(t.node, world.now) for t in state.tasks if t.node and t.node not in world.nodes)
+    return max(0.0, since + world.settings.node_grace - world.now)
+
+
+def evict_lost(world: World) -> list[GangState]:
+    """Evict the gangs that lost a node. Their other pods only wait for a rank that will never answer."""
+    gone = []
+    for state in list(world.stray.values()):
+        if not state.gang.bare and not state.gang.foreign and loss_due(world, state) == 0:
+            _evict(world, state)
+            gone.append(state)
+    return gone
+
+
+def _evict(world: World, state: GangState) -> None:
+    for t in list(state.tasks):
+        if t.status in ACTIVE and t.status is not Status.PIPELINED:
+            world.move(t, Status.RELEASING, t.node, t.devices, origin=t.origin)

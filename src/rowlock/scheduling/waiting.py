@@ -24,6 +24,8 @@ class Signature:
     priority: int
     preemptible: bool
     delay: float
+    lasts: float
+    places: tuple[str, str]
     sets: tuple[tuple[int, int, int], ...]
     shapes: tuple[Shape, ...]
 
@@ -42,6 +44,8 @@ def signature(state: GangState) -> Signature:
         priority=state.gang.priority,
         preemptible=state.gang.preemptible,
         delay=state.gang.delay,
+        lasts=state.gang.lasts,
+        places=(state.gang.required, state.gang.preferred),
         sets=tuple((s.minimum, s.active, s.pending) for s in state.sets.values()),
         shapes=tuple(t.task.shape for t in wanted(state)),
     )

@@ -10,7 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rowlock.scheduling.amounts import UNLIMITED, WHOLE, ZERO, Vector, plus
-from rowlock.scheduling.snapshot import Gang, Node, Queue, Reservation, Settings, Shape, Snapshot, Status, Task
+from rowlock.scheduling.room import NodeState
+from rowlock.scheduling.snapshot import (
+    Earmark,
+    Gang,
+    Node,
+    Queue,
+    Reservation,
+    Settings,
+    Shape,
+    Snapshot,
+    Status,
+    Task,
+)
 
 ACTIVE = frozenset({Status.ALLOCATED, Status.PIPELINED, Status.BOUND, Status.RUNNING})
 REAL = frozenset({Status.ALLOCATED, Status.BOUND, Status.RUNNING})
@@ -21,81 +33,13 @@ Place = tuple[str, tuple[int, ...]]
 """A node and the indices of its cards."""
 
 
-class NodeState:
-    """What is idle on a node, and what is coming back (releasing, less what is promised away)."""
-
-    __slots__ = (
-        "back",
-        "back_cpu",
-        "back_extras",
-        "back_memory",
-        "back_pods",
-        "cpu",
-        "extras",
-        "index",
-        "memory",
-        "node",
-        "pods",
-        "used",
-    )
-
-    def __init__(self, node: Node, index: int) -> None:
-        self.node, self.index = node, index
-        self.cpu, self.memory, self.pods = node.cpu, node.memory, node.pods
-        self.extras = dict(node.extras)
-        self.back_cpu = self.back_memory = self.back_pods = 0
-        self.back_extras = dict.fromkeys(self.extras, 0)
-        self.used = [0] * node.gpus
-        self.back = [0] * node.gpus
-
-    def amount(self, shape: Shape) -> int:
-        """Hundredths of each of its cards that the shape takes here; above 100 it does not fit any."""
-        if shape.gpus:
-            return WHOLE
-        if shape.gpu_memory:
-            return -(-shape.gpu_memory * 100 // max(1, self.node.gpu_memory))
-        return shape.portion
-
-    def occupy(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
-        """Returns the hundredths of GPUs taken."""
-        self.cpu -= sign * shape.cpu
-        self.memory -= sign * shape.memory
-        self.pods -= sign
-        for name, value in shape.extras:
-            self.extras[name] = self.extras.get(name, 0) - sign * value
-        if devices:
-            amount = sign * self.amount(shape)
-            for d in devices:
-                self.used[d] += amount
-            return amount * len(devices)
-        return 0
-
-    def release(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
-        """sign +1: what it holds is coming back; -1: what is coming back (or idle) is promised to it."""
-        self.back_cpu += sign * shape.cpu
-        self.back_memory += sign * shape.memory
-        self.back_pods += sign
-        for name, value in shape.extras:
-            self.back_extras[name] = self.back_extras.get(name, 0) + sign * value
-        if devices:
-            amount = sign * self.amount(shape)
-            for d in devices:
-                self.back[d] += amount
-            return amount * len(devices)
-        return 0
-
-    def idle_gpu(self) -> int:
-        return sum(WHOLE - u for u in self.used)
-
-    def free_gpu(self) -> int:
-        """Idle and coming back, less what is promised."""
-        return sum(WHOLE - u + b for u, b in zip(self.used, self.back, strict=True))
-
-
 class QueueState:
     """A queue with its running totals; `counted` follows tasks that hold or are promised resources."""
 
-    __slots__ = ("children", "counted", "demand", "fair", "fixed", "gangs", "path", "queue", "rank", "running", "share")
+    __slots__ = (
+        "children", "counted", "demand", "fair", "fixed", "gangs", "kept", "path", "priorities", "queue", "rank", "running", "share",
+        "usage",
+    )  # fmt: skip
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -112,8 +56,30 @@ class QueueState:
         """What it may hold without being reclaimable: limit, quota and fair share together."""
         self.gangs: dict[str, GangState] = {}
         self.running: dict[str, GangState] = {}
-        """Gangs that had active pods when the cycle began."""
+        """Gangs that had active pods when the cycle began, and those that were placed in it."""
+        self.priorities: dict[int, int] = {}
+        """How many of them have each priority."""
+        self.kept: tuple[str, Vector, bool] | None = None
+        """Of its limit (True: and of its quota) this much is kept for that gang, beside the earmarked nodes."""
         self.rank = 0
+        self.usage = queue.usage
+        """The part of the cluster it used lately."""
+
+    def enlist(self, state: GangState) -> bool:
+        """Count the gang among the running; False when it was there."""
+        if state.gang.key in self.running:
+            return False
+        self.running[state.gang.key] = state
+        self.priorities[state.gang.priority] = self.priorities.get(state.gang.priority, 0) + 1
+        return True
+
+    def discharge(self, key: str) -> None:
+        state = self.running.pop(key, None)
+        if state is not None:
+            left = self.priorities[state.gang.priority] - 1
+            self.priorities[state.gang.priority] = left
+            if not left:
+                del self.priorities[state.gang.priority]
 
 
 class SetState:
@@ -145,12 +111,15 @@ class SetState:
 
 
 class GangState:
-    """A gang, its sets, its queue; `failure` is why its last attempt failed."""
+    """A gang, its sets, its queue. While `region` names a label and its value, its pods go to such nodes only; `served`:
+    others leave for it in this cycle."""
 
-    __slots__ = ("gang", "queue", "sets")
+    __slots__ = ("gang", "queue", "region", "served", "sets")
 
     def __init__(self, gang: Gang, queue: QueueState | None) -> None:
         self.gang, self.queue = gang, queue
+        self.region = ("", "")
+        self.served = False
         self.sets: dict[str, SetState] = {p.name: SetState(p.name, p.minimum) for p in gang.pod_sets}
 
     @property
@@ -208,7 +177,14 @@ class World:
         self.gangs: dict[str, GangState] = {}
         self.partial: dict[str, GangState] = {}
         """Gangs that ran with less than their minimum when the cycle began, and those marked so."""
+        self.stray: dict[str, GangState] = {}
+        """Gangs with pods on nodes that are not there."""
+        self.lost: dict[str, float] = {}
+        """Those nodes, and since when they are missed."""
         self.reservations: dict[str, Reservation] = {}
+        self.earmark: Earmark | None = None
+        self.opens: float | None = None
+        """When the earmarked nodes will be free; None = nobody knows."""
         self.log: list[Entry] = []
         self.touched: list[int] = []
         """Indices of nodes whose room changed, ever growing within an epoch: placement reads the tail."""
@@ -251,6 +227,13 @@ class World:
         """Drop the memos of the acts: what queues hold has changed."""
         self.surplus = None
         self.shared.clear()
+
+    def keep(self, earmark: Earmark | None) -> None:
+        """Keep nodes for a gang, or none; rankings begin again when that changes."""
+        if earmark != self.earmark:
+            self.earmark = earmark
+            self.epoch += 1
+            self.touched.clear()
 
     def trim(self) -> None:
         """Forget a long tail of touched nodes; rankings begin again."""
@@ -340,6 +323,17 @@ class World:
                 t.devices = t.task.devices
                 t.devices = self._cards(t)
             self._effect(t, +1)
+        self.lost = {name: since for name, since in self.lost.items() if name not in self.nodes}
+        self.stray.clear()
+        for state in self.gangs.values():
+            self._miss(state)
+
+    def _miss(self, state: GangState) -> None:
+        """Note the nodes that the gang's running pods have lost."""
+        for t in state.tasks:
+            if t.node and t.node not in self.nodes and t.status in REAL:
+                self.stray[state.gang.key] = state
+                self.lost.setdefault(t.node, self.now)
 
     def put_queues(self, queues: Iterable[Queue]) -> None:
         """The whole set of queues; gangs find their queue again."""
@@ -379,10 +373,11 @@ class World:
             t.set.tasks.append(t)
             self._effect(t, +1)
         self.gangs[gang.key] = state
+        self._miss(state)
         if queue is not None:
             queue.gangs[gang.key] = state
             if state.active:
-                queue.running[gang.key] = state
+                queue.enlist(state)
                 if gang.stale or state.elasticity() == 0:
                     self.partial[gang.key] = state
         return state
@@ -401,11 +396,12 @@ class World:
         state = self.gangs.pop(key, None)
         if state is None:
             return
+        self.stray.pop(key, None)
         for t in state.tasks:
             self._effect(t, -1)
         if state.queue is not None:
             state.queue.gangs.pop(key, None)
-            state.queue.running.pop(key, None)
+            state.queue.discharge(key)
             self.partial.pop(key, None)
 
     def active_gangs(self) -> Iterator[GangState]:
@@ -423,11 +419,13 @@ def build(snapshot: Snapshot) -> World:
     """A world from scratch."""
     world = World(snapshot.settings)
     world.now = snapshot.now
+    world.lost = dict(snapshot.lost)
     world.put_nodes(snapshot.nodes)
     world.put_queues(snapshot.queues)
     for gang in snapshot.gangs:
         world.put_gang(gang)
     world.reservations = {r.gang: r for r in snapshot.reservations}
+    world.keep(snapshot.earmark)
     return world
 
 

@@ -87,7 +87,9 @@ def evictions(world: World, view: api.View, chosen: list[Evict], now: float) -> 
         }
         yield with_condition(pod, condition)
     for e in chosen:
-        yield api.Delete(POD, e.namespace, e.pod, api.DeleteOptions(uid=e.uid))
+        here = _node_of(world, e) in world.nodes
+        options = api.DeleteOptions(uid=e.uid) if here else api.DeleteOptions(uid=e.uid, grace=0)
+        yield api.Delete(POD, e.namespace, e.pod, options)  # nobody is left on a vanished node to confirm the end
     for e in chosen:
         text = sentence(world, e)
         victim = pod_reference(e.namespace, e.pod, e.uid)
@@ -98,6 +100,11 @@ def evictions(world: World, view: api.View, chosen: list[Evict], now: float) -> 
                 yield api.Record(about, "Normal", "Evict", text, SOURCE)
 
 
+def _node_of(world: World, e: Evict) -> str:
+    gang = world.gangs.get(e.gang)
+    return next((t.task.node for t in gang.tasks if t.task.uid == e.uid), "") if gang else ""
+
+
 def sentence(world: World, e: Evict) -> str:
     """Who yields to whom and why, with both queues' numbers."""
     pod = f"Pod {e.namespace}/{e.pod}"
@@ -106,6 +113,10 @@ def sentence(world: World, e: Evict) -> str:
     by = asker.gang.title if asker is not None else e.by
     if e.act == "stale":
         return f"{pod} was evicted: its gang ran with fewer pods than its minimum for too long; it starts again whole."
+    if e.act == "lost":
+        return f"{pod} was evicted: a node of its gang is gone; the gang starts again whole, elsewhere."
+    if e.act == "reserve":
+        return f"{pod} yields its node, which is kept for {by}: that gang has waited long and can start now."
     if e.act == "consolidate":
         return f"{pod} moves to node {e.moves_to or 'another node'} to make room in one piece for {by}."
     if e.act == "preempt":

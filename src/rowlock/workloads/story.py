@@ -130,3 +130,29 @@ def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
         "evicted": present_event(evicted[-1], workload.cluster) if waiting and evicted else None,
         "warnings": [present_event(e, workload.cluster) for e in warnings[-5:]],
     }
+
+
+def why(workload: Workload, inquest: dict[str, Any]) -> dict[str, Any]:
+    """What happened, in one sentence, over the record of an inquest (`incidents`, `verdict`, `ranks`)."""
+    now = workload.standing()
+    message, _ = pending(workload.group, workload.pods)
+    verdict, incidents = inquest["verdict"], inquest["incidents"]
+    last = incidents[-1]["sentence"] if incidents else ""
+    said = now.message or ""
+    if now.phase in ("Pending", "Creating"):
+        sentence = message or "It has not been scheduled yet."
+    elif now.phase == "Stopped":
+        sentence = (
+            f"It is suspended; before that: {last}" if last else "It is suspended: `rowlock resume` starts it again."
+        )
+    elif now.phase == "Failed":
+        sentence = last or said or "It failed, and none of its ranks left a trace here."
+    elif verdict is not None and verdict["kind"] != "moving":
+        sentence = verdict["sentence"]
+    elif now.phase == "Completed":
+        sentence = f"It completed; along the way: {last}" if last else "It completed; no rank failed."
+    elif verdict is not None:
+        sentence = f"{verdict['sentence']} Before that: {last}" if last else verdict["sentence"]
+    else:
+        sentence = last or said or "Nothing is wrong that could be seen."
+    return {"name": objects.name(workload.job), "phase": now.phase, "sentence": sentence, **inquest}

@@ -1,0 +1,107 @@
+"""`scheduler snapshot`, `scheduler replay`, `simulate` and `explain --what-if`: questions to the scheduler.
+
+The snapshot and the question go to the server; replaying and simulating need none: they become a program of the
+package that runs the real planner on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.grammar import Line, Refused
+from rowlock.cli.output import show, show_json
+from rowlock.cli.place import project
+
+_API = "/api/v1/scheduler"
+
+
+def snapshot(line: Line) -> int:
+    body = client.connect(line).get(f"{_API}/snapshot")
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":")) + "\n"
+    if not line.output:
+        sys.stdout.write(text)
+        return 0
+    with open(line.output, "w", encoding="utf-8") as file:
+        file.write(text)
+    show(f"{line.output}: {len(body['nodes'])} nodes, {len(body['queues'])} queues, {len(body['gangs'])} gangs")
+    return 0
+
+
+def replay(line: Line) -> int:
+    return _become("replay", line, *(["--json"] if line.json else []), "--", line.word("snapshot file"))
+
+
+def simulate(line: Line) -> int:
+    if len(line.words) > 1:
+        raise Refused(f"`{line.program} simulate` takes one trace, but {len(line.words)} were given", 2)
+    flags = [f"--{name}={getattr(line, name)}" for name in ("nodes", "gpus", "grace")]
+    flags += [f"--reserve-after={line.reserve_after}"]
+    given = {"generate": line.generate, "svg": line.svg, "half-life": line.half_life}
+    flags += [f"--{name}={value}" for name, value in given.items() if value]
+    return _become("simulate", line, *flags, *(["--json"] if line.json else []), "--", *line.words)
+
+
+def _become(module: str, line: Line, *argv: str) -> int:
+    sys.stdout.flush()
+    program = f"{line.program} {line.path}"
+    os.execv(sys.executable, [sys.executable, "-m", f"rowlock.rehearsal.{module}", "--program", program, *argv])
+
+
+# ---------------------------------------------------------------- what if
+
+
+def what_if(line: Line) -> int:
+    """`explain --what-if -f FILE`."""
+    if line.words:
+        raise Refused(
+            f"`--what-if` asks about a file, not about the job `{line.words[0]}`: leave out one of the two", 2
+        )
+    if not line.file:
+        raise Refused("`--what-if` needs the file that would be submitted: `rowlock explain --what-if -f job.yaml`", 2)
+    body = {"objects": manifests(line.file), "project": project(line)}
+    found = client.connect(line).call("POST", f"{_API}/what-if", body=body)
+    if line.json:
+        show_json(found)
+    for outcome in [] if line.json else found["outcomes"]:
+        show(outcome["message"])
+        for change in outcome["changes"]:
+            show(f"  it would start now: {change}")
+        if (hint := outcome["record"].get("hint")) and not outcome["changes"]:
+            show(f"  what helps: {hint}")
+    return 0
+
+
+def manifests(path: str) -> list[dict[str, Any]]:
+    """The objects of a YAML (or JSON) file; `-` reads stdin; a List counts as its items."""
+    import yaml
+
+    try:
+        text = sys.stdin.read() if path == "-" else open_text(path)
+        found = [d for d in yaml.safe_load_all(text) if d is not None]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise Refused(f"{path} is not YAML{where}: {getattr(error, 'problem', None) or error}") from None
+    items: list[dict[str, Any]] = []
+    for document in found:
+        if not isinstance(document, dict):
+            raise Refused(f"{path} holds {type(document).__name__} where an object with `kind` should be")
+        items += document.get("items") or [] if str(document.get("kind", "")).endswith("List") else [document]
+    if not items:
+        raise Refused(f"{path} holds no object")
+    return items
+
+
+def open_text(path: str) -> str:
+    """Raises Refused when the file cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Refused(f"{path} is not text: UTF-8 is expected") from None

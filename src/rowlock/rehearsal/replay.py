@@ -1,0 +1,100 @@
+"""`rowlock scheduler replay FILE`: the real planner on a snapshot, and every decision with its sentence.
+
+The same snapshot gives the same output for ever: a snapshot is a bug report, and its replay the proof of a repair.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from rowlock.scheduling import writes
+from rowlock.scheduling.explain import Explainer
+from rowlock.scheduling.planner import Planner
+from rowlock.scheduling.snapshot import Snapshot, loads
+from rowlock.scheduling.world import World, build
+
+
+def decisions(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    """Binds, evictions and holds of one cycle, in this order, as JSON."""
+    planner = Planner(build(snapshot))
+    plan = planner.cycle(keep=True)
+    world = planner.world
+    holds = list(_holds(planner, world))
+    planner.reset()  # sentences of evictions tell what queues held before
+    for b in plan.binds:
+        cards = f" (card{'s' if len(b.devices) > 1 else ''} {', '.join(map(str, b.devices))})" if b.devices else ""
+        text = f"{b.namespace}/{b.pod} starts on {b.node}{cards}."
+        yield {"decision": "bind", "pod": f"{b.namespace}/{b.pod}", "gang": b.gang, "node": b.node,
+               "cards": list(b.devices), "message": text}  # fmt: skip
+    for e in plan.evicts:
+        yield {"decision": "evict", "pod": f"{e.namespace}/{e.pod}", "gang": e.gang, "act": e.act, "for": e.by,
+               "movesTo": e.moves_to, "message": writes.sentence(world, e)}  # fmt: skip
+    yield from holds
+
+
+def _holds(planner: Planner, world: World) -> Iterator[dict[str, Any]]:
+    explainer = Explainer(world)
+    for hold in planner.holds():
+        why = explainer.explain(hold)
+        if why is not None:
+            yield {"decision": "hold", "gang": hold.gang, "reason": str(why.reason), "message": why.message,
+                   "record": why.record}  # fmt: skip
+
+
+def line(found: dict[str, Any]) -> str:
+    """One decision for people."""
+    first = " ".join(found["message"].split("\n"))
+    if found["decision"] == "hold":
+        hint = found["record"].get("hint")
+        word = "" if first.startswith(found["reason"]) else f"{found['reason']}: "
+        return f"hold   {found['gang']}: {word}{first}" + (f" What helps: {hint}." if hint else "")
+    return f"{found['decision']:<6} {first}"
+
+
+def summary(found: list[dict[str, Any]]) -> str:
+    counts = [sum(f["decision"] == word for f in found) for word in ("bind", "evict", "hold")]
+    words = [f"{n} {w}{'' if n == 1 else 's'}" for n, w in zip(counts, ("bind", "eviction", "hold"), strict=True)]
+    return ", ".join(words) + "."
+
+
+def read(path: str, program: str) -> Snapshot:
+    """Raises SystemExit with one sentence when it is not a snapshot."""
+    try:
+        if path == "-":
+            raw = sys.stdin.buffer.read()
+        else:
+            with open(path, "rb") as file:
+                raw = file.read()
+        return loads(raw)
+    except OSError as error:
+        why = f"{path} cannot be read: {error.strerror}"
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = f"{path} is not a snapshot ({error}): `rowlock scheduler snapshot -o {path}` writes one"
+    print(f"{program}: {why}", file=sys.stderr)
+    raise SystemExit(1)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="replay", help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("file", help="what `rowlock scheduler snapshot` printed; - for stdin")
+    options = parser.parse_args(argv)
+    found = list(decisions(read(options.file, options.program)))
+    if options.json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+        return 0
+    for decision in found:
+        print(line(decision))
+    print(summary(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

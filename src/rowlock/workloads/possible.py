@@ -1,0 +1,70 @@
+"""What no node of this cluster could ever hold is refused at submit, with the field, the largest possible value and a way out.
+
+Asked of the scheduler's own rule for an empty node. A cluster without nodes is given the benefit of the doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rowlock import quantity
+from rowlock.errors import Cause
+from rowlock.objects import Object
+from rowlock.scheduling import reading
+from rowlock.scheduling.amounts import CPU, MEMORY, words
+from rowlock.scheduling.placement import could_hold
+from rowlock.scheduling.snapshot import Node, Shape
+from rowlock.workloads.compute import Compute
+
+NO_GPU = (
+    "a GPU is asked for, but no node of this cluster has one. Ask for none, or start the cluster "
+    "with simulated ones: `rowlock down && rowlock up -d --simulated-gpus 1`."
+)
+
+
+def shape(compute: Compute) -> Shape:
+    """A pod of this compute as the scheduler sees it."""
+    asked = {**dict(compute.limits), **dict(compute.requests)}
+    return Shape(
+        cpu=quantity.millis(asked.get("cpu", "0")),
+        memory=quantity.whole(asked.get("memory", "0")),
+        gpus=0 if compute.shared else compute.devices,
+        portion=round(compute.portion * 100) if compute.portion is not None else 0,
+        gpu_memory=compute.memory_mib or 0,
+        devices=compute.devices if compute.shared else 0,
+    )
+
+
+def impossible(compute: Compute, nodes: Iterable[Object]) -> Cause | None:
+    """Why no node could hold a pod like this, were it empty; None when one could."""
+    known = [reading.node(n) for n in nodes]
+    wanted = shape(compute)
+    if not known or any(could_hold(n, wanted) for n in known):
+        return None
+    return next(_reasons(wanted, known))
+
+
+def _reasons(wanted: Shape, nodes: Sequence[Node]) -> Iterator[Cause]:
+    most = max(n.gpus for n in nodes)
+    if wanted.cards > most:
+        more = f"Ask for at most {most} per pod and for more workers."
+        text = f"a pod asks for {wanted.cards} GPUs, but the largest node has {most}. {more}" if most else NO_GPU
+        yield _cause("gpuDevicesRequest", text)
+    card = max(n.gpu_memory for n in nodes if n.gpus >= wanted.cards) if wanted.cards else 0
+    if wanted.gpu_memory > card:
+        text = f"a pod asks for {wanted.gpu_memory} MiB of a GPU, but the largest has {card} MiB. Ask for at most that."
+        yield _cause("gpuMemoryRequest", text)
+    for resource, asked, largest, field in (
+        (CPU, wanted.cpu, max(n.cpu for n in nodes), "cpuCoreRequest"),
+        (MEMORY, wanted.memory, max(n.memory for n in nodes), "cpuMemoryRequest"),
+    ):
+        if asked > largest:
+            there = words(resource, largest)
+            text = f"a pod asks for {words(resource, asked)}, but the largest node has {there}. Ask for at most that."
+            yield _cause(field, text)
+    text = "no single node has the GPUs, CPUs and memory that a pod asks for together. Ask for less of one of them."
+    yield _cause("gpuDevicesRequest" if wanted.cards else "cpuCoreRequest", text)
+
+
+def _cause(field: str, text: str) -> Cause:
+    return Cause("max", text, f"spec.compute.{field}")

@@ -1,0 +1,86 @@
+"""The scheduler on a copy: what would become of a gang that nobody has submitted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task
+from rowlock.scheduling.what_if import AFTER, STARTS, WAITS, Outcome, Rehearsal
+
+GB = 10**9
+
+
+def gang(name: str, pods: int, gpus: int = 1, *, queue: str = "a", on: str = "", **more: object) -> Gang:
+    shape = Shape(cpu=100, memory=GB, gpus=gpus)
+    status = Status.RUNNING if on else Status.PENDING
+    tasks = tuple(
+        Task(f"{name}-{i}", "t", f"{name}-{i}", shape, status, node=on, devices=(i,) if on else ()) for i in range(pods)
+    )
+    made = Gang("t", name, name, queue, tasks, (PodSet("", pods),), created=5000.0)
+    return replace(made, started=1.0 if on else 0.0, **more)  # type: ignore[arg-type]  # fields of Gang
+
+
+def cluster(*gangs: Gang, nodes: int = 2, gpus: int = 4) -> Snapshot:
+    machines = tuple(Node(f"n{i}", cpu=64000, memory=64 * GB, gpus=gpus) for i in range(nodes))
+    queues = tuple(Queue(q, quota=(-1, -1, nodes * gpus * 50), created=float(i)) for i, q in enumerate("ab"))
+    return Snapshot(6000.0, machines, queues, gangs)
+
+
+def ask(snapshot: Snapshot, *gangs: Gang) -> list[Outcome]:
+    return Rehearsal(snapshot).ask(gangs)
+
+
+def test_it_would_start_and_the_nodes_are_named() -> None:
+    (found,) = ask(cluster(), gang("new", 6))
+    assert found.verdict == STARTS
+    assert found.message == "t/new would start now: 6 pods on nodes n0 (4), n1 (2)."
+    assert len(found.places) == 6 and found.places[0] == ("new-0", "n0", (0,))
+
+
+def test_it_would_wait_and_what_would_start_was_tried() -> None:
+    (found,) = ask(cluster(), gang("new", 9))
+    assert found.verdict == WAITS and "8 of 9 pods fit" in found.message
+    assert found.changes == ("ask for 8 pods instead of 9",)
+    assert ask(cluster(), gang("new", 8))[0].verdict == STARTS
+
+
+def test_too_large_a_pod_is_told_the_size_that_fits() -> None:
+    (found,) = ask(cluster(), gang("new", 1, 6))
+    assert found.verdict == WAITS and "NoNodeLargeEnough" in found.message
+    assert found.changes == ("ask for 4 GPUs per pod",)
+
+
+def test_who_would_have_to_yield() -> None:
+    running = [gang(f"old{i}", 4, on=f"n{i}", queue="a") for i in range(2)]
+    (found,) = ask(cluster(*running), gang("new", 4, queue="b"))
+    assert found.verdict == AFTER
+    assert found.message.startswith("t/new would start when room is free: 4 pods on node n")
+    assert "For it 4 pods of t/old1 would have to yield (reclaim)." in found.message
+    assert {e.gang for e in found.evicted} == {"t/old1"}
+
+
+def test_not_preemptible_beyond_the_quota() -> None:
+    (found,) = ask(cluster(), gang("new", 5, preemptible=False, priority=100))
+    assert found.verdict == WAITS and "NonPreemptibleOverQuota" in found.message
+    assert found.changes[0].startswith("submit it as preemptible") and "ask for 4 pods instead of 5" in found.changes
+
+
+def test_a_missing_queue_has_no_remedy_but_the_queue() -> None:
+    (found,) = ask(cluster(), gang("new", 1, queue="nowhere"))
+    assert found.verdict == WAITS and found.message == (
+        "t/new would wait: QueueDoesNotExist: Queue 'nowhere' does not exist."
+    )
+    assert found.changes == ()
+
+
+def test_two_at_once_share_the_room() -> None:
+    one, two = ask(cluster(), gang("one", 6), gang("two", 6, created=5001.0))
+    assert (one.verdict, two.verdict) == (STARTS, WAITS)
+
+
+def test_asking_leaves_no_trace() -> None:
+    rehearsal = Rehearsal(cluster(gang("old", 3, on="n0")))
+    first = rehearsal.ask([gang("new", 9)])
+    assert rehearsal.ask([gang("other", 5)])[0].verdict == STARTS
+    assert rehearsal.ask([gang("new", 9)]) == first
+    assert rehearsal.planner.cycle().decisions == ()
