@@ -19,11 +19,10 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
-from starlette.applications import Starlette
 
 from rowlock import collection, controllers, kinds, objects
 from rowlock.cluster import seeds
-from rowlock.cluster.api import apiserver, certificates, wire
+from rowlock.cluster.api import apiserver, certificates, secure, wire
 from rowlock.cluster.api.admission import Admission
 from rowlock.cluster.api.patches import Patches
 from rowlock.cluster.storage.store import Store
@@ -55,10 +54,10 @@ class Harness:
     async def main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         papers = certificates.ensure(self.directory)
-        app = Starlette(routes=apiserver.routes(self.store, apiserver.Settings(token=TOKEN)))
+        app = apiserver.application([], self.store, apiserver.Settings(token=TOKEN))
         config = uvicorn.Config(
-            app, port=0, log_level="error", lifespan="off", access_log=False, http=wire.Protocol,
-            ssl_certfile=str(papers.certificate), ssl_keyfile=str(papers.key), timeout_graceful_shutdown=1,
+            app, port=0, log_level="error", lifespan="off", access_log=False, proxy_headers=False,
+            http=wire.protocol(secure.context(papers.certificate, papers.key)), timeout_graceful_shutdown=1,
         )  # fmt: skip
         server = uvicorn.Server(config)
         for kind, obj in seeds.initial():

@@ -27,6 +27,9 @@ PODS: list[tuple[str, dict[str, Any], list[Any]]] = [
     ("restarted", {"phase": "Running", "containerStatuses": [
         {**RUNNING, "restartCount": 2, "lastState": {"terminated": {"finishedAt": "1970-01-01T00:00:40Z"}}}]},
      ["1/1", "Running", "2 (60s ago)"]),
+    ("stopped sidecar", {"phase": "Succeeded", "conditions": [{"type": "Initialized", "status": "True"}],
+        "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 143}}}],
+        "containerStatuses": [{"name": "c", **DONE}]}, ["0/1", "Completed", "0"]),
     ("evicted", {"phase": "Failed", "reason": "Evicted"}, ["0/1", "Evicted", "0"]),
     ("signal", {"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"signal": 9, "exitCode": 137}}}]},
      ["0/1", "Signal:9", "0"]),

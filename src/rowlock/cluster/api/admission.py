@@ -21,6 +21,7 @@ from rowlock.errors import BadRequest, Cause, Forbidden, Unsupported, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.training.admission import denial, review
+from rowlock.training.framework import DEFAULT, Parity
 
 SCALES = {
     kinds.PYTORCHJOB: "spec.pytorchReplicaSpecs.Worker.replicas",
@@ -34,6 +35,7 @@ class Admission:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.view: View | None = None
+        self.parity = DEFAULT
         self._clock = clock
 
     def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
@@ -47,7 +49,7 @@ class Admission:
         elif kind is kinds.SERVICE:
             _only_headless(new)
         self._validate(kind, None, new)
-        _review(kind, None, new, options)
+        _review(kind, None, new, options, self.parity)
         if kind.namespaced:
             quotas.check(kind, new, self.view)
         return _joined(new, entries)
@@ -60,12 +62,17 @@ class Admission:
             new = _secret_data(new)
         settled = isinstance(given, Applied)
         if new == before and not settled and (given is None or given == known):
+            if not subresource:
+                _review(
+                    kind, old, new, options, self.parity
+                )  # a webhook is asked about a change that changes nothing, too
             return old
         if subresource == "status":
             self._validate_status(kind, new)
         else:
             self._validate(kind, old, new)
-            _review(kind, old, new, options)
+            if subresource != "scale":  # webhooks are registered for the jobs themselves
+                _review(kind, old, new, options, self.parity)
         entries = list(given) if given is not None else list(known or ())
         if settled or not options.manager:
             return _joined(new, entries)
@@ -86,6 +93,7 @@ class Admission:
             causes += validation.meta_update_causes(old, new)
         if kind.custom:
             causes += _schema_causes(kind, old, new)
+            causes = custom.with_incomplete(causes) if kind in kinds.JOBS else causes
         else:
             rule, update = validation.RULES.get(kind), validation.UPDATES.get(kind)
             if rule is not None:
@@ -99,10 +107,9 @@ class Admission:
         if not kind.custom or "status" not in new:
             return
         node = types.field(types.of(kind), "status") or types.ANYTHING
-        causes, lists, incomplete = custom.validate(new["status"], node, at="status")
+        causes, lists, _ = custom.validate(new["status"], node, at="status")
         causes += lists
-        if incomplete and kind in kinds.JOBS:
-            causes.append(custom.INCOMPLETE)
+        causes = custom.with_incomplete(causes) if kind in kinds.JOBS else causes
         if causes:
             raise invalid(kind.name, objects.name(new), causes, kind.group)
 
@@ -115,7 +122,7 @@ def decoded(kind: Kind, obj: Object, options: WriteOptions) -> Object:
     except BadRequest as error:
         raise Unreadable(kind, error.message) from None
     if walk.unknown and options.validation != "Ignore":
-        problems = [f'unknown field "{path}"' for path in walk.unknown]
+        problems = [f'unknown field "{path}"' for path in (sorted(walk.unknown) if kind.custom else walk.unknown)]
         if options.validation == "Strict":
             raise Unreadable(kind, "strict decoding error: " + ", ".join(problems))
         options.warnings.extend(problems)
@@ -164,10 +171,12 @@ def _schema_causes(kind: Kind, old: Object | None, new: Object) -> Iterable[Caus
     body = {k: v for k, v in new.items() if k not in ("apiVersion", "kind", "metadata", "status")}
     causes, lists, incomplete = custom.validate(body, node)
     if kind in SCALES:
-        causes = causes + custom.scale_causes(new, SCALES[kind])
+        counted = custom.scale_causes(new, SCALES[kind])
+        known = [] if incomplete else [cause.field.removeprefix(".") for cause in counted]
+        causes = [cause for cause in causes if cause.field not in known] + counted
     causes = causes + lists
     if incomplete:
-        return [*causes, custom.INCOMPLETE] if kind in kinds.JOBS else causes
+        return causes
     if old is not None:
         causes = causes + custom.immutable_causes(old, new, node)
     return causes
@@ -194,11 +203,11 @@ def _secret_data(secret: Object) -> Object:
     return {**{k: v for k, v in secret.items() if k != "stringData"}, "data": data}
 
 
-def _review(kind: Kind, old: Object | None, new: Object, options: WriteOptions) -> None:
+def _review(kind: Kind, old: Object | None, new: Object, options: WriteOptions, parity: Parity) -> None:
     """The training operator's validating webhook."""
     if kind not in kinds.JOBS:
         return
-    found = review(kind, old, new)
+    found = review(kind, old, new, parity)
     options.warnings.extend(found.warnings)
     if found.errors:
         raise Forbidden(denial(kind, found))

@@ -6,19 +6,22 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from starlette.types import Send
+from starlette.types import Message, Send
 
 from rowlock.errors import ApiError
 
 encode = msgspec.json.Encoder().encode
 
 JSON = b"application/json"
+FAULT = "an error on the server: this is a fault of rowlock; its log has the details"
 _ALWAYS = ((b"cache-control", b"no-cache, private"),)
 
 
 def warning(text: str) -> tuple[bytes, bytes]:
     """A `Warning` header, whatever the text."""
-    plain = " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"')
+    plain = (
+        "".join(c if c.isprintable() else "?" for c in " ".join(text.split())).replace("\\", "\\\\").replace('"', '\\"')
+    )
     return b"warning", f'299 - "{plain}"'.encode("ascii", "replace")
 
 
@@ -60,3 +63,34 @@ async def stream(send: Send, chunk: bytes) -> None:
 
 async def end_stream(send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
+
+
+class InYaml:
+    """Passes an answer on in YAML; what is no JSON goes as it is."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message = {}
+        self._parts: list[bytes] = []
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            if dict(message["headers"]).get(b"content-type") != JSON:
+                return await self._send(message)
+            self._start = message
+        elif not self._start:
+            await self._send(message)
+        else:
+            self._parts.append(message.get("body", b""))
+            if not message.get("more_body"):
+                await self._converted()
+
+    async def _converted(self) -> None:
+        import yaml
+
+        value = msgspec.json.decode(b"".join(self._parts))
+        body = yaml.safe_dump(value, default_flow_style=False, allow_unicode=True).encode()
+        fresh = ((b"content-type", b"application/yaml"), (b"content-length", str(len(body)).encode()))
+        kept = [pair for pair in self._start["headers"] if pair[0] not in (b"content-type", b"content-length")]
+        await self._send({**self._start, "headers": [*fresh, *kept]})
+        await self._send({"type": "http.response.body", "body": body})

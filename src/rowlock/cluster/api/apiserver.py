@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rowlock import kinds
 from rowlock.cluster.api import (
@@ -31,11 +33,12 @@ from rowlock.cluster.api import (
     verbs,
     watching,
 )
-from rowlock.cluster.api.answers import answer, answer_error, answer_object, encode
-from rowlock.cluster.api.requests import NOWHERE, Call, Target, User
+from rowlock.cluster.api.answers import FAULT, InYaml, answer, answer_error, answer_object, encode
+from rowlock.cluster.api.requests import NOWHERE, Call, Target, User, in_yaml
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import (
     ApiError,
+    BadRequest,
     Forbidden,
     Internal,
     NotAcceptable,
@@ -46,10 +49,18 @@ from rowlock.errors import (
     not_found,
 )
 
+if TYPE_CHECKING:
+    from rowlock.cluster.api.streaming import Entrance
+
 log = logging.getLogger(__name__)
 
 ADMIN = User("rowlock-admin", ("system:masters", "system:authenticated"))
 _OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+NOBODY = "this cluster was started without a kubelet: there is nothing to go into"
+_LATER = {
+    "ephemeralcontainers": "rowlock has no ephemeral containers: `kubectl exec POD -- COMMAND` runs any program of this"
+    " machine inside the pod, and `kubectl debug POD --copy-to=NAME` makes a copy of it"
+}
 _AGGREGATED = "as=APIGroupDiscoveryList"
 
 
@@ -61,22 +72,27 @@ class Settings:
     tokens: Mapping[str, User] = field(default_factory=dict)
     address: str = "127.0.0.1"
     body_limit: int = requests.BODY_LIMIT
+    watch_limit: int = 5_000
+    """Watches that one user may have at once."""
     ready: Callable[[], bool] = lambda: True
 
 
 class ApiServer:
     """The ASGI application."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
-        self._store, self._settings = store, settings
+    def __init__(self, store: Store, settings: Settings, entrance: Entrance | None = None) -> None:
+        self._store, self._settings, self._entrance = store, settings, entrance
         known = {**({settings.token: ADMIN} if settings.token else {}), **settings.tokens}
+        self._watches = watching.Watches(settings.watch_limit)
         self._users = {hashlib.sha256(t.encode()).digest(): user for t, user in known.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            return await _no_websocket(scope, receive, send)
+            return await self._websocket(scope, receive, send)
         warnings: list[str] = []
         started = False
+        if in_yaml(dict(scope["headers"]).get(b"accept", b"").decode("latin-1")):
+            send = InYaml(send)
 
         async def noted(message: object) -> None:
             nonlocal started
@@ -93,8 +109,30 @@ class ApiServer:
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             if not started:
-                text = "an error on the server: this is a fault of rowlock; its log has the details"
-                await answer_error(send, Internal(text), warnings)
+                await answer_error(send, Internal(FAULT), warnings)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """exec, attach and port-forward; a refusal comes before the handshake, as an ordinary answer."""
+        from rowlock.cluster.api import doors  # late: few servers ever need it
+
+        await receive()
+        await doors.guarded(scope["path"], send, lambda noted: self._entered(scope, receive, noted))
+
+    async def _entered(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from rowlock.cluster.api import forwarding, streaming  # late: few servers ever need them
+
+        call = await self._call({**scope, "method": "GET"}, receive)
+        parts = call.path.rstrip("/").split("/")[1:]
+        target = requests.target_of("", "v1", parts[2:]) if parts[:2] == ["api", "v1"] and parts[2:] else None
+        if target is None or target.subresource not in subresources.DOORS or target.kind is not kinds.POD:
+            raise NotFound(NOWHERE)
+        if not call.user.master:
+            raise reviews.refusal(call.user, "get", target)
+        pod = await subresources.enter(call, self._store, target)
+        if self._entrance is None:
+            raise Unsupported(NOBODY)
+        door = forwarding.forward if target.subresource == "portforward" else streaming.enter
+        await door(scope, receive, send, self._entrance, pod)
 
     # ------------------------------------------------------------ who
 
@@ -106,6 +144,8 @@ class ApiServer:
         headers = dict(scope["headers"])
         path = scope["path"]
         call = Call(scope["method"], path, requests.query_of(scope["query_string"]), headers, User("", ()))
+        if "rowlock.take_over" in (scope.get("extensions") or ()):
+            call.upgrade = scope
         if path not in _OPEN and not path.startswith(("/livez/", "/readyz/", "/healthz/")):
             call.user = self._authenticated(call)
         if call.method in ("POST", "PUT", "PATCH", "DELETE"):
@@ -213,11 +253,28 @@ class ApiServer:
         verb = _verb(call, target)
         if not call.user.master:
             raise reviews.refusal(call.user, verb, target)
+        if target.subresource not in _STREAMS:
+            # whoever could not read the answer writes nothing
+            requests.form_of(call.header(b"accept"), listed=verb == "list")
         if target.subresource:
             return await self._part(call, receive, send, target)
         if verb == "watch":
-            return await watching.watch(call, receive, send, self._store, target)
+            with self._watches.one_more(call.user.name):
+                return await watching.watch(call, receive, send, self._store, target)
         await _VERBS[verb](call, send, self._store, target)
+
+    async def _upgraded(self, call: Call, target: Target) -> None:
+        """exec, attach and port-forward of clients that do not speak websockets yet."""
+        pod = await subresources.enter(call, self._store, target)
+        if not call.header(b"upgrade"):
+            raise BadRequest("Upgrade request required")
+        if call.upgrade is None:
+            raise Unsupported(f"websockets and SPDY/3.1 are spoken here, not {call.header(b'upgrade')}")
+        if self._entrance is None:
+            raise Unsupported(NOBODY)
+        from rowlock.cluster.api import upgraded  # late: few servers ever need it
+
+        await upgraded.serve(call, target.subresource, self._entrance, pod)
 
     async def _part(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
         sub, store = target.subresource, self._store
@@ -235,13 +292,14 @@ class ApiServer:
         if sub in ("status", "finalize") and call.method in ("GET", "PUT", "PATCH"):
             verb = {"GET": verbs.get, "PUT": verbs.update, "PATCH": verbs.patch}[call.method]
             return await verb(call, send, store, target)
-        if sub in ("exec", "attach", "portforward"):
-            await subresources.enter(call, store, target)
-        raise Unsupported(f"rowlock does not do {target.kind.plural}/{sub} yet")
+        if sub in subresources.DOORS:
+            return await self._upgraded(call, target)
+        raise Unsupported(_LATER.get(sub) or f"rowlock does not do {target.kind.plural}/{sub} yet")
 
 
 Verb = Callable[[Call, Send, Store, Target], Awaitable[None]]
 
+_STREAMS = frozenset({"log", "exec", "attach", "portforward"})
 _POSTED: dict[str, Verb] = {"binding": subresources.bind, "eviction": subresources.evict}
 _VERBS: dict[str, Verb] = {
     "get": verbs.get,
@@ -296,21 +354,30 @@ async def _openapi(call: Call, send: Send, parts: list[str]) -> None:
     raise NotFound(NOWHERE)
 
 
-async def _no_websocket(scope: Scope, receive: Receive, send: Send) -> None:
-    """exec, attach and port-forward: refused before the handshake is done."""
-    await receive()
-    if "websocket.http.response" in scope.get("extensions", {}):
-        body = encode(Unsupported("rowlock does not do exec, attach and port-forward yet").status())
-        head = {
-            "type": "websocket.http.response.start",
-            "status": 405,
-            "headers": [(b"content-type", b"application/json")],
-        }
-        await send(head)
-        return await send({"type": "websocket.http.response.body", "body": body})
-    await send({"type": "websocket.close", "code": 1008})
+class Front:
+    """The API server in front of another application: what is plainly Kubernetes' never passes that one's routes."""
+
+    def __init__(self, kubernetes: ASGIApp, others: ASGIApp) -> None:
+        self._kubernetes, self._others = kubernetes, others
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts = scope["path"].split("/", 4)
+        core = len(parts) > 3 and parts[1] == "api" and parts[2] == "v1" and parts[3] in _CORE
+        app = self._kubernetes if core or parts[1:2] == ["apis"] else self._others
+        await app(scope, receive, send)
 
 
-def routes(store: Store, settings: Settings) -> list[BaseRoute]:
-    """What `serve.py` mounts, last: unknown paths are answered here with a Status."""
-    return [Mount("/", app=ApiServer(store, settings))]
+_CORE = frozenset(kind.plural for kind in kinds.KINDS if not kind.group)
+
+
+def application(
+    faces: Sequence[BaseRoute], store: Store, settings: Settings, entrance: Entrance | None = None
+) -> ASGIApp:
+    """What `assembly.py` serves: the faces' routes, and the API server for all other paths."""
+    last = routes(store, settings, entrance)
+    return Front(last[0].app, Starlette(routes=[*faces, *last]))
+
+
+def routes(store: Store, settings: Settings, entrance: Entrance | None = None) -> list[Mount]:
+    """The API server as a last route: unknown paths are answered there with a Status."""
+    return [Mount("/", app=ApiServer(store, settings, entrance))]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
-from rowlock.cluster.api import protobuf
+import msgspec
+
+from rowlock.cluster.api import golang, protobuf
 from rowlock.cluster.api.requests import Call
 from rowlock.errors import BadRequest, UnsupportedMediaType
 
@@ -21,35 +25,118 @@ def document(call: Call) -> Any:
     if media in ("application/yaml", "application/apply-patch+yaml"):
         return yaml_of(call.body)
     if media and not media.endswith("json") and media != "*/*":
+        more = "" if _custom(call.path) else f", {PROTOBUF}"
         raise UnsupportedMediaType(
             "the body of the request was in an unknown format - accepted media types include:"
-            " application/json, application/yaml"
+            f" application/json, application/yaml{more}"
         )
     return json_of(call.body)
 
 
+def _custom(path: str) -> bool:
+    """Is this about a kind that a real cluster gets by a CRD?"""
+    group = path.split("/")[2:3] if path.startswith("/apis/") else [""]
+    return "." in group[0] and not group[0].endswith(".k8s.io")
+
+
+class NoJson(BadRequest):
+    """A body that cannot be read; `why` in Go's words."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"couldn't get version/kind; json parse error: {why}")
+        self.why = why
+
+
 def json_of(body: bytes) -> Any:
+    """JSON. Raises BadRequest."""
+    return _read(body, None)
+
+
+def _read(body: bytes, pairs: _Pairs | None) -> Any:
     try:
-        return json.loads(body, parse_constant=_no_constant)
+        # What is no UTF-8, and half a pair of surrogates, is read as Go reads it: as U+FFFD.
+        text = body.decode("utf-8", "replace")
+        value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
-        raise BadRequest("the body is nested too deeply") from None
+        raise _too_deep() from None
     except ValueError as error:
-        raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
+        raise NoJson(golang.json_error(body) or str(error)) from None
+    if "\\u" in text or text.count("{") + text.count("[") > DEPTH:
+        return plain(value)
+    return value
+
+
+DEPTH = 200
+"""How deeply a body may be nested; nothing that we serve comes near."""
+
+
+def _too_deep() -> BadRequest:
+    return BadRequest("the body is nested too deeply")
+
+
+def patch_of(body: bytes, said: str = "error decoding patch: ") -> Any:
+    """A JSON patch or merge patch. Raises BadRequest, in words that begin with what the server was doing."""
+    try:
+        value = msgspec.json.decode(body.decode("utf-8", "replace"))
+    except RecursionError:
+        raise _too_deep() from None
+    except msgspec.MsgspecError as error:
+        raise BadRequest(said + (golang.json_error(body) or str(error))) from None
+    return plain(value) if b"\\u" in body or body.count(b"{") + body.count(b"[") > DEPTH else value
 
 
 def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"cannot unmarshal number {text[:40]} into a float64")
+    return number
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """The value as JSON can hold it: real characters, finite numbers, text for keys. Raises BadRequest."""
+    if depth > DEPTH:
+        raise _too_deep()
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {plain(_key(k), depth + 1): plain(v, depth + 1) for k, v in value.items()}
+    if isinstance(value, list):
+        return [plain(v, depth + 1) for v in value]
+    if isinstance(value, bytes):  # YAML's !!binary
+        return base64.b64encode(value).decode()
+    if (
+        value is not None
+        and not isinstance(value, (bool, int))
+        and not (isinstance(value, float) and math.isfinite(value))
+    ):
+        raise BadRequest(f"error converting YAML to JSON: there is no JSON for {str(value)[:40]}")
+    return value
+
+
+def _key(key: Any) -> str:
+    """YAML's keys may be numbers and booleans; JSON's are text."""
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, bool):
+        return json.dumps(key)
+    if isinstance(key, (int, float)):
+        return str(key)
+    raise BadRequest(f"error converting YAML to JSON: a key must be text, not {str(key)[:40]}")
+
+
 def yaml_of(body: bytes) -> Any:
     import yaml
 
     try:
-        return json_of(body) if body.lstrip()[:1] == b"{" else yaml.load(body, _loader(yaml))
-    except yaml.YAMLError as error:
+        return json_of(body) if body.lstrip()[:1] == b"{" else plain(yaml.load(body, _loader(yaml)))
+    except (yaml.YAMLError, ValueError) as error:  # a number that is none is a ValueError
         raise BadRequest(f"error converting YAML to JSON: {error}") from None
     except RecursionError:
-        raise BadRequest("the body is nested too deeply") from None
+        raise _too_deep() from None
 
 
 def _loader(yaml: Any) -> Any:
@@ -84,13 +171,8 @@ class _Pairs:
 def strict_json(body: bytes) -> tuple[Any, list[str]]:
     """The body and the paths of its duplicate fields."""
     pairs = _Pairs()
-    try:
-        value = json.loads(body, object_pairs_hook=pairs, parse_constant=_no_constant)
-        return value, duplicates(body) if pairs.found else []
-    except RecursionError:
-        raise BadRequest("the body is nested too deeply") from None
-    except ValueError as error:
-        raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
+    value = _read(body, pairs)
+    return value, duplicates(body) if pairs.found else []
 
 
 class _Listed(list[tuple[str, Any]]):
@@ -99,7 +181,7 @@ class _Listed(list[tuple[str, Any]]):
 
 def duplicates(body: bytes) -> list[str]:
     """The slow way, once a duplicate is known: where."""
-    return list(_duplicates(json.loads(body, object_pairs_hook=_Listed), ""))
+    return list(_duplicates(json.loads(body.decode("utf-8", "replace"), object_pairs_hook=_Listed), ""))
 
 
 def _duplicates(value: Any, path: str) -> Iterable[str]:

@@ -23,6 +23,17 @@ INCOMPLETE = Cause(
     "<nil>",
 )
 
+_BLOCKING = frozenset(
+    {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
+)
+"""Reasons after which a real server does not look at a schema's own rules any more, and says so."""
+
+
+def with_incomplete(causes: list[Cause]) -> list[Cause]:
+    """The causes, and at their end that others may be hidden behind them."""
+    found = [cause for cause in causes if cause is not INCOMPLETE]
+    return [*found, INCOMPLETE] if any(cause.reason in _BLOCKING for cause in found) else found
+
 
 def prune(value: Any, node: types.Schema, walk: Walk) -> Any:
     """A new value that holds only what the schema declares, with its defaults."""
@@ -93,7 +104,7 @@ def _json_type(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
-        return "integer"
+        return "integer" if -(2**63) <= value < 2**63 else "number"  # beyond, a decoder in Go makes a float of it
     if isinstance(value, float):
         return "integer" if value.is_integer() else "number"
     return {"str": "string", "list": "array", "dict": "object"}[type(value).__name__]
@@ -180,7 +191,7 @@ def _check_scalar(value: Any, node: types.Schema, path: str, errors: _Errors) ->
         errors.schema.append(Cause("FieldValueTypeInvalid", text, path))
     if node.get("format") == "date-time" and isinstance(value, str) and not _TIME.fullmatch(value):
         text = f"Invalid value: {compact(value)}: {spoken} in body must be of type date-time: {compact(value)}"
-        errors.schema.append(Cause("FieldValueInvalid", text, path))
+        errors.schema.append(Cause("FieldValueTypeInvalid", text, path))
 
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -188,22 +199,29 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\
 
 def scale_causes(value: Any, path: str) -> list[Cause]:
     """What the scale subresource's own check says of the number of replicas at `path`."""
-    for step in path.split("."):
-        if not isinstance(value, dict) or step not in value:
+    where, steps = f".{path}", path.split(".")
+    for depth, step in enumerate(steps, 1):
+        if value is None or (isinstance(value, dict) and step not in value):
             return []
+        if not isinstance(value, dict):
+            return [_inaccessible(value, where, "." + ".".join(steps[:depth]), "map[string]interface{}")]
         value = value[step]
-    where = f".{path}"
     if isinstance(value, bool) or not isinstance(value, int):
-        go = {"str": "string", "float": "float64", "bool": "bool", "dict": "map[string]interface {}"}
-        kind = go.get(type(value).__name__, "[]interface {}")
-        text = f"Invalid value: 0: {where} accessor error: {value} is of the type {kind}, expected int64"
-        return [Cause("FieldValueInvalid", text, where)]
+        return [_inaccessible(value, where, where, "int64")]
     if value < 0:
         return [Cause("FieldValueInvalid", f"Invalid value: {value}: should be a non-negative integer", where)]
     if value > 2**31 - 1:
         text = f"Invalid value: {value}: should be less than or equal to 2147483647"
         return [Cause("FieldValueInvalid", text, where)]
     return []
+
+
+def _inaccessible(value: Any, where: str, found: str, wanted: str) -> Cause:
+    """The answer to a way that ends too early, or in the wrong type."""
+    go = {"str": "string", "int": "int64", "float": "float64", "bool": "bool", "dict": "map[string]interface {}"}
+    kind = go.get(type(value).__name__, "[]interface {}")
+    text = f"Invalid value: 0: {found} accessor error: {value} is of the type {kind}, expected {wanted}"
+    return Cause("FieldValueInvalid", text, where)
 
 
 def immutable_causes(old: Any, new: Any, node: types.Schema, path: str = "") -> list[Cause]:

@@ -8,7 +8,6 @@ and times become canonical, and the defaults of each structure are filled in (`d
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -165,7 +164,7 @@ def _bytes(value: Any, walk: Walk) -> Any:
         raise _wrong(value, walk, "", "[]uint8")
     try:
         base64.b64decode(value, validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii's own, and what base64 says to characters beyond ASCII
         bad = re.search(r"[^A-Za-z0-9+/=]", value)
         raise BadRequest(f"illegal base64 data at input byte {bad.start() if bad else len(value) // 4 * 4}") from None
     return value

@@ -13,7 +13,7 @@ from rowlock.cluster.api.answers import answer_object
 from rowlock.cluster.api.requests import Call, Target
 from rowlock.cluster.api.verbs import page_of
 from rowlock.cluster.storage.store import Store
-from rowlock.errors import BadRequest, Cause, Invalid, NotFound, Unsupported
+from rowlock.errors import BadRequest, NotFound, Unsupported
 
 _DELETE_FIELDS = frozenset(
     "kind apiVersion gracePeriodSeconds preconditions orphanDependents propagationPolicy dryRun".split()
@@ -44,12 +44,6 @@ def delete_options(call: Call) -> DeleteOptions:
     )
 
 
-def _wrong(field: str, text: str) -> Invalid:
-    details = {"group": "meta.k8s.io", "kind": "DeleteOptions"}
-    causes = [Cause("FieldValueInvalid", text, field)]
-    return Invalid(f'DeleteOptions.meta.k8s.io "" is invalid: {field}: {text}', details=details, causes=causes)
-
-
 def _given(call: Call) -> dict[str, Any]:
     """The body's options that say something."""
     if not call.body.strip():
@@ -67,13 +61,14 @@ def _propagation(call: Call, given: dict[str, Any]) -> Propagation | None:
     policy = given.get("propagationPolicy") or call.query.get("propagationPolicy") or None
     orphan = given.get("orphanDependents", call.flag("orphanDependents") if "orphanDependents" in call.query else None)
     if orphan is not None and policy is not None:
-        text = "Invalid value: both propagationPolicy and orphanDependents are set: orphanDependents and deletionPropagation cannot be both set"
-        raise _wrong("propagationPolicy", text)
+        text = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
+        raise requests.wrong_option("DeleteOptions", "propagationPolicy", text)
     if orphan is not None:
         return "Orphan" if orphan else "Background"
     if policy not in (None, "Background", "Foreground", "Orphan"):
-        known = '"Background", "Foreground", "Orphan", nil'
-        raise _wrong("propagationPolicy", f'Unsupported value: "{policy}": supported values: {known}')
+        known = '"Foreground", "Background", "Orphan", "nil"'
+        text = f'Unsupported value: "{policy}": supported values: {known}'
+        raise requests.wrong_option("DeleteOptions", "propagationPolicy", text)
     return policy  # type: ignore[return-value]  # one of the three, or none: checked above
 
 

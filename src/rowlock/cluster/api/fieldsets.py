@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from rowlock.cluster.api import types
 
 Path = tuple[str, ...]
@@ -26,8 +28,11 @@ _ALWAYS = frozenset({"metadata", "spec", "status", "template"})
 _MISSING: Any = object()
 
 
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
 def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    return _encode(value).decode()
 
 
 def tree(obj: dict[str, Any], node: types.Schema, *, applied: bool, custom: bool) -> Tree:
@@ -47,6 +52,39 @@ def tree(obj: dict[str, Any], node: types.Schema, *, applied: bool, custom: bool
 
 
 @dataclass(frozen=True, slots=True)
+class _Shape:
+    """What a schema means for field sets, looked up once."""
+
+    node: types.Schema
+    atomic: bool
+    free: bool
+    keys: tuple[str, ...]
+    required: frozenset[str]
+    children: dict[str, types.Schema] = field(default_factory=dict)
+
+    def child(self, key: str) -> types.Schema:
+        found = self.children.get(key)
+        if found is None:
+            found = types.field(self.node, key) or types.ANYTHING
+            if not self.free:  # the keys of a map are the users', and have no end
+                self.children[key] = found
+        return found
+
+
+def _shape(node: types.Schema) -> _Shape:
+    found = _SHAPES.get(id(node))
+    if found is None or found.node is not node:
+        keys, required = node.get("x-kubernetes-list-map-keys") or (), node.get("required") or ()
+        found = _Shape(node, types.atomic(node), types.is_map(node), tuple(keys), frozenset(required))
+        _SHAPES[id(node)] = found
+    return found
+
+
+_SHAPES: dict[int, _Shape] = {}
+"""By the schema's identity: schemas live in the table of types for ever, and a shape keeps its own."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Marks:
     applied: bool
     custom: bool
@@ -55,10 +93,13 @@ class _Marks:
         """Whether a declared field that has parts is a member of its own."""
         if self.applied or key == "metadata":
             return False
-        return self.custom or not (key in _ALWAYS or key in (parent.get("required") or ()))
+        return self.custom or not (key in _ALWAYS or key in _shape(parent).required)
 
     def below(self, value: Any, node: types.Schema, itself: bool) -> Tree:
-        if not value or not isinstance(value, dict | list) or types.atomic(node):
+        if not value or not isinstance(value, (dict, list)):
+            return {}
+        shape = _shape(node)
+        if shape.atomic:
             return {}
         out: Tree = {".": {}} if itself else {}
         if isinstance(value, list):
@@ -67,17 +108,20 @@ class _Marks:
                 step = element_of(element, node)
                 out[step] = {} if step.startswith("v:") else self.below(element, child, True)
             return out
-        free = types.is_map(node)
         for key, element in value.items():
-            child = types.field(node, key) or types.ANYTHING
-            out[f"f:{key}"] = self.below(element, child, free or self.itself(key, node))
+            if not element or element.__class__ is str:  # most fields are leaves
+                out[f"f:{key}"] = {}
+            else:
+                out[f"f:{key}"] = self.below(element, shape.child(key), shape.free or self.itself(key, node))
         return out
 
 
 def element_of(element: Any, node: types.Schema) -> str:
     """How an element of a keyed list or a set is called."""
-    keys = node.get("x-kubernetes-list-map-keys")
+    keys = _shape(node).keys
     if keys and isinstance(element, dict):
+        if len(keys) == 1 and element.get(keys[0]).__class__ is str:  # containers, volumes, variables, conditions
+            return f'k:{{"{keys[0]}":{_json(element[keys[0]])}}}'
         child = types.items(node)
         found = {key: _key_value(element, key, child) for key in keys}
         return "k:" + _json({k: v for k, v in found.items() if v is not None})
@@ -89,6 +133,21 @@ def _key_value(element: dict[str, Any], key: str, node: types.Schema) -> Any:
         return element[key]
     declared = (types.resolved(node).get("properties") or {}).get(key) or {}
     return declared.get("default")
+
+
+def is_tree(fields: Any) -> bool:
+    """Whether a client's own fieldsV1 is one: steps all the way down."""
+    return isinstance(fields, dict) and all(_is_step(step) and is_tree(below) for step, below in fields.items())
+
+
+def _is_step(step: str) -> bool:
+    if step[:2] not in ("k:", "v:"):
+        return step == "." or step.startswith(("f:", "i:"))
+    try:
+        found = msgspec.json.decode(step[2:])
+    except msgspec.MsgspecError:
+        return False
+    return step.startswith("v:") or isinstance(found, dict)
 
 
 def paths(fields: Tree, at: Path = ()) -> Iterator[Path]:

@@ -17,6 +17,8 @@ def spoken(text: str) -> str:
     tokens = _TOKEN.findall(text)
     at = 0
     while at < len(tokens):
+        if not re.match(r"!$|[^=!<>,()]", tokens[at]):
+            return f"found '{tokens[at]}', expected: !, identifier, or 'end of string'"
         problem, at = _requirement([*tokens, ""], at)
         if problem:
             return f"unable to parse requirement: {problem}"
@@ -32,8 +34,6 @@ def _requirement(tokens: list[str], at: int) -> tuple[str, int]:
     """What is wrong with one requirement, and where the next token is."""
     if tokens[at] == "!":
         return ("", at + 2) if tokens[at + 1] else ("found '', expected: identifier", at)
-    if not re.match(r"[^=!<>,()]", tokens[at]):
-        return f"found '{tokens[at]}', expected: !, identifier, or 'end of string'", at
     operator = tokens[at + 1]
     if operator in ("", ","):
         return "", at + 1

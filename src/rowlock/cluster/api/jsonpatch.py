@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rowlock.cluster.api import golang
 from rowlock.errors import BadRequest, Invalid
 
 OPERATIONS = 10_000
@@ -20,8 +21,12 @@ def _unfit() -> Invalid:
 
 def patched(target: Any, patch: Any) -> Any:
     """The value after all operations, in order; all or nothing."""
-    if not isinstance(patch, list) or not all(isinstance(op, dict) for op in patch):
-        raise BadRequest("a JSON patch is a list of operations")
+    if not isinstance(patch, list):
+        raise BadRequest(f"error decoding patch: {golang.unmarshal(patch, 'value of type []handlers.jsonPatchOp')}")
+    for operation in patch:
+        if not isinstance(operation, dict):
+            text = golang.unmarshal(operation, "value of type handlers.jsonPatchOp")
+            raise BadRequest(f"error decoding patch: {text}")
     if len(patch) > OPERATIONS:
         raise BadRequest(
             f"the allowed maximum operations in a JSON patch is {OPERATIONS}, got {len(patch)}: send several patches"

@@ -53,6 +53,19 @@ def _entry(kind: Kind, author: Author, operation: str, fields: fieldsets.Tree) -
     return entry
 
 
+def check(given: Any) -> None:
+    """What a client writes there itself. Raises BadRequest when it is not what server-side apply could have written."""
+    well = isinstance(given, list) and all(
+        isinstance(e, dict)
+        and fieldsets.is_tree(e.get("fieldsV1", {}))
+        and e.get("operation", "Update") in ("Apply", "Update")
+        and all(isinstance(e.get(k, ""), str) for k in ("manager", "operation", "apiVersion", "time", "subresource"))
+        for e in given
+    )
+    if given is not None and not well:
+        raise BadRequest("metadata.managedFields: entries must have manager, operation, apiVersion and fieldsV1")
+
+
 def entries(obj: Object) -> list[Entry]:
     return [e for e in objects.meta(obj).get("managedFields") or () if e.get("manager") and "fieldsV1" in e]
 

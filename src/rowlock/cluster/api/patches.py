@@ -77,6 +77,8 @@ def _checked(current: Object, new: Any) -> Object:
         had, has = objects.meta(current).get(key), new["metadata"].get(key)
         if has is not None and has != had:
             raise BadRequest(f"the {key} of the object ({has}) does not match the {key} on the URL ({had})")
+    if new["metadata"].get("managedFields") is not objects.meta(current).get("managedFields"):
+        managedfields.check(new["metadata"].get("managedFields"))
     for key in ("apiVersion", "kind"):
         if new.get(key) != current.get(key):
             raise BadRequest(
@@ -105,8 +107,10 @@ def typed(kind: Kind, config: Any) -> Object:
 
 def _untyped(kind: Kind, config: dict[str, Any], why: str) -> Untyped:
     meta = config.get("metadata") or {}
-    place = "/".join(str(part) for part in (meta.get("namespace"), meta.get("name")) if part)
-    return Untyped(f"failed to create typed patch object ({place}; {kind.api_version}, Kind={kind.name}): {why}")
+    place = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
+    return Untyped(
+        f"failed to create typed patch object ({place}; {kind.group}/{kind.version}, Kind={kind.name}): {why}"
+    )
 
 
 def merge(target: Any, patch: Any, depth: int = 0) -> Any:

@@ -36,7 +36,7 @@ def decode(body: bytes) -> dict[str, Any]:
                 " (client-go: ContentType in rest.Config)"
             )
         found = _message(envelope.get(2, b""), name, 0)
-    except (ValueError, IndexError, TypeError, OverflowError) as error:
+    except (ValueError, IndexError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise BadRequest(f"the protobuf body cannot be read: {error}") from None
     return {"apiVersion": version, "kind": kind, **found}
 

@@ -7,6 +7,7 @@ are too large or of a type that we do not read. Nothing is ignored.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,11 +16,13 @@ from urllib.parse import parse_qsl
 
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
+from rowlock.cluster.api import golang
 from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound
 from rowlock.kinds import Kind
 
 BODY_LIMIT = 3 * 1024 * 1024
 PAGE_LIMIT = 1_000_000
+YAML = "application/yaml"
 NOWHERE = "the server could not find the requested resource"
 
 
@@ -56,6 +59,8 @@ class Call:
     user: User
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
+    upgrade: Any = None
+    """The ASGI scope of a client that asks for SPDY/3.1 on this connection (see `wire.py`)."""
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
@@ -73,10 +78,10 @@ class Call:
         text = self.query.get(name)
         if text is None or text == "":
             return None
-        try:
-            return int(text)
-        except ValueError:
-            raise BadRequest(f'the query parameter {name} is a whole number, not "{text}"') from None
+        if not _INT64.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+            why = "invalid syntax" if not _WHOLE.fullmatch(text) else "value out of range"
+            raise BadRequest(f'strconv.ParseInt: parsing "{text}": {why}')
+        return int(text)
 
     def only(self, allowed: frozenset[str]) -> None:
         """Refuse parameters that this request does not know."""
@@ -86,6 +91,9 @@ class Call:
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise BadRequest(f'unknown query parameter "{name}"{hint}')
 
+
+_INT64 = re.compile(r"[+-]?[0-9]{1,19}")
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 
 READ = frozenset({"pretty", "resourceVersion", "includeObject", "timeout"})
 LIST = READ | {
@@ -99,8 +107,15 @@ DELETE_ALL = DELETE | (LIST - {"watch", "allowWatchBookmarks", "sendInitialEvent
 
 
 def query_of(raw: bytes) -> dict[str, str]:
-    """The query string; a parameter that comes twice counts once, the last time."""
-    return dict(parse_qsl(raw.decode("latin-1"), keep_blank_values=True)) if raw else {}
+    """The query string; a parameter that comes twice counts once, the first time, as on a real server. `dryRun` is a
+    list there: whoever asks for two things at once is refused rather than written."""
+    if not raw:
+        return {}
+    pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True)
+    found = dict(reversed(pairs))
+    if "dryRun" in found:
+        found["dryRun"] = ",".join(dict.fromkeys(value for name, value in pairs if name == "dryRun"))
+    return found
 
 
 def target_of(group: str, version: str, rest: list[str]) -> Target:
@@ -132,11 +147,11 @@ class Form:
 
 
 @lru_cache(256)
-def form_of(accept: str) -> Form:
+def form_of(accept: str, *, listed: bool = False) -> Form:
     """The first acceptable form that a client names. Raises NotAcceptable."""
     for part in accept.split(",") if accept.strip() else ["*/*"]:
         media, *parameters = [p.strip() for p in part.split(";")]
-        if media not in ("application/json", "*/*"):
+        if media not in ("application/json", YAML, "*/*"):
             continue
         given = dict(p.partition("=")[::2] for p in parameters)
         view = given.get("as", "")
@@ -144,7 +159,21 @@ def form_of(accept: str) -> Form:
             return Form()
         if view in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList") and given.get("v") == "v1":
             return Form(view)
-    raise NotAcceptable("only the following media types are accepted: application/json")
+    known = f"application/json, {YAML}, application/vnd.kubernetes.protobuf"
+    if listed:
+        known += ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+    raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {known}")
+
+
+def in_yaml(accept: str) -> bool:
+    """Is YAML the first form named that there is?"""
+    for part in accept.split(","):
+        media = part.partition(";")[0].strip()
+        if media in ("application/json", "*/*"):
+            return False
+        if media == YAML:
+            return True
+    return False
 
 
 # ---------------------------------------------------------------- options
@@ -154,6 +183,7 @@ def wrong_option(kind: str, name: str, text: str) -> Invalid:
     """One option of a request that cannot be."""
     message = f'{kind}.meta.k8s.io "" is invalid: {name}: {text}'
     reason = "FieldValueNotSupported" if text.startswith("Unsupported") else "FieldValueInvalid"
+    reason = "FieldValueTooLong" if text.startswith("Too long") else reason
     causes = [Cause("FieldValueForbidden" if text.startswith("Forbidden") else reason, text, name)]
     return Invalid(message, details={"group": "meta.k8s.io", "kind": kind}, causes=causes)
 
@@ -173,7 +203,7 @@ def write_options(call: Call, kind: str) -> WriteOptions:
         raise wrong_option(kind, "fieldValidation", f'Unsupported value: "{validation}": supported values: {known}')
     manager = call.query.get("fieldManager") or call.header(b"user-agent").partition("/")[0] or "unknown"
     if len(manager) > 128:
-        raise wrong_option(kind, "fieldManager", f'Invalid value: "{manager}": may not be more than 128 bytes')
+        raise wrong_option(kind, "fieldManager", "Too long: may not be more than 128 bytes")
     return WriteOptions(
         dry_run=dry_run(call, kind),
         manager=manager,
@@ -200,20 +230,14 @@ def shaped(call: Call, target: Target, obj: Any) -> objects.Object:
     """The body as an object of the target's kind in its place, fit for the store. Raises BadRequest."""
     kind = target.kind
     if not isinstance(obj, dict):
-        raise BadRequest(f"the body is not an object: {kind.name} expected")
-    has = obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.name
-    if has[1] != kind.name:
-        raise BadRequest(f'{has[1]} in version "{kind.version}" cannot be handled as a {kind.name}: the kinds differ')
-    if has[0] != kind.api_version:
-        text = f"the API version in the data ({has[0]}) does not match the expected API version ({kind.api_version})"
-        raise BadRequest(text)
+        raise BadRequest(golang.no_object(kind.name, call.body, obj))
+    _of_kind(kind, str(obj.get("apiVersion") or kind.api_version), str(obj.get("kind") or kind.name))
     meta = obj.get("metadata")
     if meta is None:
         meta = {}
     if not isinstance(meta, dict):
-        raise BadRequest(
-            f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: metadata is not an object'
-        )
+        why = golang.unmarshal(meta, f"struct field {kind.name}.metadata of type v1.ObjectMeta")
+        raise BadRequest(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
     space = meta.get("namespace")
     if space and kind.namespaced and space != target.namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
@@ -222,3 +246,23 @@ def shaped(call: Call, target: Target, obj: Any) -> objects.Object:
     if kind.namespaced:
         meta = {**meta, "namespace": target.namespace}
     return {**obj, "apiVersion": kind.api_version, "kind": kind.name, "metadata": meta}
+
+
+def _of_kind(kind: Kind, version: str, name: str) -> None:
+    """The body's version and kind are those of the path. Raises BadRequest."""
+    if version != kind.api_version and kind.custom:
+        text = f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
+        raise BadRequest(text)
+    if (version, name) == (kind.api_version, kind.name):
+        return
+    group, _, plain = version.rpartition("/")
+    known = any((k.group, k.version, k.name) == (group, plain, name) for k in kinds.KINDS)
+    if kind.custom:
+        why = "the kinds differ"
+    elif known:
+        why = (
+            f"converting ({plain}.{name}) to ({kind.group.partition('.')[0] or 'core'}.{kind.name}): unknown conversion"
+        )
+    else:
+        why = f'no kind "{name}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:110"'
+    raise BadRequest(f'{name} in version "{plain}" cannot be handled as a {kind.name}: {why}')

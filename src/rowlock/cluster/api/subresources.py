@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import Any
 
-import msgspec
 from starlette.types import Receive, Send
 
 from rowlock import kinds, objects
@@ -115,13 +114,18 @@ def _container(pod: Object, asked: str) -> str:
     raise BadRequest(f"a container name must be specified for pod {name}, {choice}")
 
 
-async def enter(call: Call, store: Store, target: Target) -> None:
-    """What must be true before a client can go into a container. Raises NotFound, BadRequest."""
+DOORS = ("exec", "attach", "portforward")
+"""Ways into a pod: websockets, see `streaming.py`."""
+
+
+async def enter(call: Call, store: Store, target: Target) -> Object:
+    """The pod, if a client can go into it. Raises NotFound, BadRequest."""
     pod = await store.get(kinds.POD, target.namespace, target.name)
     if target.subresource != "portforward":
         _container(pod, call.query.get("container", ""))
     if not objects.dig(pod, "spec.nodeName"):
         raise BadRequest(f"pod {target.name} does not have a host assigned")
+    return pod
 
 
 # ---------------------------------------------------------------- scale
@@ -152,9 +156,7 @@ async def scale(call: Call, send: Send, store: Store, target: Target) -> None:
     revision = objects.meta(wanted).get("resourceVersion")
     if revision:
         change["metadata"] = {"resourceVersion": revision}
-    if objects.dig(job, path.rpartition(".")[0]) is None:
-        return await answer_object(send, shown)
-    made = await store.patch(target.kind, target.namespace, target.name, change, options=options)
+    made = await store.patch(target.kind, target.namespace, target.name, change, subresource="scale", options=options)
     await answer_object(send, _scale(made, path), warnings=options.warnings)
 
 
@@ -181,10 +183,7 @@ def _wanted_scale(call: Call, shown: Object) -> Object:
         kind: PatchType | None = verbs.PATCHES.get(media)
         if kind not in ("json", "merge", "strategic"):
             raise Unsupported("scale is patched with JSON patch or merge patch")
-        try:
-            patch = msgspec.json.decode(call.body)
-        except msgspec.MsgspecError as error:
-            raise BadRequest(f"the patch is not JSON: {error}") from None
+        patch = bodies.patch_of(call.body)
         found = jsonpatch.patched(shown, patch) if kind == "json" else patches.merge(shown, patch)
     if not isinstance(found, dict) or not isinstance(found.get("spec") or {}, dict):
         raise BadRequest("the body is a Scale")

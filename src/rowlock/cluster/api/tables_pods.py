@@ -69,6 +69,8 @@ def _reason(pod: Object) -> str:
 
 def _initialising(pod: Object) -> str | None:
     """`Init:0/1`, `Init:Error`, …: what the first unfinished init container does; None when all are through."""
+    if objects.is_true(pod, "Initialized"):
+        return None
     status, spec = pod.get("status") or {}, pod.get("spec") or {}
     sidecars = _sidecars(spec)
     total = len(spec.get("initContainers") or ())

@@ -49,6 +49,9 @@ def meta_causes(kind: Kind, obj: Object) -> Causes:
     """Rules of `metadata`, in the real server's order."""
     meta = obj.get("metadata") or {}
     name = meta.get("name") or ""
+    if prefix := meta.get("generateName"):
+        for problem in name_problems(kind, f"{prefix[:-1]}a" if prefix.endswith("-") else prefix):
+            yield invalid_value("metadata.generateName", prefix, problem)
     if not name:
         yield required("metadata.name", "name or generateName is required")
     else:
@@ -83,13 +86,15 @@ def _annotation_causes(annotations: dict[str, str]) -> Causes:
 def _owner_causes(owners: Any) -> Causes:
     path = "metadata.ownerReferences"
     for owner in owners:
-        for key, text in (("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid")):
+        for key in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(key):
-                yield invalid_value(f"{path}.{key}", owner.get(key) or "", f"{text} must not be empty")
-    controllers = [o.get("name") for o in owners if o.get("controller")]
+                what = "version must" if key == "apiVersion" else "must"
+                yield invalid_value(f"{path}.{key}", owner.get(key) or "", f"{what} not be empty")
+    controllers = [f"{o.get('kind')}/{o.get('name')}" for o in owners if o.get("controller")]
     if len(controllers) > 1:
         text = f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} and {controllers[1]}'
-        yield Cause("FieldValueInvalid", f"Invalid value: {text}", "metadata.ownerReferences")
+        order = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+        yield invalid_value(path, [{k: o[k] for k in order if k in o} for o in owners], text)
 
 
 _IDENTITY = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -224,7 +229,8 @@ def _claim_update(old: Object, new: Object) -> Causes:
 def _priority_class(obj: Object) -> Causes:
     value, name = obj.get("value", 0), obj["metadata"].get("name", "")
     if name.startswith("system-") and name not in ("system-node-critical", "system-cluster-critical"):
-        yield forbidden("metadata.name", "priority class names with 'system-' prefix are reserved for system use only.")
+        text = "priority class names with 'system-' prefix are reserved for system use only."
+        yield forbidden("metadata.name", f"{text} error: {name} is not a known system priority class")
     if value > 1_000_000_000 and not name.startswith("system-"):
         text = "maximum allowed value of a user defined priority is 1000000000"
         yield forbidden("value", text)

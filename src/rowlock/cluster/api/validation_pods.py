@@ -184,10 +184,7 @@ def _env_causes(variables: Sequence[dict[str, Any]], path: str) -> Causes:
         if not name:
             yield required(f"{path}[{index}].name")
         elif "=" in name or not name.isascii() or not name.isprintable():
-            text = (
-                "a valid environment variable name must consist only of printable ASCII characters other than '='"
-                " (e.g. 'my-name',  or 'MY.NAME',  or 'MyName1', regex used for validation is '[ -<>-~]+')"
-            )
+            text = "a valid environment variable name must consist only of printable ASCII characters other than '='"
             yield invalid_value(f"{path}[{index}].name", name, text)
         field = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
         if field is not None and not _FIELD_PATH.fullmatch(field):

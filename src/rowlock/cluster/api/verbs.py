@@ -9,12 +9,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import msgspec
 from starlette.types import Send
 
 from rowlock import kinds, objects
 from rowlock.api import Page, PatchType, WriteOptions
-from rowlock.cluster.api import bodies, decoding, grammar, requests, tables, types, wording
+from rowlock.cluster.api import bodies, decoding, golang, grammar, managedfields, requests, tables, types, wording
 from rowlock.cluster.api.admission import Unreadable
 from rowlock.cluster.api.answers import answer, answer_object, encode
 from rowlock.cluster.api.requests import Call, Form, Target
@@ -62,7 +61,7 @@ def selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
     known = _META_FIELDS | _FIELDS.get(kind, frozenset())
     for term in found[1].terms:
         if term.key not in known:
-            if kind in _FIELDS:
+            if kind in _FIELDS or kind.custom:
                 raise BadRequest(f"field label not supported: {term.key}")
             raise BadRequest(f'"{term.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     return found
@@ -108,7 +107,7 @@ def _reached(call: Call, store: Store) -> None:
 async def list_(call: Call, send: Send, store: Store, target: Target) -> None:
     call.only(requests.LIST)
     page = await page_of(call, store, target)
-    await answer(send, _listed(call, store, target.kind, page), warnings=call.warnings)
+    await answer(send, _listed(call, store, target, page), warnings=call.warnings)
 
 
 async def page_of(call: Call, store: Store, target: Target) -> Page:
@@ -136,13 +135,14 @@ async def page_of(call: Call, store: Store, target: Target) -> Page:
     if match == "Exact" and wanted and not token and wanted != store.revision:
         limit = limit or requests.PAGE_LIMIT
         token = reading.token(wanted, objects.Key("", ""))
+    limit = min(limit, requests.PAGE_LIMIT)
     if limit or token:
         return await store.list(target.kind, target.namespace, labels=labels, fields=fields, limit=limit, token=token)
     return await store.list(target.kind, target.namespace, labels=labels, fields=fields)
 
 
-def _listed(call: Call, store: Store, kind: Kind, page: Page) -> bytes:
-    form = requests.form_of(call.header(b"accept"))
+def _listed(call: Call, store: Store, target: Target, page: Page) -> bytes:
+    kind, form = target.kind, requests.form_of(call.header(b"accept"), listed=True)
     meta: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.token:
         meta["continue"] = page.token
@@ -157,9 +157,17 @@ def _listed(call: Call, store: Store, kind: Kind, page: Page) -> bytes:
         items = [encode(tables.partial(obj)) for obj in page.items]
     else:
         name, version = f"{kind.name}List", kind.api_version
-        items = [_encoded(store, kind, obj) for obj in page.items]
+        items = _all_encoded(store, target, page)
     head = {"kind": name, "apiVersion": version, "metadata": meta}
     return encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
+
+
+def _all_encoded(store: Store, target: Target, page: Page) -> list[bytes]:
+    """A page's objects as they are stored; when it is all there is, without looking at each."""
+    kind, space = target.kind, target.namespace if target.kind.namespaced else ""
+    if page.revision == store.revision and len(page.items) == store.view.count(kind, space):
+        return store.view.all_encoded(kind, space)
+    return [_encoded(store, kind, obj) for obj in page.items]
 
 
 def _encoded(store: Store, kind: Kind, obj: Object) -> bytes:
@@ -199,22 +207,29 @@ async def update(call: Call, send: Send, store: Store, target: Target) -> None:
         cause = Cause(
             "FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
         )
-        raise invalid(target.kind.name, target.name, [cause], target.kind.group)
+        raise invalid(target.kind.plural, target.name, [cause], target.kind.group)
     made = await store.update(target.kind, obj, subresource=target.subresource, options=options)
     await _written(call, send, store, target.kind, made)
 
 
 def writable(call: Call, target: Target, options: WriteOptions) -> Object:
     """The body as an object that the store can take. Raises BadRequest."""
-    media = call.header(b"content-type")
-    if options.validation != "Ignore" and (not media or "json" in media):
-        value, twice = bodies.strict_json(call.body)
-        _duplicates(target.kind, twice, options)
-    else:
-        value = bodies.document(call)
+    try:
+        value = _value(call, target.kind, options)
+    except bodies.NoJson as error:
+        raise BadRequest(golang.unrecognised(target.kind.name, call.body, error.why)) from None
     obj = requests.shaped(call, target, value)
     _check_meta(target.kind, obj["metadata"])
     return obj
+
+
+def _value(call: Call, kind: Kind, options: WriteOptions) -> Any:
+    media = call.header(b"content-type")
+    if options.validation != "Ignore" and (not media or "json" in media):
+        value, twice = bodies.strict_json(call.body)
+        _duplicates(kind, twice, options)
+        return value
+    return bodies.document(call)
 
 
 def _duplicates(kind: Kind, twice: list[str], options: WriteOptions) -> None:
@@ -233,19 +248,7 @@ def _check_meta(kind: Kind, meta: dict[str, Any]) -> None:
     except BadRequest as error:
         text = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {error.message}'
         raise BadRequest(text) from None
-    _check_managed(meta.get("managedFields"))
-
-
-def _check_managed(entries: Any) -> None:
-    well = isinstance(entries, list) and all(
-        isinstance(e, dict)
-        and isinstance(e.get("fieldsV1", {}), dict)
-        and e.get("operation", "Update") in ("Apply", "Update")
-        and all(isinstance(e.get(k, ""), str) for k in ("manager", "operation", "apiVersion", "time", "subresource"))
-        for e in entries
-    )
-    if entries is not None and not well:
-        raise BadRequest("metadata.managedFields: entries must have manager, operation, apiVersion and fieldsV1")
+    managedfields.check(meta.get("managedFields"))
 
 
 async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
@@ -253,9 +256,7 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
     media = call.header(b"content-type").partition(";")[0].strip()
     kind = PATCHES.get(media)
     if kind is None:
-        known = ", ".join(PATCHES)
-        text = f"the body of the request was in an unknown format - accepted media types include: {known}"
-        raise UnsupportedMediaType(text)
+        raise UnsupportedMediaType("415: Unsupported Media Type")
     if kind != "apply" and call.flag("force"):
         text = "Forbidden: may not be specified for non-apply patch"
         raise requests.wrong_option("PatchOptions", "force", text)
@@ -288,13 +289,15 @@ def _without_manager(options: WriteOptions) -> WriteOptions:
 
 def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
     if kind != "apply":
-        try:
-            return msgspec.json.decode(call.body)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise BadRequest(f"the patch is not JSON: {error}") from None
+        said = "" if kind == "strategic" else "error decoding patch: "  # as the real server
+        patch = bodies.patch_of(call.body, said)
+        if kind != "json" and not isinstance(patch, dict):
+            raise BadRequest(said + golang.unmarshal(patch, "value of type map[string]interface {}"))
+        return patch
     found = bodies.yaml_of(call.body)
     if isinstance(found, dict) and not (found.get("apiVersion") and found.get("kind")):
-        raise BadRequest("an applied configuration says its apiVersion and kind")
+        group, _, version = str(found.get("apiVersion") or "").rpartition("/")
+        raise BadRequest(f"invalid object type: {group}/{version}, Kind={found.get('kind') or ''}")
     config = requests.shaped(call, target, found)
     meta = config["metadata"]
     if meta.get("name") not in (None, target.name):

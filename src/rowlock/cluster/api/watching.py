@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.types import Receive, Send
@@ -20,13 +22,33 @@ from rowlock.cluster.api.answers import begin_stream, encode, end_stream, stream
 from rowlock.cluster.api.requests import Call, Form, Target
 from rowlock.cluster.api.verbs import selectors
 from rowlock.cluster.storage.store import Store
-from rowlock.errors import ApiError, BadRequest, Invalid
+from rowlock.errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
 
 LONGEST = 3600.0
 """Seconds after which a watch ends although its client set no limit; clients begin again where they were."""
 
 _TYPES = {"Added": b"ADDED", "Modified": b"MODIFIED", "Deleted": b"DELETED"}
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
+
+
+class Watches:
+    """How many there are, by user: each holds a connection and a place in history."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def one_more(self, user: str) -> Iterator[None]:
+        """For the life of a watch. Raises TooManyRequests."""
+        if self._open[user] >= self._limit:
+            text = f'user "{user}" has {self._limit} watches open, as many as one may: end some, or share them as informers do'
+            raise TooManyRequests(text, retry_after=1)
+        self._open[user] += 1
+        try:
+            yield
+        finally:
+            self._open[user] -= 1
 
 
 async def watch(call: Call, receive: Receive, send: Send, store: Store, target: Target) -> None:
@@ -66,7 +88,9 @@ class _Lines:
 
     def __init__(self, call: Call, target: Target, store: Store) -> None:
         call.only(requests.LIST)
-        self._form: Form = requests.form_of(call.header(b"accept"))
+        self._form: Form = requests.form_of(call.header(b"accept"), listed=True)
+        if requests.in_yaml(call.header(b"accept")):
+            raise NotAcceptable("a watch is a stream of JSON objects, not of YAML: accept application/json")
         self._target, self._store = target, store
         self._labels, self._fields = selectors(call, target.kind)
         if target.name:
@@ -83,11 +107,11 @@ class _Lines:
     def _check(self, call: Call) -> None:
         match = call.query.get("resourceVersionMatch", "")
         if "sendInitialEvents" in call.query and match != "NotOlderThan":
-            text = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            raise Invalid(f'ListOptions.meta.k8s.io "" is invalid: {text}')
+            text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
         if "sendInitialEvents" not in call.query and match:
-            text = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            raise Invalid(f'ListOptions.meta.k8s.io "" is invalid: {text}')
+            text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
         if self._include not in ("None", "Metadata", "Object"):
             raise BadRequest(f'includeObject is None, Metadata or Object, not "{self._include}"')
 

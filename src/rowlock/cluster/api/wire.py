@@ -1,82 +1,125 @@
-"""Fewer packets: what one turn of the event loop writes to a connection is encrypted and sent once.
+"""HTTP on one connection: uvicorn's protocol over our own TLS, with limits that a client cannot talk its way around.
 
-uvicorn writes an answer's head and body separately, and a watch writes line by line; over TLS each write is a record
-and a system call. `Protocol` is uvicorn's own with a transport between that joins them; give it to
-`uvicorn.Config(http=…)`.
+A request's head is small and comes soon, and its body follows; whoever is slower than that is cut off and holds up
+nobody. Give `protocol(context)` to `uvicorn.Config(http=…)`. Websockets are spoken by wsproto, which is imported for
+the first of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-LARGE = 64 * 1024
-"""Above this nothing is gained by waiting for more."""
+from rowlock.cluster.api.secure import Connection
+
+HEAD_LIMIT = 64 * 1024
+"""Bytes of a request's first line and headers together."""
+FIRST_S = 30.0
+"""Seconds in which a new connection must send the first byte of a request."""
+REQUEST_S = 60.0
+"""Seconds from a request's first byte to its last."""
 
 
-class Joined(asyncio.Transport):
-    """A transport that passes on what was written when the loop's turn ends."""
+def protocol(tls: ssl.SSLContext) -> type[asyncio.Protocol]:
+    """What uvicorn calls for every connection."""
 
-    def __init__(self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._inner, self._loop = inner, loop
-        self._parts: list[bytes | bytearray | memoryview] = []
-        self._size = 0
+    def made(**given: Any) -> asyncio.BufferedProtocol:
+        return Connection(tls, Protocol(**given))
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        if not self._parts:
-            self._loop.call_soon(self.flush)
-        self._parts.append(data)
-        self._size += len(data)
-        if self._size > LARGE:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._parts:
-            parts, self._parts, self._size = self._parts, [], 0
-            self._inner.write(parts[0] if len(parts) == 1 else b"".join(parts))
-
-    def close(self) -> None:
-        self.flush()
-        self._inner.close()
-
-    def abort(self) -> None:
-        self._parts.clear()
-        self._inner.abort()
-
-    def is_closing(self) -> bool:
-        return self._inner.is_closing()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._inner.get_extra_info(name, default)
-
-    def pause_reading(self) -> None:
-        self._inner.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._inner.resume_reading()
-
-    def is_reading(self) -> bool:
-        return self._inner.is_reading()
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._inner.set_write_buffer_limits(high, low)
-
-    def get_write_buffer_size(self) -> int:
-        return self._inner.get_write_buffer_size() + self._size
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self.flush()
-        self._inner.set_protocol(protocol)
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._inner.get_protocol()
+    return made  # type: ignore[return-value]  # uvicorn wants a class and only calls it
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol over a joining transport."""
+    """uvicorn's HTTP protocol, with a clock and a measure for what comes in."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._head: int | None = None
+        """Bytes of the head so far; None outside one."""
+        self._coming = False
+        self._slow: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn says the same
-        super().connection_made(Joined(transport, self.loop))
+        super().connection_made(transport)
+        self.timeout_keep_alive_task = self.loop.call_later(FIRST_S, self.timeout_keep_alive_handler)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._in_time()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self._coming:
+            return
+        if self._slow is None:
+            self._slow = self.loop.call_later(REQUEST_S, self._refuse, 408, "the request did not come in time")
+        if self._head is not None:
+            self._head += len(data)
+            if self._head > HEAD_LIMIT:
+                self._refuse(431, f"the request's headers are too large: the limit is {HEAD_LIMIT} bytes")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head, self._coming = 0, True
+
+    def on_headers_complete(self) -> None:
+        self._head = None
+        if self._get_upgrade() == b"spdy/3.1":
+            self.scope["extensions"] = {"rowlock.take_over": {"call": self._take_over}}
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._coming = False
+        if self._slow is not None:
+            self._in_time()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if isinstance(self.transport, Connection):
+            self.transport.flush()  # nothing more will come in this turn of the loop
+
+    def _in_time(self) -> None:
+        if self._slow is not None:
+            self._slow.cancel()
+            self._slow = None
+
+    def _refuse(self, code: int, why: str) -> None:
+        """Say so, if nothing else was said on this request, and hang up."""
+        if self.transport.is_closing():
+            return
+        if self._head is not None:
+            head = f"HTTP/1.1 {code} \r\ncontent-type: text/plain\r\ncontent-length: {len(why)}\r\nconnection: close\r\n\r\n"
+            self.transport.write((head + why).encode())
+        self.transport.close()
+
+    def _take_over(self, other: asyncio.Protocol) -> asyncio.Transport:
+        """The connection belongs to another protocol from now on; ours has nothing more to answer."""
+        self._in_time()
+        self._unset_keepalive_if_required()
+        self.connections.discard(self)
+        self.cycle.disconnected = True
+        if isinstance(self.transport, Connection):
+            self.transport.single()
+        self.transport.set_protocol(other)
+        return self.transport
+
+    def _should_upgrade(self) -> bool:
+        return self._get_upgrade() == b"websocket"
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Whoever asks for another upgrade reads why not in the answer; the server's log is not for that."""
+
+    def handle_websocket_upgrade(self) -> None:
+        from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # late: few servers ever need it
+
+        self._in_time()
+        if isinstance(self.transport, Connection):
+            # A client that asks select() after each message does not see one that came in the same TLS record.
+            self.transport.single()
+        self.ws_protocol_class = WSProtocol
+        super().handle_websocket_upgrade()

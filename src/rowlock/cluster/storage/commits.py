@@ -38,6 +38,7 @@ class _Batch:
 
 
 STEP = 200  # superseded rows that one commit may remove besides as many as it adds
+WORTH = 32  # fewer wait for the next commit: each removal dirties a page of its own
 
 
 class Commits:
@@ -115,8 +116,8 @@ class Commits:
                 self._garbage.append(Garbage(change.revision, change.revision))
         self.count += 1
         self._core.settle(batch.changes)
+        _answer(batch.waiting, None)  # before the watchers: there may be a thousand of them
         self._publish(batch.changes)
-        _answer(batch.waiting, None)
         if self._waiting:
             self._flush(loop)
 
@@ -128,7 +129,7 @@ class Commits:
             if item.since > horizon:
                 break
             due.append(item)
-        return due
+        return due if len(due) >= WORTH else []
 
 
 def _row(change: Stored) -> Row:

@@ -114,7 +114,9 @@ class Core:
         return obj if options.dry_run else self._stage("Added", kind, obj, None)
 
     def update(self, kind: Kind, obj: Object, subresource: str = "", options: WriteOptions = WRITE) -> Object:
-        if subresource not in ("", "status", "finalize") or (subresource and subresource not in kind.subresources):
+        if subresource not in ("", "status", "finalize", "scale") or (
+            subresource and subresource not in kind.subresources
+        ):
             raise Unsupported(f'{kind.resource} has no subresource "{subresource}" that can be updated')
         old = self._existing(kind, objects.namespace(obj) if kind.namespaced else "", objects.name(obj))
         new = lifecycle.updated(kind, old, obj, subresource)
@@ -147,11 +149,11 @@ class Core:
         new = lifecycle.with_propagation(old, options.propagation)
         grace = lifecycle.grace_of(kind, new, options.grace)
         spaces = kind is kinds.NAMESPACE and objects.dig(new, "spec.finalizers")
-        if grace or lifecycle.finalizers(new) or spaces:
+        if grace or lifecycle.finalizers(new) or spaces or kind is kinds.POD:
             new = lifecycle.marked(kind, new, grace, self._rules.clock())
             if not lifecycle.removable(kind, new):
                 return self._replace(kind, old, new, options.dry_run)
-        return old if options.dry_run else self._stage("Deleted", kind, new, old)
+        return new if options.dry_run else self._stage("Deleted", kind, new, old)
 
     def bind(
         self, namespace: str, pod: str, node: str, annotations: Mapping[str, str] | None = None, uid: str = ""

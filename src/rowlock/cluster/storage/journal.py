@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS log (
 CREATE TABLE IF NOT EXISTS mark (one INTEGER PRIMARY KEY CHECK (one = 1), compacted INTEGER NOT NULL);
 INSERT OR IGNORE INTO mark VALUES (1, 0);
 """
+_INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _COLUMNS = "revision, previous, verb, kind, namespace, name, checksum, value"
 
 Verb = Literal["Added", "Modified", "Deleted"]
@@ -122,9 +123,12 @@ class Journal:
             for r in rows
         ]
         with _sentences(self.path):
+            if len(values) == 1 and not drop:  # a statement alone is a transaction, and a quarter faster
+                self._log.execute(_INSERT, values[0])
+                return
             try:
                 self._log.execute("BEGIN IMMEDIATE")
-                self._log.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+                self._log.executemany(_INSERT, values)
                 if drop:
                     self._log.executemany("DELETE FROM log WHERE revision = ?", [(revision,) for revision in drop])
                     self._log.execute("UPDATE mark SET compacted = max(compacted, ?)", (compacted,))

@@ -61,8 +61,14 @@ def born(kind: Kind, obj: Object, uid: str, now: float) -> Object:
 def _born_namespace(obj: Object) -> Object:
     labels = {**objects.labels(obj), "kubernetes.io/metadata.name": objects.name(obj)}
     obj = objects.changed(obj, "metadata.labels", labels)
-    obj = objects.changed(obj, "spec.finalizers", ["kubernetes"])
+    if _has_spec(obj):
+        obj = objects.changed(obj, "spec.finalizers", ["kubernetes"])
     return objects.changed(obj, "status", {"phase": "Active"})
+
+
+def _has_spec(obj: Object) -> bool:
+    """False for one that is no object: admission has the words for that."""
+    return isinstance(obj.get("spec") or {}, dict)
 
 
 def updated(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
@@ -81,7 +87,7 @@ def updated(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
     new = {**new, "apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": meta}
     if "status" in kind.subresources:
         new = objects.changed(new, "status", old.get("status"))
-    if kind is kinds.NAMESPACE:
+    if kind is kinds.NAMESPACE and _has_spec(new):
         new = objects.changed(new, "spec.finalizers", objects.dig(old, "spec.finalizers"))
     _no_new_finalizers(kind, old, new)
     return new
@@ -110,7 +116,7 @@ def _no_new_finalizers(kind: Kind, old: Object, new: Object) -> None:
             f"found new finalizers []string{{{found}}}"
         )
         cause = Cause("FieldValueForbidden", text, "metadata.finalizers")
-        raise invalid(kind.name, objects.name(old), [cause], kind.group)
+        raise invalid(kind.name, objects.name(old), [cause, cause], kind.group)
 
 
 def same(old: Object, new: Object) -> bool:

@@ -27,6 +27,7 @@ from rowlock.api import (
     LogOptions,
     Page,
     PatchType,
+    Run,
     WriteOptions,
 )
 from rowlock.cluster.storage import reading
@@ -36,7 +37,7 @@ from rowlock.cluster.storage.history import Cursor, History
 from rowlock.cluster.storage.journal import Journal, Row
 from rowlock.cluster.storage.reading import Wanted
 from rowlock.cluster.storage.state import FIRST, State, Stored
-from rowlock.errors import ApiError, Expired, Unavailable, Unsupported, not_found
+from rowlock.errors import ApiError, Expired, NotTried, Unavailable, Unsupported, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
@@ -237,7 +238,7 @@ class Store:
     # ------------------------------------------------------------ writes
 
     async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
-        return await self._durably(lambda: self.core.create(kind, obj, options))
+        return await self._durably(lambda: self.core.create(kind, obj, options), options.run)
 
     async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
         return await self._durably(lambda: self.core.update(kind, obj, subresource, options))
@@ -272,18 +273,22 @@ class Store:
             raise Unsupported("no kubelet runs in this server (--without kubelet): there are no logs to read")
         return self.logs(namespace, pod, options)
 
-    async def _durably(self, write: Callable[[], Object]) -> Object:
+    async def _durably(self, write: Callable[[], Object], run: Run | None = None) -> Object:
         """Do it, and answer when it and all that it was checked against is on disk; that holds for refusals too."""
-        if self._commits is None:
-            result = write()
-            self.commit()
-            return result
+        if run and run.refused:
+            raise NotTried("a write before this one was refused")
         try:
             result = write()
         except ApiError:
-            await self._commits.settled()
+            if run:
+                run.refused = True
+            if self._commits:
+                await self._commits.settled()
             raise
-        await self._commits.settled()
+        if self._commits:
+            await self._commits.settled()
+        else:
+            self.commit()
         return result
 
     def commit(self) -> None:

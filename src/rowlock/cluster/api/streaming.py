@@ -1,0 +1,253 @@
+"""exec, attach and port-forward: websockets as Kubernetes speaks them.
+
+Every message is a channel number and bytes: 0 stdin, 1 stdout, 2 stderr, 3 how it ended (a Status), 4 the terminal's
+size; with `v5.channel.k8s.io` 255 says that a channel is closed, which is how kubectl ends stdin. What a program
+prints is read only as fast as the client takes it. When the client goes, the program is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket as net
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from rowlock import objects
+from rowlock.cluster.api.answers import encode
+from rowlock.errors import ApiError, BadRequest, Internal
+from rowlock.objects import Key, Object
+
+STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+V5, V4, PLAIN = "v5.channel.k8s.io", "v4.channel.k8s.io", ""
+"""PLAIN is for clients that name no protocol: the same channels, what goes wrong as plain text."""
+_SUCCESS = {"metadata": {}, "status": "Success"}
+
+
+class Session(Protocol):
+    """Somebody inside a container; see the kubelet's `entrance.py`."""
+
+    @property
+    def channels(self) -> tuple[int, ...]: ...
+
+    async def read(self, channel: int) -> bytes: ...
+
+    async def write(self, data: bytes) -> None: ...
+
+    def finish_input(self) -> None: ...
+
+    def resize(self, columns: int, rows: int) -> None: ...
+
+    async def ended(self) -> tuple[int, str]: ...
+
+    async def close(self) -> None: ...
+
+
+class Entrance(Protocol):
+    """The way into running pods."""
+
+    async def exec(
+        self, place: Key, container: str, argv: list[str], *, tty: bool = False, stdin: bool = False
+    ) -> Session: ...
+
+    async def attach(self, place: Key, container: str, *, tty: bool = False, stdin: bool = False) -> Session: ...
+
+    async def dial(self, place: Key, port: int) -> net.socket: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The query of an exec or attach request."""
+
+    container: str
+    command: list[str]
+    stdin: bool = False
+    stdout: bool = False
+    stderr: bool = False
+    tty: bool = False
+
+
+_WISHES = frozenset({"container", "command", "stdin", "stdout", "stderr", "tty"})
+
+
+def wishes(query: bytes) -> Wishes:
+    """Raises BadRequest for what is not understood."""
+    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    single = {k: v for k, v in given if k != "command"}
+    for name in single:
+        if name not in _WISHES:
+            raise BadRequest(f'unknown query parameter "{name}"; there are {", ".join(sorted(_WISHES))}')
+    flags = {name: single.get(name, "").lower() in ("1", "t", "true") for name in ("stdin", "stdout", "stderr", "tty")}
+    if flags["tty"] and flags["stderr"]:
+        raise BadRequest("tty and stderr cannot both be true: a terminal has one output, ask for stdout")
+    if not any(flags[name] for name in ("stdin", "stdout", "stderr")):
+        raise BadRequest("at least one of stdin, stdout, stderr must be true")
+    return Wishes(single.get("container", ""), [v for k, v in given if k == "command"], **flags)
+
+
+class Socket:
+    """An accepted websocket: messages with a channel number in front."""
+
+    def __init__(self, receive: Receive, send: Send, version: str) -> None:
+        self._receive, self._send, self._version = receive, send, version
+
+    async def accept(self) -> None:
+        await self._send({"type": "websocket.accept", "subprotocol": self._version or None})
+
+    async def send(self, channel: int, data: bytes) -> None:
+        """Waits while the client takes nothing."""
+        await self._send({"type": "websocket.send", "bytes": bytes((channel,)) + data})
+
+    async def receive(self) -> tuple[int, bytes] | None:
+        """Channel and bytes; None when the client has gone."""
+        while True:
+            message = await self._receive()
+            if message["type"] == "websocket.disconnect":
+                return None
+            if message["type"] == "websocket.receive":
+                data = message.get("bytes")
+                data = (message.get("text") or "").encode() if data is None else data
+                if data:
+                    return data[0], data[1:]
+
+    async def finish(self, status: dict[str, Any]) -> None:
+        """The last word, and goodbye."""
+        if self._version:
+            await self.send(ERROR, encode(status))
+        elif status["status"] != "Success":
+            await self.send(ERROR, str(status["message"]).encode())
+        await self.close()
+
+    async def close(self) -> None:
+        await self._send({"type": "websocket.close", "code": 1000})
+
+
+def version_of(scope: Scope) -> str:
+    """The newest of the protocols that the client offers. Raises BadRequest."""
+    offered = scope.get("subprotocols") or []
+    if not offered:
+        return PLAIN
+    for known in (V5, V4):
+        if known in offered:
+            return known
+    raise BadRequest(f"the websocket needs a Sec-WebSocket-Protocol of {V5} or {V4}, not {', '.join(offered)}")
+
+
+class Channels(Protocol):
+    """The client's end, in whatever way it speaks."""
+
+    async def accept(self) -> None: ...
+
+    async def send(self, channel: int, data: bytes) -> None: ...
+
+    async def receive(self) -> tuple[int, bytes] | None: ...
+
+    async def finish(self, status: dict[str, Any]) -> None: ...
+
+
+async def enter(scope: Scope, receive: Receive, send: Send, entrance: Entrance, pod: Object) -> None:
+    """exec and attach over a websocket. Raises ApiError before the handshake is done."""
+    asked, version = wishes(scope["query_string"]), version_of(scope)
+    opening = opened(scope["path"], entrance, pod, asked)
+    await served(Socket(receive, send, version), opening, asked, late=version == V5)
+
+
+def opened(path: str, entrance: Entrance, pod: Object, asked: Wishes) -> Coroutine[Any, Any, Session]:
+    """A program in a container, or the container's own. Raises BadRequest."""
+    container = asked.container or pod["spec"]["containers"][0]["name"]
+    if path.rstrip("/").endswith("/attach"):
+        return entrance.attach(objects.key(pod), container, tty=asked.tty, stdin=asked.stdin)
+    if not asked.command:
+        raise BadRequest("you must specify at least one command for the container")
+    return entrance.exec(objects.key(pod), container, asked.command, tty=asked.tty, stdin=asked.stdin)
+
+
+async def served(socket: Channels, opening: Coroutine[Any, Any, Session], asked: Wishes, *, late: bool = False) -> None:
+    """From the handshake to the end. With `late` the client is told inside that there is nothing to go into."""
+    try:
+        session = await opening
+    except ApiError as error:
+        if not late:
+            raise
+        await socket.accept()  # newer clients learn it inside
+        return await socket.finish(_internal(f"unable to upgrade connection: {error.message}"))
+    try:
+        await socket.accept()
+        await _talk(socket, session, asked)
+    finally:
+        await session.close()
+
+
+async def _talk(socket: Channels, session: Session, asked: Wishes) -> None:
+    wanted = {STDOUT: asked.stdout, STDERR: asked.stderr}
+    copying = [asyncio.create_task(_copy(socket, session, n, wanted[n])) for n in session.channels]
+    listening = asyncio.create_task(_listen(socket, session, asked))
+    ending = asyncio.create_task(_end(session, copying))
+    try:
+        await asyncio.wait({listening, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            await socket.finish(_status(*ending.result()))
+    finally:
+        for task in (listening, ending, *copying):
+            task.cancel()
+        await asyncio.gather(listening, ending, *copying, return_exceptions=True)
+
+
+async def _end(session: Session, copying: list[asyncio.Task[None]]) -> tuple[int, str]:
+    """How it ended, once everything that it printed is on its way."""
+    outcome = await session.ended()
+    await asyncio.gather(*copying)
+    return outcome
+
+
+async def _copy(socket: Channels, session: Session, channel: int, wanted: bool) -> None:
+    while data := await session.read(channel):
+        if wanted:
+            await socket.send(channel, data)
+        await asyncio.sleep(0)  # a program that prints without end leaves others their turn
+
+
+async def _listen(socket: Channels, session: Session, asked: Wishes) -> None:
+    """What the client says, until it goes."""
+    while (message := await socket.receive()) is not None:
+        channel, data = message
+        if channel == STDIN and asked.stdin:
+            await session.write(data)
+        elif channel == CLOSE and data[:1] == bytes((STDIN,)):
+            session.finish_input()
+        elif channel == RESIZE and asked.tty:
+            with contextlib.suppress(msgspec.MsgspecError):  # a size that cannot be read changes nothing
+                size = msgspec.json.decode(data, type=Size)
+                session.resize(size.Width, size.Height)
+
+
+class Size(msgspec.Struct):
+    """A terminal's, in characters."""
+
+    Width: int
+    Height: int
+
+
+def _status(code: int, sentence: str) -> dict[str, Any]:
+    if sentence:
+        return _internal(f"error executing command in container: {sentence}")
+    if code == 0:
+        return _SUCCESS
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: command terminated with exit code {code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }
+
+
+def _internal(text: str) -> dict[str, Any]:
+    return Internal(f"Internal error occurred: {text}", causes=[]).status() | {
+        "details": {"causes": [{"message": text}]}
+    }

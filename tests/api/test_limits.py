@@ -1,0 +1,281 @@
+"""What no client may do to the server, or to the others: too much, too slowly, half a request, or without a token."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.api.conftest import TOKEN, Running
+
+from rowlock import assembly, kinds
+from rowlock.cluster.api import requests, secure, watching, wire
+from rowlock.errors import TooManyRequests
+
+CONFIGS = "/api/v1/namespaces/default/configmaps"
+PATIENCE = 20.0
+
+
+@contextmanager
+def plain(server: Running) -> Iterator[socket.socket]:
+    """A connection without TLS as yet."""
+    host, _, port = server.url.removeprefix("https://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as made:
+        yield made
+
+
+@contextmanager
+def connected(server: Running) -> Iterator[ssl.SSLSocket]:
+    context = ssl.create_default_context(cafile=str(server.ca))
+    with plain(server) as bare, context.wrap_socket(bare, server_hostname="127.0.0.1") as made:
+        yield made
+
+
+def all_of(connection: socket.socket) -> bytes:
+    """Everything until the server hangs up; b"" when it does so at once, and rudely."""
+    parts = []
+    try:
+        while part := connection.recv(65536):
+            parts.append(part)
+    except (ConnectionResetError, ssl.SSLEOFError):
+        pass
+    return b"".join(parts)
+
+
+def head(*lines: str, token: str = TOKEN) -> bytes:
+    return "\r\n".join([*lines, "Host: x", f"Authorization: Bearer {token}"]).encode()
+
+
+# ---------------------------------------------------------------- too much
+
+
+def test_headers_have_a_limit(server: Running, client: httpx.Client) -> None:
+    with connected(server) as connection:
+        connection.sendall(head("GET /api/v1/nodes HTTP/1.1"))
+        try:
+            for _ in range(2 * wire.HEAD_LIMIT // 1000):
+                connection.sendall(b"\r\nX-More: " + b"x" * 990)
+        except (ConnectionResetError, BrokenPipeError, ssl.SSLError):
+            pass  # it has had enough before we had
+        said = all_of(connection)
+    assert not said or said.startswith(b"HTTP/1.1 431 "), said[:200]
+    assert client.get("/readyz").text == "ok"
+
+
+def test_headers_of_a_sensible_size_pass(client: httpx.Client) -> None:
+    assert client.get("/version", headers={"x-more": "x" * 16_000}).status_code == 200
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_has_a_limit(client: httpx.Client, chunked: bool) -> None:
+    body = b'{"metadata": {"name": "big"}, "data": {"a": "' + b"x" * requests.BODY_LIMIT + b'"}}'
+    content = iter([body[:1000], body[1000:]]) if chunked else body
+    answer = client.post(CONFIGS, content=content, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["reason"]) == (413, "RequestEntityTooLarge")
+    assert client.get(f"{CONFIGS}/big").status_code == 404
+
+
+def test_a_page_has_a_limit(client: httpx.Client, monkeypatch: pytest.MonkeyPatch, space: str) -> None:
+    for name in "abc":
+        client.post(f"{space}/secrets", json={"metadata": {"name": name}})
+    monkeypatch.setattr(requests, "PAGE_LIMIT", 2)
+    page = client.get(f"{space}/secrets", params={"limit": "1000000000000"}).json()
+    assert (len(page["items"]), bool(page["metadata"]["continue"])) == (2, True)
+
+
+def test_watches_have_a_limit_per_user() -> None:
+    watches = watching.Watches(2)
+    with watches.one_more("a"), watches.one_more("a"):
+        with pytest.raises(TooManyRequests, match="2 watches open"), watches.one_more("a"):
+            pass
+        with watches.one_more("b"):
+            pass
+    with watches.one_more("a"):  # the others have ended
+        pass
+
+
+# ---------------------------------------------------------------- too slow
+
+
+def test_a_client_that_never_says_hello_is_cut_off(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secure, "HANDSHAKE_S", 0.2)
+    with plain(server) as connection:
+        assert all_of(connection) == b""
+
+
+def test_a_client_that_never_asks_is_cut_off(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "FIRST_S", 0.2)
+    with connected(server) as connection:
+        assert all_of(connection) == b""
+
+
+def test_a_head_that_trickles_is_cut_off(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "REQUEST_S", 0.4)
+    with connected(server) as connection:
+        connection.sendall(b"GET /version HTTP/1.1\r\nX-Slow: ")
+        connection.settimeout(0.05)
+        deadline, said = time.monotonic() + PATIENCE, b""
+        while time.monotonic() < deadline:
+            try:
+                connection.sendall(b"x")
+                part = connection.recv(1000)
+            except TimeoutError:
+                continue
+            except (ConnectionResetError, BrokenPipeError, ssl.SSLError):
+                break
+            said += part
+            if not part:
+                break
+        else:
+            pytest.fail("a head that trickles holds its connection for ever")
+    assert not said or said.startswith(b"HTTP/1.1 408 "), said
+
+
+def test_a_body_that_never_ends_is_cut_off(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "REQUEST_S", 0.4)
+    with connected(server) as connection:
+        connection.sendall(head(f"POST {CONFIGS} HTTP/1.1", "Content-Length: 1000") + b"\r\n\r\n{")
+        assert b"201" not in all_of(connection)
+
+
+def test_a_request_in_pieces_is_answered(server: Running) -> None:
+    whole = head("GET /version HTTP/1.1", "Connection: close") + b"\r\n\r\n"
+    with connected(server) as connection:
+        for at in range(0, len(whole), 7):
+            connection.sendall(whole[at : at + 7])
+        assert all_of(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_slow_and_half_open_clients_hold_up_nobody(server: Running, client: httpx.Client) -> None:
+    """A crowd that trickles, one that says nothing, and one that asks for much and reads none of it."""
+    name = "much"
+    client.post(CONFIGS, json={"metadata": {"name": name}, "data": {"a": "x" * 900_000}}).raise_for_status()
+    with ExitStack() as stack:
+        for number in range(60):
+            if number % 3 == 0:
+                stack.enter_context(plain(server))
+                continue
+            connection = stack.enter_context(connected(server))
+            if number % 3 == 1:
+                connection.sendall(b"GET /api/v1/pods HTTP/1.1\r\nX")
+            else:
+                connection.sendall((head(f"GET {CONFIGS} HTTP/1.1") + b"\r\n\r\n") * 20)
+        began = time.monotonic()
+        for number in range(20):
+            made = client.post(CONFIGS, json={"metadata": {"name": f"quick-{number}"}})
+            assert made.status_code == 201
+            client.delete(f"{CONFIGS}/quick-{number}").raise_for_status()
+        assert time.monotonic() - began < PATIENCE
+    client.delete(f"{CONFIGS}/{name}").raise_for_status()
+
+
+def test_a_client_that_hangs_up_in_the_middle_leaves_nothing(server: Running, client: httpx.Client) -> None:
+    body = json.dumps({"metadata": {"name": "half"}, "data": {"a": "1"}}).encode()
+    with connected(server) as connection:
+        connection.sendall(head(f"POST {CONFIGS} HTTP/1.1", f"Content-Length: {len(body)}") + b"\r\n\r\n" + body[:-5])
+    assert client.get(f"{CONFIGS}/half").status_code == 404
+    assert client.get("/readyz").text == "ok"
+
+
+@pytest.mark.parametrize("garbage", [b"\x16\x03\x01\x00", b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 5000, b"\xff" * 70_000])
+def test_what_is_no_tls_is_cut_off(server: Running, client: httpx.Client, garbage: bytes) -> None:
+    with plain(server) as connection:
+        try:
+            connection.sendall(garbage)
+            connection.shutdown(socket.SHUT_WR)
+        except (ConnectionResetError, BrokenPipeError, OSError):
+            pass
+        assert b"HTTP/1.1 200" not in all_of(connection)
+    assert client.get("/readyz").text == "ok"
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\x00\x01\x02\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET \xff\xfe HTTP/1.1\r\n\r\n"]
+)
+def test_what_is_no_http_is_refused(server: Running, client: httpx.Client, garbage: bytes) -> None:
+    with connected(server) as connection:
+        connection.sendall(garbage)
+        assert all_of(connection).startswith(b"HTTP/1.1 4")
+    assert client.get("/readyz").text == "ok"
+
+
+# ---------------------------------------------------------------- without a token
+
+
+def _paths() -> Iterator[str]:
+    for kind in kinds.KINDS:
+        base = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+        for where in (base, f"{base}/namespaces/default") if kind.namespaced else (base,):
+            yield f"{where}/{kind.plural}"
+            yield f"{where}/{kind.plural}?watch=true"
+            yield f"{where}/{kind.plural}/x"
+            yield from (f"{where}/{kind.plural}/x/{part}" for part in sorted(kind.subresources))
+    yield from ("/api", "/apis", "/api/v1", "/apis/kubeflow.org/v1", "/openapi/v2", "/openapi/v3", "/", "/metrics")
+
+
+@pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x"])
+def test_no_door_opens_without_the_token(client: httpx.Client, authorization: str) -> None:
+    for path in _paths():
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            answer = client.request(method, path, headers={"authorization": authorization})
+            assert answer.status_code == 401, f"{method} {path}: {answer.status_code}"
+            assert answer.json()["reason"] == "Unauthorized" and "items" not in answer.json()
+
+
+def test_the_server_is_bound_to_loopback_alone(tmp_path: Path) -> None:
+    """There is no way yet to bind it elsewhere, where one token for all would not do."""
+    with assembly.listening(0, tmp_path) as sock:
+        assert sock.getsockname()[0] == "127.0.0.1"
+
+
+def test_the_token_is_for_its_owner_alone(tmp_path: Path) -> None:
+    assembly.secret(tmp_path / "token")
+    assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
+
+
+# ---------------------------------------------------------------- many at once
+
+
+@pytest.mark.timeout(180)
+def test_a_crowd_of_watchers_hears_every_change(server: Running, client: httpx.Client, space: str) -> None:
+    """300 over HTTPS here; 1,000 beside a real API server in `benchmarks/api.py`."""
+    crowd, news = 300, 5
+
+    async def listen(ready: asyncio.Semaphore) -> list[str]:
+        context = ssl.create_default_context(cafile=str(server.ca))
+        host, _, port = server.url.removeprefix("https://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+        writer.write(
+            head(f"GET {space}/configmaps?watch=1&fieldSelector=metadata.name!=kube-root-ca.crt HTTP/1.1") + b"\r\n\r\n"
+        )
+        seen: list[str] = []
+        await reader.readuntil(b"\r\n\r\n")
+        ready.release()
+        while len(seen) < news:
+            line = (await reader.readline()).strip()
+            if line.startswith(b"{"):
+                seen.append(json.loads(line)["object"]["metadata"]["name"])
+        writer.close()
+        return seen
+
+    async def main() -> list[list[str]]:
+        ready = asyncio.Semaphore(0)
+        listeners = [asyncio.create_task(listen(ready)) for _ in range(crowd)]
+        for _ in range(crowd):
+            await ready.acquire()
+        for number in range(news):
+            answer = await asyncio.to_thread(
+                client.post, f"{space}/configmaps", json={"metadata": {"name": f"n-{number}"}}
+            )
+            answer.raise_for_status()
+        return await asyncio.gather(*listeners)
+
+    heard = asyncio.run(asyncio.wait_for(main(), 150))
+    assert heard == [[f"n-{number}" for number in range(news)]] * crowd
