@@ -14,6 +14,7 @@ import psutil
 
 from rowlock import kinds
 from rowlock.api import DELETE, DeleteOptions, LogOptions
+from rowlock.cluster.node import limits
 from rowlock.cluster.node.kubelet import Kubelet, KubeletSettings
 from rowlock.cluster.node.processes import kill_strays
 from rowlock.cluster.node.shim import ticks
@@ -132,14 +133,25 @@ async def node(data: Path, **settings: Any) -> AsyncIterator[Node]:
 
 def _sweep(data: Path) -> None:
     """Kills what this test started: shims by their facts (their programs die with them), the pod host."""
-    for path in data.glob("pods/*/*/start.*"):
-        facts = json.loads(path.read_bytes() or b"{}")
+    for path in _starts(data):
+        facts: dict[str, int] = {}
+        with contextlib.suppress(FileNotFoundError):
+            facts = json.loads(path.read_bytes() or b"{}")
         if facts.get("shim") and ticks(facts["shim"]) == facts["shim_ticks"]:
             os.kill(facts["shim"], signal.SIGKILL)
     kill_strays(path.name for path in data.glob("pods/*"))
+    for path in data.glob("pods/*"):
+        limits.clear(path.name)
     for process in [p for p in psutil.process_iter(["cmdline"]) if _belongs(p, data)]:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
+
+
+def _starts(data: Path) -> list[Path]:
+    """Facts of every start; a directory may be going away in a thread that the kubelet has left behind."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            return [path for path in data.glob("pods/*/*/start.*") if path.exists()]
 
 
 def _belongs(process: psutil.Process, data: Path) -> bool:

@@ -10,6 +10,8 @@ def test_names_as_kubernetes_resolves_them() -> None:
     assert text == HEAD + (
         "10.77.1.1\tj-0 j-0.a j-0.a.svc j-0.a.svc.cluster.local\n"
         "10.77.1.2\tk-0.b k-0.b.svc k-0.b.svc.cluster.local\n"
+        "::ffff:10.77.1.1\tj-0.a.pod.cluster.local\n"
+        "::ffff:10.77.1.2\tk-0.b.pod.cluster.local\n"
         "10.77.1.1\tsvc svc.a svc.a.svc svc.a.svc.cluster.local\n"
         "10.77.1.9\tsvc svc.a svc.a.svc svc.a.svc.cluster.local\n"
     )

@@ -12,7 +12,7 @@ from tests.node.conftest import Node, on_node, pod, until
 from rowlock.cluster.node import build, images
 from rowlock.cluster.node.build import BuildFailed, Order
 from rowlock.cluster.node.dockerfile import BadDockerfile, excluded, expand, ignored, parse
-from rowlock.cluster.node.images import Image, Images, command_line, normalise
+from rowlock.cluster.node.images import Image, Images, command_line, mapped, normalise
 from rowlock.cluster.node.pod_facts import Problem
 
 SEED = """FROM pytorch/pytorch:2.0.1-cuda11.7-cudnn8-runtime
@@ -184,6 +184,8 @@ def test_paths_of_the_image_mean_its_files_and_a_failed_build_changes_nothing(tm
     made = build.build(table, order, said.append)
     assert (Path(made.root) / "opt/x/seen").read_text() == "data\n"
     words = command_line(made, {})
+    assert not isinstance(words, Problem)
+    words = [mapped(word, made.root) for word in words]
     assert words == ["python", f"{made.root}/opt/x/train.py", "a"]
     env = {**os.environ, **made.env, "PATH": f"{made.path[0]}:{os.environ['PATH']}"}
     assert subprocess.check_output(words, env=env, text=True) == "trained ['a'] 3\n"

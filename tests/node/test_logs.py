@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rowlock.api import LogOptions
-from rowlock.cluster.node.logs import WIDTH, Plain, Watcher, read
-from rowlock.cluster.node.shim import Stamp
+from rowlock.cluster.node import log_writer
+from rowlock.cluster.node.log_writer import WIDTH, LogFile, Stamp, punch
+from rowlock.cluster.node.logs import Plain, Watcher, read
 from rowlock.objects import seconds
 
 LINES = [(f"2026-01-01T00:00:{i:02}.000000001Z ", f"line {i}") for i in range(10)]
@@ -113,3 +114,66 @@ async def _rest(follower: object) -> bytes:
 
 def test_no_file_is_an_empty_log(tmp_path: Path) -> None:
     assert _read(tmp_path / "none") == b""
+
+
+def _written(path: Path, lines: int, limit: int) -> None:
+    log = LogFile(str(path), limit)
+    for first in range(0, lines, 500):
+        log.write(b"".join(b"line %07d of the noisy program\n" % n for n in range(first, first + 500)))
+    os.close(log._fd)
+
+
+def _holes(path: Path) -> bool:
+    with path.open("wb") as file:
+        file.write(bytes(1 << 20))
+        file.flush()
+        return punch(file.fileno(), 0, 1 << 19)
+
+
+def test_only_the_newest_part_of_a_log_is_kept(tmp_path: Path) -> None:
+    if not _holes(tmp_path / "probe"):
+        pytest.skip("files cannot have holes here")
+    path, limit = tmp_path / "log.0", 1 << 20
+    _written(path, 100_000, limit)
+    told = path.stat()
+    assert told.st_size > 6 << 20 and told.st_blocks * 512 <= limit + (64 << 10)
+    kept = _read(path).splitlines()
+    assert kept[-1] == b"line 0099999 of the noisy program" and len(kept) > 8_000
+    first = int(kept[0].split()[1])
+    assert kept == [b"line %07d of the noisy program" % n for n in range(first, 100_000)]
+    assert _read(path, tail=2).count(b"\n") == 2 and _read(path, tail=10**6).splitlines() == kept
+    assert _read(path, since=0.0).splitlines() == kept
+    assert b"\0" not in _read(path, timestamps=True)
+
+
+def test_a_follower_that_was_slower_than_the_log_goes_on_with_what_is_kept(tmp_path: Path) -> None:
+    if not _holes(tmp_path / "probe"):
+        pytest.skip("files cannot have holes here")
+    path, over = tmp_path / "log.0", False
+
+    async def whole() -> list[bytes]:
+        pieces = []
+        async for piece in read(path, LogOptions(follow=True), lambda: over, asyncio.Event, Watcher()):
+            pieces.append(piece)
+            if len(pieces) == 1:
+                ended()
+        return pieces
+
+    def ended() -> None:
+        nonlocal over
+        with path.open("r+b") as file:
+            assert punch(file.fileno(), 0, path.stat().st_size // 2 // 65536 * 65536)
+        over = True
+
+    _written(path, 40_000, 1 << 30)
+    lines = b"".join(asyncio.run(whole())).split(b"\n")
+    whole_lines = [n for n in lines if n.startswith(b"line ") and n.endswith(b"program")]
+    assert whole_lines[0].startswith(b"line 0000000") and whole_lines[-1].startswith(b"line 0039999")
+    assert len(lines) - len(whole_lines) <= 2 and b"\0" not in b"".join(lines)
+
+
+def test_where_files_cannot_have_holes_an_old_log_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_writer, "punch", lambda *_: False)
+    _written(tmp_path / "log.0", 100_000, 1 << 20)
+    assert (tmp_path / "log.0").stat().st_size <= 1 << 20
+    assert _read(tmp_path / "log.0").endswith(b"line 0099999 of the noisy program\n")

@@ -1,6 +1,7 @@
 """A pod's status from facts, against what a real kubelet wrote (`kubectl-walk/pods.golden.json`)."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,38 @@ def test_conditions_of_others_stay() -> None:
 @pytest.mark.parametrize(("span", "text"), [(0.4, "400ms"), (10, "10s"), (160, "2m40s"), (300, "5m0s")])
 def test_durations_read_as_in_go(span: float, text: str) -> None:
     assert duration(span) == text
+
+
+def test_a_pod_with_a_sidecar_is_over_when_the_sidecar_is() -> None:
+    given = pod("Never", 1, 1)
+    given["spec"]["initContainers"][0]["restartPolicy"] = "Always"
+    both = status(given, _facts(i0=RUNNING, c0=RUNNING), NOW)
+    side = both["initContainerStatuses"][0]
+    assert both["phase"] == "Running" and side["ready"] and side["started"] and "running" in side["state"]
+    assert status(given, _facts(i0=RUNNING, c0=ended(0)), NOW)["phase"] == "Running"
+    assert status(given, _facts(i0=ended(143), c0=ended(0)), NOW)["phase"] == "Succeeded"
+    assert status(given, _facts(), NOW)["phase"] == "Pending"
+    unready = {c["type"]: c.get("message") for c in status(given, _facts(i0=ended(1), c0=RUNNING), NOW)["conditions"]}
+    assert unready["Ready"] == "containers with unready status: [i0]" and unready["Initialized"] is None
+
+
+def test_who_has_probes_is_not_ready_before_they_say_so() -> None:
+    given = pod("Never")
+    given["spec"]["containers"][0] |= {"readinessProbe": {"exec": {}}, "startupProbe": {"exec": {}}}
+    fresh = ContainerFacts(Run(0, 1, 1, 2, NOW))
+
+    def flags(known: ContainerFacts) -> tuple[bool, bool]:
+        said = status(given, _facts(c0=known), NOW)["containerStatuses"][0]
+        return said["started"], said["ready"]
+
+    assert flags(fresh) == (False, False)
+    assert flags(replace(fresh, ready=True)) == (False, False)
+    assert flags(replace(fresh, started=True)) == (True, False)
+    assert flags(replace(fresh, started=True, ready=True)) == (True, True)
+
+
+def test_a_pod_that_has_failed_stays_so_and_tells_how_its_containers_end() -> None:
+    failed = {**pod("Always"), "status": {"phase": "Failed", "reason": "Evicted", "message": "too much"}}
+    told = status(failed, _facts(c0=ended(137)), NOW)
+    assert (told["phase"], told["reason"], told["message"]) == ("Failed", "Evicted", "too much")
+    assert told["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137

@@ -74,6 +74,49 @@ def test_deletion() -> None:
     assert sync(leaving, facts(run(end=FAILED)), NOW) == Turn((Remove(),))
 
 
+SIDE = {"name": "s", "restartPolicy": "Always"}
+BESIDE = pod(init=[SIDE, {"name": "i"}])
+
+
+@pytest.mark.parametrize(
+    ("known", "turn"),
+    [
+        ({}, Turn((Start("s", 0, 0),), 0.5)),
+        ({"s": run()}, Turn((Start("i", 0, 0),), 0.5)),
+        ({"s": run(end=FAILED)}, Turn((Start("s", 1, 1),), 0.5)),
+        ({"s": run(), "i": run(end=DONE)}, Turn((Start("c0", 0, 0),), 0.5)),
+        ({"s": run(), "i": run(end=FAILED)}, Turn((Stop("s", 30.0), Publish()))),
+        ({"s": run(end=DONE), "i": run(end=DONE), "c0": run()}, Turn((Start("s", 1, 1),), 0.5)),
+        ({"s": run(), "i": run(end=DONE), "c0": run(end=DONE)}, Turn((Stop("s", 30.0), Publish()))),
+        ({"s": run(end=FAILED), "i": run(end=DONE), "c0": run(end=DONE)}, Turn((Publish(),))),
+    ],
+)
+def test_sidecars(known: dict[str, ContainerFacts], turn: Turn) -> None:
+    assert sync(BESIDE, PodFacts(containers=known, begun=NOW), NOW) == turn
+
+
+def test_a_sidecar_with_a_startup_probe_holds_the_next_one_until_it_has_passed() -> None:
+    probed = pod(init=[{**SIDE, "startupProbe": {"exec": {}}}])
+    assert sync(probed, facts(run(), names=["s"]), NOW) == Turn((Publish(),))
+    passed = ContainerFacts(Run(0, 1, 1, 2, NOW), started=True)
+    assert sync(probed, facts(passed, names=["s"]), NOW) == Turn((Start("c0", 0, 0),), 0.5)
+
+
+def test_deletion_stops_sidecars_last() -> None:
+    leaving = pod(
+        init=[SIDE, {**SIDE, "name": "t"}], deletionTimestamp=timestamp(NOW + 30), deletionGracePeriodSeconds=30
+    )
+    both = {"s": run(), "t": run()}
+    known = PodFacts(containers={**both, "c0": run()})
+    assert sync(leaving, known, NOW).chores == (Stop("c0", 30.0),)
+    known = PodFacts(containers={**both, "c0": run(end=DONE)})
+    assert sync(leaving, known, NOW).chores == (Stop("t", 30.0),)
+    known = PodFacts(containers={"s": run(), "t": run(end=DONE), "c0": run(end=DONE)})
+    assert sync(leaving, known, NOW).chores == (Stop("s", 30.0),)
+    known = PodFacts(containers={**both, "c0": run()})
+    assert {c.container for c in sync(leaving, known, NOW + 30).chores if isinstance(c, Stop)} == {"s", "t", "c0"}
+
+
 def test_the_emulated_init_container_holds_the_pod_and_its_first_status() -> None:
     worker = pod(init=[{"name": "init-pytorch", "command": LOOKUP}])
     assert awaited_master(worker) == "job-master-0"

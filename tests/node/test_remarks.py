@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.cluster.node.pod_starting import remarks
+from rowlock.cluster.node.pod_rights import remarks
 from rowlock.objects import Object
 
 NOT_APPLIED = "is not applied ({}): programs run as the user who started the cluster"
+ROOT, SOMEBODY = 0, 501
 
 
 @pytest.mark.parametrize(
-    ("of_pod", "of_container", "said"),
+    ("me", "of_pod", "of_container", "said"),
     [
-        ({}, {}, []),
-        ({"runAsUser": None, "supplementalGroups": []}, {"privileged": False}, []),
-        ({"runAsUser": 1000, "fsGroup": 2000}, {}, ["securityContext of the pod " + NOT_APPLIED.format("fsGroup, runAsUser")]),
-        ({}, {"privileged": True}, ["securityContext of main " + NOT_APPLIED.format("privileged")]),
-        ({"runAsUser": 0}, {}, ["securityContext of the pod " + NOT_APPLIED.format("runAsUser")]),
+        (SOMEBODY, {}, {}, []),
+        (SOMEBODY, {"runAsUser": None, "supplementalGroups": []}, {"privileged": False}, []),
+        (SOMEBODY, {"runAsUser": 1000, "fsGroup": 2000}, {}, ["securityContext of the pod " + NOT_APPLIED.format("fsGroup, runAsUser")]),
+        (ROOT, {"runAsUser": 1000, "fsGroup": 2000}, {"allowPrivilegeEscalation": False}, []),
+        (SOMEBODY, {}, {"privileged": True}, ["securityContext of main " + NOT_APPLIED.format("privileged")]),
+        (ROOT, {}, {"privileged": True}, ["securityContext of main " + NOT_APPLIED.format("privileged")]),
+        (SOMEBODY, {"runAsUser": 0}, {}, ["securityContext of the pod " + NOT_APPLIED.format("runAsUser")]),
+        (SOMEBODY, {"runAsUser": SOMEBODY}, {}, []),
     ],
 )  # fmt: skip
-def test_rights(of_pod: Object, of_container: Object, said: list[str]) -> None:
+def test_rights(me: int, of_pod: Object, of_container: Object, said: list[str]) -> None:
     container = {"name": "main", "image": "host", "securityContext": of_container}
-    assert remarks({"spec": {"securityContext": of_pod, "containers": [container]}}) == said
+    assert remarks({"spec": {"securityContext": of_pod, "containers": [container]}}, me) == said

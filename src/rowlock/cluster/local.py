@@ -19,6 +19,8 @@ from rowlock.api import Controller
 from rowlock.cluster import seeds
 from rowlock.cluster.api.admission import Admission
 from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.inquest import inquest
+from rowlock.cluster.inquest.watch import Watch
 from rowlock.cluster.node import pretend
 from rowlock.cluster.node.kubelet import Kubelet, KubeletSettings
 from rowlock.cluster.storage.store import Store
@@ -26,7 +28,9 @@ from rowlock.errors import AlreadyExists
 from rowlock.kinds import NODE, Kind
 from rowlock.objects import Object
 from rowlock.scheduling.controller import Scheduler
+from rowlock.scheduling.snapshot import Settings as Planning
 from rowlock.training import controller as training
+from rowlock.training.framework import PARITIES
 from rowlock.training.group import GroupController
 
 
@@ -41,6 +45,10 @@ class ClusterSettings:
     """Nodes that run nothing, for trying the scheduler; each with `kubelet.simulated_gpus` GPUs."""
     authority: str = ""
     """The CA certificate that pods and clients should trust (PEM)."""
+    parity: str = "default"
+    """How closely the job operators follow Kubeflow's: a key of `training.framework.PARITIES`."""
+    half_life: float = 0.0
+    """Of time-based fair share, in seconds; 0 = the past does not count."""
     say: Callable[[str], None] = field(default=lambda _: None)
     """Takes sentences that a person who starts the cluster should read."""
 
@@ -52,11 +60,16 @@ class LocalCluster:
         self.settings = settings
         admission = Admission()
         self.store = Store.open(settings.data_dir / "cluster.db", admission=admission, patches=Patches())
+        admission.parity = PARITIES[settings.parity]
         admission.view = self.store.core.latest  # quotas, priority classes and service accounts are looked up in it
+        planning = Planning(half_life=settings.half_life)
+        self.scheduler = None if "scheduler" in settings.without else Scheduler(planning)
         self.kubelet: Kubelet | None = None
+        self.inquest: inquest.Inquest | None = None
         if "kubelet" not in settings.without:
             self.kubelet = Kubelet(self.store, self.store.view, settings.kubelet)
             self.store.logs = self.kubelet.log
+            self.inquest = inquest.attached(self.kubelet, self.store.view, settings.data_dir)
 
     async def __aenter__(self) -> Self:
         await asyncio.gather(self._seed(), *([self.kubelet.prepare()] if self.kubelet else []))
@@ -85,13 +98,13 @@ class LocalCluster:
     def controllers(self) -> list[Controller]:
         """Who decides here. Without a scheduler nobody declares gangs either: both belong together."""
         made: list[Controller] = [
-            *training.controllers(),
+            *training.controllers(PARITIES[self.settings.parity]),
             *collection.controllers(),
             pretend.Pretending(),
             *furnishing.controllers(self.settings.authority),
         ]
-        if "scheduler" not in self.settings.without:
-            made += [GroupController(), Scheduler()]
+        if self.scheduler is not None:
+            made += [GroupController(), self.scheduler]
         return made
 
     async def run(self) -> None:
@@ -99,4 +112,6 @@ class LocalCluster:
         async with asyncio.TaskGroup() as tasks:
             if self.kubelet:
                 tasks.create_task(self.kubelet.run(self.store.changes()))
+            if self.inquest:
+                tasks.create_task(Watch(self.inquest).run())
             tasks.create_task(controllers.run(self.store, self.store.view, self.controllers(), self.store.changes()))

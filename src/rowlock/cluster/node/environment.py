@@ -17,6 +17,8 @@ from decimal import Decimal
 from typing import Any
 
 from rowlock import kinds
+from rowlock.cluster.node import gpu_shares
+from rowlock.cluster.node.gpu_shares import Share
 from rowlock.cluster.node.pod_facts import Problem
 from rowlock.kinds import Kind
 from rowlock.objects import Object, dig, labels, meta, namespace
@@ -75,6 +77,8 @@ class Place:
     peers: tuple[str, ...] = ()
     """Short names of the pods of the same job: to be reached without the proxy."""
     extras: Mapping[str, str] = field(default_factory=dict)
+    share: Share | None = None
+    """Of a GPU, when it has less than a whole one."""
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
@@ -140,7 +144,7 @@ def _value_from(
     if ref := source.get("fieldRef"):
         return pod_field(pod, place, ref["fieldPath"])
     if ref := source.get("resourceFieldRef"):
-        return _resource(pod, container, place, ref)
+        return pod_resource(pod, container, place, ref)
     for kind, key in ((kinds.CONFIG_MAP, "configMapKeyRef"), (kinds.SECRET, "secretKeyRef")):
         if ref := source.get(key):
             data = _data(kind, namespace(pod), ref, lookup)
@@ -170,7 +174,8 @@ def pod_field(pod: Object, place: Place, path: str) -> str:
     return str(known[path])
 
 
-def _resource(pod: Object, container: Mapping[str, Any], place: Place, ref: Mapping[str, Any]) -> str:
+def pod_resource(pod: Object, container: Mapping[str, Any], place: Place, ref: Mapping[str, Any]) -> str:
+    """A resourceFieldRef: the container's limit or request, divided and rounded up; the node's where it has none."""
     of = ref.get("containerName") or container["name"]
     every = [*dig(pod, "spec.containers", ()), *dig(pod, "spec.initContainers", ())]
     chosen = next((c for c in every if c["name"] == of), container)
@@ -207,6 +212,8 @@ def platform(container: Mapping[str, Any], place: Place, given: Mapping[str, str
         found["NVIDIA_VISIBLE_DEVICES"] = ",".join(place.devices) or "void"
     if place.simulated is not None:
         found |= {"CUDA_VISIBLE_DEVICES": "", "ROWLOCK_SIMULATED_GPU": place.simulated}
+    if place.share is not None:
+        found |= gpu_shares.environment(place.share, given)
     return {**found, **place.extras}
 
 

@@ -191,16 +191,25 @@ class Fabric:
         server.listen(128)
         return server
 
-    def dial(self, uid: str, port: int) -> socket.socket:
-        """A socket that will connect from inside the pod (probes, port-forward). Raises KeyError for a foreign uid."""
+    def socket_of(self, uid: str) -> socket.socket:
+        """A socket of the pod's network, not connected yet. Raises KeyError for a foreign uid."""
         _call("setns", self._pods[uid], _NEWNET)
         try:
-            client = socket.socket()
+            return socket.socket()
         finally:
             _call("setns", self._home, _NEWNET)
+
+    def dial(self, uid: str, port: int) -> socket.socket:
+        """A socket that will connect from inside the pod (probes, port-forward). Raises KeyError for a foreign uid."""
+        client = self.socket_of(uid)
         client.settimeout(1)
         client.connect(("127.0.0.1", port))
         return client
+
+
+def join(fd: int, kind: int) -> None:
+    """setns(2): this process moves into the namespace behind a file descriptor."""
+    _call("setns", fd, kind)
 
 
 def enter(network: Mapping[str, object], fd: int) -> None:

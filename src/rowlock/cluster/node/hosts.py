@@ -56,8 +56,12 @@ def names(name: str, namespace: str, home: str) -> list[str]:
 
 
 def render(home: str, pods: Mapping[Key, str], services: Mapping[Key, Iterable[str]]) -> str:
-    """The hosts file of namespace `home`."""
+    """The hosts file of namespace `home`.
+
+    A server that listens for IPv6 and IPv4 sees its clients at `::ffff:10.77.…`, and torch asks for their names: those have
+    a line of their own, under a name that nobody asks the address of."""
     lines = [f"{ip}\t{' '.join(names(pod.name, pod.namespace, home))}\n" for pod, ip in sorted(pods.items())]
+    lines += [f"::ffff:{ip}\t{pod.name}.{pod.namespace}.pod.{DOMAIN}\n" for pod, ip in sorted(pods.items())]
     for service, ips in sorted(services.items()):
         if service not in pods:
             lines += [f"{ip}\t{' '.join(names(service.name, service.namespace, home))}\n" for ip in ips]

@@ -28,6 +28,8 @@ from rowlock.cluster.node.shim import write_fact
 
 HOST = ("host", "rowlock.dev/host")
 """Names that mean this machine's own programs without being in the table."""
+DELIVERY = "ghcr.io/kubeflow/training-v1/kubectl-delivery"
+"""What the operator puts before an MPIJob's launcher: `delivery.py` stands for it."""
 _REGISTRIES = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _NAME = re.compile(rf"(?:[a-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*")
@@ -99,6 +101,9 @@ class Images:
         found = self._read(name)
         if found is not None:
             return found
+        if name.rpartition(":")[0] == DELIVERY:
+            program = (sys.executable, "-m", "rowlock.cluster.node.delivery", str(self._directory.parent))
+            return Image(name, entrypoint=program)
         if _shouts(reference):
             sentence = "repository name must be lowercase, and no image of that name was built or added"
             return Problem(
@@ -178,12 +183,12 @@ def _depth(root: str, path: str) -> int:
 
 
 def command_line(image: Image, container: Mapping[str, Any]) -> list[str] | Problem:
-    """The words to exec, by Docker's rules; not yet expanded."""
+    """The words to exec, by Docker's rules; as they are written."""
     command, args = list(container.get("command") or ()), list(container.get("args") or ())
     if not command:
         command = list(image.entrypoint)
         args = args or list(image.command)
-    if words := [mapped(w, image.root) for w in [*command, *args]]:
+    if words := [*command, *args]:
         return words
     sentence = f'no command: the image "{image.name}" names none, so the pod must give `command` or `args`'
     return Problem(
@@ -192,11 +197,8 @@ def command_line(image: Image, container: Mapping[str, Any]) -> list[str] | Prob
 
 
 def working_directory(image: Image, container: Mapping[str, Any], pod_directory: str) -> str:
-    """Where the program starts: the pod's wish, the image's, else the pod's own empty directory."""
-    wish = str(container.get("workingDir") or "")
-    if wish:
-        return mapped(wish, image.root)
-    return image.workdir or (image.root or pod_directory)
+    """Where the program starts: the pod's wish as it is written, the image's, else the pod's own empty directory."""
+    return str(container.get("workingDir") or "") or image.workdir or image.root or pod_directory
 
 
 # ---------------------------------------------------------------- the command

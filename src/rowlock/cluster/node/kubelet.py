@@ -8,6 +8,7 @@ from disk, so a restart is the recovery code. Programs are started by the pod ho
 
 import asyncio
 import contextlib
+import logging
 import os
 import resource
 import time
@@ -17,29 +18,34 @@ from pathlib import Path
 
 from rowlock import kinds
 from rowlock.api import LOG, Api, Change, LogOptions, View
-from rowlock.cluster.node import machine, node_leases, pod_logs
+from rowlock.cluster.node import claims, gpu_watch, machine, node_leases, pod_logs
+from rowlock.cluster.node.checkpoints import KEPT, Checkpoints, living
+from rowlock.cluster.node.checks import Checks
+from rowlock.cluster.node.entrance import Entrance
 from rowlock.cluster.node.images import Images
+from rowlock.cluster.node.log_writer import LIMIT
 from rowlock.cluster.node.logs import Watcher
 from rowlock.cluster.node.machine import Inventory, NodePlan, Wishes
 from rowlock.cluster.node.network import PodNetwork, choose
 from rowlock.cluster.node.pod_directory import PodCard, PodDirectories
-from rowlock.cluster.node.pod_facts import awaited_master
+from rowlock.cluster.node.pod_facts import Run, awaited_master
 from rowlock.cluster.node.pod_starting import Starting
-from rowlock.cluster.node.pod_tending import Tended, Tending
+from rowlock.cluster.node.pod_tending import Tending
 from rowlock.cluster.node.processes import PodHost
 from rowlock.cluster.node.proxy import Proxy
+from rowlock.cluster.node.tended import Tended
+from rowlock.cluster.node.volume_directories import VolumeDirectories
 from rowlock.controllers.recorder import Recorder
 from rowlock.errors import AlreadyExists, ApiError, Unavailable
-from rowlock.objects import Key, Object, dig, key, name
+from rowlock.objects import Key, Object, dig, key, name, namespace
 from rowlock.objects import uid as uid_of
 
+log = logging.getLogger("rowlock.kubelet")
 _FILES = 65536
 RESYNC = 2.0
 """Seconds between looks at programs that can only be polled, and at a pod host that has gone."""
 
-
-SWEEP = 60.0
-"""Seconds between looks at the logs of deleted pods."""
+_SHOWN = (kinds.CONFIG_MAP, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,18 @@ class KubeletSettings:
     network: str = "auto"
     restart_backoff: float = 10.0
     """Seconds before a second restart; doubles up to thirty times as much."""
+    warm_start: bool = True
+    """May programs that import torch be forked from a parent that has done so?"""
+    keep_checkpoints: float = KEPT
+    """Seconds for which a deleted job's checkpoints are kept."""
+    log_limit: int = LIMIT
+    """Bytes of one run's log that are kept; the oldest fifth goes when there is more."""
+    limits: str = "auto"
+    """How memory and CPU limits are kept: `auto` takes control groups where it can, `watchdog` never does."""
+    measure: float = 10.0
+    """Seconds between looks at what pods with a limit have on disk."""
+    sweep: float = 60.0
+    """Seconds between looks at what deleted pods and claims left behind."""
 
     @property
     def wishes(self) -> Wishes:
@@ -94,10 +112,27 @@ class Kubelet:
         self._pipe = -1
         self._rest = b""
         starting = Starting(
-            view, self.images, self.network, self._directories, self.nodes, dict(os.environ), "", self._neighbours
+            view=view,
+            images=self.images,
+            network=self.network,
+            directories=self._directories,
+            nodes=self.nodes,
+            server=dict(os.environ),
+            wake="",
+            neighbours=self._neighbours,
+            places=VolumeDirectories(self._data),
+            checkpoints=Checkpoints(self._data, settings.keep_checkpoints),
+            log_limit=settings.log_limit,
+            warm_start=settings.warm_start,
         )
         self._tending = Tending(self._api, self._host, starting, self._recorder, clock=clock)
         self._tending.backoff = settings.restart_backoff
+        self.entrance = Entrance(view, self._host, self.network, self._directories, self._pods, self.log)
+        self._tending.probing.checks = Checks(self.entrance, self._host, self.network)
+        self._tending.probing.changed = self._mark
+        self.pods, self.recorder, self.directory = self._pods, self._recorder, self._directories.container
+        self.on_end: Callable[[Tended, str, Run], None] = lambda tended, container, run: None
+        """Told of every run of a container that has ended, once or more."""
 
     # ------------------------------------------------------------ beginning
 
@@ -159,13 +194,17 @@ class Kubelet:
         wanted = self.settings.network
         hello = await self._host.connect("none" if wanted == "rewrite" else "auto", join)
         self.network.choice = choose(wanted, bool(hello.get("fabric")), str(hello.get("problem") or "no fabric"))
+        starting = self._tending.starting
+        starting.limits = "watchdog" if self.settings.limits == "watchdog" else str(hello.get("limits") or "watchdog")
+        starting.unmountable, starting.memory = str(hello.get("unmountable") or ""), bool(hello.get("memory"))
         for uid, run in alive:
             if run.pid:
-                await self._host.ask("adopt", uid=uid, pid=run.pid)
+                await self._host.ask("adopt", uid=uid, pid=run.pid, shim=run.shim)
 
     async def _register(self, plan: NodePlan, found: Inventory) -> None:
         choice = self.network.choice
-        node = machine.node_object(plan, (choice.mode, choice.why), self._clock())
+        limits = self._tending.starting.limits
+        node = machine.node_object(plan, (choice.mode, choice.why), self._clock(), limits)
         try:
             await self._api.create(kinds.NODE, node)
         except AlreadyExists:
@@ -181,9 +220,12 @@ class Kubelet:
         loop.add_reader(self._pipe, self._hints)
         try:
             async with asyncio.TaskGroup() as tasks:
+                self._tending.probing.group = tasks
                 tasks.create_task(self._feed(changes))
                 tasks.create_task(self._recorder.run())
                 tasks.create_task(self._resync())
+                tasks.create_task(gpu_watch.watch(self._view, self.nodes, self._pods, self._recorder))
+                tasks.create_task(self._measure())
                 tasks.create_task(node_leases.renew(self._api, self._view, self.nodes, self._clock))
                 if self.network.real:
                     tasks.create_task(self._serve_proxy())
@@ -201,8 +243,8 @@ class Kubelet:
                 self._pod_changed(change)
             elif change.kind is kinds.SERVICE:
                 self.network.dirty = True
-            elif change.kind in (kinds.CONFIG_MAP, kinds.SECRET):
-                self._mark(*(uid for uid, tended in self._pods.items() if tended.has_problem()))
+            elif change.kind in _SHOWN:
+                self._shown_changed(change.object)
             elif change.type == "Bookmark" and change.kind is None:
                 self._forget_strangers()
 
@@ -217,6 +259,13 @@ class Kubelet:
                 self._begin(pod)
             self._mark(uid)
             self._mark(*self._awaiting.get(key(pod), ()))
+
+    def _shown_changed(self, shown: Object) -> None:
+        """A ConfigMap, a Secret, a claim: pods may wait for it, or show it as files."""
+        for uid, tended in self._pods.items():
+            if tended.card.namespace == namespace(shown) and (tended.has_problem() or tended.shows_files()):
+                tended.hasten()
+                self._mark(uid)
 
     def _begin(self, pod: Object) -> None:
         """A pod has been bound to one of our nodes."""
@@ -262,6 +311,9 @@ class Kubelet:
             return
         for run in self._tending.look(tended, container):
             self._tending.watch(run, lambda: self._noticed(uid, container))
+        known = tended.containers.get(container)
+        if known is not None and known.run is not None and known.run.exit is not None:
+            self.on_end(tended, container, known.run)
         self._mark(uid, *self._awaiting.get(Key(tended.card.namespace, tended.card.name), ()))
 
     async def _turns(self, tasks: asyncio.TaskGroup) -> None:
@@ -318,8 +370,9 @@ class Kubelet:
         """The pod is not in the store any more: nothing of it may run, and its directory goes."""
         if not await self._tending.put_down(tended):
             return 0.2
-        await asyncio.to_thread(self._directories.remove, tended.card)
+        # forgotten first: a dead shim noticed while its directory goes would be written a new end, and the directory stay
         self._pods.pop(tended.card.uid, None)
+        await asyncio.to_thread(self._directories.remove, tended.card)
         self._awaiting.pop(Key(tended.card.namespace, tended.card.name), None)
         self.network.release(tended.card)
         self._count()
@@ -330,16 +383,35 @@ class Kubelet:
         swept = 0.0
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._host.gone.wait(), RESYNC)
+                await asyncio.wait_for(self._host.gone.wait(), min(RESYNC, self.settings.sweep))
             if not self._host.connected:
                 await self._connect()
                 self._mark(*self._pods)
             for uid, tended in list(self._pods.items()):
                 for container in tended.unsure(pidfds=hasattr(os, "pidfd_open")):
                     self._noticed(uid, container)
-            if self._clock() - swept > SWEEP:
+            if self._clock() - swept > self.settings.sweep:
                 swept = self._clock()
-                await asyncio.to_thread(self._directories.forget_old_logs)
+                await self._sweep()
+
+    async def _measure(self) -> None:
+        """Pods that have more on disk than they may."""
+        while True:
+            await asyncio.sleep(self.settings.measure)
+            for uid, tended in list(self._pods.items()):
+                if await self._tending.measure(tended):
+                    self._mark(uid)
+
+    async def _sweep(self) -> None:
+        """What deleted pods and claims left behind."""
+        await asyncio.to_thread(self._directories.forget_old_logs)
+        forget = self._tending.starting.checkpoints.forget
+        for job in await asyncio.to_thread(forget, living(self._view), self._clock()):
+            log.info("the checkpoints of job %s, which was deleted, are removed", job)
+        cards = [tended.card for tended in self._pods.values()]
+        pods = [self._view.get(kinds.POD, card.namespace, card.name) for card in cards]
+        with contextlib.suppress(Unavailable):  # the store is busy: the next look will do
+            await claims.forget(self._api, self._tending.starting.places, claims.used(p for p in pods if p))
 
     async def _serve_proxy(self) -> None:
         while True:

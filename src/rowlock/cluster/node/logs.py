@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rowlock.api import LogOptions
+from rowlock.cluster.node.log_writer import WIDTH
 from rowlock.objects import seconds
 
-WIDTH = 31
 _BLOCK = 1 << 18
 _STAMPS = re.compile(rb"^.{%d}" % WIDTH, re.M)
 _MODIFY, _NONBLOCK, _CLOEXEC = 0x2, 0o4000, 0o2000000
@@ -28,8 +28,9 @@ _MODIFY, _NONBLOCK, _CLOEXEC = 0x2, 0o4000, 0o2000000
 class Plain:
     """Takes the stamps off a stream that may be cut anywhere."""
 
-    def __init__(self) -> None:
-        self._begin = True
+    def __init__(self, *, begin: bool = True) -> None:
+        """`begin`: the stream begins with a line, not within one."""
+        self._begin = begin
         self._held = b""
 
     def __call__(self, data: bytes) -> bytes:
@@ -60,22 +61,40 @@ def stamp_of(line: bytes) -> float:
         return 0.0
 
 
+def kept_from(file: BinaryIO, position: int) -> int:
+    """`position`; or, when what was there has been given back to the disk, the first line that is kept after it."""
+    fd = file.fileno()
+    here = os.lseek(fd, 0, os.SEEK_CUR)
+    try:
+        data = os.lseek(fd, position, os.SEEK_DATA) if hasattr(os, "SEEK_DATA") else position
+    except OSError:  # the end of the file, or a file system that does not know
+        data = position
+    finally:
+        os.lseek(fd, here, os.SEEK_SET)  # the buffer above the descriptor notices nothing
+    if data <= position:
+        return position
+    file.seek(data)
+    file.readline()
+    return file.tell()
+
+
 def begin_at(file: BinaryIO, options: LogOptions) -> int:
     """The offset where the wanted part begins."""
-    size = file.seek(0, os.SEEK_END)
-    start = 0 if options.since is None else _since(file, size, options.since)
+    size, first = file.seek(0, os.SEEK_END), kept_from(file, 0)
+    start = first if options.since is None else _since(file, (first, size), options.since)
     if options.tail is not None:
-        start = max(start, _tail(file, size, options.tail))
+        start = max(start, _tail(file, (first, size), options.tail))
     return start
 
 
-def _tail(file: BinaryIO, size: int, lines: int) -> int:
+def _tail(file: BinaryIO, bounds: tuple[int, int], lines: int) -> int:
     """Where the last `lines` lines begin, read backwards in blocks."""
+    first, size = bounds
     if lines <= 0:
         return size
     end, missing = size, lines
-    while end > 0:
-        begin = max(0, end - _BLOCK)
+    while end > first:
+        begin = max(first, end - _BLOCK)
         file.seek(begin)
         block = file.read(end - begin)
         stop = len(block) - 1 if end == size and block.endswith(b"\n") else len(block)
@@ -85,12 +104,12 @@ def _tail(file: BinaryIO, size: int, lines: int) -> int:
                 return begin + found + 1
             stop = found
         end = begin
-    return 0
+    return first
 
 
-def _since(file: BinaryIO, size: int, since: float) -> int:
+def _since(file: BinaryIO, bounds: tuple[int, int], since: float) -> int:
     """The first line not older than `since`: lines are in order of time, so halve the file."""
-    low, high = 0, size
+    low, high = bounds
     while low < high:
         middle = (low + high) // 2
         begin = _line_at(file, middle)
@@ -171,15 +190,21 @@ async def read(
     """The log of one run. `finished` says that nothing will be added; `changed` gives an event set when that may be."""
     if not path.exists():
         return
-    clean = None if options.timestamps else Plain()
     left = options.limit_bytes
     with path.open("rb") as file, watcher.watching(path) as grown:
-        file.seek(begin_at(file, options))
+        start = begin_at(file, options)
+        file.seek(max(0, start - 1))
+        clean = None if options.timestamps else Plain(begin=not start or file.read(1) == b"\n")
+        file.seek(start)
         pause = 0.005
         while left is None or left > 0:
             over = not options.follow or finished()
             if grown is not None:
                 grown.clear()
+            position = file.tell()
+            if (begin := _next(file, position)) != position:  # we were slower than the log is long
+                file.seek(begin)
+                clean = None if options.timestamps else Plain()
             data = file.read(_BLOCK)
             if data:
                 pause = 0.005
@@ -194,6 +219,11 @@ async def read(
             else:
                 await _wait(grown, changed(), pause)
                 pause = min(0.2, pause * 2)
+
+
+def _next(file: BinaryIO, position: int) -> int:
+    """Where to read on: here, unless that is gone; from the start where a file had to be emptied."""
+    return kept_from(file, position) if os.fstat(file.fileno()).st_size >= position else 0
 
 
 async def _wait(grown: asyncio.Event | None, ended: asyncio.Event, pause: float) -> None:

@@ -25,6 +25,12 @@ SIMULATED = "rowlock.dev/simulated-gpus"
 PRETEND = "rowlock.dev/pretend"
 NETWORK = "rowlock.dev/network"
 NETWORK_REASON = "rowlock.dev/network-reason"
+LIMITS = "rowlock.dev/limits"
+HOW_LIMITS = {
+    "v2": "cgroup v2: the kernel keeps memory and cpu limits",
+    "v1": "cgroup v1: the kernel keeps memory and cpu limits",
+    "watchdog": "watchdog: memory is measured five times a second, cpu limits are not enforced (control groups cannot be written)",
+}
 PRETEND_PRODUCT, PRETEND_MEMORY = "NVIDIA-H100-80GB-HBM3", 81559
 PODS = 1000
 
@@ -163,8 +169,8 @@ def closed(name: str, found: Inventory) -> NodePlan:
     return NodePlan(name, Decimal(found.cpus), found.memory)
 
 
-def node_object(node: NodePlan, network: tuple[str, str], now: float) -> Object:
-    """The Node as its kubelet registers it; `network` is the mode and why."""
+def node_object(node: NodePlan, network: tuple[str, str], now: float, limits: str = "") -> Object:
+    """The Node as its kubelet registers it; `network` is the mode and why, `limits` how they are kept."""
     labels = {
         "beta.kubernetes.io/arch": _arch(),
         "beta.kubernetes.io/os": sys.platform,
@@ -174,6 +180,8 @@ def node_object(node: NodePlan, network: tuple[str, str], now: float) -> Object:
         **node.labels,
     }
     notes = {NETWORK: network[0], NETWORK_REASON: network[1]}
+    if limits:
+        notes[LIMITS] = HOW_LIMITS[limits]
     if node.gpus:
         labels |= {
             "nvidia.com/gpu.count": str(len(node.gpus)),

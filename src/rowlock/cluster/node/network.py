@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,19 +118,29 @@ class PodNetwork:
         """The environment as this network needs it."""
         if self.real:
             return env
+        changed = rewriting.rewrite(env, f"{namespace(pod)}/{name_of(pod)}", self._known(pod), self._free)
+        if changed != env:
+            write_fact(str(self.data / "ports.json"), self._ports)
+        return changed
+
+    def hostfile(self, pod: Object) -> Callable[[str], str]:
+        """How an MPI hostfile reads on this network."""
+        return lambda text: rewriting.hostfile(text, self._known(pod))
+
+    def _known(self, pod: Object) -> Callable[[str], str]:
         home = namespace(pod)
 
         def known(text: str) -> str:
             name, _, rest = text.partition(".")
             where = rest.partition(".")[0] or home
-            place = f"{where}/{name}"
             found = self.view.get(kinds.POD, where, name) or self.view.get(kinds.SERVICE, where, name)
-            return place if found is not None else ""
+            return f"{where}/{name}" if found is not None else ""
 
-        changed = rewriting.rewrite(env, f"{home}/{name_of(pod)}", known, self._free)
-        if changed != env:
-            write_fact(str(self.data / "ports.json"), self._ports)
-        return changed
+        return known
+
+    def port(self, pod: Key, port: int) -> int:
+        """Where a pod's port is found: itself, or what stands for it on this machine."""
+        return port if self.real else self._ports.get(f"{pod.namespace}/{pod.name}:{port}", port)
 
     def _free(self, pod: str, port: int) -> int:
         """The machine's port that stands for a pod's port; the same whenever asked."""

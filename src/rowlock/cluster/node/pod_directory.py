@@ -2,6 +2,7 @@
 
 pods/<uid>/pod.json                 who it is, its address and devices
 pods/<uid>/<container>/start.N …    see shim.py
+pods/<uid>/.volumes/                see volume_directories.py
 logs/<namespace>_<pod>_<uid>/<container>.N.log    after the pod was deleted; the newest, within KEPT and SIZE
 """
 
@@ -9,6 +10,7 @@ import contextlib
 import json
 import os
 import shutil
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from rowlock.cluster.node.shim import write_fact
 
 KEPT = 1000
 """Deleted pods whose logs are kept."""
+_ATTEMPTS = 20
 SIZE = 1 << 30
 """Bytes of logs of deleted pods that are kept."""
 
@@ -64,7 +67,9 @@ class PodDirectories:
     def containers(self, uid: str) -> list[str]:
         """The containers of a pod that have ever been started."""
         with contextlib.suppress(OSError):
-            return sorted(e.name for e in os.scandir(self.of(uid)) if e.is_dir() and e.name != "work")
+            return sorted(
+                e.name for e in os.scandir(self.of(uid)) if e.is_dir() and e.name != "work" and e.name[0] != "."
+            )
         return []
 
     def remove(self, card: PodCard) -> None:
@@ -72,18 +77,22 @@ class PodDirectories:
         directory = self.of(card.uid)
         kept = self.logs / f"{card.namespace}_{card.name}_{card.uid}"
         for container in self.containers(card.uid):
-            for entry in sorted((directory / container).glob("log.*")):
-                kept.mkdir(exist_ok=True, mode=0o700)
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # a server that stopped meanwhile has left a thread that does the same
+                for entry in sorted((directory / container).glob("log.*")):
+                    kept.mkdir(exist_ok=True, mode=0o700)
                     entry.rename(kept / f"{container}.{entry.suffix[1:]}.log")
-        shutil.rmtree(directory, ignore_errors=True)
+        for _ in range(_ATTEMPTS):
+            shutil.rmtree(directory, ignore_errors=True)
+            if not directory.exists():
+                return
+            time.sleep(0.02)  # the last of its programs wrote while we looked
 
     def forget_old_logs(self) -> None:
         """Keeps the newest of the logs of deleted pods, within KEPT pods and SIZE bytes."""
         entries = []
         for entry in os.scandir(self.logs):
             with contextlib.suppress(OSError):
-                size = sum(e.stat().st_size for e in os.scandir(entry.path))
+                size = sum(e.stat().st_blocks * 512 for e in os.scandir(entry.path))
                 entries.append((entry.stat().st_mtime, size, entry.path))
         room = SIZE
         for number, (_, size, path) in enumerate(sorted(entries, reverse=True)):
@@ -106,6 +115,7 @@ class PodDirectories:
         if newest == 0:
             return
         directory = self.container(uid, container)
-        for name in ("log", "start", "exit"):
+        for name in ("log", "start", "program", "message", "exit"):
             (directory / f"{name}.{newest - 2}").unlink(missing_ok=True)
+        (directory / f"error.{newest - 2}.json").unlink(missing_ok=True)
         (directory / "stop").unlink(missing_ok=True)

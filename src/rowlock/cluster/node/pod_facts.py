@@ -66,6 +66,10 @@ class ContainerFacts:
     asked: int | None = None
     stop_by: float | None = None
     image_id: str = ""
+    started: bool = False
+    """Of the newest run: its startup probe has passed and its postStart hook is done; only for who has these."""
+    ready: bool = False
+    """Of the newest run: its readiness probe says so; only for who has one."""
 
     @property
     def alive(self) -> bool:
@@ -86,6 +90,8 @@ class PodFacts:
     containers: Mapping[str, ContainerFacts] = field(default_factory=dict)
     master_ready: float | None = None
     """When the master that an emulated init container waits for became ready; None = not yet."""
+    evicted: str = ""
+    """Why the pod must go."""
 
     def of(self, container: Mapping[str, Any]) -> ContainerFacts:
         return self.containers.get(container["name"], NO_FACTS)
@@ -101,6 +107,40 @@ def init_containers(pod: Object) -> list[dict[str, Any]]:
 
 def all_containers(pod: Object) -> list[dict[str, Any]]:
     return init_containers(pod) + main_containers(pod)
+
+
+def sidecar(container: Mapping[str, Any]) -> bool:
+    """An init container that keeps running beside the others (main containers have no restart policy of their own)."""
+    return container.get("restartPolicy") == "Always"
+
+
+def sidecars(pod: Object) -> list[dict[str, Any]]:
+    return [c for c in init_containers(pod) if sidecar(c)]
+
+
+def has_started(container: Mapping[str, Any], known: ContainerFacts) -> bool:
+    """It runs, and whatever shall be over before it counts as started is over."""
+    late = bool(container.get("startupProbe")) or bool((container.get("lifecycle") or {}).get("postStart"))
+    return known.run is not None and known.run.running and (known.started or not late)
+
+
+def is_ready(container: Mapping[str, Any], known: ContainerFacts) -> bool:
+    return has_started(container, known) and (known.ready or not container.get("readinessProbe"))
+
+
+def initialised(pod: Object, facts: PodFacts) -> bool:
+    """Some main container has begun: what init containers do from then on does not matter to the others."""
+    return any(facts.of(c).run is not None for c in main_containers(pod))
+
+
+def cut_short(pod: Object, facts: PodFacts, now: float) -> tuple[str, str] | None:
+    """Reason and message when the pod has failed whatever its programs do: evicted, or active for too long."""
+    if facts.evicted:
+        return "Evicted", facts.evicted
+    limit = dig(pod, "spec.activeDeadlineSeconds")
+    if limit is not None and now >= facts.begun + float(limit):
+        return "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+    return None
 
 
 def policy(pod: Object) -> str:

@@ -12,7 +12,7 @@ from rowlock.api import LogOptions
 from rowlock.cluster.node import logs
 from rowlock.cluster.node.pod_directory import PodDirectories
 from rowlock.cluster.node.pod_facts import NO_FACTS, all_containers, init_containers, main_containers
-from rowlock.cluster.node.pod_tending import Tended
+from rowlock.cluster.node.tended import Tended
 from rowlock.errors import BadRequest, not_found
 from rowlock.objects import Key, Object, dig
 from rowlock.objects import name as name_of

@@ -12,12 +12,19 @@ from rowlock.cluster.node.pod_facts import (
     ContainerFacts,
     Exit,
     PodFacts,
+    any_alive,
+    cut_short,
     emulated,
+    has_started,
     init_containers,
+    initialised,
+    is_ready,
     main_containers,
+    sidecar,
+    sidecars,
 )
 from rowlock.cluster.node.pod_sync import delay, level_after, restarts
-from rowlock.objects import Object, condition, dig, meta, namespace, timestamp, uid
+from rowlock.objects import Object, condition, dig, meta, namespace, phase, timestamp, uid
 from rowlock.objects import name as name_of
 
 Conditions = Sequence[tuple[str, str, str, str]]
@@ -38,14 +45,18 @@ PHASES: tuple[tuple[str, str], ...] = (
 
 def status(pod: Object, facts: PodFacts, now: float, base: float = 10.0) -> dict[str, Any]:
     """What the kubelet says about the pod."""
-    overdue = _overdue(pod, facts, now)
-    now_phase = "Failed" if overdue else dict(PHASES)[situation(pod, facts)]
+    cut = cut_short(pod, facts, now)
+    now_phase = "Failed" if cut else dict(PHASES)[situation(pod, facts)]
+    if phase(pod) in ENDED:
+        now_phase = phase(pod)  # for ever; how its containers end is still told
+        cut = cut or _said(pod)
+    elif now_phase in ENDED and not cut and any_alive(facts, sidecars(pod)):
+        now_phase = "Running" if initialised(pod, facts) else "Pending"  # over when its sidecars are
     mains = [container_status(pod, c, facts, now_base=(now, base)) for c in main_containers(pod)]
     inits = [container_status(pod, c, facts, now_base=(now, base), init=True) for c in init_containers(pod)]
     found: dict[str, Any] = {"phase": now_phase, "conditions": _conditions(pod, facts, now_phase, now)}
-    if overdue:
-        found["reason"] = "DeadlineExceeded"
-        found["message"] = "Pod was active on the node longer than the specified deadline"
+    if cut:
+        found["reason"], found["message"] = cut
     found |= {"hostIP": facts.host_ip, "hostIPs": [{"ip": facts.host_ip}]}
     if facts.ip:
         found |= {"podIP": facts.ip, "podIPs": [{"ip": facts.ip}]}
@@ -58,20 +69,44 @@ def status(pod: Object, facts: PodFacts, now: float, base: float = 10.0) -> dict
     return found
 
 
+def _said(pod: Object) -> tuple[str, str] | None:
+    """Reason and message that an ended pod has already."""
+    reason = dig(pod, "status.reason")
+    return (str(reason), str(dig(pod, "status.message", ""))) if reason else None
+
+
 def situation(pod: Object, facts: PodFacts) -> str:
     """Which line of PHASES describes the pod."""
-    for container in init_containers(pod):
-        ended = _ended(container, facts)
-        if ended is None or ended.code != 0:
-            failed = ended is not None and not restarts(pod, ended, init=True)
-            return "init failed" if failed else "initialising"
+    for container in _unfinished(pod, facts):
+        ended = None if sidecar(container) else _ended(container, facts)
+        failed = ended is not None and not restarts(pod, container, ended, facts)
+        return "init failed" if failed else "initialising"
     known = [facts.of(c) for c in main_containers(pod)]
     if any(k.run is None or (k.run.started is None and k.run.exit is None and k.run.number == 0) for k in known):
         return "some never ran"
     ends = [k.run.exit for k in known if k.run is not None and k.run.exit is not None]
-    if len(ends) < len(known) or any(restarts(pod, end) for end in ends):
+    again = (
+        restarts(pod, c, k.run.exit, facts)
+        for c, k in zip(main_containers(pod), known, strict=True)
+        if k.run and k.run.exit
+    )
+    if len(ends) < len(known) or any(again):
         return "some run or will run again"
     return "all succeeded" if all(end.code == 0 for end in ends) else "all ended"
+
+
+def _unfinished(pod: Object, facts: PodFacts) -> list[dict[str, Any]]:
+    """The init containers that the main ones still wait for."""
+    if initialised(pod, facts):
+        return []
+    return [c for c in init_containers(pod) if not _through(c, facts)]
+
+
+def _through(container: Mapping[str, Any], facts: PodFacts) -> bool:
+    if sidecar(container):
+        return has_started(container, facts.of(container))
+    end = _ended(container, facts)
+    return end is not None and end.code == 0
 
 
 def _ended(container: Mapping[str, Any], facts: PodFacts) -> Exit | None:
@@ -80,11 +115,6 @@ def _ended(container: Mapping[str, Any], facts: PodFacts) -> Exit | None:
         return None if facts.master_ready is None else Exit(0, facts.begun, facts.master_ready)
     run = facts.of(container).run
     return None if run is None else run.exit
-
-
-def _overdue(pod: Object, facts: PodFacts, now: float) -> bool:
-    limit = dig(pod, "spec.activeDeadlineSeconds")
-    return limit is not None and now >= facts.begun + float(limit)
 
 
 def container_status(
@@ -102,23 +132,29 @@ def container_status(
         state, last = _emulated_state(facts), dict[str, Any]()
     else:
         state, last = _states(pod, container, facts, now_base, init=init)
-    running = "running" in state
+    plain_init = init and not sidecar(container)
     number = known.run.number if known.run else 0
     terminated_well = state.get("terminated", {}).get("exitCode") == 0
     found: dict[str, Any] = {
         "image": container.get("image", ""),
-        "imageID": known.image_id if known.run or terminated_well else "",
+        "imageID": (known.image_id or _image_id(pod, container)) if known.run or terminated_well else "",
         "lastState": last,
         "name": container["name"],
-        "ready": terminated_well if init else running,
+        "ready": terminated_well if plain_init else is_ready(container, known),
         "resources": container.get("resources") or {},
         "restartCount": number,
-        "started": running,
+        "started": "running" in state if plain_init else has_started(container, known),
         "state": state,
     }
     if known.run:
         found["containerID"] = container_id(pod, container["name"], number)
     return found
+
+
+def _image_id(pod: Object, container: Mapping[str, Any]) -> str:
+    """What the pod's status says already: after a restart of the server nothing else knows."""
+    every = [*dig(pod, "status.initContainerStatuses", ()), *dig(pod, "status.containerStatuses", ())]
+    return next((str(c.get("imageID") or "") for c in every if c.get("name") == container["name"]), "")
 
 
 def container_id(pod: Object, container: str, number: int) -> str:
@@ -148,11 +184,16 @@ def _states(
         return {"running": {"startedAt": timestamp(run.started or 0.0)}}, last
     ended = {"terminated": _terminated(pod, name, run.exit, run.number)}
     if known.problem is not None:
-        return {"waiting": {"reason": known.problem.reason, "message": known.problem.message}}, ended
+        return {"waiting": _waiting(pod, known, facts, init=init)}, ended
     wait = delay(level_after(known), now_base[1])
-    if restarts(pod, run.exit, init=init) and wait > 0 and not _overdue(pod, facts, now_base[0]):
+    if restarts(pod, container, run.exit, facts) and wait > 0 and not _over(pod, facts, now_base[0]):
         return {"waiting": {"reason": "CrashLoopBackOff", "message": _back_off(pod, name, wait)}}, ended
     return ended, last
+
+
+def _over(pod: Object, facts: PodFacts, now: float) -> bool:
+    """Nothing of the pod will run again, whatever its policy."""
+    return phase(pod) in ENDED or cut_short(pod, facts, now) is not None
 
 
 def _back_off(pod: Object, container: str, wait: float) -> str:
@@ -169,10 +210,13 @@ def duration(span: float) -> str:
 
 
 def _waiting(pod: Object, known: ContainerFacts, facts: PodFacts, *, init: bool) -> dict[str, str]:
+    message = {}
     if known.problem is not None:
-        return {"reason": known.problem.reason, "message": known.problem.message}
+        message = {"message": known.problem.message}
+        if known.problem.reason != "FailedMount":
+            return {"reason": known.problem.reason, **message}
     initialising = init or situation(pod, facts) in ("initialising", "init failed")
-    return {"reason": "PodInitializing" if initialising or init_containers(pod) else "ContainerCreating"}
+    return {"reason": "PodInitializing" if initialising or init_containers(pod) else "ContainerCreating", **message}
 
 
 def _terminated(pod: Object, container: str, ended: Exit, number: int) -> dict[str, Any]:
@@ -192,8 +236,8 @@ def _conditions(pod: Object, facts: PodFacts, now_phase: str, now: float) -> lis
 
 
 def _own_conditions(pod: Object, facts: PodFacts, now_phase: str) -> Conditions:
-    unready = [c["name"] for c in main_containers(pod) if not _running(facts.of(c))]
-    waiting = [c["name"] for c in init_containers(pod) if (end := _ended(c, facts)) is None or end.code != 0]
+    unready = [c["name"] for c in (*sidecars(pod), *main_containers(pod)) if not is_ready(c, facts.of(c))]
+    waiting = [c["name"] for c in _unfinished(pod, facts)]
     initialized = ("Initialized", "True", "PodCompleted" if now_phase == "Succeeded" else "", "")
     if waiting:
         text = f"containers with incomplete status: [{' '.join(waiting)}]"
@@ -212,10 +256,6 @@ def _own_conditions(pod: Object, facts: PodFacts, now_phase: str) -> Conditions:
     )
 
 
-def _running(known: ContainerFacts) -> bool:
-    return known.run is not None and known.run.running
-
-
 def _condition(pod: Object, row: tuple[str, str, str, str], now: float) -> dict[str, Any]:
     """The new condition; its time moves only when its status does."""
     kind, value, reason, message = row
@@ -227,10 +267,3 @@ def _condition(pod: Object, row: tuple[str, str, str, str], now: float) -> dict[
     if generation := meta(pod).get("generation"):
         found["observedGeneration"] = generation
     return found
-
-
-def ready(pod: Object, facts: PodFacts) -> bool:
-    """All main containers run."""
-    return situation(pod, facts) == "some run or will run again" and all(
-        _running(facts.of(c)) for c in main_containers(pod)
-    )

@@ -1,8 +1,10 @@
 """What to do about one pod now: pure. The kubelet does it and asks again when a fact or the pod changes.
 
 The rules are Kubernetes' (operator.md §4.15): init containers one after the other, then all others; restarts by policy
-with a back-off that doubles and is forgotten after ten good minutes (the first restart is immediate); a deleted pod
-gets SIGTERM, its grace, SIGKILL, and its object goes when the last program has gone.
+with a back-off that doubles and is forgotten after ten good minutes (the first restart is immediate). A sidecar is an
+init container that lets the next one begin when it has started, and is restarted until the main containers are over;
+then sidecars stop, the last one first. A deleted pod gets SIGTERM, its grace, SIGKILL (sidecars after the others), and
+its object goes when the last program has gone.
 """
 
 from collections.abc import Mapping
@@ -15,10 +17,15 @@ from rowlock.cluster.node.pod_facts import (
     PodFacts,
     all_containers,
     any_alive,
+    cut_short,
     emulated,
+    has_started,
     init_containers,
+    initialised,
     main_containers,
     policy,
+    sidecar,
+    sidecars,
 )
 from rowlock.objects import Object, deleting, dig, meta, phase, seconds
 
@@ -71,11 +78,19 @@ def delay(level: int, base: float) -> float:
     return 0.0 if level <= 0 else float(min(base * 2 ** min(level - 1, 20), base * CAP))
 
 
-def restarts(pod: Object, ended: Exit, *, init: bool = False) -> bool:
-    """Does the policy want this container to run again?"""
-    if init:
-        return ended.code != 0 and policy(pod) != "Never"
-    return policy(pod) == "Always" or (policy(pod) == "OnFailure" and ended.code != 0)
+def restarts(pod: Object, container: Mapping[str, Any], ended: Exit, facts: PodFacts) -> bool:
+    """Shall this container run again?"""
+    if container in main_containers(pod):
+        return policy(pod) == "Always" or (policy(pod) == "OnFailure" and ended.code != 0)
+    if sidecar(container):
+        return not mains_over(pod, facts)
+    return ended.code != 0 and policy(pod) != "Never"
+
+
+def mains_over(pod: Object, facts: PodFacts) -> bool:
+    """Every main container has ended and none will run again."""
+    runs = [(c, facts.of(c).run) for c in main_containers(pod)]
+    return all(run is not None and run.exit is not None and not restarts(pod, c, run.exit, facts) for c, run in runs)
 
 
 def level_after(facts: ContainerFacts) -> int:
@@ -91,12 +106,15 @@ def sync(pod: Object, facts: PodFacts, now: float, base: float = 10.0) -> Turn:
     if deleting(pod):
         return _delete(pod, facts, now)
     if phase(pod) in ("Succeeded", "Failed"):
-        return Turn(_stop_all(pod, facts, _grace(pod), now))
-    if over := _overdue(pod, facts, now):
+        grace = 0.0 if facts.evicted else _grace(pod)
+        return Turn((*_stop_all(pod, facts, grace, now), Publish()))
+    if over := _cut_short(pod, facts, now):
         return over
+    if mains_over(pod, facts) or _init_failed(pod, facts):
+        return Turn((*_stop_all(pod, facts, _grace(pod), now), Publish()))
     ready, turn = _initialise(pod, facts, now, base)
     if ready:
-        turn = _run(main_containers(pod), pod, facts, (now, base))
+        turn = _run([*sidecars(pod), *main_containers(pod)], pod, facts, (now, base))
     deadline = _until_deadline(pod, facts, now)
     again = min((x for x in (turn.again, deadline) if x is not None), default=None)
     return Turn(turn.chores, again)
@@ -110,9 +128,24 @@ def _delete(pod: Object, facts: PodFacts, now: float) -> Turn:
     return Turn(stops, grace + 1)
 
 
+def _init_failed(pod: Object, facts: PodFacts) -> bool:
+    """An init container has failed for good: what runs beside it has nothing to wait for."""
+    for container in init_containers(pod):
+        run = facts.of(container).run
+        if not sidecar(container) and run is not None and run.exit is not None and run.exit.code != 0:
+            return not initialised(pod, facts) and not restarts(pod, container, run.exit, facts)
+    return False
+
+
 def _stop_all(pod: Object, facts: PodFacts, grace: float, now: float) -> tuple[Chore, ...]:
+    """Everything that runs; sidecars only when nothing else does, one after the other, the last one first."""
+    wave = [c for c in all_containers(pod) if c not in sidecars(pod)]
+    if not any_alive(facts, wave):
+        wave = [c for c in sidecars(pod) if facts.of(c).alive][-1:]
+    if grace <= 0:
+        wave = all_containers(pod)
     stops = []
-    for container in all_containers(pod):
+    for container in wave:
         known = facts.of(container)
         if known.alive and (known.stop_by is None or now + grace < known.stop_by - 0.5):
             stops.append(Stop(container["name"], grace))
@@ -128,17 +161,19 @@ def _until_deadline(pod: Object, facts: PodFacts, now: float) -> float | None:
     return None if limit is None else max(0.01, facts.begun + float(limit) - now)
 
 
-def _overdue(pod: Object, facts: PodFacts, now: float) -> Turn | None:
-    limit = dig(pod, "spec.activeDeadlineSeconds")
-    if limit is None or now < facts.begun + float(limit):
+def _cut_short(pod: Object, facts: PodFacts, now: float) -> Turn | None:
+    if cut_short(pod, facts, now) is None:
         return None
-    return Turn(
-        (*_stop_all(pod, facts, _grace(pod), now), Publish()), 1.0 if any_alive(facts, all_containers(pod)) else None
-    )
+    grace = 0.0 if facts.evicted else _grace(pod)
+    again = 1.0 if any_alive(facts, all_containers(pod)) else None
+    return Turn((*_stop_all(pod, facts, grace, now), Publish()), again)
 
 
 def _initialise(pod: Object, facts: PodFacts, now: float, base: float) -> tuple[bool, Turn]:
     """(True, …) when every init container is done; else what the first unfinished one needs."""
+    if initialised(pod, facts):
+        return True, Turn()
+    beside = []
     for container in init_containers(pod):
         if emulated(container):
             if facts.master_ready is None:
@@ -146,15 +181,16 @@ def _initialise(pod: Object, facts: PodFacts, now: float, base: float) -> tuple[
                 return False, Turn((), held) if held > 0 else Turn((Publish(),))
             continue
         known = facts.of(container)
-        if known.run is None or known.run.exit is None or known.run.exit.code != 0:
-            return False, _run([container], pod, facts, (now, base), init=True)
+        if sidecar(container):
+            beside.append(container)
+            if not has_started(container, known):
+                return False, _run(beside, pod, facts, (now, base))
+        elif known.run is None or known.run.exit is None or known.run.exit.code != 0:
+            return False, _run([*beside, container], pod, facts, (now, base))
     return True, Turn()
 
 
-def _run(
-    containers: list[dict[str, Any]], pod: Object, facts: PodFacts, clock: tuple[float, float], *, init: bool = False
-) -> Turn:
-    now, base = clock
+def _run(containers: list[dict[str, Any]], pod: Object, facts: PodFacts, clock: tuple[float, float]) -> Turn:
     chores: list[Chore] = []
     waits: list[float] = []
     starting = False
@@ -163,7 +199,7 @@ def _run(
         if known.asked is not None:
             starting = True
             continue
-        begin, wait = _next(pod, container, known, (now, base), init=init)
+        begin, wait = _next(pod, container, facts, clock)
         chores += [begin] if begin else []
         waits += [] if wait is None else [wait]
         starting |= begin is not None
@@ -173,17 +209,17 @@ def _run(
 
 
 def _next(
-    pod: Object, container: Mapping[str, Any], known: ContainerFacts, clock: tuple[float, float], *, init: bool
+    pod: Object, container: Mapping[str, Any], facts: PodFacts, clock: tuple[float, float]
 ) -> tuple[Start | None, float | None]:
     """The start that is due, or how long until it is."""
-    now, base = clock
+    known, (now, base) = facts.of(container), clock
     if known.problem is not None:
         wait = known.problem_since + base / 2 - now
         if wait > 0:
             return None, wait
     if known.run is None:
         return Start(container["name"], 0, 0), None
-    if known.run.exit is None or not restarts(pod, known.run.exit, init=init):
+    if known.run.exit is None or not restarts(pod, container, known.run.exit, facts):
         return None, None
     level = level_after(known)
     wait = known.run.exit.finished + delay(level, base) - now

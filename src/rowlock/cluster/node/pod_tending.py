@@ -1,76 +1,40 @@
 """One pod's turn, done: reads its facts, carries out the chores that `sync` names, publishes its status.
 
-`Tended` is what the kubelet remembers of a pod between turns; it can be made again from disk. Few writes: a healthy pod's
-status is written when it runs and when it has ended. Events go aside through the recorder.
+Few writes: a healthy pod's status is written when it runs and when it has ended. Events go aside through the recorder.
 """
 
 import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Api, DeleteOptions, Record
-from rowlock.cluster.node import pod_status, pod_sync, processes
-from rowlock.cluster.node.pod_directory import PodCard
-from rowlock.cluster.node.pod_facts import NO_FACTS, ContainerFacts, PodFacts, Problem, Run, all_containers
+from rowlock.cluster.node import claims, eviction, gpu_shares, pod_rights, pod_status, pod_sync, processes
+from rowlock.cluster.node.environment import Missing
+from rowlock.cluster.node.pod_facts import NO_FACTS, Problem, Run, all_containers, init_containers
 from rowlock.cluster.node.pod_starting import Starting, remarks
 from rowlock.cluster.node.pod_sync import Publish, Remove, Start, Stop
+from rowlock.cluster.node.probing import Probing
 from rowlock.cluster.node.processes import PodHost
+from rowlock.cluster.node.tended import Tended
 from rowlock.controllers.recorder import Recorder
 from rowlock.errors import NotFound, Unavailable
-from rowlock.objects import Object, namespace, revision, uid
+from rowlock.objects import Object, dig, namespace, revision, uid
 from rowlock.objects import name as name_of
 
 PULLING = ("ErrImagePull", "ImagePullBackOff")
 EXPECTED = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull": "ErrImageNeverPull"}
+UNMOUNTED = "FailedMount"
 """Problem → the reason of the event that tells its cause (else Failed)."""
-
-
-@dataclass(slots=True)
-class Tended:
-    """A pod in the kubelet's care."""
-
-    card: PodCard
-    containers: dict[str, ContainerFacts] = field(default_factory=dict)
-    master_ready: float | None = None
-    finished: bool = False
-    remarked: bool = False
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def facts(self) -> PodFacts:
-        card = self.card
-        return PodFacts(card.ip, "127.0.0.1", card.begun, self.containers, self.master_ready)
-
-    def alive(self) -> Iterator[Run]:
-        """Runs that have not ended."""
-        yield from (k.run for k in self.containers.values() if k.run is not None and k.run.exit is None)
-
-    def has_started(self) -> bool:
-        return any(k.run is not None and k.run.started is not None for k in self.containers.values())
-
-    def has_problem(self) -> bool:
-        return any(k.problem is not None for k in self.containers.values())
-
-    def holds_devices(self) -> bool:
-        return not self.finished
-
-    def unsure(self, *, pidfds: bool) -> list[str]:
-        """Containers worth a look though nothing was heard of them."""
-        return [
-            name
-            for name, k in self.containers.items()
-            if k.asked is not None or (k.run is not None and k.run.exit is None and (not pidfds or not k.run.started))
-        ]
-
-    def set(self, container: str, facts: ContainerFacts) -> None:
-        """New facts; wakes whoever waits for this pod."""
-        self.containers[container] = facts
-        waiting, self.changed = self.changed, asyncio.Event()
-        waiting.set()
+TOLD = {
+    "OOMKilled": ("OOMKilled", "container {name} was killed: {why}; raise resources.limits.memory, or use less"),
+    "StartError": ("Failed", "Error: {why}"),
+}
+"""How a program ended → reason and message of the event that says so."""
 
 
 class Tending:
@@ -90,6 +54,8 @@ class Tending:
         self._recorder, self._clock = recorder, clock
         self._watched: dict[int, int] = {}
         self.backoff = 10.0
+        self.probing = Probing(clock)
+        self.probing.event, self.probing.stop = self._event, self._end
         self.open_files: tuple[int, int] | None = None
 
     # ------------------------------------------------------------ facts
@@ -114,7 +80,9 @@ class Tending:
         if not settled and asked is None:
             asked = number
         fresh = known.run is None or known.run.number != number or known.run.started != run.started
-        tended.set(container, replace(known, run=run, last=last, asked=asked, problem=None if fresh else known.problem))
+        if fresh:
+            known = replace(known, problem=None, started=False, ready=False)
+        tended.set(container, replace(known, run=run, last=last, asked=asked))
         return [run] if run.exit is None else []
 
     def watch(self, run: Run, ended: Callable[[], None]) -> None:
@@ -155,11 +123,19 @@ class Tending:
         if not tended.remarked:
             tended.remarked = True
             if not tended.has_started():
-                for sentence in remarks(pod):
+                for sentence in remarks(pod, self.starting.limits):
                     self._event(pod, "Warning", "Unsupported", sentence)
+                for sentence in gpu_shares.remarks(pod, self.starting.nodes.get(tended.card.node)):
+                    self._event(pod, "Normal", "SharedGPU", sentence)
+        self._tell_ends(pod, tended)
+        self.probing.look(pod, tended)
         now = self._clock()
         turn = pod_sync.sync(pod, tended.facts(), now, self.backoff)
         starts = [c for c in turn.chores if isinstance(c, Start)]
+        if problem := await self._volumes(pod, tended, starting=bool(starts)):
+            for start in starts:
+                self._cannot(pod, tended, start.container, problem)
+            return 0.0 if starts else turn.again
         await asyncio.gather(*(self._start(pod, tended, start) for start in starts))
         for chore in turn.chores:
             if isinstance(chore, Stop):
@@ -170,6 +146,21 @@ class Tending:
                 await self._remove(pod, tended)
         failed = any(tended.containers.get(s.container, NO_FACTS).problem for s in starts)
         return 0.0 if failed else turn.again
+
+    async def _volumes(self, pod: Object, tended: Tended, *, starting: bool) -> Problem | None:
+        """Makes the pod's volumes before a start, and keeps the files of a running pod up to date."""
+        if not starting and (not tended.shows_files() or tended.finished):
+            return None
+        try:
+            wanted = self.starting.volumes(pod, tended.card)
+            if wanted != tended.volumes:
+                make = self.starting.places.make
+                await asyncio.to_thread(make, tended.card.uid, wanted, pod_rights.fs_group(pod))
+                await claims.bind(self._api, self.starting.view, pod, self.starting.places, wanted)
+                tended.volumes = wanted
+        except Missing as missing:
+            return missing.problem if starting else None  # what runs keeps the files it has
+        return None
 
     async def _start(self, pod: Object, tended: Tended, start: Start) -> None:
         known = tended.containers.get(start.container, NO_FACTS)
@@ -194,9 +185,10 @@ class Tending:
             tended.set(start.container, replace(known, asked=None, problem=problem, problem_since=self._clock()))
             return
         text = f'Container image "{_image(pod, start.container)}" already present on machine'
-        self._event(pod, "Normal", "Pulled", text)
-        self._event(pod, "Normal", "Created", f"Created container: {start.container}")
-        self._event(pod, "Normal", "Started", f"Started container {start.container}")
+        where = start.container
+        self._event(pod, "Normal", "Pulled", text, where)
+        self._event(pod, "Normal", "Created", f"Created container: {where}", where)
+        self._event(pod, "Normal", "Started", f"Started container {where}{_warmth(answer)}", where)
 
     def _cannot(self, pod: Object, tended: Tended, container: str, problem: Problem) -> None:
         """Remembers why, says so in events; a pull that fails again is a back-off, as on a real node."""
@@ -205,23 +197,32 @@ class Tending:
         cause = problem.message
         if problem.reason == "ErrImagePull" and again:
             problem = Problem("ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {cause}')
-            self._event(pod, "Normal", "BackOff", f'Back-off pulling image "{image}"')
+            self._event(pod, "Normal", "BackOff", f'Back-off pulling image "{image}"', container)
         else:
             text = f'Failed to pull image "{image}": {cause}' if problem.reason == "ErrImagePull" else cause
-            self._event(pod, "Warning", EXPECTED.get(problem.reason, "Failed"), text)
+            reason = {**EXPECTED, UNMOUNTED: UNMOUNTED}.get(problem.reason, "Failed")
+            self._event(pod, "Warning", reason, text, "" if reason == UNMOUNTED else container)
         if problem.reason in (*PULLING, *EXPECTED):
-            self._event(pod, "Warning", "Failed", f"Error: {problem.reason}")
+            self._event(pod, "Warning", "Failed", f"Error: {problem.reason}", container)
         tended.set(container, replace(known, problem=problem, problem_since=self._clock()))
 
     def _stop(self, pod: Object, tended: Tended, stop: Stop) -> None:
         known = tended.containers.get(stop.container, NO_FACTS)
         if known.run is None or known.run.exit is not None:
             return
+        container = next(c for c in all_containers(pod) if c["name"] == stop.container)
         if known.stop_by is None:
-            self._event(pod, "Normal", "Killing", f"Stopping container {stop.container}")
-        directory = self.starting.directories.container(tended.card.uid, stop.container)
-        processes.stop(directory, known.run, stop.grace)
-        tended.set(stop.container, replace(known, stop_by=self._clock() + stop.grace))
+            self._event(pod, "Normal", "Killing", f"Stopping container {stop.container}", stop.container)
+            if self.probing.farewell(pod, tended, container, stop.grace):
+                return
+        self._end(pod, tended, stop.container, stop.grace)
+
+    def _end(self, pod: Object, tended: Tended, container: str, grace: float) -> None:
+        """SIGTERM now, SIGKILL after `grace` seconds."""
+        known = tended.containers[container]
+        if known.run is not None and known.run.exit is None:
+            processes.stop(self.starting.directories.container(tended.card.uid, container), known.run, grace)
+            tended.set(container, replace(known, stop_by=self._clock() + grace))
 
     async def _publish(self, pod: Object, tended: Tended) -> None:
         """One patch, if anything is new; refused (and tried again) when somebody else wrote in between."""
@@ -236,20 +237,45 @@ class Tending:
         if tended.finished:
             await self._host.ask("forget", uid=tended.card.uid)
 
+    def _tell_ends(self, pod: Object, tended: Tended) -> None:
+        """An event for every program that could not begin or ended for want of memory, once: before its status says so."""
+        said = {c["name"]: c for c in dig(pod, "status.containerStatuses", ())}
+        for name, known in tended.containers.items():
+            run, before = known.run, said.get(name, {})
+            if run is None or run.exit is None or run.exit.reason not in TOLD or (name, run.number) in tended.told:
+                continue
+            tended.told.add((name, run.number))
+            if before.get("restartCount") != run.number or not dig(before, "state.terminated"):
+                reason, text = TOLD[run.exit.reason]
+                self._event(pod, "Warning", reason, text.format(name=name, why=run.exit.message), name)
+
     def _tell_back_off(self, pod: Object, status: dict[str, Any]) -> None:
         for container in status["containerStatuses"]:
             if (container["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff":
                 where = f"{name_of(pod)}_{namespace(pod)}({uid(pod)})"
                 text = f"Back-off restarting failed container {container['name']} in pod {where}"
-                self._event(pod, "Warning", "BackOff", text)
+                self._event(pod, "Warning", "BackOff", text, container["name"])
 
     async def _remove(self, pod: Object, tended: Tended) -> None:
         options = DeleteOptions(grace=0, uid=uid(pod))
         with contextlib.suppress(NotFound):
             await self._api.delete(kinds.POD, namespace(pod), name_of(pod), options=options)
 
+    async def measure(self, tended: Tended) -> bool:
+        """Looks at what the pod has on disk; True when that is more than it may."""
+        card = tended.card
+        pod = self.starting.view.get(kinds.POD, card.namespace, card.name)
+        if pod is None or uid(pod) != card.uid or tended.finished or tended.evicted or not eviction.limited(pod):
+            return False
+        size = eviction.sizes(self.starting.directories, card.uid)
+        tended.evicted = await asyncio.to_thread(eviction.over, pod, size)
+        if tended.evicted:
+            self._event(pod, "Warning", "Evicted", tended.evicted)
+        return bool(tended.evicted)
+
     async def put_down(self, tended: Tended) -> bool:
         """Kills what runs of a pod that is no more; True when nothing does."""
+        self.probing.forget(tended.card.uid)
         done = True
         for container, known in list(tended.containers.items()):
             if known.alive:
@@ -266,8 +292,23 @@ class Tending:
             await self._host.ask("forget", uid=tended.card.uid)
         return done
 
-    def _event(self, pod: Object, kind: str, reason: str, message: str) -> None:
-        self._recorder.record(Record(pod, kind, reason, message, "kubelet"))  # type: ignore[arg-type] # Normal, Warning
+    def _event(self, pod: Object, kind: str, reason: str, message: str, container: str = "") -> None:
+        record = Record(pod, kind, reason, message, "kubelet", _part(pod, container))  # type: ignore[arg-type] # Normal, Warning
+        self._recorder.record(record)
+
+
+def _part(pod: Object, container: str) -> str:
+    """Where the pod speaks of the container, as Kubernetes writes it in events."""
+    if not container:
+        return ""
+    field = "initContainers" if container in [c["name"] for c in init_containers(pod)] else "containers"
+    return f"spec.{field}{{{container}}}"
+
+
+def _warmth(answer: dict[str, Any]) -> str:
+    if answer.get("warm"):
+        return " (warm: torch was imported already)"
+    return f" (cold, though it imports torch: {answer['cold']})" if answer.get("cold") else ""
 
 
 def _image(pod: Object, container: str) -> str:

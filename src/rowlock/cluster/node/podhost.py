@@ -17,11 +17,13 @@ import socket
 import sys
 from typing import Any
 
-from rowlock.cluster.node import fabric, shim
+from rowlock.cluster.node import entering, fabric, limits, mounts, shim, warm_parents
 
-PROTOCOL = 1
+PROTOCOL = 4
 _IDLE = 3.0
 _LONGEST = 64 << 20
+_SOURCE = os.path.abspath(__file__).rsplit("/rowlock/", 1)[0]
+"""The directory that holds the package."""
 
 
 class PodHost:
@@ -35,6 +37,10 @@ class PodHost:
         self._shims: set[int] = set()
         self._fabric: fabric.Fabric | None = None
         self._proxy: socket.socket | None = None
+        self._mounts = mounts.PodMounts()
+        self._warm = warm_parents.WarmParents(_SOURCE)
+        self._forked: dict[int, int] = {}
+        self._limits = limits.how()
         self.problem = ""
         if network != "none":
             self._make_fabric(network, join)
@@ -43,6 +49,7 @@ class PodHost:
         try:
             if join:
                 self._fabric = fabric.Fabric.joined(join)
+                mounts.leave_rooms()
             else:
                 made = fabric.Fabric(user_namespace=network == "user")
                 made.probe()
@@ -60,13 +67,18 @@ class PodHost:
                     self._accept()
                 else:
                     self._receive(key.fileobj)  # type: ignore[arg-type] # only sockets are registered
-            if not events and not self._buffers and not self._shims:
+            if not events and not self._buffers and not self._shims and not self._forked:
                 return
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
             while pid := os.waitpid(-1, os.WNOHANG)[0]:
                 self._shims.discard(pid)
+                self._warm.ended(pid)
+        self._warm.look()
+        for pid, ticks in list(self._forked.items()):  # grandchildren: nobody tells us
+            if shim.ticks(pid) != ticks:
+                del self._forked[pid]
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -101,7 +113,7 @@ class PodHost:
 
     def _answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], socket.socket | None]:
         operations = {"hello": self._hello, "start": self._start, "adopt": self._adopt, "forget": self._forget}
-        passing = {"proxy": self._give_proxy, "dial": self._dial}
+        passing = {"proxy": self._give_proxy, "dial": self._dial, "socket": self._socket, "enter": self._enter}
         try:
             if request["op"] in passing:
                 return {}, passing[request["op"]](request)
@@ -110,20 +122,59 @@ class PodHost:
             return {"error": f"{type(error).__name__}: {error}"}, None
 
     def _hello(self, _: dict[str, Any]) -> dict[str, Any]:
-        return {"pid": os.getpid(), "protocol": PROTOCOL, "fabric": self._fabric is not None, "problem": self.problem}
+        return {
+            "pid": os.getpid(),
+            "protocol": PROTOCOL,
+            "fabric": self._fabric is not None,
+            "problem": self.problem,
+            "limits": self._limits,
+            "unmountable": mounts.probe(),
+            "memory": self._fabric is not None or os.geteuid() == 0,
+        }
 
     def _start(self, request: dict[str, Any]) -> dict[str, Any]:
         netns, network = -1, request.get("network")
         if network and self._fabric:
             netns = self._fabric.pod(network["uid"], network["ip"])
+        uid = request["hint"].partition("/")[0]
+        room = self._mounts.of(uid, request["memory"]) if request.get("memory") else -1
+        why = ""
+        if request.get("warm"):
+            pid, why = self._warm.fork(request, {"network": netns, "room": room})
+            if pid:
+                self._forked[pid] = shim.ticks(pid)
+                return {"shim": pid, "warm": True}
         pid = os.fork()
         if pid == 0:
             self._leave()
             if network and self._fabric:
                 self._fabric.let_go(network["uid"])
-            shim.run_forked(request, netns)
+            self._mounts.let_go(uid)
+            shim.run_forked(request, netns, room)
         self._shims.add(pid)
-        return {"shim": pid}
+        if request.get("warm"):
+            self._warm.began_cold(request, pid)
+        return {"shim": pid, "cold": why}
+
+    def _socket(self, request: dict[str, Any]) -> socket.socket:
+        if self._fabric is None:
+            raise ValueError("there is no fabric to connect in")
+        return self._fabric.socket_of(request["uid"])
+
+    def _enter(self, request: dict[str, Any]) -> socket.socket:
+        """One more program in a container that runs: what is returned leads to it (see `entering.py`)."""
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            self._leave()
+            if self._fabric:
+                self._fabric.let_go("")
+            self._mounts.let_go("")
+            entering.run_forked(request, theirs)
+        theirs.close()
+        self._shims.add(pid)
+        return ours
 
     def _leave(self) -> None:
         """In the fork: nothing of the pod host's connections stays open."""
@@ -131,15 +182,19 @@ class PodHost:
         self._listener.close()
         for connection in self._buffers:
             connection.close()
+        self._warm.close()
 
     def _adopt(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._fabric:
             self._fabric.adopt(request["uid"], request["pid"])
+        self._mounts.adopt(request["uid"], request["shim"])
         return {}
 
     def _forget(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._fabric:
             self._fabric.forget(request["uid"])
+        self._mounts.forget(request["uid"])
+        limits.clear(request["uid"])
         return {}
 
     def _give_proxy(self, _: dict[str, Any]) -> socket.socket:
@@ -159,6 +214,7 @@ def main(listening_fd: str, network: str, join: str = "0") -> None:
     listener = socket.socket(fileno=int(listening_fd))
     shim.keep_open(listener.fileno())
     path = listener.getsockname()
+    mine = os.stat(path).st_ino
     with contextlib.suppress(PermissionError):  # it leads a session already
         os.setsid()
     os.chdir("/")
@@ -169,7 +225,8 @@ def main(listening_fd: str, network: str, join: str = "0") -> None:
     gc.disable()
     host.run()
     with contextlib.suppress(OSError):
-        os.unlink(path)
+        if os.stat(path).st_ino == mine:  # a newer pod host may listen there by now
+            os.unlink(path)
 
 
 BOOT = "import sys; sys.path.append(sys.argv[1]); from rowlock.cluster.node import podhost; podhost.main(*sys.argv[2:])"

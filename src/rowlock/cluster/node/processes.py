@@ -24,6 +24,7 @@ from rowlock.cluster.node.shim import ticks, write_fact
 from rowlock.errors import Unavailable
 
 _SOCKET_LIMIT = 100
+_ATTEMPTS = 3
 GONE = {"error": "the pod host has gone"}
 MARK = "ROWLOCK_POD_UID"
 """Every program carries its pod's uid under this name: how a stray is told from a stranger."""
@@ -168,14 +169,14 @@ class PodHost:
         """Connects; `network` is `none`, `auto` or `user`; `join` a shim whose fabric a new pod host shall enter.
 
         Raises Unavailable when no pod host can be started."""
-        self.hello = await self._greeted(network, join)
-        if "error" not in self.hello and self.hello.get("protocol") != podhost.PROTOCOL:
-            await self.close()
-            self._path.unlink(missing_ok=True)  # the old one serves its pods to the end and leaves
+        for _ in range(_ATTEMPTS):
             self.hello = await self._greeted(network, join)
-        if self.hello.get("protocol") != podhost.PROTOCOL:
-            raise Unavailable(f"the pod host does not start: {self._data / 'podhost.log'} says why")
-        return self.hello
+            if self.hello.get("protocol") == podhost.PROTOCOL:
+                return self.hello
+            await self.close()  # it died between our call and its answer: the next attempt starts another
+            if "error" not in self.hello:
+                self._path.unlink(missing_ok=True)  # an older one serves its pods to the end and leaves
+        raise Unavailable(f"the pod host does not start: {self._data / 'podhost.log'} says why")
 
     async def _greeted(self, network: str, join: int) -> dict[str, Any]:
         if not await self._open():
@@ -249,9 +250,12 @@ class PodHost:
     def _passed(self, request: bytes) -> socket.socket:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(5)
-            client.connect(str(self._path))
-            client.sendall(request)
-            data, fds, _, _ = socket.recv_fds(client, 65536, 1)
+            try:
+                client.connect(str(self._path))
+                client.sendall(request)
+                data, fds, _, _ = socket.recv_fds(client, 65536, 1)
+            except OSError as error:
+                raise Unavailable(f"the pod host does not answer ({error}): try again in a moment") from None
         if not fds:
             raise Unavailable(str(json.loads(data or b"{}").get("error", "the pod host has gone")))
         return socket.socket(fileno=fds[0])

@@ -1,8 +1,9 @@
 """One shim per container: a forked copy of the pod host that starts the program, keeps its log and its end.
 
 It needs nobody: the server and the pod host may die. Everything it learns is on disk, written atomically:
-`start.N` (who runs), `log.N` (`time text` per line, stdout and stderr in order), `exit.N` (how it ended). A byte in
-the wake pipe tells a living server to look. SIGTERM asks it to stop the program: what and how fast is in `stop`.
+`start.N` (who runs), `program.N` (its environment, for who comes in later: `entering.py`), `log.N` (`time text` per
+line, stdout and stderr in order), `exit.N` (how it ended). A byte in the wake pipe tells a living server to look.
+SIGTERM asks it to stop the program: what and how fast is in `stop`.
 When the program ends, whatever it left running is killed. Standard library only, few imports: it is copied per pod.
 """
 
@@ -20,30 +21,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rowlock.cluster.node import fabric
+from rowlock.cluster.node import console, fabric, kin, limits, log_writer, mounts
 
 CHUNK = 65536
 _DEFAULT_GRACE = 30.0
-_SUBREAPER, _PDEATHSIG = 36, 1
-
-
-class Stamp:
-    """Puts the time before every line; one clock reading per chunk, because output may come at 100 MB/s."""
-
-    def __init__(self) -> None:
-        self._second = -1
-        self._text = ""
-        self._begin = True
-
-    def __call__(self, chunk: bytes) -> bytes:
-        seconds, nanos = divmod(time.time_ns(), 1_000_000_000)
-        if seconds != self._second:
-            self._second, self._text = seconds, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-        stamp = f"{self._text}.{nanos:09d}Z ".encode()
-        ended = chunk.endswith(b"\n")
-        body = (chunk[:-1] if ended else chunk).replace(b"\n", b"\n" + stamp)
-        begin, self._begin = self._begin, ended
-        return (stamp if begin else b"") + body + (b"\n" if ended else b"")
+_MESSAGE, _MESSAGE_OF_LOG, _LINES_OF_LOG = 4096, 2048, 80
+"""The most bytes of a termination message; of one taken from the log, and its lines."""
+_NO_NEW_PRIVILEGES = 38
+SUBREAPER, PDEATHSIG = 36, 1
+INSIDE = ("env", "cwd", "rlimits", "user", "cgroup")
+"""What a program that is started beside the container's own gets, too."""
 
 
 def write_fact(
@@ -75,56 +62,48 @@ def ticks(pid: int) -> int:
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
-def descendants(pid: int) -> list[int]:
-    """Every living process below `pid`, parents first."""
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        parent = waiting.pop()
-        with contextlib.suppress(OSError):  # it ended while we looked
-            for thread in os.listdir(f"/proc/{parent}/task"):
-                with open(f"/proc/{parent}/task/{thread}/children", "rb") as file:
-                    children = [int(child) for child in file.read().split()]
-                found += children
-                waiting += children
-    return found
-
-
 class Shim:
     """The life of one container's program, from claim to exit fact."""
 
-    def __init__(self, spec: dict[str, Any], netns: int) -> None:
+    def __init__(self, spec: dict[str, Any], netns: int, begin: Callable[[dict[str, Any]], str]) -> None:
         self._spec = spec
         self._netns = netns
+        self._begin = begin
         self._dir, self._number = str(spec["dir"]), int(spec["n"])
-        self._stamp = Stamp()
-        self._log = self._child = -1
+        self._log: log_writer.LogFile
+        self._child = -1
         self._status: int | None = None
         self._started = 0.0
         self._stop_asked = self._stopped = False
         self._kill_at: float | None = None
+        self._group = limits.Group("watchdog")
+        self._measured = 0
+        self._look_at = 0.0
+        self._overuse = ""
 
     def run(self) -> None:
         """Everything, in order. Returns when the exit fact is on disk."""
         self._prepare()
         if not self._claim():
             return
-        if failure := self._lay_out():
+        if failure := self._lay_out() or self._confine():
             self._finish(128, 0, failure, "StartError")
             return
-        reading, writing = os.pipe()
-        failure = self._launch(writing)
-        os.close(writing)
+        write_fact(self._path("program"), {k: v for k, v in self._spec.items() if k in INSIDE})
+        ends = console.Ends(self._spec.get("console") or {})
+        failure = self._launch(ends)
+        ends.let_go()
         if failure:
             os.waitpid(self._child, 0)
             self._finish(128, 0, failure, "StartError")
             return
+        ends.listen(self._path("in"))
         self._write_start(pid=self._child, ticks=ticks(self._child), started=self._started)
         self._wake("started")
-        self._look_after(reading)
-        signal_number = os.WTERMSIG(self._status or 0) if os.WIFSIGNALED(self._status or 0) else 0
-        code = 128 + signal_number if signal_number else os.WEXITSTATUS(self._status or 0)
-        self._finish(code, signal_number, "", "")
+        self._look_after(ends.reading)
+        code, signal_number = kin.ending(self._status or 0)
+        overuse = self._overuse or self._killed_by_kernel()
+        self._finish(code, signal_number, overuse if code else "", "OOMKilled" if overuse and code else "")
 
     def _path(self, name: str) -> str:
         return f"{self._dir}/{name}.{self._number}"
@@ -137,7 +116,10 @@ class Shim:
             return False
         os.write(fd, json.dumps(self._identity()).encode())
         os.close(fd)
-        self._log = os.open(self._path("log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        if self._spec.get("message_path"):
+            os.close(os.open(self._path("message"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
+            os.chmod(self._path("message"), 0o666)
+        self._log = log_writer.LogFile(self._path("log"), int(self._spec.get("log_limit") or log_writer.LIMIT))
         return True
 
     def _lay_out(self) -> str:
@@ -152,6 +134,18 @@ class Shim:
             return f"the image's files could not be copied from {image} to {mine}: {error}"
         return ""
 
+    def _confine(self) -> str:
+        """Makes the control group that keeps the container's limits. Returns why it could not be made."""
+        wanted = self._spec.get("limits") or {}
+        name = f"{str(self._spec['hint']).replace('/', '.')}.{self._number}"
+        try:
+            self._group = limits.Group.make(name, wanted) if wanted else self._group
+        except OSError as error:
+            return f"the limits could not be set ({error.filename or 'control group'}: {error.strerror}): {wanted}"
+        self._spec["cgroup"] = self._group.doors
+        self._measured = int(wanted.get("memory") or 0) if self._group.version == "watchdog" else 0
+        return ""
+
     def _identity(self) -> dict[str, Any]:
         me = os.getpid()
         return {"shim": me, "shim_ticks": ticks(me), "backoff": self._spec.get("backoff", 0)}
@@ -160,7 +154,7 @@ class Shim:
         write_fact(self._path("start"), {**self._identity(), **more})
 
     def _prepare(self) -> None:
-        fabric.prctl(_SUBREAPER, 1)
+        fabric.prctl(SUBREAPER, 1)
         self._waker = os.pipe()
         for end in self._waker:
             os.set_blocking(end, False)
@@ -173,19 +167,19 @@ class Shim:
     def _on_term(self, *_: object) -> None:
         self._stop_asked = True
 
-    def _launch(self, output: int) -> str:
+    def _launch(self, ends: console.Ends) -> str:
         """Forks and execs. Returns why it could not, "" when the program runs."""
         reading, writing = os.pipe()
         self._started = time.time()
         self._child = os.fork()
         if self._child == 0:
-            os.write(writing, self._become(output).encode())
+            os.write(writing, self._become(ends).encode())
             os._exit(127)
         os.close(writing)
         with open(reading, "rb") as pipe:
             return pipe.read().decode(errors="replace")
 
-    def _become(self, output: int) -> str:
+    def _become(self, ends: console.Ends) -> str:
         """In the child: becomes the program, or returns a sentence why not."""
         spec = self._spec
         signal.set_wakeup_fd(-1)
@@ -193,19 +187,28 @@ class Shim:
             signal.signal(number, signal.SIG_DFL)
         try:
             os.setsid()
-            fabric.prctl(_PDEATHSIG, signal.SIGKILL)
             if spec.get("network"):
                 fabric.enter(spec["network"], self._netns)
-            for name, (soft, hard) in (spec.get("rlimits") or {}).items():
-                resource.setrlimit(getattr(resource, name), (soft, hard))
-            os.umask(0o022)
+            self._mount()
+            limit(spec)
             os.chdir(spec["cwd"])
-            null = os.open("/dev/null", os.O_RDONLY)
-            for target, source in ((0, null), (1, output), (2, output)):
-                os.dup2(source, target)
-            os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
+            ends.take((spec.get("user") or {}).get("uid"))
+            become(spec.get("user") or {})
+            return self._begin(spec)
         except (OSError, ValueError, KeyError) as error:
-            return _why(error, spec)
+            return why_not(error, spec)
+        except mounts.Unmountable as error:
+            return str(error)
+
+    def _mount(self) -> None:
+        """The container's own view of the file system, where it needs one."""
+        spec, wanted = self._spec, list(self._spec.get("mounts") or ())
+        if path := spec.get("message_path"):
+            wanted.append({"source": self._path("message"), "target": path, "volume": "termination message"})
+        if wanted:
+            if not spec.get("network"):
+                mounts.isolate()
+            mounts.arrange(wanted, self._dir, spec["copy"][1:] if spec.get("copy") else ())
 
     def _look_after(self, output: int) -> None:
         """Copies output until the program and all it started are gone."""
@@ -225,7 +228,9 @@ class Shim:
             pass
 
     def _patience(self) -> int | None:
-        return None if self._kill_at is None else max(1, int((self._kill_at - time.monotonic()) * 1000))
+        waits = [max(0.001, self._kill_at - time.monotonic())] if self._kill_at is not None else []
+        waits += [limits.EVERY] if self._measured else []
+        return int(min(waits) * 1000) + 1 if waits else None
 
     def _attend(self) -> None:
         """Reaps; carries out a request to stop; kills when the grace is over."""
@@ -236,6 +241,26 @@ class Shim:
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._signal_tree(signal.SIGKILL)
             self._kill_at = time.monotonic() + 0.1
+        if self._measured and time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + limits.EVERY
+            self._measure()
+
+    def _measure(self) -> None:
+        """The watchdog: the whole tree is killed when it has more memory than its limit."""
+        tree = kin.descendants(os.getpid())
+        if limits.resident(tree) <= self._measured:
+            return
+        used = limits.resident(tree, exact=True)
+        if used > self._measured:
+            self._signal_tree(signal.SIGKILL)
+            self._overuse = _overuse(used, self._measured, "found by the watchdog")
+
+    def _killed_by_kernel(self) -> str:
+        """What the control group knows of a lack of memory; "" when there was none."""
+        kills, peak = self._group.kills(), self._group.peak()
+        self._group.remove()
+        limit = int((self._spec.get("limits") or {}).get("memory") or 0)
+        return _overuse(peak, limit, f"cgroup {self._group.version}") if kills else ""
 
     def _begin_to_stop(self) -> None:
         request: dict[str, Any] = {}
@@ -250,19 +275,13 @@ class Shim:
 
     def _signal_tree(self, number: int) -> None:
         """Everything below us; where there is no /proc, the program's process group."""
-        _send(descendants(os.getpid()) or [-self._child], number)
+        signal_all(kin.descendants(os.getpid()) or [-self._child], number)
 
     def _reap(self) -> bool:
         """Collects the dead; True while children are left."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return False
-            if pid == 0:
-                return True
-            if pid == self._child:
-                self._status = status
+        left, status = kin.reap(self._child)
+        self._status = self._status if status is None else status
+        return left
 
     def _kill_the_rest(self) -> None:
         while self._reap():
@@ -275,15 +294,15 @@ class Shim:
         """One chunk from the program to its log; how many bytes, 0 = nothing there (any more)."""
         try:
             chunk = os.read(output, CHUNK)
-        except BlockingIOError:
+        except OSError:  # nothing there now; EIO: nobody has the terminal any more
             return 0
         if chunk:
-            with contextlib.suppress(OSError):  # a full disk loses output, not the program
-                os.write(self._log, self._stamp(chunk))
+            self._log.write(chunk)
         return len(chunk)
 
     def _finish(self, code: int, number: int, message: str, reason: str) -> None:
         fact: dict[str, Any] = {"code": code, "signal": number, "started": self._started, "finished": time.time()}
+        message = message or self._last_words(code)
         fact |= {k: v for k, v in (("message", message), ("reason", reason)) if v}
         if self._stopped:
             fact["stopped"] = True
@@ -295,6 +314,16 @@ class Shim:
                 return  # the pod's directory was removed: nobody wants to know
             except OSError:
                 time.sleep(1)  # a full disk: the fact must not be lost, so wait for room
+
+    def _last_words(self, code: int) -> str:
+        """What the program left in its message file; else, when it failed and that is asked for, the end of its log."""
+        words = _end_of(self._path("message"), _MESSAGE)
+        if words or code == 0 or not self._spec.get("message_from_log"):
+            return words.decode(errors="replace")
+        lines = _end_of(self._path("log"), _MESSAGE_OF_LOG + _LINES_OF_LOG * log_writer.WIDTH).split(b"\n")[
+            -_LINES_OF_LOG - 1 :
+        ]
+        return b"\n".join(line[log_writer.WIDTH :] for line in lines)[-_MESSAGE_OF_LOG:].decode(errors="replace")
 
     def _wake(self, what: str) -> None:
         wake(str(self._spec["wake"]), f"{what} {self._spec['hint']} {self._number}\n")
@@ -310,7 +339,44 @@ def wake(path: str, line: str) -> None:
             os.close(fd)
 
 
-def _send(pids: list[int], number: int) -> None:
+def limit(spec: dict[str, Any]) -> None:
+    """In a program's own process, before exec: its resource limits, its control group and its umask."""
+    for name, (soft, hard) in (spec.get("rlimits") or {}).items():
+        resource.setrlimit(getattr(resource, name), (soft, hard))
+    limits.join(spec.get("cgroup") or ())
+    os.umask(0o022)
+
+
+def _overuse(used: int, limit: int, how: str) -> str:
+    return f"{limits.amount(used)} of memory used, the limit is {limits.amount(limit)} ({how})"
+
+
+def become(user: dict[str, Any]) -> None:
+    """In a program's own process, last before exec: its user and groups; it dies with its parent (which a change of
+    user would undo)."""
+    if user.get("groups") is not None:
+        os.setgroups(user["groups"])
+    if user.get("gid") is not None:
+        os.setgid(user["gid"])
+    if user.get("uid") is not None:
+        os.setuid(user["uid"])
+    fabric.prctl(PDEATHSIG, signal.SIGKILL)
+    if user.get("no_new_privileges"):
+        fabric.prctl(_NO_NEW_PRIVILEGES, 1)
+
+
+def _end_of(path: str, size: int) -> bytes:
+    """The last bytes of a file; none when it is not there."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+            return file.read(size)
+    except OSError:
+        return b""
+
+
+def signal_all(pids: list[int], number: int) -> None:
+    """A signal to processes, or (negative) process groups; who has gone is no error."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if pid < 0:
@@ -319,7 +385,7 @@ def _send(pids: list[int], number: int) -> None:
                 os.kill(pid, number)
 
 
-def _why(error: Exception, spec: dict[str, Any]) -> str:
+def why_not(error: Exception, spec: dict[str, Any]) -> str:
     """The sentence for a program that could not be started."""
     program = spec["argv"][0] if spec.get("argv") else ""
     if isinstance(error, FileNotFoundError) and not os.path.isdir(str(spec.get("cwd"))):
@@ -334,14 +400,26 @@ def _why(error: Exception, spec: dict[str, Any]) -> str:
     return f'exec: "{program}": {error.strerror if isinstance(error, OSError) and error.strerror else error}'
 
 
-def run_forked(spec: dict[str, Any], netns: int) -> None:
-    """In the process that the pod host has just forked; never returns."""
+def execute(spec: dict[str, Any]) -> str:
+    """A program's beginning: exec. Returns only by raising."""
+    os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
+
+
+def run_forked(
+    spec: dict[str, Any], netns: int, room: int = -1, begin: Callable[[dict[str, Any]], str] = execute
+) -> None:
+    """In the process that the pod host has just forked; never returns. `room`: the mount namespace of its pod.
+
+    `begin`, called in the program's own process, becomes the program, or returns why it could not."""
     status = 1
     try:
         os.setsid()
+        if room >= 0:
+            mounts.enter(room)
+            os.close(room)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_IGN)
-        Shim(spec, netns).run()
+        Shim(spec, netns, begin).run()
         status = 0
     finally:
         if status:

@@ -1,0 +1,68 @@
+"""Checkpoint directories and how long they are kept.
+
+checkpoints/<job uid>/     what a job's ranks wrote to ROWLOCK_CHECKPOINT_DIR
+checkpoints/.gone/<job uid>     since when there is no such job any more (the file's time)
+
+The rule: as long as the job is there its checkpoints are; after it was deleted they stay for KEPT, counted from the
+first look that did not find the job or from the last write, whichever is later. A job that is submitted again is
+another one and has a directory of its own.
+"""
+
+import os
+import shutil
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from rowlock import kinds
+from rowlock.api import View
+from rowlock.objects import Object, controller_of, uid
+
+KEPT = 7 * 86400.0
+"""Seconds."""
+
+
+class Checkpoints:
+    """The directory of all of them."""
+
+    def __init__(self, data: Path, kept: float = KEPT) -> None:
+        self._root, self._gone = data / "checkpoints", data / "checkpoints" / ".gone"
+        self._kept = kept
+
+    def of(self, pod: Object) -> Path:
+        """The pod's: one per job, the same for all its ranks and restarts; a pod without a job has its own."""
+        where = self._root / str((controller_of(pod) or {}).get("uid") or uid(pod))
+        where.mkdir(parents=True, exist_ok=True)
+        return where
+
+    def forget(self, living: Collection[str], now: float) -> list[str]:
+        """Removes what has been without a job for long enough; the uids of what went. `living`: uids of what is there."""
+        removed = []
+        for entry in list(os.scandir(self._root)) if self._root.is_dir() else ():
+            mark = self._gone / entry.name
+            if entry.name == self._gone.name:
+                continue
+            if entry.name in living:
+                mark.unlink(missing_ok=True)
+            elif not mark.exists():
+                self._gone.mkdir(exist_ok=True)
+                mark.touch()
+                os.utime(mark, (now, now))
+            elif now - max(mark.stat().st_mtime, _last_write(Path(entry.path))) > self._kept:
+                shutil.rmtree(entry.path, ignore_errors=True)
+                mark.unlink(missing_ok=True)
+                removed.append(entry.name)
+        return removed
+
+
+def _last_write(directory: Path) -> float:
+    """The newest time of anything in it."""
+    paths: Iterable[Path] = (directory, *directory.rglob("*"))
+    return max((path.lstat().st_mtime for path in paths if os.path.lexists(path)), default=0.0)
+
+
+def living(view: View) -> set[str]:
+    """The uids of all jobs and pods, and of whatever owns a pod."""
+    found = {uid(job) for kind in kinds.JOBS for job in view.all(kind)}
+    for pod in view.all(kinds.POD):
+        found |= {uid(pod), str((controller_of(pod) or {}).get("uid") or "")}
+    return found

@@ -1,0 +1,59 @@
+"""Persistent volume claims of the embedded node: a directory each, bound when a pod first uses it.
+
+`claims/<namespace>_<name>_<uid>` is the directory; the claim says so in an annotation. Capacity is what was asked for;
+the node does not measure it. The directory goes when the claim has gone and no pod uses it (reclaim policy Delete, as
+claims on a real cluster have by default).
+"""
+
+from collections.abc import Collection, Iterable
+
+from rowlock import kinds
+from rowlock.api import Api, View
+from rowlock.cluster.node.volume_directories import VolumeDirectories
+from rowlock.cluster.node.volumes import Volume, claim_directory
+from rowlock.errors import NotFound
+from rowlock.objects import Object, annotations, dig, name, namespace, uid
+
+DIRECTORY = "rowlock.dev/directory"
+CLAIM = kinds.PERSISTENT_VOLUME_CLAIM
+
+
+async def bind(api: Api, view: View, pod: Object, places: VolumeDirectories, volumes: Collection[Volume]) -> None:
+    """Writes down where the pod's claims lie. Raises ApiError when the store refuses."""
+    wanted = {v.path: v for v in volumes if v.kind == "claim"}
+    for claim in view.all(CLAIM, namespace(pod)) if wanted else ():
+        volume = wanted.get(claim_directory(claim))
+        if volume is None or dig(claim, "status.phase") == "Bound":
+            continue
+        where = str(places.where("", volume))
+        told = {"metadata": {"annotations": {DIRECTORY: where}}, "spec": {"volumeName": f"pvc-{uid(claim)}"}}
+        if annotations(claim).get(DIRECTORY) != where:
+            await api.patch(CLAIM, namespace(claim), name(claim), told)
+        status = {"phase": "Bound", "accessModes": dig(claim, "spec.accessModes", [])}
+        status["capacity"] = dict(dig(claim, "spec.resources.requests", {}))
+        await api.patch(CLAIM, namespace(claim), name(claim), {"status": status}, subresource="status")
+
+
+def used(pods: Iterable[Object]) -> set[tuple[str, str]]:
+    """Namespace and name of every claim that these pods name."""
+    return {
+        (namespace(pod), volume["persistentVolumeClaim"]["claimName"])
+        for pod in pods
+        for volume in dig(pod, "spec.volumes", ())
+        if "persistentVolumeClaim" in volume
+    }
+
+
+async def forget(api: Api, places: VolumeDirectories, used: Collection[tuple[str, str]]) -> None:
+    """Removes the directories whose claim has gone and is not `used` any more."""
+    for directory in places.claims():
+        where, called, mark = directory.split("_", 2) if directory.count("_") == 2 else ("", "", "")
+        if mark and (where, called) not in used and not await _lives(api, where, called, mark):
+            places.remove_claim(directory)
+
+
+async def _lives(api: Api, where: str, called: str, mark: str) -> bool:
+    try:
+        return uid(await api.get(CLAIM, where, called)) == mark
+    except NotFound:
+        return False

@@ -1,0 +1,96 @@
+"""The server's ends of a program's pipes, terminals and sockets, read and written without waiting.
+
+One chunk at a time and nothing in between: who reads slowly stops the program, not the server's memory.
+"""
+
+import asyncio
+import os
+
+CHUNK = 1 << 15
+
+
+class End:
+    """A file descriptor of ours; closed once."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._patience: float | None = None
+        self._reader: asyncio.Future[None] | None = None
+        os.set_blocking(fd, False)
+
+    @property
+    def fd(self) -> int:
+        """-1 once it is closed."""
+        return self._fd
+
+    def hurry(self, patience: float) -> None:
+        """From now on `patience` seconds without a byte count as the end, for who waits already too."""
+        self._patience = patience
+        if self._reader is not None:
+            _tell(self._reader)
+
+    async def read(self) -> bytes:
+        """The next bytes, b"" at the end."""
+        while self._fd >= 0:
+            try:
+                return os.read(self._fd, CHUNK)
+            except BlockingIOError:
+                if not await self._readable():
+                    return b""
+            except OSError:  # EIO: nobody has the other end of the terminal any more
+                return b""
+        return b""
+
+    async def write(self, data: bytes) -> bool:
+        """All of it; False when nobody reads any more."""
+        rest = memoryview(data)
+        while rest and self._fd >= 0:
+            try:
+                rest = rest[os.write(self._fd, rest) :]
+            except BlockingIOError:
+                await self._writable()
+            except OSError:
+                return False
+        return not rest
+
+    async def _readable(self) -> bool:
+        loop, fd = asyncio.get_running_loop(), self._fd
+        waiting = self._reader = loop.create_future()
+        loop.add_reader(fd, _tell, waiting)
+        try:
+            async with asyncio.timeout(self._patience):
+                await waiting
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            self._reader = None
+            if self._fd == fd:
+                loop.remove_reader(fd)
+
+    async def _writable(self) -> None:
+        loop, fd = asyncio.get_running_loop(), self._fd
+        waiting: asyncio.Future[None] = loop.create_future()
+        loop.add_writer(fd, _tell, waiting)
+        try:
+            await waiting
+        finally:
+            if self._fd == fd:
+                loop.remove_writer(fd)
+
+    def close(self) -> None:
+        """Whoever waits for it is told: for them it has ended."""
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(fd)
+        loop.remove_writer(fd)
+        os.close(fd)
+        if self._reader is not None:
+            _tell(self._reader)
+
+
+def _tell(waiting: "asyncio.Future[None]") -> None:
+    if not waiting.done():
+        waiting.set_result(None)

@@ -1,0 +1,197 @@
+"""One more program in a container that runs (`exec`): a forked copy of the pod host that starts it and waits for it.
+
+It takes the environment, the working directory and the limits of the container's program from `program.N`, and its
+namespaces from the program itself. What runs here never outlives the container: its shim is watched. The server is at
+the other end of a socket: it gets the program's ends (stdin, stdout, stderr, or one terminal) with the first line, how
+the program ended with the second. When the server hangs up before that, whoever asked has gone: the program is stopped.
+Standard library only.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from rowlock.cluster.node import console, fabric, kin, shim
+
+FAREWELL = 2.0
+"""Seconds between SIGHUP and SIGKILL for a program whose client has gone."""
+_NAMESPACES = (("user", 0x10000000), ("net", 0x40000000), ("uts", 0x04000000), ("ipc", 0x08000000), ("mnt", 0x20000))
+
+
+class Gone(Exception):
+    """The container does not run (any more)."""
+
+
+class Entered:
+    """The life of one such program."""
+
+    def __init__(self, request: dict[str, Any], server: socket.socket) -> None:
+        self._server = server
+        self._tty = bool(request.get("tty"))
+        started = _fact(request, "start")
+        self._pid, self._ticks = int(started["pid"]), int(started["ticks"])
+        self._inside = {**_fact(request, "program"), "argv": request["argv"]}
+        self._child = -1
+        self._status: int | None = None
+        self._kill_at: float | None = None
+
+    def run(self) -> None:
+        """Everything, in order; returns when nothing of the program is left."""
+        self._prepare()
+        mine, theirs = self._ends()
+        failure = self._launch(theirs)
+        for fd in set(theirs):
+            os.close(fd)
+        if failure:
+            os.waitpid(self._child, 0)
+            return self._tell({"error": failure}, [])
+        self._tell({"pid": self._child}, mine)
+        for fd in mine:
+            os.close(fd)
+        self._look_after()
+
+    def _prepare(self) -> None:
+        fabric.prctl(shim.SUBREAPER, 1)
+        if not hasattr(os, "pidfd_open"):
+            raise Gone("this needs Linux 5.3, which can tell when a container ends")
+        self._container = os.pidfd_open(self._pid)
+        if shim.ticks(self._pid) != self._ticks:
+            raise Gone("the container has ended")
+        self._waker = os.pipe()
+        for end in self._waker:
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._waker[1], warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _ends(self) -> tuple[list[int], list[int]]:
+        """The server's ends and the program's stdin, stdout and stderr."""
+        if self._tty:
+            master, slave = os.openpty()
+            return [master], [slave, slave, slave]
+        pipes = [os.pipe() for _ in range(3)]
+        return [pipes[0][1], pipes[1][0], pipes[2][0]], [pipes[0][0], pipes[1][1], pipes[2][1]]
+
+    def _launch(self, ends: list[int]) -> str:
+        """Forks and execs. Returns why it could not, "" when the program runs."""
+        reading, writing = os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            os.write(writing, self._become(ends).encode())
+            os._exit(127)
+        os.close(writing)
+        with open(reading, "rb") as pipe:
+            return pipe.read().decode(errors="replace")
+
+    def _become(self, ends: list[int]) -> str:
+        """In the child: becomes the program, or returns a sentence why not."""
+        inside = self._inside
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            os.setsid()
+            _join(self._pid)
+            shim.limit(inside)
+            os.chdir(inside["cwd"])
+            user, env = inside.get("user") or {}, inside["env"]
+            for target, source in enumerate(ends):
+                os.dup2(source, target)
+            if self._tty:
+                os.fchown(0, -1 if user.get("uid") is None else user["uid"], -1)
+                console.own_terminal(0)
+                env = {"TERM": "xterm", **env}
+            shim.become(user)
+            os.execvpe(inside["argv"][0], inside["argv"], env)
+        except (OSError, ValueError, KeyError) as error:
+            return shim.why_not(error, inside)
+
+    def _look_after(self) -> None:
+        poll = select.poll()
+        for fd in (self._waker[0], self._server.fileno(), self._container):
+            poll.register(fd, select.POLLIN)
+        told = False
+        while self._reap():
+            if self._status is not None and not told:
+                told = True
+                self._report(poll)
+            for fd, _ in poll.poll(None if self._kill_at is None else 100):
+                if fd == self._waker[0]:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(fd, 4096)
+                elif fd == self._container:
+                    poll.unregister(fd)
+                    self._kill_at = 0.0
+                else:
+                    poll.unregister(fd)
+                    shim.signal_all(kin.descendants(os.getpid()), signal.SIGHUP)
+                    self._kill_at = time.monotonic() + FAREWELL
+            if self._kill_at is not None and time.monotonic() >= self._kill_at:
+                shim.signal_all(kin.descendants(os.getpid()), signal.SIGKILL)
+        if not told:
+            self._report(poll)
+
+    def _report(self, poll: "select.poll") -> None:
+        """How it ended. What it left running stays, as in any container, until that ends."""
+        self._tell({"code": kin.ending(self._status or 0)[0]}, [])
+        with contextlib.suppress(KeyError):  # the server has hung up already
+            poll.unregister(self._server.fileno())
+        self._server.close()
+
+    def _reap(self) -> bool:
+        """Collects the dead; True while children are left."""
+        left, status = kin.reap(self._child)
+        self._status = self._status if status is None else status
+        return left
+
+    def _tell(self, news: dict[str, Any], fds: list[int]) -> None:
+        tell(self._server, news, fds)
+
+
+def tell(server: socket.socket, news: dict[str, Any], fds: list[int]) -> None:
+    """One line, with descriptors; a server that has gone does not hear it."""
+    with contextlib.suppress(OSError):
+        socket.send_fds(server, [json.dumps(news).encode() + b"\n"], fds)
+
+
+def _fact(request: dict[str, Any], name: str) -> dict[str, Any]:
+    """What the container's shim wrote. Raises Gone when it has not (it was started by an older rowlock, say)."""
+    try:
+        with open(f"{request['dir']}/{name}.{request['n']}") as file:
+            return dict(json.load(file))
+    except FileNotFoundError:
+        raise Gone(f"its {name} fact is not there: the pod was started before this version, or has ended") from None
+
+
+def _join(pid: int) -> None:
+    """The namespaces of a process of this user: its network, names and mounts."""
+    found = []
+    for name, kind in _NAMESPACES:
+        path = f"/proc/{pid}/ns/{name}"
+        if os.path.exists(path) and os.stat(path).st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
+            found.append((os.open(path, os.O_RDONLY | os.O_CLOEXEC), kind))
+    for fd, kind in found:
+        fabric.join(fd, kind)
+
+
+def run_forked(request: dict[str, Any], server: socket.socket) -> None:
+    """In the process that the pod host has just forked; never returns."""
+    status = 1
+    try:
+        os.setsid()
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        Entered(request, server).run()
+        status = 0
+    except (OSError, Gone) as error:
+        tell(server, {"error": f"the container cannot be entered: {error}"}, [])
+        status = 0
+    finally:
+        if status:
+            sys.excepthook(*sys.exc_info())
+        os._exit(status)

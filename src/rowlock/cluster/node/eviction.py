@@ -1,0 +1,78 @@
+"""Pods that fill the disk beyond what they may: who is over which limit, in the kubelet's words.
+
+Two limits count: `sizeLimit` of an emptyDir on disk (one in memory is held by its tmpfs) and `ephemeral-storage` of a
+container or of all of them: logs, the copy of the image's files, the pod's own directory and its emptyDirs on disk.
+Measured now and then; who is over is killed at once and Failed, reason Evicted.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rowlock.cluster.node.pod_directory import PodDirectories
+from rowlock.cluster.node.pod_facts import all_containers, main_containers
+from rowlock.objects import Object, dig
+from rowlock.quantity import whole
+
+STORAGE = "ephemeral-storage"
+Sizes = Callable[[str], int]
+"""A path below the pod's directory → bytes on disk."""
+
+
+def limited(pod: Object) -> bool:
+    """Is there anything to measure?"""
+    return bool(_volumes(pod)) or any(_limit(c) for c in all_containers(pod))
+
+
+def _volumes(pod: Object) -> dict[str, str]:
+    """emptyDirs on disk with a limit: name → limit as it is written."""
+    sources = {v["name"]: v.get("emptyDir") or {} for v in dig(pod, "spec.volumes", ()) if "emptyDir" in v}
+    return {n: str(s["sizeLimit"]) for n, s in sources.items() if s.get("sizeLimit") and s.get("medium") != "Memory"}
+
+
+def _limit(container: Mapping[str, Any]) -> str:
+    return str(dig(container, "resources.limits", {}).get(STORAGE) or "")
+
+
+def over(pod: Object, size: Sizes) -> str:
+    """Why the pod must go; "" when it may stay."""
+    for volume, limit in _volumes(pod).items():
+        if size(f".volumes/{volume}") > whole(limit) > 0:
+            return f'Usage of EmptyDir volume "{volume}" exceeds the limit "{limit}". '
+    for container in all_containers(pod):
+        if _limit(container) and size(container["name"]) > whole(_limit(container)):
+            text = f"exceeded its local ephemeral storage limit {_quoted(_limit(container))}. "
+            return f"Container {container['name']} {text}"
+    limits = [_limit(c) for c in main_containers(pod)]
+    total = sum(whole(limit) for limit in limits if limit)
+    if limits and all(limits) and _all(pod, size) > total:
+        return f"Pod ephemeral local storage usage exceeds the total limit of containers {limits[0] if len(limits) == 1 else total}. "
+    return ""
+
+
+def _quoted(limit: str) -> str:
+    return f'"{limit}"'
+
+
+def _all(pod: Object, size: Sizes) -> int:
+    """Everything of the pod that is on disk and goes with it."""
+    disks = [
+        v["name"] for v in dig(pod, "spec.volumes", ()) if "emptyDir" in v and dig(v, "emptyDir.medium") != "Memory"
+    ]
+    return size("work") + sum(size(c["name"]) for c in all_containers(pod)) + sum(size(f".volumes/{d}") for d in disks)
+
+
+def sizes(directories: PodDirectories, uid: str) -> Sizes:
+    """Measures below the pod's directory; what is not there has no size."""
+    return lambda path: _used(str(directories.of(uid) / path))
+
+
+def _used(path: str) -> int:
+    total = 0
+    for directory, _, files in os.walk(path):
+        for name in files:
+            try:
+                total += os.lstat(f"{directory}/{name}").st_blocks * 512
+            except OSError:  # it went while we looked
+                continue
+    return total
