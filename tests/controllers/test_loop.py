@@ -99,6 +99,43 @@ def test_writes_of_a_decision_go_into_one_commit(tmp_path: Path) -> None:
     assert store.commits < 10 and count(store, EVENT) == 25  # the cap: 25 at once per object
 
 
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_what_comes_after_a_refused_creation_is_not_made(tmp_path: Path, on_disk: bool) -> None:
+    """They go out together, but mean one after the other: the operator stops at the first pod that is refused."""
+
+    def decide(view: View, key: Key, now: float) -> Decision:
+        parent = view.get(CM, *key)
+        assert parent
+        made = [Create(SECRET, secret(name), told(parent, f"{name}: {{error}}", "Refused")) for name in ("a", "b", "c")]
+        return Decision(tuple(item for create in made for item in (create, told(parent, objects.name(create.object)))))
+
+    async def begin(store: Store) -> None:
+        await store.create(SECRET, secret("b"))
+        await store.create(CM, config("x"))
+
+    def settled(store: Store) -> bool:
+        return len(toy.turns) > 2 and count(store, EVENT) > 1
+
+    toy = Toy(decide)
+    store = play([toy], settled, begin, tmp_path / "cluster.db" if on_disk else None)
+    assert sorted(objects.name(s) for s in store.view.all(SECRET)) == ["a", "b"]
+    said = {event["message"] for event in store.view.all(EVENT)}
+    assert said == {"a", 'b: secrets "b" already exists', 'a: secrets "a" already exists'}
+
+
+def test_warnings_have_an_allowance_of_their_own() -> None:
+    """As in client-go: a chatty controller does not use up what its failures are told with."""
+
+    def decide(view: View, key: Key, now: float) -> Decision:
+        parent = view.get(CM, *key)
+        assert parent
+        chatter = [told(parent, f"noise {number}") for number in range(40)]
+        return Decision((*chatter, Record(parent, "Warning", "Failed", "it failed", "toy")))
+
+    store = play([Toy(decide)], lambda s: count(s, EVENT) >= 26, lambda s: s.create(CM, config("a")))
+    assert [e["reason"] for e in store.view.all(EVENT) if e["type"] == "Warning"] == ["Failed"]
+
+
 def test_a_conflict_looks_again() -> None:
     def decide(view: View, key: Key, now: float) -> Decision:
         obj = view.get(CM, *key)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rowlock.api import Create, Delete, Patch, Record, Update
-from rowlock.kinds import AUTOSCALER, CONFIG_MAP, POD, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Kind
-from rowlock.objects import Object, changed, labels, name, owner_reference
+from rowlock.kinds import AUTOSCALER, CONFIG_MAP, POD, PYTORCHJOB, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Kind
+from rowlock.objects import Key, Object, changed, labels, name, owner_reference
 from rowlock.training.framework import DEFAULT, FIXED, STRICT, Parity
 from rowlock.training.job import reconcile
+from rowlock.training.registry import FRAMEWORKS
+from rowlock.training.turn import Seen
 
 if TYPE_CHECKING:
     from tests.training.conftest import Play
@@ -148,11 +150,83 @@ def test_elastic_policy_of_a_master_alone(play: Player) -> None:
     assert env["PET_RDZV_ENDPOINT"] == "job-worker-0:23456"
 
 
-def test_a_template_without_containers_gets_no_port(play: Player) -> None:
-    run = play("TFJob")
-    run.create({"tfReplicaSpecs": {"Worker": {}}})
-    created = [w for w in run.turn().writes if isinstance(w, Create)]
-    assert [w.object["spec"].get("containers") for w in created if w.kind is POD] == [[]]
+@pytest.mark.parametrize(("per_node", "size"), [("2", "6"), ("+2", "6"), ("gpu", "3"), ("9" * 20, "3")])
+def test_world_size_counts_processes_where_their_number_is_one(play: Player, per_node: str, size: str) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(2, nprocPerNode=per_node))
+    run.turn()
+    env = {e["name"]: e["value"] for e in run.pod("master-0")["spec"]["containers"][0]["env"]}
+    assert env["WORLD_SIZE"] == size
+
+
+def test_a_job_with_a_replica_without_containers_stays_as_it_is(play: Player) -> None:
+    run = play("PyTorchJob")
+    run.create(torch(-1))
+    run.turn()
+    before = run.status
+    run.patch(
+        {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}}}
+    )  # what `scale` makes of a job without Workers
+    assert not run.turn().writes
+    assert run.status == before
+
+
+def test_a_job_that_was_changed_before_its_first_status_is_not_said_to_be_created() -> None:
+    metadata = {"name": "job", "namespace": "team-a", "uid": "u"}
+    job: Object = {"kind": "PyTorchJob", "metadata": metadata, "spec": torch(1, runPolicy={"suspend": True})}
+    for as_created, types in ((True, ["Created", "Suspended"]), (False, ["Suspended"])):
+        decision = reconcile(FRAMEWORKS[PYTORCHJOB], Seen(job, as_created=as_created), 0.0)
+        (update,) = [w for w in decision.writes if isinstance(w, Update)]
+        assert [c["type"] for c in update.object["status"]["conditions"]] == types
+
+
+def test_of_a_job_whose_pods_are_refused_nothing_is_concluded(play: Player) -> None:
+    run = play("XGBoostJob")
+    run.create({"xgbReplicaSpecs": {"Master": replica("xgboost", 1), "Worker": replica("xgboost", 1)}})
+    run.turn()
+    run.set("master-0", exited(1, "xgboost"))
+    run.world.delete(POD, "team-a", "job-worker-0")
+    writes = run.turn().writes
+    refused = next(i for i, w in enumerate(writes) if isinstance(w, Create))
+    said = next(i for i, w in enumerate(writes) if isinstance(w, Record) and w.reason == "XGBoostJobFailed")
+    assert refused < said
+
+
+def test_clean_up_takes_a_foreign_service_of_the_pods_name(play: Player) -> None:
+    run = play("XGBoostJob")
+    run.create({"xgbReplicaSpecs": {"Master": replica("xgboost", 1)}, "runPolicy": {"suspend": False}})
+    run.world.create(SERVICE, {"metadata": {"name": "job-master-0", "namespace": "team-a"}, "spec": {"ports": []}})
+    run.turn()
+    run.patch({"spec": {"runPolicy": {"suspend": True}}})
+    gone = [(w.kind, w.name) for w in run.turn().writes if isinstance(w, Delete)]
+    assert gone == [(POD, "job-master-0"), (SERVICE, "job-master-0")]
+
+
+def test_where_one_types_pods_are_refused_the_others_get_theirs_in_the_end(play: Player) -> None:
+    run = play("PaddleJob")
+    run.create({"paddleReplicaSpecs": {"Master": replica("paddle", 1), "Worker": replica("paddle", 1)}})
+    made = []
+    for _ in range(2):
+        writes = run.controller.decide(run.world, Key("team-a", "job"), 0.0).writes
+        made.append([name(w.object) for w in writes if isinstance(w, Create) and w.kind is POD])
+    assert made == [["job-master-0", "job-worker-0"], ["job-worker-0", "job-master-0"]]
+
+
+def test_mpi_says_that_a_restart_policy_of_a_template_counts_for_nothing(play: Player) -> None:
+    run = play("MPIJob")
+    spec = replica("mpi", 1)
+    spec["template"]["spec"]["restartPolicy"] = "Always"
+    run.create({"mpiReplicaSpecs": {"Launcher": spec, "Worker": spec}})
+    said = [w.reason for w in run.turn().writes if isinstance(w, Record)]
+    assert said.count("SettedPodTemplateRestartPolicy") == 1  # only of the launcher
+
+
+def test_mpi_spells_the_reason_of_its_success_like_the_operator(play: Player) -> None:
+    run = play("MPIJob")
+    run.create({"mpiReplicaSpecs": {"Launcher": replica("mpi", 1)}})
+    run.turn()
+    run.set("launcher", exited(0, "mpi"))
+    assert "mpijobsSucceeded" in [w.reason for w in run.turn().writes if isinstance(w, Record)]
 
 
 def test_pods_without_a_number_and_two_of_one_number_are_left_alone(play: Player) -> None:
@@ -447,3 +521,21 @@ def test_a_pod_that_was_spared_in_the_end_counts(play: Player) -> None:
     run.set("master-0", {**exited(0), "conditions": [mark]})
     run.world.settle(run.controller, "team-a")
     assert conditions(run)[-1] == "Succeeded"
+
+
+def test_a_refused_object_of_an_mpijob_is_tried_again_without_an_event(play: Player) -> None:
+    run = play("MPIJob")
+    run.create({"mpiReplicaSpecs": {"Launcher": replica("mpi", 1)}})
+    made = [w for w in run.turn().writes if isinstance(w, Create) and w.kind in (SERVICE_ACCOUNT, CONFIG_MAP, ROLE)]
+    assert len(made) == 3 and not any(w.failed for w in made)
+
+
+@pytest.mark.parametrize(("kind", "field", "kept"), [("MPIJob", "mpi", None), ("TFJob", "tf", ["a.b/c"])])
+def test_finalizers_of_templates_are_kept_but_by_mpijobs(play: Player, kind: str, field: str, kept: Any) -> None:
+    run = play(kind)
+    spec = replica("mpi" if field == "mpi" else "tensorflow", 1)
+    spec["template"]["metadata"] = {"finalizers": ["a.b/c"]}
+    types = ("Launcher", "Worker") if field == "mpi" else ("Worker",)
+    run.create({f"{field}ReplicaSpecs": dict.fromkeys(types, spec)})
+    pods = [w.object for w in run.turn().writes if isinstance(w, Create) and w.kind is POD]
+    assert [p["metadata"].get("finalizers") for p in pods] == [kept] * len(types)

@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from rowlock import objects
-from rowlock.api import Api, Change, Controller, Decision, View
+from rowlock.api import Api, Change, Controller, Decision, Run, View
 from rowlock.controllers import writing
 from rowlock.controllers.recorder import Allowance, Recorder
 from rowlock.controllers.writing import Failed, Step
-from rowlock.errors import ApiError
+from rowlock.errors import ApiError, NotTried
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 
@@ -199,6 +199,8 @@ class _Loop:
         results = await self._issued(batch)
         first: Failed | None = None
         for step, result in zip(batch, results, strict=True):
+            if isinstance(result, NotTried):
+                continue
             if isinstance(result, ApiError):
                 first = first or Failed(step.write, result)
             elif isinstance(result, BaseException):
@@ -213,12 +215,13 @@ class _Loop:
         """The outcome of each write. A long run goes out in slices, so that a thousand pods do not stall everybody
         else; nobody waits between the slices, and each commit takes along what has come in."""
         running: list[asyncio.Task[Object | None]] = []
+        run = Run()
         try:
             for start in range(0, len(batch), SLICE):
                 if start:
                     await asyncio.sleep(0)
                 part = batch[start : start + SLICE]
-                running += [asyncio.create_task(writing.write(self.api, step.write)) for step in part]
+                running += [asyncio.create_task(writing.write(self.api, step.write, run)) for step in part]
         finally:
             results = await asyncio.gather(*running, return_exceptions=True)
         return results

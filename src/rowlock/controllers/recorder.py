@@ -1,8 +1,8 @@
 """Records become Events: counted when they repeat, capped when they flood, written aside.
 
-The rules are client-go's: an equal record (same object, type, reason, message, source) patches `count` and
-`lastTimestamp` of the Event that is there; one object may have 25 Events from one source at once and then one per
-five minutes. A process that restarts begins to count anew. Events are a courtesy: what cannot be written is dropped
+The rules are client-go's: an equal record (same object, part, type, reason, message, source) patches `count` and
+`lastTimestamp` of the Event that is there; one object may have 25 Events of one type from one source at once and
+then one per five minutes. A process that restarts begins to count anew. Events are a courtesy: what cannot be written is dropped
 with a line in the log, and nobody waits for it.
 """
 
@@ -29,7 +29,7 @@ log = logging.getLogger("rowlock.events")
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """A token bucket per object and source. `burst=0` switches the cap off."""
+    """A token bucket per object, source and type. `burst=0` switches the cap off."""
 
     burst: int = 25
     seconds_each: float = 300.0
@@ -52,7 +52,7 @@ class _Written:
 ACTIONS = {"Scheduled": "Binding", "Preempted": "Preempting"}
 """What the source was about to do, by the reason it gives."""
 
-_Same = tuple[str, str, str, str, str, str]
+_Same = tuple[str, str, str, str, str, str, str]
 
 
 class Recorder:
@@ -62,7 +62,7 @@ class Recorder:
         self._api, self._clock, self._allowance = api, clock, allowance
         self._queue: asyncio.Queue[Record] = asyncio.Queue()
         self._seen: OrderedDict[_Same, _Written] = OrderedDict()
-        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[tuple[str, str, str], _Bucket] = OrderedDict()
         self._last = 0
 
     def record(self, record: Record) -> None:
@@ -132,7 +132,7 @@ class Recorder:
     def _allowed(self, record: Record) -> bool:
         if not self._allowance.burst:
             return True
-        now, key = self._clock(), (objects.uid(record.regarding), record.source)
+        now, key = self._clock(), (objects.uid(record.regarding), record.source, record.type)
         bucket = self._buckets.setdefault(key, _Bucket(self._allowance.burst, now))
         self._buckets.move_to_end(key)
         if len(self._buckets) > REMEMBERED:
@@ -147,7 +147,8 @@ class Recorder:
 
 def _same(record: Record) -> _Same:
     about = record.regarding
-    return objects.uid(about), objects.name(about), record.type, record.reason, record.message, record.source
+    what = (record.type, record.reason, record.message, record.source)
+    return objects.uid(about), objects.name(about), record.part, *what
 
 
 def _space(regarding: Object) -> str:
@@ -164,6 +165,7 @@ def event(record: Record, name: str, now: float, count: int = 1) -> Object:
         "uid": objects.uid(about),
         "apiVersion": about.get("apiVersion"),
         "resourceVersion": objects.meta(about).get("resourceVersion"),
+        "fieldPath": record.part,
     }
     made = {
         "apiVersion": "v1",

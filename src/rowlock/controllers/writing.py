@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from rowlock import objects
-from rowlock.api import Api, Bind, Create, Delete, Patch, Record, Update, Write
+from rowlock.api import Api, Bind, Create, Delete, Patch, Record, Run, Update, Write, WriteOptions
 from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -84,11 +84,12 @@ def _target(write: Called) -> Key:
             return Key(write.namespace, write.pod)
 
 
-async def write(api: Api, write: Called) -> Object | None:
-    """One call. What the API says about the object then, if it says anything."""
+async def write(api: Api, write: Called, run: Run | None = None) -> Object | None:
+    """One call. What the API says about the object then, if it says anything. What is made in a run is made in its
+    order: nothing comes to be behind what was refused."""
     match write:
         case Create():
-            return await api.create(write.kind, write.object)
+            return await api.create(write.kind, write.object, options=WriteOptions(run=run))
         case Update():
             return await api.update(write.kind, write.object, subresource=write.subresource)
         case Patch(kind, namespace, name, patch):

@@ -6,4 +6,5 @@ catalog.py    what the cluster holds, kept by watching: lists of 10,000 workload
 workloads.py  submit, list, show, suspend, resume, delete, wait
 logs.py       logs of a pod; of all pods, merged, each line under its rank
 projects.py   project ↔ Namespace + Queue; clusters
+scheduler.py  the scheduler's snapshot; what would become of a job that nobody submitted
 """

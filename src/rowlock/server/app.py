@@ -25,6 +25,8 @@ from starlette.routing import Route
 
 from rowlock.api import Api
 from rowlock.errors import ApiError, BadRequest, Internal, NotFound
+from rowlock.objects import Object
+from rowlock.scheduling.snapshot import Snapshot
 from rowlock.server.auth import Door
 from rowlock.server.catalog import Catalog
 from rowlock.workloads.fields import nearest
@@ -45,6 +47,12 @@ class Settings:
     cluster_name: str = "rowlock"
 
 
+Planned = Callable[[], Snapshot] | None
+"""What the scheduler would plan from now; None where none of ours runs."""
+Asked = Callable[[Object], Awaitable[dict[str, Any]]] | None
+"""What is known of how a job's ranks died and where they stand; None where no node of ours runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """What every endpoint works with."""
@@ -54,6 +62,8 @@ class Room:
     settings: Settings
     clock: Callable[[], float] = time.time
     ids: Callable[[], str] = lambda: str(uuid.uuid4())
+    planned: Planned = None
+    inquest: Asked = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +127,17 @@ def answer(code: int, body: Any) -> Response:
 class Face:
     """The REST API of one cluster."""
 
-    def __init__(self, api: Api, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        api: Api,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.time,
+        planned: Planned = None,
+        inquest: Asked = None,
+    ) -> None:
         self.catalog = Catalog(api, settings.cluster_id)
-        self._room = Room(api, self.catalog, settings, clock)
+        self._room = Room(api, self.catalog, settings, clock, planned=planned, inquest=inquest)
         self._door = Door(settings.token, settings.user)
 
     async def run(self) -> None:
@@ -132,7 +150,7 @@ class Face:
 
         made = [Route(path, self._endpoint(serve), methods=[method]) for method, path, serve in TABLE]
         made.append(Route("/api/v1/token", self._token, methods=["POST"]))
-        prefixes = ("workloads", "org-unit", "clusters", "workload-types", "workload-priorities")
+        prefixes = ("workloads", "org-unit", "clusters", "workload-types", "workload-priorities", "scheduler")
         made += [Route(f"/api/v1/{p}/{{rest:path}}", self._unknown) for p in prefixes]
         return made
 

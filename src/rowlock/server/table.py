@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowlock.server import logs, projects, workloads
+from rowlock.server import checking, logs, projects, scheduler, workloads
 from rowlock.server.app import Endpoint
 
 _W = "/api/v1/workloads"
@@ -21,6 +21,7 @@ TABLE: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", f"{_W}/{{id}}/events", workloads.events),
     ("GET", f"{_W}/{{id}}/history", workloads.history),
     ("GET", f"{_W}/{{id}}/explain", workloads.explain),
+    ("GET", f"{_W}/{{id}}/why", workloads.why),
     ("GET", f"{_W}/{{id}}/wait", workloads.wait),
     ("GET", f"{_W}/{{id}}/logs", logs.merged),
     ("GET", f"{_W}/{{id}}/pods/{{pod}}/logs", logs.of_pod),
@@ -30,6 +31,9 @@ TABLE: tuple[tuple[str, str, Endpoint], ...] = (
     ("GET", f"{_P}/{{id}}", projects.show),
     ("PUT", f"{_P}/{{id}}", projects.update),
     ("DELETE", f"{_P}/{{id}}", projects.delete),
+    ("GET", "/api/v1/scheduler/snapshot", scheduler.snapshot),
+    ("POST", "/api/v1/scheduler/what-if", scheduler.what_if),
+    ("POST", "/api/v1/check", checking.check),
     ("GET", "/api/v1/clusters", projects.clusters),
     ("GET", "/api/v1/workload-priorities", workloads.priorities),
     ("GET", "/api/v1/workload-types", workloads.types),

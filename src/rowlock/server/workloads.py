@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rowlock import kinds, objects, quantity
+from rowlock import kinds, objects
 from rowlock.api import DeleteOptions, WriteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
 from rowlock.kinds import Kind
@@ -15,11 +15,11 @@ from rowlock.server.app import Answer, Call
 from rowlock.server.catalog import FIELDS, Catalog, Row
 from rowlock.workloads import pods as ranks
 from rowlock.workloads import present, query, spec, story
-from rowlock.workloads.compute import GPU
 from rowlock.workloads.fields import nearest
 from rowlock.workloads.frameworks import FRAMEWORKS
 from rowlock.workloads.objects import Author, to_job
 from rowlock.workloads.phase import TERMINAL
+from rowlock.workloads.possible import impossible
 from rowlock.workloads.present import Workload
 from rowlock.workloads.projects import Project
 from rowlock.workloads.spec import Submission
@@ -95,26 +95,10 @@ def _same_cluster(catalog: Catalog, asked: Submission) -> None:
 
 def _possible(catalog: Catalog, asked: Submission) -> None:
     """Refuse what no node of this cluster could ever hold; a cluster without nodes is given the benefit of the doubt."""
-    most = max((quantity.parse(_allocatable(n)) for n in catalog.nodes()), default=None)
-    devices = max(role.compute.devices for role in (asked.worker, asked.master))
-    if most is None or devices <= most:
-        return
-    field = "spec.compute.gpuDevicesRequest"
-    if most == 0:
-        message = (
-            "a GPU is asked for, but no node of this cluster has one. Ask for none, or start the cluster "
-            "with simulated ones: `rowlock down && rowlock up -d --simulated-gpus 1`."
-        )
-        raise BadRequest(message, causes=[Cause("max", message, field)])
-    message = (
-        f"a pod asks for {devices} GPUs, but the largest node has {most}. "
-        f"Ask for at most {most} per pod and for more workers."
-    )
-    raise BadRequest(message, causes=[Cause("max", message, field)])
-
-
-def _allocatable(node: Object) -> str:
-    return str((objects.dig(node, "status.allocatable", {}) or {}).get(GPU, "0"))
+    for role in (asked.worker, asked.master):
+        cause = impossible(role.compute, catalog.nodes())
+        if cause is not None:
+            raise BadRequest(cause.message, causes=[cause])
 
 
 def _prefixed(asked: Submission, identity: str) -> Submission:
@@ -289,6 +273,15 @@ async def explain(call: Call) -> Any:
         await call.room.catalog.until(uid, lambda: not story.undecided(find(call)), _THINKING)
         workload = find(call)
     return story.explanation(workload, await _events(call, workload))
+
+
+async def why(call: Call) -> Any:
+    """What happened to a workload, in one sentence, and what that rests on."""
+    call.only()
+    workload = find(call)
+    inquest = call.room.inquest
+    found = await inquest(workload.job) if inquest is not None else {"incidents": [], "verdict": None, "ranks": []}
+    return story.why(find(call), found)
 
 
 # ---------------------------------------------------------------- dictionaries

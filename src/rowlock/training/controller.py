@@ -7,7 +7,19 @@ from dataclasses import replace
 
 from rowlock.api import NOTHING, Change, Decision, Record, View
 from rowlock.kinds import JOBS, POD, SERVICE, Kind
-from rowlock.objects import Key, Object, condition, controller_of, deleting, is_true, key, labels, namespace, uid
+from rowlock.objects import (
+    Key,
+    Object,
+    condition,
+    controller_of,
+    deleting,
+    is_true,
+    key,
+    labels,
+    namespace,
+    revision,
+    uid,
+)
 from rowlock.objects import name as name_of
 from rowlock.training.defaults import read
 from rowlock.training.framework import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
@@ -44,14 +56,15 @@ class JobController:
         self.kinds: tuple[Kind, ...] = (kind, POD, SERVICE, *self.framework.dependents)
         self._told: dict[str, frozenset[tuple[str, str]]] = {}
         self._finished: dict[str, float] = {}
+        self._first: dict[str, int] = {}
+        """The revision at which each job was first seen."""
+        self._looks: dict[str, int] = {}
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         """The job itself, or the job that owns what has changed."""
         mine = self.framework.kind
         if change.kind is mine:
-            if change.type == "Deleted":
-                self._told.pop(uid(change.object), None)
-                self._finished.pop(uid(change.object), None)
+            self._note(change)
             return (key(change.object),)
         found = []
         for obj in (change.object, change.old):
@@ -60,12 +73,21 @@ class JobController:
                 found.append(Key(namespace(change.object), str(owner["name"])))
         return tuple(dict.fromkeys(found))
 
+    def _note(self, change: Change) -> None:
+        own = uid(change.object)
+        if change.type == "Added":
+            self._first[own] = revision(change.object)
+        elif change.type == "Deleted":
+            for memory in (self._told, self._finished, self._first, self._looks):
+                memory.pop(own, None)
+
     def decide(self, view: View, key: Key, now: float) -> Decision:
         """Reconcile one job."""
         job = view.get(self.framework.kind, key.namespace, key.name)
         if job is None:
             return NOTHING
         seen = self.look(view, job)
+        self._looks[uid(job)] = seen.looks + 1
         if self.parity.linger and is_true(job, "Succeeded"):
             seen = replace(seen, finished_for=now - self._finished.setdefault(uid(job), now))
         decision = reconcile(self.framework, seen, now, self.parity)
@@ -89,7 +111,11 @@ class JobController:
         for kind, name in self.framework.named(read(self.framework, job)):
             if found := view.get(kind, where, name):
                 others.setdefault(kind, {})[name] = found
-        return Seen(job, pods, services, others)
+        for pod in pods:  # clean-up takes the Service of the pod's name, whosever it is
+            if found := view.get(SERVICE, where, name_of(pod)):
+                others.setdefault(SERVICE, {})[name_of(pod)] = found
+        as_created = self._first.get(own, revision(job)) == revision(job)
+        return Seen(job, pods, services, others, as_created, self._looks.get(own, 0))
 
     def _once(self, job: str, decision: Decision) -> Decision:
         leading = 0
@@ -98,7 +124,7 @@ class JobController:
         said = [w for w in decision.writes[:leading] if isinstance(w, Record)]
         known = self._told.get(job, frozenset())
         news = tuple(r for r in said if (r.reason, r.message) not in known)
-        self._told[job] = frozenset((r.reason, r.message) for r in said)
+        self._told[job] = frozenset((w.reason, w.message) for w in decision.writes if isinstance(w, Record))
         return Decision((*news, *decision.writes[leading:]), decision.again)
 
 

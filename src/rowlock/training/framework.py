@@ -58,6 +58,8 @@ class Parity:
 STRICT = Parity(deadline_timer=False, no_phantoms=False, events_once=False, linger=0.0)
 DEFAULT = Parity()
 FIXED = Parity(completion_time=True, immutable_owner=True)
+PARITIES = {"default": DEFAULT, "strict": STRICT, "fixed": FIXED}
+"""By the names that `rowlock up --parity` takes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,18 @@ from typing import Any
 from rowlock.api import NOTHING, Change, Create, Decision, Update, View
 from rowlock.kinds import JOBS, NAMESPACE, POD_GROUP, PRIORITY_CLASS, Kind
 from rowlock.kinds import by_api_version as kind_of
-from rowlock.objects import Key, Object, controller_of, deleting, is_true, key, labels, name, owner_reference
+from rowlock.objects import (
+    Key,
+    Object,
+    controller_of,
+    deleting,
+    is_true,
+    key,
+    labels,
+    name,
+    owner_reference,
+)
+from rowlock.objects import annotations as annotations_of
 from rowlock.objects import namespace as namespace_of
 from rowlock.training.defaults import read
 from rowlock.training.framework import Job
@@ -31,6 +42,13 @@ PRIORITIES = ("train", "build-preemptible", "interactive-preemptible", "build", 
 PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
 PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 OWNER_ANNOTATION = "kai.scheduler/top-owner-metadata"
+LASTS = "rowlock.dev/max-runtime"
+CLOSENESS = {
+    "kai.scheduler/topology": "topology",
+    "kai.scheduler/topology-required-placement": "requiredTopologyLevel",
+    "kai.scheduler/topology-preferred-placement": "preferredTopologyLevel",
+}
+"""Annotations of a job → fields of its PodGroup's topologyConstraint. A level is a label of nodes."""
 
 
 def group_name(job: Job) -> str:
@@ -71,9 +89,23 @@ def group_spec(job: Job, namespace: Object | None, classes: Iterable[str]) -> Ob
     wish = next((m[PREEMPTIBILITY_LABEL] for m in _marked(job) if m.get(PREEMPTIBILITY_LABEL)), "")
     if wish in PREEMPTIBILITIES:
         spec["preemptibility"] = wish
+    if closeness := _closeness(job):
+        spec["topologyConstraint"] = closeness
     if gang.groups:
         spec["subGroups"] = [{"name": group, "minMember": least} for group, least in gang.groups]
     return spec
+
+
+def _closeness(job: Job) -> Object:
+    """How close together the job wants its pods, by the annotations of KAI."""
+    notes = annotations_of(job.object)
+    return {field: notes[note] for note, field in CLOSENESS.items() if notes.get(note)}
+
+
+def _notes(job: Job, who: str) -> dict[str, str]:
+    """The owner; and how long the job runs at most, as it declares it or as its deadline says."""
+    lasts = annotations_of(job.object).get(LASTS) or (f"{job.policy.deadline}s" if job.policy.deadline else "")
+    return {OWNER_ANNOTATION: who, **({LASTS: lasts} if lasts else {})}
 
 
 def group_of(job: Job, spec: Object) -> Object:
@@ -84,7 +116,7 @@ def group_of(job: Job, spec: Object) -> Object:
         "name": group_name(job),
         "namespace": job.namespace,
         "labels": dict(labels(job.object)),
-        "annotations": {OWNER_ANNOTATION: who},
+        "annotations": _notes(job, who),
         "ownerReferences": [owner_reference(job.object)],
     }
     return {"apiVersion": POD_GROUP.api_version, "kind": POD_GROUP.name, "metadata": metadata, "spec": spec}
@@ -129,7 +161,7 @@ class GroupController:
         found = view.get(POD_GROUP, key.namespace, group_name(job))
         if found is None:
             return Decision((Create(POD_GROUP, group_of(job, spec)),)) if wants_group(job) else NOTHING
-        ours = ("minMember", "queue", "priorityClassName", "preemptibility", "subGroups")
+        ours = ("minMember", "queue", "priorityClassName", "preemptibility", "subGroups", "topologyConstraint")
         kept = {k: v for k, v in (found.get("spec") or {}).items() if k not in ours}
         if deleting(found) or not wants_group(job) or {**kept, **spec} == found.get("spec"):
             return NOTHING

@@ -12,7 +12,7 @@ from rowlock.objects import deleting
 from rowlock.training.cleanup import clean_pods, lingering, time_to_live
 from rowlock.training.conditions import CREATED, FAILED, RUNNING, SUCCEEDED, SUSPENDED
 from rowlock.training.defaults import read, run_policy
-from rowlock.training.framework import DEFAULT, Framework, Parity, by_type
+from rowlock.training.framework import DEFAULT, Framework, Job, Parity, Replica, by_type
 from rowlock.training.limits import exceeded, time_left
 from rowlock.training.replicas import sync_pods
 from rowlock.training.services import adopt, sync_services
@@ -30,9 +30,10 @@ def reconcile(framework: Framework, seen: Seen, now: float, parity: Parity = DEF
     if wrong:
         turn.tell("Warning", "FailedValidation", f"{framework.kind.name} failed validation because {wrong}")
         return turn.leave()
-    if not job.replicas or deleting(seen.job):
+    if not job.replicas or deleting(seen.job) or _has_no_containers(job):
         return NOTHING
-    turn.put(CREATED, "Created", f"{framework.kind.name} {job.name} is created.")
+    if seen.as_created:
+        turn.put(CREATED, "Created", f"{framework.kind.name} {job.name} is created.")
     framework.before(turn)
     if turn.holds(SUCCEEDED) or turn.holds(FAILED):
         return _finished(turn)
@@ -41,6 +42,13 @@ def reconcile(framework: Framework, seen: Seen, now: float, parity: Parity = DEF
     if turn.holds(SUSPENDED):
         _resume(turn)
     return _active(turn)
+
+
+def _has_no_containers(job: Job) -> bool:
+    """The operator's defaulting breaks on a replica without containers, so such a job stays as it is. Webhooks refuse
+    one; scaling a job that has no Workers makes one."""
+    templates = (replica.template for replica in job.replicas.values() if job.framework.port.number)
+    return any(not (template.get("spec") or {}).get("containers") for template in templates)
 
 
 def _finished(turn: Turn) -> Decision:
@@ -91,12 +99,21 @@ def _active(turn: Turn) -> Decision:
             return turn.leave()
     else:
         services = by_type(turn.seen.services)
-        for replica in turn.job.replicas.values():
+        for replica in _in_turn(turn):
             sync_pods(turn, replica, turn.pods.get(replica.label, []))
             sync_services(turn, replica, services.get(replica.label, []))
+    turn.judging = True
     framework.judge(turn)
     left = time_left(turn) if turn.parity.deadline_timer else None
     return turn.finish(None if turn.holds(SUCCEEDED) or turn.holds(FAILED) else left)
+
+
+def _in_turn(turn: Turn) -> list[Replica]:
+    """The replica types, another one first at each look: where the pods of one are refused the others get theirs in the
+    end. (The operator's order is random.)"""
+    types = list(turn.job.replicas.values())
+    first = turn.seen.looks % len(types)
+    return types[first:] + types[:first]
 
 
 def _over(turn: Turn, why: str) -> Decision:

@@ -20,7 +20,7 @@ from rowlock.training.mpi_objects import (
     sync_objects,
     worker_pod,
 )
-from rowlock.training.replicas import tally
+from rowlock.training.replicas import overwrite_warning, tally
 from rowlock.training.turn import Turn
 from rowlock.training.verdict import failing, finished_by, full_name, restarting
 
@@ -98,6 +98,7 @@ def _sync_workers(turn: Turn, pods: dict[str, Object]) -> list[Object]:
 
 
 def _launch(turn: Turn) -> None:
+    overwrite_warning(turn, turn.job.replicas[LAUNCHER], "SettedPodTemplateRestartPolicy")
     pod = launcher_pod(Rank(turn.job, turn.job.replicas[LAUNCHER], 0))
     done = turn.record("Normal", "MPIJobRunning", f"launcher pod created success: {name(pod)}")
     turn.create(POD, pod, done, turn.record("Warning", "MPIJobFailed", "launcher pod created failed: {error}"))
@@ -116,7 +117,7 @@ def _say(turn: Turn, launcher: Object | None, workers: list[Object]) -> None:
     evicted = sum(phase(p) == "Failed" and (p.get("status") or {}).get("reason") == "Evicted" for p in workers)
     state = phase(launcher) if launcher else ""
     if state == "Succeeded":
-        turn.say("Normal", "MPIJobSucceeded", f"MPIJob {full_name(turn)} successfully completed.")
+        turn.say("Normal", "mpijobsSucceeded", f"MPIJob {full_name(turn)} successfully completed.")
     if launcher and state == "Failed":
         reason = launcher["status"].get("reason") or "MPIJobFailed"
         turn.say("Warning", reason, f"MPIJob {full_name(turn)} has failed")

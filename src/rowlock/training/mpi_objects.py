@@ -80,9 +80,7 @@ def sync_objects(turn: Turn, running: list[str]) -> bool:
     for kind, want in wanted(turn.job, running):
         found = turn.seen.others.get(kind, {}).get(name(want))
         if found is None:
-            turn.create(
-                kind, want, failed=turn.record("Warning", f"FailedCreate{kind.name}", "Error creating: {error}")
-            )
+            turn.create(kind, want)  # the operator tells nobody when this is refused
             continue
         if kind is not SERVICE_ACCOUNT and is_foreign(turn, found):
             in_the_way(turn, f'MPIJobKind "{kind.name}"', found)

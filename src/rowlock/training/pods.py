@@ -25,7 +25,8 @@ def pod(rank: Rank, name: str, labels: dict[str, str], spec: Object) -> Object:
     """A Pod object with what every pod of a job has. The template's metadata is kept; our labels win."""
     job, given = rank.job, rank.replica.template.get("metadata") or {}
     metadata: Object = {"name": name, "namespace": job.namespace, "labels": {**(given.get("labels") or {}), **labels}}
-    metadata |= {key: given[key] for key in ("annotations", "finalizers") if given.get(key)}
+    kept = ("annotations",) if job.framework.sync else ("annotations", "finalizers")  # MPIJob's own code forgets these
+    metadata |= {key: given[key] for key in kept if given.get(key)}
     metadata["ownerReferences"] = [owner_reference(job.object)]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

@@ -54,7 +54,7 @@ def _environment(rank: Rank) -> Env:
     if MASTER in job.replicas:
         port, address = job.port(MASTER), job.pod_name(MASTER, 0)
         number = rank.index if rank.type == MASTER else rank.index + 1
-        processes = int(per_node) if per_node is not None and _INTEGER.fullmatch(per_node) else 1
+        processes = _processes(per_node)
         env += variables(
             ("MASTER_PORT", port),
             ("PET_MASTER_PORT", port),
@@ -70,6 +70,12 @@ def _environment(rank: Rank) -> Env:
     if elastic is None:
         return env + variables(("PET_NNODES", job.total))
     return env + _rendezvous(job, elastic)
+
+
+def _processes(per_node: str | None) -> int:
+    """What nprocPerNode says as a number; words, and numbers that Go's int does not hold, count as 1."""
+    number = int(per_node) if per_node is not None and _INTEGER.fullmatch(per_node) else 1
+    return number if -(2**63) <= number < 2**63 else 1
 
 
 def _rendezvous(job: Job, elastic: Object) -> Env:

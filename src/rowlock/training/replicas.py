@@ -47,13 +47,15 @@ def sync_pods(turn: Turn, replica: Replica, mine: list[Object]) -> None:
 
 
 def _create(turn: Turn, rank: Rank) -> None:
-    if (rank.replica.template.get("spec") or {}).get("restartPolicy"):
-        turn.say(
-            "Warning",
-            "SetPodTemplateRestartPolicy",
-            "Restart policy in pod template will be overwritten by restart policy in replica spec",
-        )
+    overwrite_warning(turn, rank.replica, "SetPodTemplateRestartPolicy")
     turn.create_owned(POD, pod_of(rank))
+
+
+def overwrite_warning(turn: Turn, replica: Replica, reason: str) -> None:
+    """Say that a restart policy of the template itself counts for nothing. (MPIJob's reason is spelled otherwise.)"""
+    if (replica.template.get("spec") or {}).get("restartPolicy"):
+        text = "Restart policy in pod template will be overwritten by restart policy in replica spec"
+        turn.say("Warning", reason, text)
 
 
 def exit_code(pod: Object, container: str) -> int | None:

@@ -31,6 +31,11 @@ class Seen:
     pods: Sequence[Object] = ()
     services: Sequence[Object] = ()
     others: Mapping[Kind, Mapping[str, Object]] = field(default_factory=dict)
+    as_created: bool = True
+    """Nobody has changed the job since it was made, or the operator has started since. Only then it says Created: it
+    notes that on the copy of the object that it was shown first."""
+    looks: int = 0
+    """How often the job has been looked at before, as far as the operator remembers."""
     finished_for: float = math.inf
     """Seconds since the job was first seen finished, as far as the operator remembers."""
 
@@ -50,9 +55,12 @@ class Turn:
         self.start: str | None = status.get("startTime")
         self.completion: str | None = status.get("completionTime")
         self.pods = by_type(seen.pods)
-        self.services = {name(s): s for s in seen.services}
+        self.services = {**seen.others.get(SERVICE, {}), **{name(s): s for s in seen.services}}
         self.said: list[Record] = []
+        self.concluded: list[Record] = []
         self.acts: list[Write] = []
+        self.judging = False
+        """Once it is, what is said waits for the acts: of a job whose pods are refused nothing is concluded."""
 
     # ---------------------------------------------------------------- conditions and counts
 
@@ -86,7 +94,7 @@ class Turn:
 
     def say(self, level: Level, reason: str, message: str) -> None:
         """An event about what is seen or concluded."""
-        self.said.append(self.record(level, reason, message))
+        (self.concluded if self.judging else self.said).append(self.record(level, reason, message))
 
     def tell(self, level: Level, word: str, message: str) -> None:
         """`say` with the kind's name before the reason."""
@@ -157,7 +165,7 @@ class Turn:
 
     def finish(self, again: float | None = None) -> Decision:
         """The decision with the status written where it changed."""
-        writes: list[Write] = [*self.said, *self.acts]
+        writes: list[Write] = [*self.said, *self.acts, *self.concluded]
         status = self.status()
         if status != self.before:
             writes.append(Update(self.job.framework.kind, {**self.job.object, "status": status}, "status"))
@@ -165,4 +173,4 @@ class Turn:
 
     def leave(self) -> Decision:
         """The decision without a status."""
-        return Decision((*self.said, *self.acts))
+        return Decision((*self.said, *self.acts, *self.concluded))

@@ -1,0 +1,37 @@
+"""`check`: would the operator take this manifest, and what in it will surprise? Nothing is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.grammar import Line, Refused
+from rowlock.cli.output import show, show_json
+from rowlock.cli.place import project
+from rowlock.cli.scheduler import manifests
+
+
+def check(line: Line) -> int:
+    """0 when everything would be admitted, else 1."""
+    if not line.file:
+        raise Refused("`rowlock check` needs the file that would be submitted: `rowlock check -f job.yaml`", 2)
+    body = {"objects": manifests(line.file), "project": project(line)}
+    found = client.connect(line).call("POST", "/api/v1/check", body=body)
+    if line.json:
+        show_json(found)
+    else:
+        for result in found["results"]:
+            _show(result)
+    return int(any(result["refused"] for result in found["results"]))
+
+
+def _show(result: dict[str, Any]) -> None:
+    title = f"{result['kind']} {result['name']}".strip()
+    if not result["refused"]:
+        show(f"{title}: admitted")
+    else:
+        show(f"{title}: refused: {result['refused']}")
+    if result["hint"]:
+        show(f"  what helps: {result['hint']}")
+    for remark in result["remarks"]:
+        show(f"  note: {remark}")

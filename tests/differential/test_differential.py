@@ -1,0 +1,101 @@
+"""The differential test's own parts; and a small run of it where a real control plane has been built.
+
+`make differential` plays a thousand histories; `make test-real` these.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.subjects import embedded_server, real_cluster, real_cluster_missing
+from tests.differential.__main__ import play
+from tests.differential.histories import History, history
+from tests.differential.jobs import SHAPE
+from tests.differential.kubelet import VERBS
+from tests.differential.picture import differences, tidy
+from tests.differential.playing import Result, smaller
+
+HISTORIES = int(os.environ.get("ROWLOCK_HISTORIES", "60"))
+
+
+def test_a_seed_names_a_history_for_ever() -> None:
+    assert [history(seed) for seed in range(50)] == [history(seed) for seed in range(50)]
+    assert len({str(history(seed).json()) for seed in range(50)}) == 50
+
+
+def test_histories_are_of_all_kinds_and_use_every_verb() -> None:
+    some = [history(seed) for seed in range(400)]
+    assert {h.kind for h in some} == set(SHAPE)
+    assert {step[0] for h in some for step in h.steps} == set(VERBS)
+    assert all(h.steps[0][0] in ("create", "foreign", "labelled") for h in some)
+
+
+def test_a_history_survives_being_written_down() -> None:
+    first = history(7)
+    assert History.read(first.json()) == first
+
+
+def picture(**given: Any) -> dict[str, Any]:
+    return {"answers": [], "job": {"conditions": []}, "pods": {}, "others": {}, "events": [], "told": {}, **given}
+
+
+def test_equal_pictures_do_not_differ() -> None:
+    assert differences(picture(events=["Normal A b"]), picture(events=["Normal A b"])) == []
+
+
+def test_a_difference_names_its_place_and_both_sides() -> None:
+    real, ours = (
+        picture(pods={"job-worker-0": {"phase": "Running"}}),
+        picture(pods={"job-worker-0": {"phase": "Failed"}}),
+    )
+    assert differences(real, ours) == ['.pods.job-worker-0.phase: real "Running", ours "Failed"']
+    assert differences(real, picture()) == ['.pods.job-worker-0: real {"phase": "Running"}, ours has none']
+
+
+def test_missing_and_surplus_events_differ() -> None:
+    assert differences(picture(events=["Normal A b"]), picture()) == ["event only of the real one: Normal A b"]
+    assert differences(picture(), picture(events=["Normal A b"])) == ["event only of ours: Normal A b"]
+
+
+def test_events_that_the_operator_had_no_allowance_for_are_no_difference() -> None:
+    spent = {"Normal": 25}
+    assert differences(picture(told=spent), picture(events=["Normal A b"])) == []
+    assert differences(picture(told=spent), picture(events=["Warning A b"])) != []
+    assert differences(picture(told=spent, events=["Normal A b"]), picture()) != []
+
+
+def test_a_list_in_a_message_is_compared_without_its_order() -> None:
+    assert tidy("x: [b: no, a: yes]") == tidy("x: [a: yes, b: no]")
+    assert tidy("x: [b: no, a: yes]") != tidy("x: [b: no, a: no]")
+    assert tidy("a b") != tidy("b a")
+
+
+def test_shrinking_cuts_what_comes_after_and_then_drops_steps_and_parts() -> None:
+    full = next(found for found in map(history, range(50)) if len(found.steps) > 4)
+    (cut,) = smaller(Result(full, ("x",), 2))
+    assert cut.steps == full.steps[:3]
+    less = list(smaller(Result(cut, ("x",), 2)))
+    assert any(len(h.steps) == 2 for h in less)
+    assert any(len(str(h.job)) < len(str(cut.job)) for h in less)
+    assert all(len(str(h.json())) <= len(str(cut.json())) + 2 for h in less)
+
+
+@pytest.mark.real
+@pytest.mark.timeout(900)
+def test_random_histories_end_alike_on_the_real_operator_and_on_ours(tmp_path: Path) -> None:
+    if missing := real_cluster_missing(operator=True):
+        pytest.skip(missing)
+    for part in ("real", "ours"):
+        (tmp_path / part).mkdir()
+    with (
+        real_cluster(tmp_path / "real", "--operator") as real,
+        embedded_server(tmp_path / "ours", "rowlock.serve", "--without", "kubelet,scheduler") as ours,
+    ):
+        import asyncio
+
+        report = asyncio.run(play(real, ours, [history(seed) for seed in range(HISTORIES)], together=16))
+    assert report.played == HISTORIES
+    assert not report.wrong, "\n".join(f"seed {r.history.seed}: {r.history.json()}\n{r.text()}" for r in report.wrong)

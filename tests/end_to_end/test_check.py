@@ -1,0 +1,39 @@
+"""`rowlock check -f`: the operator's own words, what to do about them, and what will surprise; nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.end_to_end.cluster import REPO, Cluster
+
+BAD = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: typo}
+spec: {pytorchReplicaSpecs: {worker: {template: {spec: {containers: [{name: pytorch, image: x}]}}}}}
+---
+apiVersion: kubeflow.org/v1
+kind: MPIJob
+metadata: {name: headless}
+spec: {mpiReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{name: mpi, image: x}]}}}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+"""
+
+
+def test_bad_manifests_are_refused_in_the_operators_words_with_a_hint(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.up("--without", "kubelet,scheduler")
+    file = tmp_path / "bad.yaml"
+    file.write_text(BAD)
+    said = cluster.run("rowlock", "check", "-f", str(file), code=1)
+    assert 'admission webhook "validator.pytorchjob.training-operator.kubeflow.org" denied the request' in said
+    assert 'what helps: Write the type as one of "Master", "Worker": capital letter first' in said
+    assert "MPIJob headless: refused: MPIJob failed validation because" in said
+    assert 'Deployment web: refused: no matches for kind "Deployment"' in said
+    job = str(REPO / "examples/distributed-training-jobs/distributed-tensorflow-job.yaml")
+    said = cluster.run("rowlock", "check", "-f", job)
+    assert "TFJob distributed-tensorflow-job: admitted" in said and "note: parameter servers never end" in said
+    assert cluster.json("rowlock", "list", "--json") == []
+    assert "needs the file" in cluster.run("rowlock", "check", code=2)

@@ -1,0 +1,124 @@
+"""Hints beside the operator's refusals, and remarks on what it takes: each says something, and only where it is due."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from rowlock.kinds import JAXJOB, MPIJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
+from rowlock.objects import Object
+from rowlock.training.admission import review
+from rowlock.training.advice import HINTS, hint, late_refusal, remarks
+from rowlock.training.registry import FRAMEWORKS
+
+
+def pods(kind: Kind, count: Any = 1, policy: str = "", **container: Any) -> Object:
+    main = {"name": FRAMEWORKS[kind].container, "image": "i", **container}
+    made: Object = {"replicas": count, "template": {"spec": {"containers": [main]}}}
+    return {**made, **({"restartPolicy": policy} if policy else {})}
+
+
+def job(kind: Kind, name: str = "job", replicas: Object | None = None, **spec: Any) -> Object:
+    return {"kind": kind.name, "metadata": {"name": name}, "spec": {FRAMEWORKS[kind].replicas: replicas or {}, **spec}}
+
+
+REFUSED: list[tuple[Kind, Object, str]] = [
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"worker": pods(PYTORCHJOB)}), 'one of "Master", "Worker": capital'),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB, name="main")}), "container pytorch"),
+    (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB, name="main")}), "container tensorflow"),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB, image="")}), "`image: host`"),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Master": pods(PYTORCHJOB, 2)}), "more pods are Workers"),
+    (XGBOOSTJOB, job(XGBOOSTJOB, replicas={"Worker": pods(XGBOOSTJOB)}), "Add the type that leads"),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB, 0)}), "Leave Worker out"),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Master": pods(PYTORCHJOB)}, elasticPolicy={}), "add a Worker"),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB)}, nprocPerNode="2",
+                     elasticPolicy={"nProcPerNode": 2}), 'a string: "2"'),
+    (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB)}, runPolicy={"managedBy": "me"}), "Leave managedBy out"),
+    (TFJOB, job(TFJOB, "0-x", {"Worker": pods(TFJOB)}), "host names"),
+    (TFJOB, job(TFJOB, replicas={"Chief": pods(TFJOB), "Master": pods(TFJOB)}), "keep Chief"),
+    (TFJOB, {"metadata": {"name": "job"}, "spec": {}}, "Worker: {replicas: 2"),
+    (JAXJOB, job(JAXJOB, replicas={"Worker": {"template": {"spec": {}}}}), "below `template.spec.containers`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "obj", "text"), REFUSED, ids=[t for _, _, t in REFUSED])
+def test_a_refusal_of_a_webhook_has_a_hint(kind: Kind, obj: Object, text: str) -> None:
+    refused = review(kind, None, obj)
+    assert refused.errors
+    assert text in hint(refused.message)
+
+
+SENTENCES = [
+    ('strict decoding error: unknown field "spec.pytorchReplicaSpecs.Worker.replica"', "`replicas`"),
+    ('strict decoding error: unknown field "spec.zzz"', "take it out"),
+    ("spec.runPolicy.managedBy: Invalid value: null: field is immutable", "create it again"),
+    (".spec.x.Worker.replicas: Invalid value: -1: should be a non-negative integer", "not below 0"),
+    ("spec.suspend in body must be of type boolean: ", "boolean"),
+    ("something else", ""),
+]
+
+
+@pytest.mark.parametrize(("message", "text"), SENTENCES)
+def test_hints_for_sentences_of_the_api_server(message: str, text: str) -> None:
+    assert text in hint(message)
+    assert bool(hint(message)) is bool(text)
+
+
+LATE = [
+    ({"Worker": pods(MPIJOB)}, "Master ReplicaSpec must be present"),
+    ({"Launcher": pods(MPIJOB, 2)}, "There must be only 1 launcher replica"),
+    ({"Launcher": pods(MPIJOB, image="")}, "Image is undefined"),
+    ({"Launcher": pods(MPIJOB), "Boss": pods(MPIJOB)}, "MPIReplicaType is Boss"),
+    ({"Launcher": {"template": {}}}, "containers definition expected"),
+]
+
+
+@pytest.mark.parametrize(("replicas", "text"), LATE)
+def test_what_an_mpijob_is_refused_for_later_has_a_hint(replicas: Object, text: str) -> None:
+    said = late_refusal(MPIJOB, job(MPIJOB, replicas=replicas))
+    assert text in said and hint(said)
+
+
+def test_every_hint_is_due_some_time() -> None:
+    told = [review(kind, None, obj).message for kind, obj, _ in REFUSED]
+    told += [message for message, _ in SENTENCES]
+    told += [late_refusal(MPIJOB, job(MPIJOB, replicas=replicas)) for replicas, _ in LATE]
+    assert [pattern for pattern, _ in HINTS if not any(re.search(pattern, message) for message in told)] == []
+
+
+SURPRISES: list[tuple[Kind, Object, str]] = [
+    (PYTORCHJOB, job(PYTORCHJOB), "without replicas"),
+    (PYTORCHJOB, job(PYTORCHJOB, "x" * 56, {"Worker": pods(PYTORCHJOB)}), "its name may have 54"),
+    (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB, policy="Sometimes")}), "no pod can be made"),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Master": pods(PYTORCHJOB, policy="Always")}), "never succeeds"),
+    (XGBOOSTJOB, job(XGBOOSTJOB, replicas={"Master": pods(XGBOOSTJOB, policy="OnFailure")}), "in spite of OnFailure"),
+    (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB)}, runPolicy={"cleanPodPolicy": "Odd"}), "acts like All"),
+    (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB)}, runPolicy={"backoffLimit": 3}), "2 of them pass before"),
+    (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB, policy="ExitCode")}, runPolicy={"backoffLimit": 3}),
+     "are not counted"),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB, 2)}), "torchrun waits for ever"),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB)}, elasticPolicy={"standalone": True}),
+     "PET_STANDALONE"),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB)},
+                     elasticPolicy={"minReplicas": 3, "maxReplicas": 2}), "more than maxReplicas"),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Master": pods(PYTORCHJOB, args=["--nnodes=${WORLD_SIZE}"])},
+                     nprocPerNode="2"), "counts processes"),
+    (TFJOB, job(TFJOB, replicas={"PS": pods(TFJOB)}), "add a Worker or a Chief"),
+    (TFJOB, job(TFJOB, replicas={"PS": pods(TFJOB), "Worker": pods(TFJOB)}), "stay after the job"),
+    (JAXJOB, job(JAXJOB, replicas={"Worker": pods(JAXJOB, ports=[{"containerPort": 1}])}), "need names"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "obj", "text"), SURPRISES, ids=[t for _, _, t in SURPRISES])
+def test_what_is_admitted_and_surprises_is_said(kind: Kind, obj: Object, text: str) -> None:
+    assert any(text in remark for remark in remarks(kind, obj))
+
+
+@pytest.mark.parametrize("kind", [PYTORCHJOB, TFJOB, JAXJOB, XGBOOSTJOB, MPIJOB])
+def test_a_plain_job_gives_no_cause_for_remarks(kind: Kind) -> None:
+    types = {PYTORCHJOB: ("Master", "Worker"), XGBOOSTJOB: ("Master", "Worker"), MPIJOB: ("Launcher", "Worker")}
+    replicas = {type_: pods(kind) for type_ in types.get(kind, ("Worker",))}
+    assert remarks(kind, job(kind, replicas=replicas)) == []
+    assert late_refusal(kind, job(kind, replicas=replicas)) == ""
