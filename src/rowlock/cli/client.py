@@ -139,6 +139,17 @@ class Server:
             if stream is not None:
                 stream.close()
 
+    def socket(self) -> socket.socket:
+        """A connection of its own, for who speaks something else than HTTP on it. Raises Refused."""
+        made = Server(self.url, self.directory)
+        try:
+            connection = made._connection()
+        except OSError as error:
+            raise Refused(f"the server at {self.url} cannot be reached ({error})") from None
+        found: socket.socket = connection.sock
+        found.settimeout(_TIMEOUT)
+        return found
+
     def close(self) -> None:
         if self._kept is not None:
             self._kept.close()
@@ -149,7 +160,7 @@ class Server:
             k: str(v).lower() if isinstance(v, bool) else v for k, v in (query or {}).items() if v not in (None, "")
         }
         target = path + ("?" + urllib.parse.urlencode(given) if given else "")
-        headers = {"Authorization": f"Bearer {self._token()}", "User-Agent": "rowlock-cli", "Accept": "*/*"}
+        headers = {"Authorization": f"Bearer {self.token()}", "User-Agent": "rowlock-cli", "Accept": "*/*"}
         data = None if body is None else json.dumps(body).encode()
         if data is not None:
             headers["Content-Type"] = "application/json"
@@ -194,7 +205,8 @@ class Server:
         except OSError as error:
             raise Refused(f"{authority} cannot be read ({error.strerror}); `rowlock up -d` writes it again") from None
 
-    def _token(self) -> str:
+    def token(self) -> str:
+        """What the server lets its owner in for."""
         path = os.path.join(self.directory, "token")
         try:
             with open(path, encoding="utf-8") as file:

@@ -15,10 +15,24 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.grammar import Line, Refused
-from rowlock.cli.output import ask, seconds, show, show_json, table, tell
+from rowlock.cli.output import ask, seconds, show, show_json, size, table, tell
 from rowlock.cli.place import data_dir, prepare
 
-SETTINGS = ("nodes", "gpus_per_node", "simulated_gpus", "cpus_per_node", "port", "network", "without", "pretend_nodes")
+SETTINGS = (
+    "nodes",
+    "gpus_per_node",
+    "simulated_gpus",
+    "cpus_per_node",
+    "port",
+    "network",
+    "warm_start",
+    "without",
+    "parity",
+    "pretend_nodes",
+    "half_life",
+    "log_limit",
+    "keep_checkpoints",
+)
 _READY = 30.0
 """Seconds that a detached server may take until it answers."""
 _LOOK = 0.02
@@ -28,6 +42,12 @@ def up(line: Line) -> int:
     directory = data_dir(line)
     wanted = {name: getattr(line, name) for name in SETTINGS if name in line.given}
     _sane(line)
+    if line.half_life is not None:
+        wanted["half_life"] = seconds(line.half_life, "--half-life")
+    if "log_limit" in wanted:
+        wanted["log_limit"] = size(line.log_limit, "--log-limit", least="1Mi")
+    if "keep_checkpoints" in wanted:
+        wanted["keep_checkpoints"] = seconds(line.keep_checkpoints, "--keep-checkpoints")
     found = client.running(directory)
     if found:
         return _already(line, found, wanted)

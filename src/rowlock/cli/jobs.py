@@ -261,6 +261,12 @@ def _each(line: Line, chosen: list[str], word: str, act: Any) -> int:
 
 
 def explain(line: Line) -> int:
+    if line.what_if:
+        from rowlock.cli.scheduler import what_if
+
+        return what_if(line)
+    if line.file:
+        raise Refused("`--file` goes with `--what-if`; of a job that was submitted only the name is needed", 2)
     name = line.word("job")
     server = client.connect(line)
     workload = find(server, project(line), name)

@@ -103,3 +103,19 @@ def seconds(text: str, what: str) -> float:
     if not parts or "".join(n + u for n, u in parts) != text:
         raise Refused(f'invalid argument "{text}" for {what}: write a duration such as 30s, 5m or 2h', 2)
     return sum(float(n) * sizes[u] for n, u in parts)
+
+
+def size(text: str, what: str, least: str = "0") -> int:
+    """`1048576`, `50Mi`, `2G` as bytes. Raises Refused, also for less than `least`."""
+    import re
+
+    from rowlock.cli.grammar import Refused
+
+    units = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGT]|[KMG]i)?", text)
+    if not found:
+        raise Refused(f'invalid argument "{text}" for {what}: write a size such as 50Mi or 1Gi', 2)
+    wanted = int(float(found[1]) * units[found[2] or ""])
+    if least != "0" and wanted < size(least, what):
+        raise Refused(f"{what} must be at least {least}, but is {text}", 2)
+    return wanted

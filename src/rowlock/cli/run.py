@@ -186,7 +186,9 @@ def _follow(line: Line, server: Server, name: str, identity: str) -> int:
         raise Refused(f"the server is gone, but job {name} goes on: {again}") from None
     pods = server.get(f"{WORKLOADS}/{identity}/pods")["pods"] if body["phase"] != "Deleted" else []
     why = str(body.get("phaseMessage") or "") if body["phase"] != "Completed" else ""
-    code = exit_code(body["phase"], pods, why)
+    code = exit_code(body["phase"], pods)
+    if code and body["phase"] != "Deleted":
+        why = str(server.get(f"{WORKLOADS}/{identity}/why")["sentence"]) or why
     tell(f"Job {name} is {body['phase'].lower()}" + (f": {why}" if why else ""))
     if line.rm and body["phase"] != "Deleted":
         server.delete(f"{WORKLOADS}/distributed/{identity}")
@@ -209,14 +211,11 @@ def _until_it_starts(server: Server, name: str, identity: str) -> None:
             said = why
 
 
-def exit_code(phase: str, pods: list[dict[str, Any]], said: str = "") -> int:
+def exit_code(phase: str, pods: list[dict[str, Any]]) -> int:
     """The code of the first rank that failed, in the order of ends; else 0 for a completed job and 1 for any other.
 
     A rank may fail after the master has succeeded: the job is complete then, but the run did not go well."""
     failed = sorted((p for p in pods if p["exitCode"]), key=lambda p: str(p["completedAt"] or ""))
-    for pod in failed:
-        if pod["name"] not in said:
-            tell(f"{pod['name']} ended with exit code {pod['exitCode']}.")
     return int(failed[0]["exitCode"]) if failed else int(phase != "Completed")
 
 

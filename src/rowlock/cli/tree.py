@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowlock.cli import inside_flags
 from rowlock.cli.grammar import Command, Flag, Group
 from rowlock.cli.place import DATA_DIR, JSON, PROJECT
 
@@ -13,7 +14,12 @@ _MACHINE = (
     Flag("--cpus-per-node", "int", "CPUs per node (default: all, divided)", value="C"),
     Flag("--port", "int", "the HTTPS port on 127.0.0.1 (default: a free one, kept)", value="P"),
     Flag("--network", "auto|namespaces|rewrite", "how pods reach each other", "auto"),
+    Flag("--warm-start", "auto|off", "fork programs that import torch from a process that has done so", "auto"),
     Flag("--without", "text", "leave out: kubelet, scheduler (comma separated)", value="LIST"),
+    Flag("--half-life", "text", "time-based fair share: what a project used so long ago counts half", value="DURATION"),
+    Flag("--log-limit", "text", "how much of a container's log is kept, the newest part", "50Mi", value="SIZE"),
+    Flag("--keep-checkpoints", "text", "how long the checkpoints of a deleted job are kept", "7d", value="DURATION"),
+    Flag("--parity", "default|strict|fixed", "job operators: like Kubeflow's, to the letter, or mended", "default"),
     Flag("--pretend-nodes", "int", "nodes that run nothing, for trying the scheduler", value="N"),
 )
 
@@ -71,6 +77,24 @@ LOGS = Command("logs", "Print a job's log: all ranks merged, or one pod's.", "lo
     Flag("--previous", "switch", "the log before the last restart (with --pod)"),
     PROJECT, DATA_DIR,
 ))  # fmt: skip
+_INSIDE = (
+    Flag("--pod", "text", "this pod (its name, or for example worker-1; default: the first rank's)", value="POD"),
+    inside_flags.CONTAINER,
+    PROJECT, DATA_DIR,
+)  # fmt: skip
+EXEC = Command("exec", "Run a command in a job's pod, or in the pod of this name.", "inside:exec_", "JOB [COMMAND...]", (
+    *inside_flags.EXEC,
+    *_INSIDE,
+), "COMMAND...")  # fmt: skip
+ATTACH = Command("attach", "Join the program of a job's pod.", "inside:attach", "JOB", (
+    *inside_flags.ATTACH,
+    *_INSIDE,
+))  # fmt: skip
+PORT_FORWARD = Command("port-forward", "Let ports of this machine lead into a job's pod.", "inside:port_forward",
+                       "JOB [PORTS...]", (
+    *inside_flags.PORT_FORWARD,
+    *_INSIDE,
+))  # fmt: skip
 WAIT = Command("wait", "Wait for a job. Exit code 0 when it came to what is waited for, else 1.", "jobs:wait", "JOB", (
     Flag("--for", "completed|running|failed|deleted", "what to wait for", "completed"),
     Flag("--timeout", "text", "how long", value="DURATION"),
@@ -82,7 +106,41 @@ DELETE = Command("delete", "Delete jobs; running ones are stopped.", "jobs:delet
 ), also="rm")  # fmt: skip
 SUSPEND = Command("suspend", "Stop a job's pods and keep the job.", "jobs:suspend", "JOB...", _SWITCH)
 RESUME = Command("resume", "Start a suspended job again.", "jobs:resume", "JOB...", _SWITCH)
-EXPLAIN = Command("explain", "Say why a job stands where it stands, with numbers.", "jobs:explain", "JOB", _SWITCH)
+EXPLAIN = Command("explain", "Say why a job stands where it stands, with numbers.", "jobs:explain", "[JOB]", (
+    Flag("--what-if", "switch", "instead: would the job in --file start now? nothing is written"),
+    Flag("-f --file", "text", "with --what-if: the manifest, - for stdin", value="FILE"),
+    *_SWITCH,
+))  # fmt: skip
+CHECK = Command("check", "Say whether a manifest would be admitted, and what in it will surprise.", "check:check", flags=(
+    Flag("-f --file", "text", "the manifest, - for stdin", value="FILE"),
+    *_SWITCH,
+))  # fmt: skip
+WHY = Command("why", "Say in one sentence what happened to a job: who failed first, who keeps whom waiting.",
+              "why:why", "JOB", (
+    Flag("--stacks", "switch", "show where every running rank stands"),
+    *_SWITCH,
+))  # fmt: skip
+SCHEDULER = Group("scheduler", "The scheduler: what it sees, and what it would decide.", (
+    Command("snapshot", "Print what the scheduler plans from, as JSON: no secrets, no environment.",
+            "scheduler:snapshot", flags=(
+        Flag("-o --output", "text", "write it to a file", value="FILE"), DATA_DIR,
+    )),
+    Command("replay", "Run the real planner on a snapshot, without a server.", "scheduler:replay", "FILE", (JSON,)),
+))  # fmt: skip
+SIMULATE = Command(
+    "simulate", "Play a trace of jobs on pretend nodes with the real planner: how full, how long, how fair.",
+    "scheduler:simulate", "[TRACE]", (
+        Flag("--nodes", "int", "nodes of the simulated cluster", 1, value="N"),
+        Flag("--gpus", "int", "GPUs per node", 8, value="G"),
+        Flag("--generate", "text", "make the trace: jobs=1000,seed=1,projects=4,load=1.2", value="WHAT"),
+        Flag("--grace", "text", "how long an evicted pod takes to leave", "10s", value="DURATION"),
+        Flag("--half-life", "text", "time-based fair share: what was used so long ago counts half", value="DURATION"),
+        Flag("--reserve-after", "text", "nodes are kept for a big gang that waited so long; 0 = never", "5m",
+             value="DURATION"),
+        Flag("--svg", "text", "draw it: GPUs over time by project, and the queue", value="FILE"),
+        JSON,
+    ),
+)  # fmt: skip
 DOCTOR = Command("doctor", "Look at this machine: what is there, what is missing, how to fix it.", "doctor:doctor",
                  flags=(DATA_DIR, JSON))  # fmt: skip
 
@@ -113,6 +171,6 @@ IMAGES = Group("image", "Images that pods can run.", (
 VERSION = Command("version", "Print the version.", "cluster:version", flags=(JSON,))
 
 ROOT = Group("rowlock", "Distributed training on one machine or a Kubernetes cluster.", (
-    UP, DOWN, STATUS, KUBECONFIG, RUN, LIST, DESCRIBE, LOGS, WAIT, SUSPEND, RESUME, DELETE, EXPLAIN,
-    PROJECTS, BUILD, IMAGES, DOCTOR, VERSION,
+    UP, DOWN, STATUS, KUBECONFIG, RUN, LIST, DESCRIBE, LOGS, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME, DELETE, CHECK, EXPLAIN, WHY,
+    PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, DOCTOR, VERSION,
 ))  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowlock.cli import inside_flags
 from rowlock.cli.grammar import Command, Flag, Group
 from rowlock.cli.place import DATA_DIR, PROJECT
 
@@ -47,6 +48,23 @@ LOGS = Command("logs", "Print the log of a job's chief pod, or of another.", "v1
     *_WHERE,
 ))  # fmt: skip
 
+_POD = Flag("--pod", "text", "this pod (default: the job's chief)", value="NAME")
+_INSIDE = (_POD, inside_flags.CONTAINER, *_WHERE)
+EXEC = Command("exec", "Run a command in a job's pod.", "inside:exec_", "JOB [COMMAND...]", (
+    *inside_flags.EXEC,
+    *_INSIDE,
+), "COMMAND...")  # fmt: skip
+BASH = Command("bash", "Open a shell in a job's pod.", "inside:bash", "JOB", _INSIDE)
+ATTACH = Command("attach", "Join the program of a job's pod.", "inside:attach", "JOB", (
+    *inside_flags.ATTACH,
+    *_INSIDE,
+))  # fmt: skip
+PORT_FORWARD = Command("port-forward", "Let ports of this machine lead into a job's pod.", "inside:port_forward",
+                       "JOB [PORTS...]", (
+    *inside_flags.PORT_FORWARD,
+    *_INSIDE,
+))  # fmt: skip
+
 _ALL = Flag("-A --all", "switch", "every job of the project")
 _MANY = (_ALL, *_WHERE)
 DELETE = Command("delete", "Delete jobs: `runai delete job NAME...` or `runai delete NAME...`.", "v1_jobs:delete_any",
@@ -72,6 +90,6 @@ WHOAMI = Command("whoami", "Say who is logged in.", "v1_context:whoami", flags=(
 VERSION = Command("version", "Print the version.", "v1_context:version", flags=(Flag("--short", "switch", "one line"),))
 
 ROOT = Group("runai", "Run:ai's command line for rowlock.", (
-    SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, LOGS, DELETE, SUSPEND, RESUME, CONFIG, PROJECT_GROUP, CLUSTER_GROUP,
+    SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, LOGS, EXEC, BASH, ATTACH, PORT_FORWARD, DELETE, SUSPEND, RESUME, CONFIG, PROJECT_GROUP, CLUSTER_GROUP,
     LOGIN, LOGOUT, WHOAMI, VERSION,
 ))  # fmt: skip

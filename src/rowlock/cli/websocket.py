@@ -1,0 +1,148 @@
+"""A websocket to the server for exec, attach and port-forward: messages of a channel number and bytes.
+
+Nothing here waits: `pump` carries what can be carried now, and who calls it asks `select` when to call again. So output
+is read while input cannot be written, and a program that waits for its reader is never waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+from rowlock.cli.client import Server
+from rowlock.cli.grammar import Refused
+
+MUCH = 1 << 18
+"""Bytes that may wait to be sent; above it nothing more should be given."""
+VERSION = "v5.channel.k8s.io"
+CLOSE = 255
+
+
+class WebSocket:
+    """One connection. Raises Refused with the server's sentence when it is not accepted."""
+
+    def __init__(self, server: Server, path: str, query: list[tuple[str, str]]) -> None:
+        from wsproto import ConnectionType, WSConnection
+        from wsproto.events import Request
+
+        self._connection = WSConnection(ConnectionType.CLIENT)
+        self._waiting = self._part = b""
+        self.open = True
+        self._socket = server.socket()
+        target = f"{path}?{urllib.parse.urlencode(query)}"
+        headers = [(b"authorization", f"Bearer {server.token()}".encode())]
+        request = Request(host="127.0.0.1", target=target, subprotocols=[VERSION], extra_headers=headers)
+        try:
+            self._socket.sendall(self._connection.send(request))
+            self._early = self._handshake()
+        except BaseException:
+            self._socket.close()
+            raise
+        self._socket.setblocking(False)
+
+    def _handshake(self) -> list[tuple[int, bytes]]:
+        """Waits for the answer. What came with it is given back."""
+        from wsproto.events import AcceptConnection, RejectConnection, RejectData
+
+        early: list[tuple[int, bytes]] = []
+        accepted, status, body = False, 0, b""
+        while not accepted:
+            data = self._socket.recv(65536)
+            self._connection.receive_data(data or None)
+            for event in self._connection.events():
+                if isinstance(event, AcceptConnection):
+                    accepted = True
+                elif isinstance(event, RejectConnection):
+                    status = event.status_code
+                elif isinstance(event, RejectData):
+                    body += event.data
+                    if event.body_finished:
+                        raise Refused(_sentence(status, body))
+                else:
+                    early += self._message(event)
+            if not data and not accepted:
+                raise Refused(_sentence(status, body))
+        return early
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are given and not sent yet."""
+        return len(self._waiting)
+
+    @property
+    def pending(self) -> bool:
+        """Is there more to read than `select` can see?"""
+        return bool(self._early) or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
+
+    def give(self, channel: int, data: bytes) -> None:
+        """Sends a message as soon as it can be sent."""
+        from wsproto.events import BytesMessage
+
+        if self.open:
+            self._waiting += self._connection.send(BytesMessage(data=bytes((channel,)) + data))
+
+    def pump(self) -> Iterator[tuple[int, bytes]]:
+        """Sends and receives what goes without waiting; yields messages. `open` is false when the server has gone."""
+        early, self._early = self._early, []
+        yield from early
+        self._send()
+        data: bytes | None
+        try:
+            data = self._socket.recv(1 << 18)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
+            return
+        except OSError:
+            data = b""
+        self._connection.receive_data(data or None)
+        for event in self._connection.events():
+            yield from self._message(event)
+        if not data:
+            self.open = False
+
+    def _send(self) -> None:
+        try:
+            while self._waiting:
+                self._waiting = self._waiting[self._socket.send(self._waiting[: 1 << 16]) :]
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
+            return
+        except OSError:
+            self._waiting = b""
+
+    def _message(self, event: Any) -> list[tuple[int, bytes]]:
+        from wsproto.events import BytesMessage, CloseConnection, Ping
+
+        if isinstance(event, BytesMessage):
+            self._part += bytes(event.data)
+            if event.message_finished:
+                whole, self._part = self._part, b""
+                return [(whole[0], whole[1:])] if whole else []
+        elif isinstance(event, Ping):
+            self._waiting += self._connection.send(event.response())
+        elif isinstance(event, CloseConnection):
+            self.open = False
+        return []
+
+    def close(self) -> None:
+        """Leaves; the server stops what was started for us."""
+        self._socket.close()
+
+
+def _sentence(status: int, body: bytes) -> str:
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"the server did not accept the connection (HTTP {status}): {body[:200].decode(errors='replace')}"
+
+
+def send_all(sink: int, data: bytes) -> None:
+    """All of it to a file descriptor of ours."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(sink, rest) :]

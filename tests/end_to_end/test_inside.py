@@ -1,0 +1,142 @@
+"""Into the pods of a job: exec, bash, attach and port-forward of both command lines; kubectl's where there is one."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.end_to_end.cluster import BIN, Cluster, make
+from tests.end_to_end.test_run import Terminal
+from tests.kubectl.walks import kubectl
+
+SERVE = "[ $RANK = 0 ] || exec sleep 100000; mkdir -p {0}/www; echo hello from $RANK > {0}/www/index.txt; cd {0}/www; exec python3 -m http.server 8099"
+
+
+@pytest.fixture(scope="module")
+def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster with the job `trainer`, which serves a page, and the pod `alone`."""
+    home = tmp_path_factory.mktemp("inside")
+    made = make(home / "data", home)
+    try:
+        made.up()
+        made.run("rowlock", "run", "-d", "--name", "trainer", "-n", "2", "--", "sh", "-c", SERVE.format(home))
+        made.run("rowlock", "wait", "trainer", "--for", "running", "--timeout", "60s")
+        container = {"name": "main", "image": "rowlock.dev/host", "command": ["sleep", "100000"]}
+        body = {"metadata": {"name": "alone"}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
+        made.api("POST", "/api/v1/namespaces/runai-default/pods", body)
+        one = "/api/v1/namespaces/runai-default/pods/alone"
+        made.until(lambda: made.api("GET", one)["status"].get("phase") == "Running", "alone to run")
+        yield made
+    finally:
+        subprocess.run([BIN / "rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=60)
+
+
+def entered(cluster: Cluster, *argv: str, given: bytes = b"") -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command."""
+    done = subprocess.run(argv, env=cluster.env, input=given, capture_output=True, timeout=120)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_a_commands_streams_and_exit_code_are_ours(inside: Cluster) -> None:
+    script = "echo $RANK of $WORLD_SIZE; echo oops >&2; exit 4"
+    assert entered(inside, "rowlock", "exec", "trainer", "--", "sh", "-c", script) == (4, "0 of 2\n", "oops\n")
+    code, out, _ = entered(inside, "runai", "exec", "trainer", "--pod", "worker-0", "printenv", "RANK")
+    assert (code, out) == (0, "1\n")
+    assert entered(inside, "rowlock", "exec", "alone", "--", "printenv", "HOSTNAME")[1] == "alone\n"
+
+
+def test_bytes_go_in_and_out_unchanged(inside: Cluster) -> None:
+    data = os.urandom(3 << 20)
+    argv = ("rowlock", "exec", "-i", "trainer", "--", "cat")
+    done = subprocess.run(argv, env=inside.env, input=data, capture_output=True, timeout=120)
+    assert done.returncode == 0 and done.stdout == data
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "text"),
+    [
+        ("rowlock exec nosuch -- ls", 1, "The job nosuch does not exist in project default"),
+        ("runai exec nosuch ls", 1, "The job: 'nosuch' is not found"),
+        ("runai exec trainer --pod workr-0 ls", 1, "Failed to find pod: 'workr-0' of job: 'trainer'"),
+        ("rowlock exec trainer", 2, "needs a job and a command"),
+        ("rowlock exec trainer -c other -- ls", 1, "trainer-master-0 has no container other: it has pytorch"),
+        ("rowlock exec trainer -- no-such-program", 1, 'exec: "no-such-program": executable file not found in $PATH'),
+        ("rowlock exec trainer --comand ls", 2, "unknown flag: --comand"),
+        ("rowlock port-forward trainer", 2, "needs a job and ports"),
+        ("runai port-forward trainer --port 80:none", 2, '"80:none" is no pair of ports'),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(inside: Cluster, argv: str, code: int, text: str) -> None:
+    got, _, said = entered(inside, *argv.split())
+    assert got == code and text in said and "Traceback" not in said
+
+
+def test_a_shell_on_ones_own_terminal(inside: Cluster) -> None:
+    terminal = Terminal(inside, "runai", "bash", "trainer")
+    terminal.hear(b"# " if os.geteuid() == 0 else b"$ ")
+    terminal.type(b"tty; echo rank=$RANK $((40 + 2))\n")
+    terminal.hear(b"rank=0 42")
+    terminal.type(b"exit 6\n")
+    assert terminal.end() == 6
+
+
+def test_attach_hears_the_program(inside: Cluster) -> None:
+    with forwarded(inside, "rowlock", "attach", "trainer") as attached:
+        assert attached.stderr is not None
+        assert attached.stderr.readline() == b"Connecting to pod trainer-master-0\n"
+
+
+@contextmanager
+def forwarded(cluster: Cluster, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that goes on until it is stopped."""
+    process = subprocess.Popen(argv, env=cluster.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "rowlock port-forward trainer --port :8099",
+        "runai port-forward trainer --port 0:8099 --address 127.0.0.1",
+        "kubectl port-forward pod/trainer-master-0 :8099",
+        "env KUBECTL_PORT_FORWARD_WEBSOCKETS=false kubectl port-forward pod/trainer-master-0 :8099",
+    ],
+)
+def test_a_forwarded_port_serves_again_and_again(inside: Cluster, argv: str) -> None:
+    words = argv.split()
+    if "kubectl" in words:
+        words[words.index("kubectl")] = kubectl() or pytest.skip("there is no kubectl 1.34")
+    with forwarded(inside, *words) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        found = re.search(r"127\.0\.0\.1:(\d+) -> 8099", line)
+        assert found, line
+        for _ in range(3):
+            with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/index.txt", timeout=30) as page:
+                assert page.read() == b"hello from 0\n"
+
+
+@pytest.mark.parametrize("websockets", ["true", "false"])
+def test_kubectl_copies_and_runs(inside: Cluster, tmp_path: Path, websockets: str) -> None:
+    """Without websockets it speaks as all kubectls before 1.30 did."""
+    program = kubectl() or pytest.skip("there is no kubectl 1.34")
+    inside = Cluster(inside.data, {**inside.env, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": websockets})
+    (tmp_path / "up").write_bytes(os.urandom(200_000))
+    inside.run(program, "cp", str(tmp_path / "up"), f"alone:{tmp_path}/there")
+    inside.run(program, "cp", f"alone:{tmp_path}/there", str(tmp_path / "down"))
+    assert (tmp_path / "down").read_bytes() == (tmp_path / "up").read_bytes()
+    flags = ("--image=rowlock.dev/host", "--restart=Never", "--rm", "-i", "--quiet", "--command", "--", "sort")
+    code, out, said = entered(inside, program, "run", "sorter", *flags, given=b"b\na\n")
+    assert (code, out) == (0, "a\nb\n"), said
+    code, _, said = entered(inside, program, "debug", "alone", "--image=rowlock.dev/host", "--profile=general")
+    assert code == 1 and "rowlock has no ephemeral containers" in said
