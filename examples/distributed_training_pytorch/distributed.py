@@ -129,6 +129,7 @@ def main() -> None:
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     try:
         Trainer(args).train()
+        dist.barrier()  # rank 0 holds the meeting point: it leaves last, or the others fail at their end
     finally:
         dist.destroy_process_group()
 
