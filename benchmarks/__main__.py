@@ -5,6 +5,7 @@ Run it on a quiet machine: it says how busy the machine was. Ratios stand beside
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import re
@@ -13,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import jobs
+from benchmarks import budgets, jobs, pod_life
 
 REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "benchmarks.md"
@@ -22,33 +23,67 @@ HEAD = """# Benchmarks
 Written by `make bench` ({date}; {cpus} CPUs, {machine}, Python {python}; load before the start {load:.1f}). Median
 (minimum–maximum). Seconds do not travel between machines; ratios do. GPUs were simulated: nothing here ran on one.
 
-## From submit to running ranks
+## {title}
 
-`python -m benchmarks.jobs`. The embedded cluster over HTTPS, pods in network namespaces where the kernel allows it.
+`python -m benchmarks.jobs`, `python -m benchmarks.budgets` and `python -m benchmarks.pod_life`. The embedded
+cluster over HTTPS, pods in network namespaces where the kernel allows it.
 
 | what | rowlock | floor or peer in the same run | ratio |
 |---|---|---|---|
 """
 
 
-def section(title: str, program: str, *argv: str) -> str:
-    """A program of its own whose output is shown as it is."""
+FIRST = "From submit to running ranks"
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "The API server beside a real one": ("-m", "benchmarks.api"),
+    "The store": ("benchmarks/store.py",),
+    "The planner": ("benchmarks/planner.py",),
+    "The scheduler, the whole system": ("-m", "benchmarks.scheduling_system"),
+}
+"""Programs of their own, whose output is shown as it is."""
+
+
+def section(title: str) -> str:
+    program = " ".join(SECTIONS[title])
     print(f"… {program}", file=sys.stderr, flush=True)
-    done = subprocess.run([sys.executable, program, *argv], cwd=REPO, capture_output=True, text=True)
+    busy = os.getloadavg()[0]
+    done = subprocess.run([sys.executable, *SECTIONS[title]], cwd=REPO, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{program} failed:\n{done.stdout}{done.stderr}")
-    plain = re.sub(r"\033\[[0-9;]*m", "", done.stdout).strip()
-    return f"\n## {title}\n\n`python {program}`\n\n```text\n{plain}\n```\n"
+    plain = re.sub(r"\033\[[0-9;]*m", "", done.stdout).strip("\n")
+    when = f"{time.strftime('%Y-%m-%d')}, load before the start {busy:.1f}"
+    return f"\n## {title}\n\n`python {program}` ({when})\n\n```text\n{plain}\n```\n"
 
 
-def main() -> int:
+def first() -> str:
+    """The head of the page and its first section."""
     head = HEAD.format(
+        title=FIRST,
         date=time.strftime("%Y-%m-%d"), cpus=os.cpu_count(), machine=platform.machine(),
         python=platform.python_version(), load=os.getloadavg()[0],
     )  # fmt: skip
-    page = head + "\n".join(figure.row() for figure in jobs.figures()) + "\n"
-    page += section("The store", "benchmarks/store.py")
-    page += section("The planner", "benchmarks/planner.py")
+    figures = [*jobs.figures(), *budgets.figures(), *pod_life.figures()]
+    return head + "\n".join(figure.row() for figure in figures) + "\n"
+
+
+def whole() -> str:
+    return first() + "".join(map(section, SECTIONS))
+
+
+def renewed(page: str, title: str) -> str:
+    """The page with one section measured anew."""
+    if title == FIRST:
+        return first() + "".join(re.findall(rf"\n## (?!{re.escape(FIRST)}).*?(?=\n## |\Z)", page, re.DOTALL))
+    found = re.compile(rf"\n## {re.escape(title)}\n.*?(?=\n## |\Z)", re.DOTALL)
+    made = section(title)
+    return found.sub(lambda _: made, page) if found.search(page) else page + made
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=[FIRST, *SECTIONS], help="measure one section anew and keep the others")
+    only = parser.parse_args().only
+    page = renewed(PAGE.read_text(), only) if only else whole()
     PAGE.write_text(page)
     print(page)
     return 0

@@ -1,0 +1,108 @@
+"""What a pod costs us while it lives, and what a noisy one costs the others. `python -m benchmarks.pod_life`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cluster import PODS, Client, pod, running
+from benchmarks.jobs import Figure
+
+MOUNT = {"name": "work", "mountPath": "/rowlock-work"}
+NOISE = "yes 'a line of output as programs write them, some words' | head -c {size}; echo; echo last"
+
+
+def _until(client: Client, name: str, *phases: str) -> dict[str, Any]:
+    while True:
+        found: dict[str, Any] = client.call("GET", f"{PODS}/{name}")
+        if found.get("status", {}).get("phase") in phases:
+            return found
+        time.sleep(0.005)
+
+
+def _pss(pid: int) -> float:
+    """Resident KiB with its part of what it shares."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return float(line.split()[1])
+    return 0.0
+
+
+def memory(client: Client, data: Path, count: int = 100) -> list[Figure]:
+    """Our memory per running pod: its shim's, with its part of what shims share."""
+    found = []
+    for kind, spec in (("plain", {}), ("with a volume", {"volumes": [{"name": "work", "emptyDir": {}}]})):
+        names = [f"{kind.split()[0]}-{i}" for i in range(count)]
+        for name in names:
+            made = pod(name, "sleep", "600", **spec)
+            made["spec"]["containers"][0]["volumeMounts"] = [MOUNT] if spec else []
+            client.call("POST", PODS, made)
+        for name in names:
+            _until(client, name, "Running")
+        uids = [client.call("GET", f"{PODS}/{name}")["metadata"]["uid"] for name in names]
+        shims = [json.loads((data / "pods" / uid / "main" / "start.0").read_text())["shim"] for uid in uids]
+        found.append(Figure(f"our memory per running pod, {kind}", "MiB", [_pss(shim) / 1024 for shim in shims]))
+        for name in names:
+            client.call("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
+    return found
+
+
+def noisy(client: Client, data: Path, size: int = 2_000_000_000) -> list[Figure]:
+    """A pod that prints as fast as it can: how fast that is, what stays on disk, what small pods beside it take."""
+    client.call("POST", PODS, pod("noisy", "sh", "-c", NOISE.format(size=size)))
+    began, quiet = time.monotonic(), list[float]()
+    _until(client, "noisy", "Running")
+    while client.call("GET", f"{PODS}/noisy")["status"]["phase"] == "Running" and len(quiet) < 50:
+        name, begin = f"quiet-{len(quiet)}", time.monotonic()
+        client.call("POST", PODS, pod(name, "echo", "hello"))
+        _until(client, name, "Succeeded")
+        quiet.append((time.monotonic() - begin) * 1e3)
+    ended = _until(client, "noisy", "Succeeded")
+    took = time.monotonic() - began
+    log = data / "pods" / str(ended["metadata"]["uid"]) / "main" / "log.0"
+    alone = []
+    for i in range(len(quiet)):
+        begin = time.monotonic()
+        client.call("POST", PODS, pod(f"alone-{i}", "echo", "hello"))
+        _until(client, f"alone-{i}", "Succeeded")
+        alone.append((time.monotonic() - begin) * 1e3)
+    return [
+        Figure("output of one noisy pod that is logged", "MB/s", [size / took / 1e6]),
+        Figure(f"its log on disk after {size / 1e9:g} GB", "MiB", [log.stat().st_blocks * 512 / 2**20]),
+        Figure("a small pod beside it, create → Succeeded", "ms", quiet, alone, "without the noisy one"),
+    ]
+
+
+def followers(client: Client, count: int = 100) -> list[Figure]:
+    """Many follow one log: from the line to the last of them that has seen it."""
+    client.call("POST", PODS, pod("told", "sh", "-c", "echo begin; sleep 4; date +%s.%N; sleep 2"))
+    _until(client, "told", "Running")
+    late: list[float] = []
+
+    def follow() -> None:
+        with client.stream(f"{PODS}/told/log?follow=true") as response:
+            lines = iter(response.readline, b"")
+            next(lines)
+            told = float(next(lines))
+            late.append((time.time() - told) * 1e3)
+
+    threads = [threading.Thread(target=follow) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [Figure(f"a line → each of {count} followers", "ms", late)]
+
+
+def figures() -> list[Figure]:
+    with running() as client:
+        data = client.data
+        return [*memory(client, data), *noisy(client, data), *followers(client)]
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(figure.row() for figure in figures()) + "\n")
