@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
+FRAMEWORKS := $(VENV)/.frameworks
 
-.PHONY: help demo test lint fix bench docs soak ui-test real-cluster test-real clean
+.PHONY: help demo test lint fix bench docs soak chaos property fuzz ui-test real-cluster test-real test-examples differential clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,11 +27,19 @@ $(TORCH): $(STAMP)
 	$(UV) pip install --quiet --python $(BIN)/python -e '.[torch]'
 	@touch $@
 
+$(FRAMEWORKS): $(TORCH)
+	@echo 'installing TensorFlow, JAX, XGBoost and mpi4py (about 2 GB on disk; once)'
+	$(UV) pip install --quiet --python $(BIN)/python -e '.[examples]'
+	@touch $@
+
 demo: $(TORCH) ## a real 2-rank PyTorch DDP job from the seeds on an embedded cluster
 	@$(BIN)/python examples/demo.py
 
-test: $(TORCH) ## every test this machine can run; says what it skipped and why
-	$(BIN)/python -m pytest -rs tests
+test: $(TORCH) ## every test this machine can run but those of test-real; says what it skipped and why
+	$(BIN)/python -m pytest -rs -m 'not real and not examples' tests
+
+test-examples: $(FRAMEWORKS) ## every example trains for real: TensorFlow, PyTorch, JAX, XGBoost, MPI
+	$(BIN)/python -m pytest -rs tests/examples
 
 lint: $(STAMP) ## format, lint, types
 	$(BIN)/ruff format --check src tests benchmarks scripts
@@ -47,17 +56,29 @@ bench: $(TORCH) ## measure, print ratios, write docs/benchmarks.md
 docs: $(STAMP) ## regenerate the generated pages (command reference)
 	$(BIN)/python scripts/make_cli_reference.py
 
-soak: $(STAMP) ## 100,000 simulated histories
-	ROWLOCK_SEEDS=100000 $(BIN)/python -m pytest -q tests/simulation --timeout 0
+soak: $(STAMP) ## 100,000 seeds of the simulation, calm and contested (SEEDS=… FROM=… JOBS=…)
+	$(BIN)/python -m tests.simulation.soak
+
+property: $(STAMP) ## 100,000 random steps of the planner, every cycle checked
+	ROWLOCK_STEPS=100000 $(BIN)/python -m pytest -q tests/scheduling/test_properties.py --timeout 0
+
+fuzz: $(STAMP) ## ten minutes of requests and patches at random (FUZZ_SECONDS=… FUZZ_SEED=…)
+	$(BIN)/python -m tests.fuzz
+
+chaos: $(STAMP) ## hurt ranks at random for ten minutes; every verdict must be right (CHAOS_SECONDS=… CHAOS_SEED=…)
+	CHAOS_SECONDS=$${CHAOS_SECONDS:-600} $(BIN)/python -m pytest -q -s tests/end_to_end/test_chaos.py
 
 ui-test: $(STAMP) ## the web UI in a real browser
 	@echo 'there is no web UI yet: see the CHANGELOG'; exit 1
 
 real-cluster: $(STAMP) ## build a real Kubernetes control plane from Go modules, for tests (cached)
-	$(BIN)/python scripts/real_cluster build
+	$(BIN)/python scripts/real_cluster build $(REAL_FLAGS)
 
-test-real: $(STAMP) ## the conformance suite against that control plane
-	$(BIN)/python -m pytest -rs tests/conformance -k real
+test-real: $(STAMP) ## one suite over the store, our server and that control plane; kube/; the record of kubectl
+	$(BIN)/python -m pytest -rs tests/conformance tests/kube tests/kubectl/test_recordings.py tests/differential
+
+differential: $(STAMP) ## play N=1000 random job histories against the real training operator, and compare
+	$(BIN)/python -m tests.differential -n $(or $(N),1000) --seed $(or $(SEED),0)
 
 clean: ## remove what make made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -19,12 +19,12 @@ PACKAGE = REPO / "src" / "rowlock"
 MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
 
 WORDS = {"errors", "objects", "kinds", "selectors", "quantity", "api", "__init__"}
-DECIDING = {"training", "scheduling", "workloads", "collection", "furnishing"}
+DECIDING = {"training", "scheduling", "workloads", "verdicts", "collection", "furnishing"}
 STOREYS: tuple[set[str], ...] = (
     WORDS,
     DECIDING,
     {"controllers"},
-    {"cluster", "kube", "server"},
+    {"cluster", "kube", "server", "rehearsal"},
     {"assembly"},
     {"serve"},
 )
@@ -92,7 +92,7 @@ def test_imports_go_down(path: Path) -> None:
         )
 
 
-INNER: dict[str, set[str]] = {"storage": set(), "api": {"storage"}, "node": set()}
+INNER: dict[str, set[str]] = {"storage": set(), "api": {"storage"}, "node": set(), "inquest": {"node"}}
 """Rooms of the embedded cluster, and whom of the others each may use. `local.py` and `seeds.py` stand above them."""
 
 

@@ -4,14 +4,17 @@ The result lies in `${XDG_CACHE_HOME:-~/.cache}/rowlock/real-cluster/<digest>`, 
 another pin is another directory, and a directory that is complete is never built again.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +39,14 @@ MANIFESTS = "training-operator.yaml"
 COMPLETE = (*COMMANDS, "etcd", OPERATOR_BINARY, MANIFESTS)
 
 
+_NO_NETWORK = (
+    "dial tcp", "no such host", "i/o timeout", "connection refused", "proxyconnect", "TLS handshake timeout",
+    "network is unreachable", "GOPROXY list is not the empty string, but contains no entries", "GOPROXY=off",
+    "502 Bad Gateway", "503 Service Unavailable", "504 Gateway",
+)  # fmt: skip
+"""What Go says when modules cannot be fetched, as opposed to a recipe that is wrong."""
+
+
 class Missing(Exception):
     """Something this machine does not have; the message says what."""
 
@@ -58,8 +69,10 @@ def complete(out: Path) -> bool:
     return all((out / name).exists() for name in COMPLETE)
 
 
-def build() -> Path:
-    """The directory with everything in it, built if need be. Raises Missing where there is no Go."""
+def build(within: float | None = None) -> Path:
+    """The directory with everything in it, built if need be, in at most `within` seconds.
+
+    Raises Missing without Go, without a network, and when the time is over: what is finished by then is kept."""
     out = directory()
     if complete(out):
         return out
@@ -70,10 +83,21 @@ def build() -> Path:
         raise Missing("Go is not installed, and the binaries are not built: install Go 1.24 or newer")
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
+        until = Deadline(within)
         for what, make in (("kubernetes", _kubernetes), ("etcd", _etcd), ("operator", _operator)):
             print(f"real-cluster: {what} into {out}", file=sys.stderr)
-            make(out)
+            make(out, until)
     return out
+
+
+class Deadline:
+    """How long the whole build may still take; None = as long as it wants."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def left(self) -> float | None:
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
 
 
 @contextmanager
@@ -84,14 +108,42 @@ def _alone(out: Path) -> Iterator[None]:
         yield
 
 
-def _go(*args: str, cwd: Path, gobin: Path | None = None) -> str:
+def _go(*args: str, cwd: Path, until: Deadline, gobin: Path | None = None) -> str:
     env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
     if gobin:
         env["GOBIN"] = str(gobin)
-    done = subprocess.run(["go", *args], cwd=cwd, env=env, text=True, capture_output=True)
-    if done.returncode:
-        raise RuntimeError(f"go {' '.join(args[:3])} failed: {done.stderr.strip()[-2000:]}")
-    return done.stdout
+    said = f"go {' '.join(args[:3])}"
+    with subprocess.Popen(
+        ["go", *args], cwd=cwd, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as running:  # fmt: skip
+        try:
+            out, errors = running.communicate(timeout=until.left())
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)  # the compilers it started as well
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise Missing(f"the time was over during `{said}`: what is compiled is kept, run it again") from None
+            raise
+    if running.returncode:
+        if any(sign in errors for sign in _NO_NETWORK):
+            last = errors.strip().splitlines()[-1]
+            raise Missing(f"`{said}` could not fetch Go modules, there is no way to the module proxy: {last[-300:]}")
+        raise RuntimeError(f"{said} failed: {errors.strip()[-2000:]}")
+    return out
+
+
+def _put(made: Path, out: Path) -> None:
+    """Only what is complete gets its name: a build may be killed at any moment."""
+    for path in sorted(made.iterdir()):
+        path.replace(out / path.name)
+
+
+@contextmanager
+def _scratch(out: Path) -> Iterator[Path]:
+    """A directory on the same disk, for what is not complete yet."""
+    with tempfile.TemporaryDirectory(dir=out, prefix=".new-") as place:
+        yield Path(place)
 
 
 def _kubernetes_module() -> str:
@@ -111,43 +163,47 @@ def _linker_flags() -> str:
     return " ".join(["-s", "-w", *stamps])
 
 
-def _kubernetes(out: Path) -> None:
+def _kubernetes(out: Path, until: Deadline) -> None:
     if all((out / name).exists() for name in COMMANDS):
         return
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, _scratch(out) as made:
         here = Path(scratch)
         (here / "go.mod").write_text(_kubernetes_module())
         wanted = "\n".join(f'import _ "k8s.io/kubernetes/cmd/{name}"' for name in COMMANDS)
         (here / "wanted.go").write_text(f"//go:build wanted\n\npackage wanted\n\n{wanted}\n")
-        _go("mod", "tidy", cwd=here)
+        _go("mod", "tidy", cwd=here, until=until)
         packages = [f"k8s.io/kubernetes/cmd/{name}" for name in COMMANDS]
-        _go("build", "-ldflags", _linker_flags(), "-o", f"{out}/", *packages, cwd=here)
+        _go("build", "-ldflags", _linker_flags(), "-o", f"{made}/", *packages, cwd=here, until=until)
+        _put(made, out)
 
 
-def _etcd(out: Path) -> None:
+def _etcd(out: Path, until: Deadline) -> None:
     if (out / "etcd").exists():
         return
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, _scratch(out) as made:
         here = Path(scratch)
         (here / "go.mod").write_text(f"module rowlock.dev/etcd\ngo 1.24.0\nrequire go.etcd.io/etcd/server/v3 v{ETCD}\n")
         (here / "main.go").write_text(
             'package main\n\nimport (\n\t"os"\n\n\t"go.etcd.io/etcd/server/v3/etcdmain"\n)\n\n'
             "func main() { etcdmain.Main(os.Args) }\n"
         )
-        _go("mod", "tidy", cwd=here)
-        _go("build", "-ldflags", "-s -w", "-o", str(out / "etcd"), ".", cwd=here)
+        _go("mod", "tidy", cwd=here, until=until)
+        _go("build", "-ldflags", "-s -w", "-o", str(made / "etcd"), ".", cwd=here, until=until)
+        _put(made, out)
 
 
-def _operator(out: Path) -> None:
+def _operator(out: Path, until: Deadline) -> None:
     """The program, and its CRDs, rights and webhooks as the module's own kustomization renders them."""
     target = f"{OPERATOR_MODULE}@v{OPERATOR}"
-    if not (out / OPERATOR_BINARY).exists():
-        command = f"{OPERATOR_MODULE}/cmd/{OPERATOR_BINARY}@v{OPERATOR}"
-        _go("install", "-ldflags", "-s -w", command, cwd=out, gobin=out)
-    if not (out / MANIFESTS).exists():
-        source = json.loads(_go("mod", "download", "-json", target, cwd=out))["Dir"]
-        rendered = subprocess.run(
-            [str(out / "kubectl"), "kustomize", f"{source}/manifests/overlays/standalone"],
-            text=True, capture_output=True, check=True,
-        )  # fmt: skip
-        (out / MANIFESTS).write_text(rendered.stdout)
+    with _scratch(out) as made:
+        if not (out / OPERATOR_BINARY).exists():
+            command = f"{OPERATOR_MODULE}/cmd/{OPERATOR_BINARY}@v{OPERATOR}"
+            _go("install", "-ldflags", "-s -w", command, cwd=made, until=until, gobin=made)
+        if not (out / MANIFESTS).exists():
+            source = json.loads(_go("mod", "download", "-json", target, cwd=made, until=until))["Dir"]
+            rendered = subprocess.run(
+                [str(out / "kubectl"), "kustomize", f"{source}/manifests/overlays/standalone"],
+                text=True, capture_output=True, check=True,
+            )  # fmt: skip
+            (made / MANIFESTS).write_text(rendered.stdout)
+        _put(made, out)

@@ -64,6 +64,14 @@ class Page:
     remaining: int | None = None
 
 
+@dataclass(slots=True)
+class Run:
+    """Writes that are issued together but mean one after the other: those behind a refused one are not made, and
+    raise `NotTried`. A cluster across the network cannot keep the order of what is under way at once, and need not."""
+
+    refused: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
     """How to write. `manager` is the field manager recorded in managedFields; "" records none."""
@@ -76,6 +84,8 @@ class WriteOptions:
     """What to do with unknown and duplicate fields."""
     warnings: list[str] = field(default_factory=list)
     """Filled by the callee: sentences for the Warning header."""
+    run: Run | None = None
+    """The run that this write belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +203,15 @@ INDEXED: frozenset[str] = frozenset({"training.kubeflow.org/job-name", "pod-grou
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An Event on `regarding`. Equal ones (same object, type, reason, message, source) are counted, not repeated."""
+    """An Event on `regarding`. Equal ones (same object, part, type, reason, message, source) are counted, not repeated."""
 
     regarding: Object
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
     source: str
+    part: str = ""
+    """The field it is about, such as `spec.containers{main}`; "" = all of the object."""
 
 
 @dataclass(frozen=True, slots=True)

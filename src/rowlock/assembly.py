@@ -18,16 +18,19 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import uvicorn
-from starlette.applications import Starlette
 
 from rowlock import __version__, kinds, objects
-from rowlock.cluster.api import apiserver, wire
+from rowlock.cluster.api import apiserver, secure, wire
 from rowlock.cluster.local import ClusterSettings, LocalCluster
 from rowlock.cluster.node.kubelet import KubeletSettings
+from rowlock.cluster.storage.store import Store
 from rowlock.errors import ApiError, Internal
+from rowlock.scheduling.controller import Scheduler
+from rowlock.scheduling.snapshot import Snapshot
 from rowlock.server.app import Face, Settings
 
 HOST = "127.0.0.1"
@@ -96,12 +99,19 @@ def _say_what_goes_on(cluster: LocalCluster) -> None:
         print(f"rowlock stops; {pods} on: `rowlock up` finds {it} again, `rowlock down` then stops {it}", flush=True)
 
 
+def _planned(scheduler: Scheduler, store: Store) -> Snapshot:
+    """What the scheduler would plan from at this moment."""
+    return scheduler.snapshot(store.view, time.time())
+
+
 def settle_memory() -> None:
     """Everything made at start stays: the collector need not look at it, nor look often. Full collections of a large
     heap were pauses of 0.1-0.5 s."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     gc.enable()
+    # The thread that writes the journal has nothing to do but to wait for the disk: it shall not wait 5 ms for the loop.
+    sys.setswitchinterval(0.001)
 
 
 class Server:
@@ -127,11 +137,15 @@ class Server:
             cpus_per_node=options.cpus_per_node,
             network=options.network,
             restart_backoff=options.restart_backoff,
+            warm_start=options.warm_start == "auto",
+            log_limit=options.log_limit,
+            keep_checkpoints=options.keep_checkpoints,
         )
         if self._papers.wait():
             raise Internal(f"the certificates in {self.data} could not be made or read; the lines above say why")
         authority = (self.data / "ca.crt").read_text()
-        return ClusterSettings(self.data, kubelet, without, options.pretend_nodes, authority)
+        more = {"parity": options.parity, "half_life": options.half_life}
+        return ClusterSettings(self.data, kubelet, without, options.pretend_nodes, authority, **more)
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT."""
@@ -144,11 +158,16 @@ class Server:
 
     async def _serve(self, cluster: LocalCluster, sock: socket.socket) -> None:
         token = secret(self.data / "token")
-        face = Face(cluster.store, Settings(token=token, version=__version__))
-        app = Starlette(routes=[*face.routes, *apiserver.routes(cluster.store, apiserver.Settings(token=token))])
+        planned = None if cluster.scheduler is None else partial(_planned, cluster.scheduler, cluster.store)
+        inquest = cluster.inquest.why if cluster.inquest else None
+        face = Face(cluster.store, Settings(token=token, version=__version__), planned=planned, inquest=inquest)
+        entrance = cluster.kubelet.entrance if cluster.kubelet else None
+        app = apiserver.application(face.routes, cluster.store, apiserver.Settings(token=token), entrance)
+        tls = secure.context(self.data / "server.crt", self.data / "server.key")
         config = uvicorn.Config(
             app, log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
-            ssl_certfile=str(self.data / "server.crt"), ssl_keyfile=str(self.data / "server.key"), http=wire.Protocol,
+            http=wire.protocol(tls), proxy_headers=False,
+            ws_ping_interval=30, ws_ping_timeout=None, ws_per_message_deflate=False,
         )  # fmt: skip
         web = uvicorn.Server(config)
         async with asyncio.TaskGroup() as tasks:

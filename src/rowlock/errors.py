@@ -146,6 +146,10 @@ class Timeout(ApiError):
     code, reason = 504, "Timeout"
 
 
+class NotTried(Conflict):
+    """A write before it in its run was refused, so this one was not made. It never leaves the process."""
+
+
 FAMILY: tuple[type[ApiError], ...] = (
     BadRequest, Unauthorized, Forbidden, NotFound, Unsupported, NotAcceptable, Conflict, AlreadyExists, Expired,
     TooLarge, UnsupportedMediaType, Invalid, TooManyRequests, Internal, Unavailable, Timeout,

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from rowlock.errors import NotFound
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """One row. `subresources` are the paths below an object that the API serves."""
+    """One row; there is one of each, so rows are equal when they are the same. `subresources` are the paths below an
+    object that the API serves."""
 
     group: str
     version: str
@@ -42,9 +43,6 @@ class Kind:
 
     def __repr__(self) -> str:
         return f"Kind({self.resource})"
-
-    def __hash__(self) -> int:
-        return hash((self.group, self.name))
 
 
 def _core(name: str, plural: str, *short: str, subs: str = "", namespaced: bool = True, all_: bool = False) -> Kind:

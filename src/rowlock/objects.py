@@ -6,6 +6,7 @@ and shares what did not change. Times inside objects are RFC 3339 text; `now` ar
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 Object = dict[str, Any]
@@ -118,7 +119,13 @@ def dig(obj: Any, path: str, default: Any = None) -> Any:
 
 def timestamp(now: float) -> str:
     """metav1.Time: whole seconds, UTC, with Z."""
-    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _whole(int(now))
+
+
+@lru_cache(64)
+def _whole(second: int) -> str:
+    """Thousands of objects are written in the same second."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_timestamp(now: float) -> str:

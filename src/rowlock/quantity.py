@@ -8,32 +8,34 @@ avoids it. Used by admission, the scheduler's snapshot and the tables.
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation, localcontext
+from decimal import Decimal, localcontext
 
 from rowlock.errors import BadRequest
 
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?")
+LONGEST = 100
+"""Characters of a quantity, and digits before or after its point, beyond which it is refused."""
 _FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 def parse(value: str | int | float) -> Decimal:
     """The exact value of a quantity. Raises BadRequest with apimachinery's own sentence."""
-    found = _FORM.fullmatch(str(value))
-    if not found or isinstance(value, bool):
+    found = _FORM.fullmatch(str(value)[: LONGEST + 1])
+    if not found or isinstance(value, bool) or len(found[0]) > LONGEST:
         raise BadRequest(_FORMAT)
     number, suffix = Decimal(found[1]), found[2] or ""
     if suffix in _BINARY:
         return number * (Decimal(1024) ** _BINARY[suffix])
     if suffix in _DECIMAL:
         return number.scaleb(_DECIMAL[suffix])
+    exponent = int(suffix[1:])
+    if abs(exponent) > LONGEST:  # nobody has that much, and its digits would fill the memory
+        raise BadRequest(_FORMAT)
     with localcontext() as context:
         context.prec = 60
-        try:
-            return number * (Decimal(10) ** int(suffix[1:]))
-        except InvalidOperation:
-            raise BadRequest(_FORMAT) from None
+        return number * (Decimal(10) ** exponent)
 
 
 def canonical(value: str | int | float) -> str:

@@ -132,6 +132,6 @@ def parse_fields(text: str | None) -> FieldSelector:
             continue
         found = re.fullmatch(r"\s*([^=!\s]+)\s*(==|!=|=)\s*(.*?)\s*", part)
         if not found:
-            raise BadRequest(f'invalid field selector: "{part}" is not of the form field=value or field!=value')
+            raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
         terms.append(Term(found[1], "!=" if found[2] == "!=" else "=", frozenset({found[3]})))
     return FieldSelector(tuple(terms))

@@ -26,7 +26,7 @@ FAST = Limits(qps=0)
 Opening = Callable[[], AbstractAsyncContextManager[World]]
 
 
-@pytest.fixture(params=["store", "https", "real"])
+@pytest.fixture(params=["store", "https", pytest.param("real", marks=pytest.mark.real)])
 def world(request: pytest.FixtureRequest) -> Opening:
     """Opened by the hook, inside the test's own event loop."""
     if request.param == "store":

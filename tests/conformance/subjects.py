@@ -47,12 +47,12 @@ def embedded_server(directory: Path, program: str = "tests.conformance.embedded"
             server.wait()
 
 
-def real_cluster_missing() -> str:
-    """Why there is no real cluster to test against; "" when there is one."""
+def real_cluster_missing(operator: bool = False) -> str:
+    """Why there is no real cluster (with the training operator) to test against; "" when there is one."""
     if os.environ.get(RUNNING):
         return ""
     place = Path(_script("where").stdout.strip())
-    if (place / "kube-apiserver").exists():
+    if (place / "kube-apiserver").exists() and (not operator or (place / "training-operator.v1").exists()):
         return ""
     return "no kube-apiserver has been built: run `make real-cluster` (needs Go), or set ROWLOCK_REAL_CLUSTER_BIN"
 

@@ -62,6 +62,7 @@ def test_we_say_it_in_the_real_ones_words(case: str, ours: Play, request: pytest
     assert ours(case) == RECORD[case]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("case", CASES)
 def test_the_record_is_true(case: str, real: Server) -> None:
     assert real.play(CASES[case]) == RECORD[case]

@@ -77,6 +77,8 @@ NOT_UNDERSTOOD = [
     ("rowlock wait hello --timeout soon", 'invalid argument "soon" for --timeout: write a duration such as 30s'),
     ("rowlock list --phase faild", "there is no phase faild. Did you mean `Failed`?"),
     ("rowlock up -d --nodes 0", "--nodes must be at least 1, but is 0"),
+    ("rowlock up -d --log-limit 5x", 'invalid argument "5x" for --log-limit: write a size such as 50Mi or 1Gi'),
+    ("rowlock up -d --log-limit 5Ki", "--log-limit must be at least 1Mi, but is 5Ki"),
     ("rowlock up -d --simulated-gpus -1", "--simulated-gpus must be at least 0, but is -1"),
     ("rowlock up -d --gpus-per-node -1", "--gpus-per-node must be at least 0, but is -1"),
     ("rowlock up -d --port 99999", "--port must be at most 65535, but is 99999"),
@@ -171,7 +173,7 @@ def test_an_unknown_image_waits_with_the_line_that_fixes_it(shared: Cluster) -> 
 )
 def test_a_program_that_cannot_start_says_why(shared: Cluster, flags: str, command: str, words: str) -> None:
     _, said = refused(shared, f"rowlock run --rm --name lame {flags} -- {command}".replace("  ", " "))
-    assert f"lame-master-0 could not start: {words}" in said, said
+    assert "rank 0 (pod lame-master-0, node " in said and f") could not start: {words}" in said, said
 
 
 @pytest.mark.parametrize(

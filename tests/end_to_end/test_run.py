@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -120,7 +121,9 @@ def test_ranks_that_outlive_the_master_are_heard_to_their_end(running: Cluster) 
     script = "echo first; test $RANK = 0 && exit 0; sleep 3; echo last words; exit 5"
     said = running.run("rowlock", "run", "-n", "2", "--rm", "--", "sh", "-c", script, code=5)
     assert {"[rank 0] first", "[rank 1] first", "[rank 1] last words"} <= set(said.splitlines())
-    assert "worker-0 ended with exit code 5." in said
+    assert re.search(
+        r"is completed: It completed; along the way: rank 1 \(pod .*-worker-0, node .*\) ended with exit code 5", said
+    )
 
 
 def test_a_rank_that_runs_on_after_a_failure_is_named(running: Cluster) -> None:

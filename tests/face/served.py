@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ from rowlock.cluster.api.patches import Patches
 from rowlock.cluster.storage.store import Store
 from rowlock.objects import Object, name
 from rowlock.scheduling.controller import Scheduler
+from rowlock.scheduling.snapshot import Snapshot
 from rowlock.server.app import Face, Settings
 from rowlock.training import controller as training
 from rowlock.training.group import GroupController
@@ -38,6 +40,10 @@ from rowlock.training.group import GroupController
 T = TypeVar("T")
 TOKEN = "sesame"
 NOW = "2026-01-02T03:04:05Z"
+
+
+def _planned(scheduler: Scheduler, store: Store) -> Snapshot:
+    return scheduler.snapshot(store.view, time.time())
 
 
 class Served:
@@ -67,13 +73,15 @@ class Served:
     async def _serve(self) -> None:
         for kind, obj in seeds.initial():
             await self.store.create(kind, obj)
-        face = Face(self.store, Settings(token=TOKEN, user="ana", version="1.0"))
+        scheduler = Scheduler()
+        planned = partial(_planned, scheduler, self.store)
+        face = Face(self.store, Settings(token=TOKEN, user="ana", version="1.0"), planned=planned)
         others = apiserver.routes(self.store, apiserver.Settings(token=TOKEN))
         web = uvicorn.Server(
             uvicorn.Config(Starlette(routes=[*face.routes, *others]), port=0, log_level="error", lifespan="off")
         )
         web.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # a thread may not have any
-        made = [*training.controllers(), *collection.controllers(), GroupController(), Scheduler()]
+        made = [*training.controllers(), *collection.controllers(), GroupController(), scheduler]
         async with asyncio.TaskGroup() as tasks:
             work = [
                 tasks.create_task(face.run()),

@@ -1,0 +1,39 @@
+"""The recorded walks against a real API server that is built and started here: the record is still what it says.
+
+Without this nobody would know whether a step that fails is rowlock's fault or the record's.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conformance.subjects import real_cluster, real_cluster_missing
+from tests.kubectl import walks
+
+pytestmark = pytest.mark.real
+WITHOUT_A_NODE = ("discovery", "errors", "objects")
+"""The walks that start no pod and look at no node."""
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    why = real_cluster_missing() or walks.missing()
+    if why:
+        pytest.skip(why)
+    with real_cluster(tmp_path_factory.mktemp("real"), "--operator", "--scheduler") as path:
+        yield path
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", WITHOUT_A_NODE)
+def test_a_real_api_server_answers_as_recorded(name: str, kubeconfig: Path) -> None:
+    golden = walks.GOLDEN / f"{name}.golden.json"
+    argv = [sys.executable, str(walks.CHECKER), "check", str(golden), "--kubeconfig", str(kubeconfig)]
+    told = subprocess.run([*argv, "--kubectl", walks.kubectl()], capture_output=True, text=True, timeout=280)
+    failed = [line for line in told.stdout.splitlines() if line.startswith("FAIL ")]
+    assert told.returncode == 0 and not failed, "\n".join(failed) or told.stderr[-2000:]
+    assert told.stdout.rstrip().endswith(", 0 failed")
