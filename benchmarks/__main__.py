@@ -6,6 +6,7 @@ Run it on a quiet machine: it says how busy the machine was. Ratios stand beside
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import platform
 import re
@@ -62,8 +63,11 @@ def first() -> str:
         date=time.strftime("%Y-%m-%d"), cpus=os.cpu_count(), machine=platform.machine(),
         python=platform.python_version(), load=os.getloadavg()[0],
     )  # fmt: skip
-    figures = [*jobs.figures(), *budgets.figures(), *pod_life.figures()]
-    return head + "\n".join(figure.row() for figure in figures) + "\n"
+    rows, began = [], time.monotonic()
+    for figure in itertools.chain(jobs.figures(), budgets.figures(), pod_life.figures()):
+        rows.append(figure.row())
+        print(f"{time.monotonic() - began:5.0f} s {rows[-1]}", file=sys.stderr, flush=True)
+    return head + "\n".join(rows) + "\n"
 
 
 def whole() -> str:

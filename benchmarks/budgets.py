@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -132,7 +133,9 @@ def group_ready(client: Client, runs: int = 7) -> list[Figure]:
     with tempfile.TemporaryDirectory() as place:
         script = Path(place) / "ready.py"
         script.write_text(READY)
-        while len(ours) < runs:
+        for _ in range(3 * runs):
+            if len(ours) == runs:
+                break
             name = f"ready-{time.time_ns()}"
             with client.watch(JOBS) as events:
                 began = time.time()
@@ -148,6 +151,8 @@ def group_ready(client: Client, runs: int = 7) -> list[Figure]:
                 agent.append(_torchrun_ready(script))
             else:
                 cold = cold or took
+    if len(ours) < runs:
+        raise RuntimeError(f"only {len(ours)} of {3 * runs} jobs started warm")
     return [
         Figure(
             "submit a 2-rank torch script → process group ready, warm start", "s", ours, agent, "torchrun, 1 agent × 2"
@@ -166,13 +171,15 @@ def _torchrun_ready(script: Path) -> float:
     return max(stamps) - began
 
 
-def figures() -> list[Figure]:
+def figures() -> Iterator[Figure]:
     with running("--cpus-per-node", "4000") as client:
-        found = [rank_restarted(client), *group_ready(client), throughput(client)]
+        yield rank_restarted(client)
+        yield from group_ready(client)
+        yield throughput(client)
     with running("--without", "kubelet") as client:
-        found += workloads_listed(client)
-    return found
+        yield from workloads_listed(client)
 
 
 if __name__ == "__main__":
-    print("\n".join(figure.row() for figure in figures()))
+    for measured in figures():
+        print(measured.row(), flush=True)

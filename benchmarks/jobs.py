@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -188,21 +188,18 @@ def up() -> Figure:
     return Figure("`rowlock up -d` → a usable node", "s", took)
 
 
-def figures() -> list[Figure]:
-    found = [up()]
+def figures() -> Iterator[Figure]:
+    """Each as soon as it is measured: a long run tells how far it is."""
+    yield up()
     with running("--simulated-gpus", "8", "--cpus-per-node", "4000") as client:
-        steps: list[Callable[[], Figure | list[Figure]]] = [
-            lambda: first_log_byte(client), lambda: ranks_started(client), lambda: torch_job(client)
-        ]  # fmt: skip
-        for step in steps:
-            made = step()
-            found += made if isinstance(made, list) else [made]
-            print("\n".join(figure.row() for figure in found[-2:]), file=sys.stderr, flush=True)
+        yield first_log_byte(client)
+        yield ranks_started(client)
+        yield from torch_job(client)
     with running("--cpus-per-node", "4000") as client:
-        found += finished_jobs(client)
-        found.append(thousand_pods(client))
-    return found
+        yield from finished_jobs(client)
+        yield thousand_pods(client)
 
 
 if __name__ == "__main__":
-    print("\n".join(figure.row() for figure in figures()))
+    for measured in figures():
+        print(measured.row(), flush=True)

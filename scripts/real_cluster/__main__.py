@@ -15,14 +15,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from control_plane import Plane, start, start_scheduler
+from control_plane import Plane, start, start_controllers, start_scheduler
 from processes import stop
 from recipe import Missing, build, directory
 from training_operator import apply_crds, start_operator
 
 from node import start_node
 
-PARTS = {"crds": apply_crds, "operator": start_operator, "scheduler": start_scheduler, "kubelet": start_node}
+PARTS = {"operator": start_operator, "scheduler": start_scheduler, "kubelet": start_node}
 """What may stand beside the control plane, in the order in which it is started."""
 
 
@@ -49,6 +49,9 @@ def _run(args: argparse.Namespace) -> int:
         plane = Plane(args.dir.resolve(), build(), args.port)
         try:
             start(plane)
+            if args.crds or args.operator:
+                apply_crds(plane)
+            start_controllers(plane)
             for part in PARTS:
                 if getattr(args, part):
                     PARTS[part](plane)

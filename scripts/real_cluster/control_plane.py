@@ -1,4 +1,4 @@
-"""Start order of a control plane on loopback: etcd, kube-apiserver, controller-manager, then what was asked for.
+"""Start order of a control plane on loopback: etcd, kube-apiserver, custom kinds, controller-manager, the rest.
 
 Everything a run leaves is in one directory: data, keys, logs, `kubeconfig`. Ports are ten in a row.
 """
@@ -41,7 +41,7 @@ class Plane:
 
 
 def start(plane: Plane) -> None:
-    """etcd, kube-apiserver and controller-manager, answering."""
+    """etcd and kube-apiserver, answering."""
     plane.dir.mkdir(parents=True, exist_ok=True)
     plane.port = plane.port or _free_ports(10)
     write_identities(plane.dir / "keys")
@@ -49,7 +49,6 @@ def start(plane: Plane) -> None:
     _write_kubeconfig(plane)
     _etcd(plane)
     _apiserver(plane)
-    _controllers(plane)
 
 
 def _free_ports(count: int) -> int:
@@ -124,8 +123,10 @@ def _apiserver(plane: Plane) -> None:
     until("kube-apiserver", lambda: plane.kubectl("get", "--raw", "/readyz").returncode == 0, log=log)
 
 
-def _controllers(plane: Plane) -> None:
-    """Namespaces, garbage collection, service accounts: a pod needs the `default` account to be admitted."""
+def start_controllers(plane: Plane) -> None:
+    """Namespaces, garbage collection, service accounts: a pod needs the `default` account to be admitted.
+
+    Custom kinds should be there already: the collector looks for new ones every thirty seconds only."""
     keys = plane.dir / "keys"
     flags = {
         "kubeconfig": plane.kubeconfig,

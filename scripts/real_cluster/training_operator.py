@@ -21,6 +21,15 @@ SECRET = "training-operator-webhook-cert"
 FIXED = Path("/tmp/k8s-webhook-server/serving-certs")
 """The operator waits for files here, wherever it then reads them from; the path is compiled in."""
 
+KINDS = {
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "TFJob": "tfReplicaSpecs",
+    "MPIJob": "mpiReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs",
+    "PaddleJob": "paddleReplicaSpecs",
+    "JAXJob": "jaxReplicaSpecs",
+}
+
 LOADER, DUMPER = getattr(yaml, "CSafeLoader", yaml.SafeLoader), getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """Four megabytes of schemas: seconds in Python, a moment in C."""
 
@@ -36,7 +45,9 @@ def apply_crds(plane: Plane) -> None:
 
 
 def start_operator(plane: Plane) -> None:
-    """CRDs, rights and webhooks, then the program; returns when a job is checked by its webhook."""
+    """Rights and webhooks, then the program; returns when a job is checked by its webhook, and when what a job of any
+    kind owns goes with it."""
+    _see_collection(plane)
     webhook, health, metrics = plane.port + 5, plane.port + 6, plane.port + 7
     manifests = list(_manifests((plane.bin / MANIFESTS).read_text(), webhook))
     path = plane.dir / MANIFESTS
@@ -58,6 +69,39 @@ def start_operator(plane: Plane) -> None:
     log = plane.dir / "training-operator.log"
     until("the operator's certificate", lambda: _mount(plane, certificates), log=log)
     until("the operator's webhook", lambda: _checks(plane), log=log)
+
+
+def _see_collection(plane: Plane) -> None:
+    """A job of every kind and something that it owns are made, and the jobs deleted, before anybody acts on jobs. Until
+    the collector has seen that, a test that deletes a job would judge its start, not its work."""
+    jobs = [
+        {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "a-probe"}, "spec": {field: {}}}
+        for kind, field in KINDS.items()
+    ]
+    made = plane.insist("create", "-n", "default", "-o", "json", "-f", "-", text=_list(jobs))
+    owned = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"a-probe-{job['kind'].lower()}", "ownerReferences": [_owner(job)]},
+        }
+        for job in json.loads(made)["items"]
+    ]
+    plane.insist("create", "-n", "default", "-f", "-", text=_list(owned))
+    plane.insist("delete", "-n", "default", "--wait=false", "-f", "-", text=_list(jobs))
+    names = [item["metadata"]["name"] for item in owned]
+    log = plane.dir / "kube-controller-manager.log"
+    gone = ("get", "configmap", "-n", "default", "--ignore-not-found", "-o", "name", *names)
+    until("garbage collection of every job kind", lambda: not plane.insist(*gone), seconds=120, log=log)
+
+
+def _owner(job: dict[str, Any]) -> dict[str, str]:
+    metadata = job["metadata"]
+    return {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+
+
+def _list(items: list[dict[str, Any]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 
 def _manifests(text: str, port: int) -> Iterator[dict[str, Any]]:
