@@ -78,7 +78,8 @@ def _see_collection(plane: Plane) -> None:
         {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "a-probe"}, "spec": {field: {}}}
         for kind, field in KINDS.items()
     ]
-    made = plane.insist("create", "-n", "default", "-o", "json", "-f", "-", text=_list(jobs))
+    plane.insist("create", "-n", "default", "-f", "-", text=_list(jobs))
+    made = plane.insist("get", "-n", "default", "-o", "json", "-f", "-", text=_list(jobs))
     owned = [
         {
             "apiVersion": "v1",

@@ -26,7 +26,7 @@ class Pace:
     """Seconds. A right picture must last `settle`, a wrong one `patience` without any change; a step lasts `limit`."""
 
     settle: float = 0.4
-    patience: float = 4.0
+    patience: float = 10.0
     events: float = 15.0
     """The patience where only events are missing at the real one: it writes them late when it has much to do."""
     limit: float = 60.0
