@@ -1,6 +1,6 @@
 """The API server over HTTPS beside a real kube-apiserver with etcd: same client, same disk, same run, turn by turn.
 
-    python -m benchmarks.api [--pods 10000] [--large] [--rounds 5] [--quick]
+    python -m benchmarks.api [--pods 10000] [--large] [--rounds 5] [--quick] [--only creates,watches]
 
 `--large` goes on to 100,000 pods, `--quick` is a tenth of everything (to see that it works). Where no real API server
 is built, rowlock's figures stand alone and a line says so.
@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -213,15 +213,19 @@ def fsync() -> float:
     return statistics.median(took) * 1e3
 
 
-def measure(subjects: Sequence[Subject], scale: Scale) -> None:
+STEPS: dict[str, Callable[[Sequence[Subject], Scale], None]] = {
+    "creates": creates, "updates": updates, "growth": growth, "lists": lists, "watches": watches,
+}  # fmt: skip
+
+
+def measure(subjects: Sequence[Subject], scale: Scale, only: Collection[str]) -> None:
     for subject in subjects:
         for name in (SPACE, f"{SPACE}-news"):
             space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             subject.post("/api/v1/namespaces", iter([space]), 1)
         subject.note("resident memory, idle, MiB", subject.idle)
         _until(lambda found=subject: found.get(f"/api/v1/namespaces/{SPACE}/serviceaccounts/default"))  # type: ignore[misc]  # bound at once
-    steps: tuple[Callable[[Sequence[Subject], Scale], None], ...] = (creates, updates, growth, lists, watches)
-    for step in steps:
+    for step in (step for name, step in STEPS.items() if name in only):
         print(f"… {step.__name__}", file=sys.stderr, flush=True)
         step(subjects, scale)
 
@@ -254,7 +258,7 @@ def main() -> int:
         for subject in subjects:
             for connection in subject.connections:
                 stack.callback(connection.close)
-        measure(subjects, scale)
+        measure(subjects, scale, options.only)
         print("\n".join(table(subjects)))
     print(f"\nfdatasync of 4 KiB on this disk: {fsync():.2f} ms; load before the start {load:.1f}")
     if absent:
@@ -269,7 +273,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--large", action="store_true", help="on to 100,000 pods")
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
     parser.add_argument("--alone", action="store_true", help="without the real API server")
+    parser.add_argument("--only", type=_steps, default=frozenset(STEPS), help=f"of {', '.join(STEPS)}; default all")
     return parser.parse_args()
+
+
+def _steps(text: str) -> frozenset[str]:
+    if unknown := set(text.split(",")) - set(STEPS):
+        raise argparse.ArgumentTypeError(f"--only knows {', '.join(STEPS)}, not {', '.join(sorted(unknown))}")
+    return frozenset(text.split(","))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 import uvicorn
 
 from rowlock import __version__, kinds, objects
-from rowlock.cluster.api import apiserver, secure, wire
+from rowlock.cluster.api import apiserver, secure, sockets, users, wire
 from rowlock.cluster.local import ClusterSettings, LocalCluster
 from rowlock.cluster.node.kubelet import KubeletSettings
 from rowlock.cluster.storage.store import Store
@@ -32,30 +32,7 @@ from rowlock.errors import ApiError, Internal
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.snapshot import Snapshot
 from rowlock.server.app import Face, Settings
-
-HOST = "127.0.0.1"
-
-
-def listening(port: int, data: Path) -> socket.socket:
-    """A bound socket. Raises OSError when an explicit port is taken."""
-    last = 0
-    if not port:
-        with suppress(OSError, ValueError, KeyError):
-            last = int(json.loads((data / "server.json").read_text())["url"].rpartition(":")[2])
-    for wanted in dict.fromkeys((port or last, 0) if not port else (port,)):
-        # With the protocol spelled out: asyncio switches Nagle's algorithm off only where it reads IPPROTO_TCP, and with
-        # it on every answer in two pieces (a log, a watch) waits 40 ms for the client's delayed ACK.
-        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            made.bind((HOST, wanted))
-        except OSError:
-            made.close()
-            if port:
-                raise
-            continue
-        return made
-    raise OSError("no port is free")
+from rowlock.server.auth import Guest, Guests
 
 
 def secret(path: Path) -> str:
@@ -102,6 +79,21 @@ def _say_what_goes_on(cluster: LocalCluster) -> None:
 def _planned(scheduler: Scheduler, store: Store) -> Snapshot:
     """What the scheduler would plan from at this moment."""
     return scheduler.snapshot(store.view, time.time())
+
+
+def _guests(doors: apiserver.Settings) -> Guests | None:
+    """The same people at the REST API's door; None where there is nobody but the owner."""
+    if not doors.tokens:
+        return None
+    keys = users.Keys(doors.token, doors.tokens, guarded=doors.guarded)
+
+    def guest(token: str, address: str) -> Guest | None:
+        user = keys.user(token, address)
+        if user is None:
+            return None
+        return Guest("" if user is users.ADMIN else user.name, user.reads, user.master)
+
+    return guest
 
 
 def settle_memory() -> None:
@@ -152,17 +144,23 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stopping.set)
-        sock = listening(self.options.port, self.data)
+        bound = sockets.listening(self.options.port, self.data, sockets.elsewhere(self.options.bind))
         async with self.cluster() as cluster:
-            await self._serve(cluster, sock)
+            await self._serve(cluster, bound)
 
-    async def _serve(self, cluster: LocalCluster, sock: socket.socket) -> None:
+    async def _serve(self, cluster: LocalCluster, bound: list[socket.socket]) -> None:
         token = secret(self.data / "token")
+        doors = self._doors(token)
         planned = None if cluster.scheduler is None else partial(_planned, cluster.scheduler, cluster.store)
         inquest = cluster.inquest.why if cluster.inquest else None
-        face = Face(cluster.store, Settings(token=token, version=__version__), planned=planned, inquest=inquest)
+        face = Face(
+            cluster.store,
+            Settings(token=token, version=__version__, guests=_guests(doors)),
+            planned=planned,
+            inquest=inquest,
+        )
         entrance = cluster.kubelet.entrance if cluster.kubelet else None
-        app = apiserver.application(face.routes, cluster.store, apiserver.Settings(token=token), entrance)
+        app = apiserver.application(face.routes, cluster.store, doors, entrance)
         tls = secure.context(self.data / "server.crt", self.data / "server.key")
         config = uvicorn.Config(
             app, log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
@@ -172,11 +170,11 @@ class Server:
         web = uvicorn.Server(config)
         async with asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(cluster.run()), tasks.create_task(face.run())]
-            serving = tasks.create_task(web._serve([sock]))
+            serving = tasks.create_task(web._serve(bound))
             while not web.started:
                 await asyncio.sleep(0.002)
             settle_memory()
-            self._announce(sock, self.data / "ca.crt", token)
+            self._announce(bound, self.data / "ca.crt", token)
             await self.stopping.wait()
             _say_what_goes_on(cluster)
             web.should_exit = True
@@ -184,13 +182,22 @@ class Server:
             for task in work:
                 task.cancel()
 
-    def _announce(self, sock: socket.socket, ca: Path, token: str) -> None:
+    def _doors(self, token: str) -> apiserver.Settings:
+        """Who may come in where. Bound elsewhere, the owner's token is for loopback alone."""
+        options = self.options
+        known = users.read(options.users) if options.users else {}
+        return apiserver.Settings(token=token, tokens=known, guarded=bool(sockets.elsewhere(options.bind)))
+
+    def _announce(self, bound: list[socket.socket], ca: Path, token: str) -> None:
         """Files that say how to reach us; `server.json` last, because `rowlock up -d` waits for it."""
-        url = f"https://{HOST}:{sock.getsockname()[1]}"
+        port = bound[0].getsockname()[1]
+        url = f"https://{sockets.HOST}:{port}"
+        others = sockets.named(sockets.elsewhere(self.options.bind), self.options.tls_san)
         _write(self.data / "kubeconfig", kubeconfig(url, ca, token), 0o600)
         facts = {
             "pid": os.getpid(),
             "url": url,
+            "others": [f"https://{f'[{name}]' if ':' in name else name}:{port}" for name in others],
             "started": time.time(),
             "version": __version__,
             "kubeconfig": str(self.data / "kubeconfig"),

@@ -13,7 +13,10 @@ import gc
 import logging
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+from rowlock.errors import ApiError, BadRequest
 
 gc.disable()  # hundreds of modules are made now and none of them is garbage; assembly.py switches it on again
 
@@ -26,6 +29,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m rowlock.serve", description="Serve an embedded cluster.")
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--port", type=int, default=0, help="0 = the port of last time if it is free, else any")
+    parser.add_argument("--bind", default="", help="another address to listen on besides loopback; needs --users")
+    parser.add_argument("--users", type=Path, help="a file of lines token,user,uid,groups, for its owner's eyes only")
+    parser.add_argument("--tls-san", default="", help="more names for the certificate, comma-separated")
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--pretend-nodes", type=int, default=0)
     parser.add_argument("--half-life", type=float, default=0.0, help="of time-based fair share in seconds; 0 = off")
@@ -42,10 +48,28 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def certificates(data: Path) -> subprocess.Popen[bytes]:
-    """A child that makes what is missing or old; quick where nothing is."""
+def certificates(data: Path, names: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """A child that makes what is missing or old; quick where nothing is. `names` are the server's besides loopback's."""
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return subprocess.Popen([sys.executable, "-m", "rowlock.cluster.api.certificates", str(data)])
+    return subprocess.Popen([sys.executable, "-m", "rowlock.cluster.api.certificates", str(data), *names])
+
+
+def outside(options: argparse.Namespace) -> list[str]:
+    """What others may call the server, when they can reach it. Raises ApiError: without users nobody else may."""
+    if not (options.bind or options.users or options.tls_san):
+        return []
+    from rowlock.cluster.api import sockets, users  # late: most servers are for their owner alone
+
+    bind = sockets.elsewhere(options.bind)
+    if bind and not options.users:
+        raise BadRequest(
+            f"--bind {options.bind} lets others in, and the owner's token is for the owner alone: name users with"
+            ' --users FILE, a file that only you can read (chmod 600), with a line `token,user,uid,"group,group"` for'
+            " each; `openssl rand -hex 32` makes a token, the group system:masters may do everything, rowlock:viewers read"
+        )
+    if options.users:
+        users.read(options.users)
+    return sockets.named(bind, options.tls_san)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -57,7 +81,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: --without takes {', '.join(PARTS)}, not {', '.join(sorted(unknown))}", file=sys.stderr)
         return 1
     try:
-        papers = certificates(options.data_dir.absolute())
+        papers = certificates(options.data_dir.absolute(), outside(options))
+    except ApiError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        return 1
     except OSError as error:
         print(f"error: {options.data_dir} cannot be used: {error.strerror}: choose another --data-dir", file=sys.stderr)
         return 1

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.assembly import HOST, listening
+from rowlock.cluster.api.sockets import HOST, listening
+
+
+def one(port: int, data: Path) -> socket.socket:
+    (made,) = listening(port, data)
+    return made
 
 
 def test_answers_are_not_held_back(tmp_path: Path) -> None:
@@ -23,7 +28,7 @@ def test_answers_are_not_held_back(tmp_path: Path) -> None:
             found.set_result(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
             writer.close()
 
-        server = await asyncio.start_server(serve, sock=listening(0, tmp_path))
+        server = await asyncio.start_server(serve, sock=one(0, tmp_path))
         async with server:
             port = server.sockets[0].getsockname()[1]
             _, writer = await asyncio.open_connection(HOST, port)
@@ -36,13 +41,13 @@ def test_answers_are_not_held_back(tmp_path: Path) -> None:
 
 
 def test_the_port_of_last_time_is_kept_when_it_is_free(tmp_path: Path) -> None:
-    with listening(0, tmp_path) as first:
+    with one(0, tmp_path) as first:
         port = first.getsockname()[1]
         (tmp_path / "server.json").write_text(json.dumps({"url": f"https://{HOST}:{port}"}))
         first.listen()
-        with listening(0, tmp_path) as other:
+        with one(0, tmp_path) as other:
             assert other.getsockname()[1] != port, "taken: another one"
         with pytest.raises(OSError):
-            listening(port, tmp_path)
-    with listening(0, tmp_path) as again:
+            one(port, tmp_path)
+    with one(0, tmp_path) as again:
         assert again.getsockname()[1] == port

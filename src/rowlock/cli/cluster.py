@@ -24,6 +24,9 @@ SETTINGS = (
     "simulated_gpus",
     "cpus_per_node",
     "port",
+    "bind",
+    "users",
+    "tls_san",
     "network",
     "warm_start",
     "without",
@@ -48,6 +51,8 @@ def up(line: Line) -> int:
         wanted["log_limit"] = size(line.log_limit, "--log-limit", least="1Mi")
     if "keep_checkpoints" in wanted:
         wanted["keep_checkpoints"] = seconds(line.keep_checkpoints, "--keep-checkpoints")
+    if "users" in wanted:
+        wanted["users"] = os.path.abspath(os.path.expanduser(line.users))
     found = client.running(directory)
     if found:
         return _already(line, found, wanted)
@@ -282,6 +287,9 @@ def _node(node: dict[str, Any]) -> tuple[str, ...]:
 
 def kubeconfig(line: Line) -> int:
     directory = data_dir(line)
+    if line.user:
+        show(_kubeconfig_of(line, directory))
+        return 0
     path = str((client.state(directory) or {}).get("kubeconfig") or os.path.join(directory, "kubeconfig"))
     if not os.path.exists(path):
         raise Refused(f"there is no kubeconfig in {directory} yet: it is written by the first `rowlock up`")
@@ -291,6 +299,41 @@ def kubeconfig(line: Line) -> int:
     with open(path, encoding="utf-8") as file:
         show(file.read())
     return 0
+
+
+def _kubeconfig_of(line: Line, directory: str) -> str:
+    """For somebody else's machine: with the authority and his token in it."""
+    import base64
+    import csv
+    import json
+
+    found = client.running(directory)
+    users = str(((found or {}).get("flags") or {}).get("users") or "")
+    if found is None or users in ("", "None"):
+        raise Refused(
+            f"there are no users to print a kubeconfig for: {'no server runs' if found is None else 'the server was started without --users FILE'}"
+        )
+    try:
+        with open(users, encoding="utf-8", newline="") as file:
+            tokens = {row[1].strip(): row[0].strip() for row in csv.reader(file) if len(row) > 2}
+        with open(os.path.join(directory, "ca.crt"), "rb") as file:
+            authority = base64.b64encode(file.read()).decode()
+    except OSError as error:
+        raise Refused(f"{error.filename} cannot be read: {error.strerror}") from None
+    if line.user not in tokens:
+        raise Refused(f"{users} has no user {line.user}; there are: {', '.join(sorted(tokens))}")
+    url = next(iter(found.get("others") or ()), found["url"])
+    made = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "rowlock",
+        "clusters": [{"name": "rowlock", "cluster": {"server": url, "certificate-authority-data": authority}}],
+        "contexts": [
+            {"name": "rowlock", "context": {"cluster": "rowlock", "user": line.user, "namespace": "runai-default"}}
+        ],
+        "users": [{"name": line.user, "user": {"token": tokens[line.user]}}],
+    }
+    return json.dumps(made, indent=2)
 
 
 def version(line: Line) -> int:

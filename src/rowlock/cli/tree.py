@@ -13,6 +13,9 @@ _MACHINE = (
     Flag("--simulated-gpus", "int", "pretend GPUs per node, for rehearsals", value="G"),
     Flag("--cpus-per-node", "int", "CPUs per node (default: all, divided)", value="C"),
     Flag("--port", "int", "the HTTPS port on 127.0.0.1 (default: a free one, kept)", value="P"),
+    Flag("--bind", "text", "listen on this address too, for others; needs --users", value="ADDRESS"),
+    Flag("--users", "text", 'who may come in: a file (mode 0600) of lines token,user,uid,"group,group"', value="FILE"),
+    Flag("--tls-san", "text", "more names for the server's certificate (comma separated)", value="NAMES"),
     Flag("--network", "auto|namespaces|rewrite", "how pods reach each other", "auto"),
     Flag("--warm-start", "auto|off", "fork programs that import torch from a process that has done so", "auto"),
     Flag("--without", "text", "leave out: kubelet, scheduler (comma separated)", value="LIST"),
@@ -37,6 +40,7 @@ STATUS = Command(
     "status", "Show whether a server runs, where, and what it holds.", "cluster:status", flags=(DATA_DIR, JSON)
 )
 KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "cluster:kubeconfig", flags=(
+    Flag("--user", "text", "for this user of the server's --users file, on any machine", value="NAME"),
     Flag("--path", "switch", "print only the file's path: export KUBECONFIG=$(rowlock kubeconfig --path)"),
     DATA_DIR,
 ))  # fmt: skip

@@ -27,7 +27,7 @@ from rowlock.api import Api
 from rowlock.errors import ApiError, BadRequest, Internal, NotFound
 from rowlock.objects import Object
 from rowlock.scheduling.snapshot import Snapshot
-from rowlock.server.auth import Door
+from rowlock.server.auth import Door, Guests
 from rowlock.server.catalog import Catalog
 from rowlock.workloads.fields import nearest
 
@@ -45,6 +45,8 @@ class Settings:
     version: str = ""
     cluster_id: str = ""
     cluster_name: str = "rowlock"
+    guests: Guests | None = None
+    """Who may come in besides the owner, where others can reach the server."""
 
 
 Planned = Callable[[], Snapshot] | None
@@ -138,7 +140,7 @@ class Face:
     ) -> None:
         self.catalog = Catalog(api, settings.cluster_id)
         self._room = Room(api, self.catalog, settings, clock, planned=planned, inquest=inquest)
-        self._door = Door(settings.token, settings.user)
+        self._door = Door(settings.token, settings.user, settings.guests)
 
     async def run(self) -> None:
         """Keep the catalog, until cancelled."""

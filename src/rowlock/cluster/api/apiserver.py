@@ -9,7 +9,6 @@ Paths are taken apart by hand, not by patterns: the hot path is a few dictionary
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +33,8 @@ from rowlock.cluster.api import (
     watching,
 )
 from rowlock.cluster.api.answers import FAULT, InYaml, answer, answer_error, answer_object, encode
-from rowlock.cluster.api.requests import NOWHERE, Call, Target, User, in_yaml
+from rowlock.cluster.api.requests import NOWHERE, Call, Target, in_yaml
+from rowlock.cluster.api.users import EVERYBODY, Keys, User
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import (
     ApiError,
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ADMIN = User("rowlock-admin", ("system:masters", "system:authenticated"))
 _OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 NOBODY = "this cluster was started without a kubelet: there is nothing to go into"
 _LATER = {
@@ -70,6 +69,8 @@ class Settings:
 
     token: str = ""
     tokens: Mapping[str, User] = field(default_factory=dict)
+    guarded: bool = False
+    """The owner's token counts on loopback alone: who comes from elsewhere has one of his own."""
     address: str = "127.0.0.1"
     body_limit: int = requests.BODY_LIMIT
     watch_limit: int = 5_000
@@ -82,9 +83,8 @@ class ApiServer:
 
     def __init__(self, store: Store, settings: Settings, entrance: Entrance | None = None) -> None:
         self._store, self._settings, self._entrance = store, settings, entrance
-        known = {**({settings.token: ADMIN} if settings.token else {}), **settings.tokens}
+        self._keys = Keys(settings.token, settings.tokens, guarded=settings.guarded)
         self._watches = watching.Watches(settings.watch_limit)
-        self._users = {hashlib.sha256(t.encode()).digest(): user for t, user in known.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -126,7 +126,7 @@ class ApiServer:
         target = requests.target_of("", "v1", parts[2:]) if parts[:2] == ["api", "v1"] and parts[2:] else None
         if target is None or target.subresource not in subresources.DOORS or target.kind is not kinds.POD:
             raise NotFound(NOWHERE)
-        if not call.user.master:
+        if not call.user.may("get", target.resource):
             raise reviews.refusal(call.user, "get", target)
         pod = await subresources.enter(call, self._store, target)
         if self._entrance is None:
@@ -137,8 +137,8 @@ class ApiServer:
     # ------------------------------------------------------------ who
 
     def user(self, token: str) -> User | None:
-        """Whose token this is."""
-        return self._users.get(hashlib.sha256(token.encode()).digest())
+        """Whose token this is, for a review of it."""
+        return self._keys.user(token)
 
     async def _call(self, scope: Scope, receive: Receive) -> Call:
         headers = dict(scope["headers"])
@@ -147,14 +147,14 @@ class ApiServer:
         if "rowlock.take_over" in (scope.get("extensions") or ()):
             call.upgrade = scope
         if path not in _OPEN and not path.startswith(("/livez/", "/readyz/", "/healthz/")):
-            call.user = self._authenticated(call)
+            call.user = self._authenticated(call, (scope.get("server") or ("",))[0])
         if call.method in ("POST", "PUT", "PATCH", "DELETE"):
             call.body = await self._body(call, receive)
         return call
 
-    def _authenticated(self, call: Call) -> User:
+    def _authenticated(self, call: Call, address: str) -> User:
         kind, _, token = call.header(b"authorization").partition(" ")
-        user = self.user(token.strip()) if kind.lower() == "bearer" else None
+        user = self._keys.user(token.strip(), address) if kind.lower() == "bearer" else None
         if user is None:
             raise Unauthorized("Unauthorized")
         other = call.header(b"impersonate-user")
@@ -164,7 +164,7 @@ class ApiServer:
             text = f'users "{other}" is forbidden: User "{user.name}" cannot impersonate resource "users" in API group "" at the cluster scope'
             raise Forbidden(text)
         groups = tuple(filter(None, call.header(b"impersonate-group").split(",")))
-        return User(other, (*groups, "system:authenticated"))
+        return User(other, (*groups, EVERYBODY))
 
     async def _body(self, call: Call, receive: Receive) -> bytes:
         limit = self._settings.body_limit
@@ -251,7 +251,7 @@ class ApiServer:
         else:
             target = requests.target_of(*version, rest)
         verb = _verb(call, target)
-        if not call.user.master:
+        if not call.user.may(verb, target.resource):
             raise reviews.refusal(call.user, verb, target)
         if target.subresource not in _STREAMS:
             # whoever could not read the answer writes nothing

@@ -136,8 +136,8 @@ def _good(path: Path, names: Sequence[str], now: datetime) -> bool:
     return lasts and all(_address(name) in list(held) for name in names)
 
 
-if __name__ == "__main__":  # python -m rowlock.cluster.api.certificates DIRECTORY
+if __name__ == "__main__":  # python -m rowlock.cluster.api.certificates DIRECTORY [NAME …]
     try:
-        ensure(Path(sys.argv[1]))
+        ensure(Path(sys.argv[1]), [*LOOPBACK, *sys.argv[2:]])
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")

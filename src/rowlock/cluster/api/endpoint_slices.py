@@ -31,7 +31,7 @@ async def served(call: Call, send: Send, store: Store, rest: list[str]) -> None:
     space = rest[1] if len(rest) == 3 and rest[0] == "namespaces" else ""
     if rest[-1] != _SLICE.plural or len(rest) != (3 if space else 1):
         raise NotFound(NOWHERE)
-    if not call.user.master:
+    if not call.user.may("list", _SLICE.plural):
         raise reviews.refusal(call.user, "list", Target(_SLICE, space))
     if call.method != "GET" or call.flag("watch"):
         raise Unsupported("rowlock finds the pods of a Service by itself: EndpointSlices can only be listed")

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
 from rowlock.cluster.api import golang
+from rowlock.cluster.api.users import User
 from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound
 from rowlock.kinds import Kind
 
@@ -27,18 +28,6 @@ NOWHERE = "the server could not find the requested resource"
 
 
 @dataclass(frozen=True, slots=True)
-class User:
-    """Who asks. Members of system:masters may do everything, all others nothing but ask who they are."""
-
-    name: str
-    groups: tuple[str, ...] = ("system:authenticated",)
-
-    @property
-    def master(self) -> bool:
-        return "system:masters" in self.groups
-
-
-@dataclass(frozen=True, slots=True)
 class Target:
     """What a path names: a kind, perhaps a namespace, an object, a part of it."""
 
@@ -46,6 +35,11 @@ class Target:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+
+    @property
+    def resource(self) -> str:
+        """As rights name it: `pods`, `pods/log`."""
+        return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
 
 
 @dataclass(slots=True)

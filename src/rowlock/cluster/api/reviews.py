@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rowlock.cluster.api.requests import Call, Target, User
+from rowlock import kinds
+from rowlock.cluster.api.requests import Call, Target
+from rowlock.cluster.api.users import READS, User
 from rowlock.errors import BadRequest, Forbidden
 from rowlock.objects import Object
 
@@ -14,8 +16,7 @@ Answer = Callable[[Call, Object, Callable[[str], User | None]], dict[str, Any]]
 
 def refusal(user: User, verb: str, target: Target) -> Forbidden:
     """The sentence for a user who may not."""
-    kind = target.kind
-    resource = f"{kind.plural}/{target.subresource}" if target.subresource else kind.plural
+    kind, resource = target.kind, target.resource
     subject = f'{kind.resource} "{target.name}"' if target.name else kind.resource
     where = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
     text = (
@@ -26,29 +27,36 @@ def refusal(user: User, verb: str, target: Target) -> Forbidden:
     return Forbidden(text, details={**details, "kind": kind.plural})
 
 
-def _verdict(user: User) -> dict[str, Any]:
+def _verdict(user: User, spec: Object) -> dict[str, Any]:
+    """May this user do what the review's spec asks about?"""
     if user.master:
         return {"allowed": True, "reason": "system:masters may do everything"}
-    return {"allowed": False}
+    asked, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if isinstance(asked, dict):
+        part = f"/{asked['subresource']}" if asked.get("subresource") else ""
+        allowed = user.may(str(asked.get("verb") or ""), f"{asked.get('resource') or ''}{part}")
+    else:
+        allowed = isinstance(path, dict) and path.get("verb") == "get"  # discovery and health are for everybody here
+    return {"allowed": True, "reason": "rowlock:viewers may read"} if allowed else {"allowed": False}
 
 
 def _own_access(call: Call, body: Object, users: Callable[[str], User | None]) -> dict[str, Any]:
     spec = body.get("spec") or {}
     if ("resourceAttributes" in spec) == ("nonResourceAttributes" in spec):
         raise BadRequest("spec has exactly one of resourceAttributes and nonResourceAttributes")
-    return _verdict(call.user)
+    return _verdict(call.user, spec)
 
 
 def _access(call: Call, body: Object, users: Callable[[str], User | None]) -> dict[str, Any]:
     spec = body.get("spec") or {}
     if not spec.get("user") and not spec.get("groups"):
         raise BadRequest("spec.user or spec.groups is required")
-    return _verdict(User(str(spec.get("user") or ""), tuple(map(str, spec.get("groups") or ()))))
+    return _verdict(User(str(spec.get("user") or ""), tuple(map(str, spec.get("groups") or ()))), spec)
 
 
 def _rules(call: Call, body: Object, users: Callable[[str], User | None]) -> dict[str, Any]:
     if not call.user.master:
-        return {"resourceRules": [], "nonResourceRules": [], "incomplete": False}
+        return {"resourceRules": _readable(call.user), "nonResourceRules": [_LOOK], "incomplete": False}
     every = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     return {
         "resourceRules": [every],
@@ -57,8 +65,22 @@ def _rules(call: Call, body: Object, users: Callable[[str], User | None]) -> dic
     }
 
 
+_LOOK = {"verbs": ["get"], "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/openapi/*", "/version"]}
+
+
+def _readable(user: User) -> list[dict[str, Any]]:
+    """What a user who is no master may read, by API group."""
+    groups: dict[str, list[str]] = {}
+    for kind in kinds.KINDS:
+        for resource in (kind.plural, *(f"{kind.plural}/{part}" for part in sorted(kind.subresources))):
+            if user.may("get", resource):
+                groups.setdefault(kind.group, []).append(resource)
+    return [{"verbs": sorted(READS), "apiGroups": [group], "resources": found} for group, found in groups.items()]
+
+
 def _info(user: User) -> dict[str, Any]:
-    return {"username": user.name, "groups": list(user.groups)}
+    uid = {"uid": user.uid} if user.uid else {}
+    return {"username": user.name, **uid, "groups": list(user.groups)}
 
 
 def _self(call: Call, body: Object, users: Callable[[str], User | None]) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""Where the server listens: on loopback always, and elsewhere only where that was asked for and users are named.
+
+Everything but 127.0.0.1 and ::1 is elsewhere. The port is the same on all addresses, and that of last time if it is free.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import json
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from rowlock.cluster.api.users import HERE
+from rowlock.errors import BadRequest
+
+HOST = "127.0.0.1"
+EVERYWHERE = ("0.0.0.0", "::")
+_TRIES = 20
+"""Ports that are tried until one is free on every address."""
+
+
+def elsewhere(bind: str) -> str:
+    """`--bind` as an address, "" when it is loopback's own. Raises BadRequest."""
+    if not bind or bind == "localhost":
+        return ""
+    try:
+        address = str(ipaddress.ip_address(bind.strip("[]")))
+    except ValueError:
+        raise BadRequest(
+            f'--bind takes an address of this machine, as 192.0.2.7 or 0.0.0.0 for all of them, not "{bind}"'
+        ) from None
+    return "" if address in HERE else address
+
+
+def named(bind: str, more: str) -> list[str]:
+    """What clients may call the server besides loopback's names: for its certificate, the best first."""
+    names = [name.strip() for name in more.split(",") if name.strip()]
+    if bind in EVERYWHERE:
+        return list(dict.fromkeys([*names, *_own(), socket.gethostname()]))
+    return list(dict.fromkeys([*names, bind] if bind else names))
+
+
+def _own() -> list[str]:
+    """This machine's addresses, but for loopback's and those of one link."""
+    import psutil
+
+    found = [a.address for given in psutil.net_if_addrs().values() for a in given if a.family in _FAMILIES]
+    addresses = [ipaddress.ip_address(text) for text in found if "%" not in text]
+    return [str(a) for a in addresses if not a.is_loopback and not a.is_link_local]
+
+
+_FAMILIES = (socket.AF_INET, socket.AF_INET6)
+
+
+def listening(port: int, data: Path, bind: str = "") -> list[socket.socket]:
+    """Bound sockets on one port: loopback's first. Raises OSError when an explicit port is taken, BadRequest."""
+    addresses = [bind] if bind in EVERYWHERE else [HOST, bind] if bind else [HOST]
+    last = 0
+    if not port:
+        with suppress(OSError, ValueError, KeyError):
+            last = int(json.loads((data / "server.json").read_text())["url"].rpartition(":")[2])
+    for wanted in (port,) if port else (last, *[0] * _TRIES):
+        try:
+            return _bound(addresses, wanted)
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                mine = ", ".join([*_own(), *EVERYWHERE])
+                raise BadRequest(f"{bind} is not an address of this machine: --bind takes one of {mine}") from None
+            if port:
+                raise
+    raise OSError(errno.EADDRINUSE, f"no port is free on {' and '.join(addresses)}")
+
+
+def _bound(addresses: Sequence[str], port: int) -> list[socket.socket]:
+    with ExitStack() as undo:
+        made = []
+        for address in addresses:
+            # With the protocol spelled out: asyncio switches Nagle's algorithm off only where it reads IPPROTO_TCP, and
+            # with it on every answer in two pieces (a log, a watch) waits 40 ms for the client's delayed ACK.
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            sock = undo.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if address == "::":
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            sock.bind((address, port))
+            port = sock.getsockname()[1]
+            made.append(sock)
+        undo.pop_all()
+        return made

@@ -1,0 +1,121 @@
+"""Who may come in, and what each may do: the owner by the data directory's token, others by a file of theirs.
+
+The file is kube-apiserver's own (`--token-auth-file`): a line `token,user,uid,"group,group"` for each. Rights come from
+groups alone: `system:masters` may do everything; `rowlock:viewers` may read everything but Secrets, and enters no pod;
+all others may ask who they are.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import hmac
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowlock.errors import BadRequest
+
+MASTERS, VIEWERS, EVERYBODY = "system:masters", "rowlock:viewers", "system:authenticated"
+HERE = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
+"""Addresses that nobody else's machine can reach us by."""
+SHORTEST = 20
+"""Characters of a token: whoever guesses shorter ones over a network may have luck."""
+READS = frozenset({"get", "list", "watch"})
+_NOT_FOR_VIEWERS = frozenset({"secrets", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy"})
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks."""
+
+    name: str
+    groups: tuple[str, ...] = (EVERYBODY,)
+    uid: str = ""
+
+    @property
+    def master(self) -> bool:
+        return MASTERS in self.groups
+
+    @property
+    def reads(self) -> bool:
+        """Whether there is anything this user may read."""
+        return self.master or VIEWERS in self.groups
+
+    def may(self, verb: str, resource: str) -> bool:
+        """`resource` is the plural, with a slash and the subresource when it is about one."""
+        if self.master:
+            return True
+        return VIEWERS in self.groups and verb in READS and resource not in _NOT_FOR_VIEWERS
+
+
+ADMIN = User("rowlock-admin", (MASTERS, EVERYBODY))
+"""The owner of the data directory."""
+
+
+class Keys:
+    """Whose a token is. With `guarded`, the owner's opens nothing to who comes from another address than loopback."""
+
+    def __init__(self, owner: str, users: Mapping[str, User], *, guarded: bool = False) -> None:
+        self._owner, self._guarded = _digest(owner) if owner else b"", guarded
+        self._users = {_digest(token): user for token, user in users.items()}
+
+    def user(self, token: str, address: str = "127.0.0.1") -> User | None:
+        """`address` is the one of ours that the client has reached."""
+        given = _digest(token)
+        if self._owner and hmac.compare_digest(given, self._owner):
+            return None if self._guarded and address not in HERE else ADMIN
+        return self._users.get(given)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def read(path: Path) -> dict[str, User]:
+    """The users of a file, by token. Raises BadRequest with what to do about it."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if mode & 0o077:
+                raise BadRequest(
+                    f"others can read the tokens in {path} (mode {mode:04o}): `chmod 600 {path}`, and make new tokens"
+                    " if somebody may have seen these"
+                )
+            found = dict(_users(path, file))
+    except OSError as error:
+        raise BadRequest(f"the users' file {path} cannot be read ({error.strerror}): --users names it") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise BadRequest(f'{path} is no file of lines `token,user,uid,"group,group"`: {error}') from None
+    if not found:
+        raise BadRequest(f'{path} names no user: it wants a line `token,user,uid,"group,group"` for each')
+    return found
+
+
+def _users(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, User]]:
+    seen: dict[str, int] = {}
+    rows = csv.reader(lines)
+    for row in rows:
+        cells = [cell.strip() for cell in row]
+        if not any(cells) or cells[0].startswith("#"):
+            continue
+        where = f"{path}, line {rows.line_num}"
+        if len(cells) < 3 or not cells[1]:
+            raise BadRequest(f'{where}: a user is a line `token,user,uid,"group,group"`')
+        if len(cells) > 4:
+            raise BadRequest(f'{where}: several groups stand in one pair of quotes: token,user,uid,"group,group"')
+        token, name, uid = cells[:3]
+        if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
+            raise BadRequest(
+                f"{where}: the token of {name} can be guessed or cannot be sent: {SHORTEST} or more letters and"
+                " digits, please; `openssl rand -hex 32` makes a good one"
+            )
+        if name == ADMIN.name:
+            raise BadRequest(f"{where}: {name} is the owner of this cluster, whose token the data directory holds")
+        if token in seen:
+            raise BadRequest(f"{where}: the token of {name} is that of line {seen[token]} too: one for each, please")
+        seen[token] = rows.line_num
+        groups = tuple(filter(None, (group.strip() for group in cells[3].split(",")))) if len(cells) > 3 else ()
+        yield token, User(name, tuple(dict.fromkeys((*groups, EVERYBODY))), uid)
