@@ -8,7 +8,7 @@ from typing import Any
 from rowlock import api
 from rowlock.cluster.storage.store import Store
 from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, PYTORCHJOB, QUEUE, Kind
-from rowlock.objects import Key, Object, changed, deleting, dig, name
+from rowlock.objects import Key, Object, changed, deleting, dig, name, timestamp
 from rowlock.scheduling.controller import THE_KEY, Scheduler
 
 
@@ -37,6 +37,12 @@ class Bench:
     def node(self, name: str, gpus: int = 0, **spec: Any) -> None:
         room = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
         self.put(NODE, "", name, spec=spec, status={"allocatable": room})
+
+    def ready(self, name: str, *, yes: bool) -> None:
+        """The node's kubelet, or who watches over it, says so."""
+        condition = {"type": "Ready", "status": "True" if yes else "Unknown", "lastTransitionTime": timestamp(self.now)}
+        self.store.core.update(NODE, changed(self.all(NODE)[name], "status.conditions", [condition]), "status")
+        self.store.commit()
 
     def queue(self, name: str, quota: float = -1, parent: str = "") -> None:
         spec: dict[str, Any] = {"resources": {"gpu": {"quota": quota}}}

@@ -27,6 +27,7 @@ from rowlock.scheduling.snapshot import (
     Taint,
     Task,
 )
+from rowlock.scheduling.stale import below_minimum
 from rowlock.scheduling.world import build
 
 GB = 10**9
@@ -83,6 +84,8 @@ class Scenario:
                     del self.nodes[name]
             case "leave":
                 self._leave()
+            case "restart":  # what only the scheduler's memory held is gone
+                self.reservations, self.earmark, self.lost = (), None, ()
             case "cycle":
                 yield from self._cycle()
             case _:
@@ -167,6 +170,7 @@ class Scenario:
             devices=int(o.get("devices", "1")) if fraction else 0,
             selector=tuple(tuple(p.split(":", 1)) for p in o.get("selector", "").split(",") if p),  # type: ignore[misc]  # pairs
             pool=o.get("pool", ""),
+            unsupported=o.get("unsupported", "").replace("-", " "),
         )
 
     def _settings(self, o: dict[str, str]) -> None:
@@ -233,11 +237,22 @@ class Scenario:
             moves = f", moves to {e.moves_to}" if e.moves_to else ""
             yield f"evict {e.pod}: {e.act}{for_whom}{moves}"
             self._change(e.gang, e.pod, Status.RELEASING)
+        self._note_stale()
         for name, why in words:
             if why is not None:
                 yield f"hold {name} [{why.reason}] {why.message}"
         if not (plan.binds or plan.evicts or words):
             yield "nothing"
+
+    def _note_stale(self) -> None:
+        """As the controller does: since when a gang runs below its minimum."""
+        world = build(
+            Snapshot(self.now, tuple(self.nodes.values()), tuple(self.queues.values()), tuple(self.gangs.values()))
+        )
+        for state in world.gangs.values():
+            gang, below = state.gang, below_minimum(state)
+            if below != bool(gang.stale):
+                self.gangs[gang.name] = replace(gang, stale=self.now if below else 0.0)
 
     def _change(self, gang: str, pod: str, status: Status, node: str = "", cards: tuple[int, ...] = ()) -> None:
         key = gang.partition("/")[2]

@@ -217,7 +217,35 @@ def test_a_gang_that_lost_its_node_is_put_back_whole_at_once() -> None:
     assert len(b.all(POD)) == 6 and b.again is not None and b.again <= 5, "it might come back"
     b.now += 6
     b.turn()
-    assert sum("a node of its gang is gone" in e for e in b.events() if e.startswith("j-")) == 6
+    assert sum(f"node {lost} of its gang is gone" in e for e in b.events() if e.startswith("j-")) == 6
+    left = b.all(POD).values()
+    assert left and all(deleting(p) for p in left), "the others leave in their own time"
+    assert all(dig(p, "spec.nodeName") != lost for p in left), "nobody is left there to confirm the end"
+
+
+def test_a_gang_whose_node_is_not_ready_is_put_back_whole_after_a_while() -> None:
+    b = bench()
+    b.node("n2", 2)
+    b.node("n3", 4)
+    b.gang("j", 6)
+    b.turn()
+    b.kubelet()
+    lost = b.node_of("j-0")
+    b.ready(lost, yes=False)
+    b.turn()
+    assert b.again is not None and 30 < b.again <= 40, "it often comes back"
+    b.now += 39
+    b.turn()
+    assert not any(deleting(p) for p in b.all(POD).values())
+    b.ready(lost, yes=True)
+    b.now += 60
+    b.turn()
+    assert not any(deleting(p) for p in b.all(POD).values()), "it came back"
+    b.ready(lost, yes=False)
+    b.turn()
+    b.now += 41
+    b.turn()
+    assert sum(f"node {lost} of its gang is not ready since " in e for e in b.events() if e.startswith("j-")) == 6
     left = b.all(POD).values()
     assert left and all(deleting(p) for p in left), "the others leave in their own time"
     assert all(dig(p, "spec.nodeName") != lost for p in left), "nobody is left there to confirm the end"

@@ -16,7 +16,7 @@ from rowlock.scheduling.order import wanted
 from rowlock.scheduling.placement import EVERYWHERE, Placer
 from rowlock.scheduling.snapshot import Shape, Status
 from rowlock.scheduling.topology import regions
-from rowlock.scheduling.world import GangState, TaskState, World
+from rowlock.scheduling.world import REAL, GangState, TaskState, World
 
 
 class Reason(StrEnum):
@@ -124,12 +124,23 @@ def attempt(
     tasks = wanted(state) if tasks is None else tasks
     if not tasks:
         return Failure(Reason.NOT_READY)
-    refused = gate(state, world.need(tasks))
+    refused = gate(state, world.need(tasks)) or _bereft(world, state)
     if refused is not None:
         return refused
     if state.gang.required or state.gang.preferred:
         return _close_together(world, placer, state, tasks, Wish(only_later, promised or {}))
     return _place(world, placer, state, tasks, Wish(only_later, promised or {}))
+
+
+def _bereft(world: World, state: GangState) -> Failure | None:
+    """A gang that has lost a node gets nothing more: it starts again whole, or the node comes back."""
+    if state.gang.key not in world.stray:
+        return None
+    nodes = sorted({t.node for t in state.tasks if t.node and t.status in REAL and world.gone(t.node)})
+    if not nodes:
+        return None
+    text = f"Nothing is heard of its pods on node {nodes[0]}: it starts again whole unless the node comes back"
+    return Failure(Reason.NOT_READY, state.gang.queue, task=text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from math import inf
 
 from rowlock.scheduling import fairshare, reserve
 from rowlock.scheduling.allocate import Failure, Reason, attempt, gate
@@ -285,7 +286,7 @@ class Planner:
 
     def _again(self) -> float | None:
         waits = [w for g in self.world.partial.values() if (w := due(self.world, g)) is not None and w > 0]
-        waits += [w for g in self.world.stray.values() if (w := loss_due(self.world, g)) > 0]
+        waits += [w for g in self.world.stray.values() if 0 < (w := loss_due(self.world, g)) < inf]
         return min(waits + self.timers, default=None)
 
 

@@ -69,9 +69,15 @@ def node(obj: Object) -> Node:
             if t["key"] != "node.kubernetes.io/unschedulable"
         ),
         unschedulable=bool(dig(obj, "spec.unschedulable")),
-        ready=ready is None or ready.get("status") == "True",
+        ready=_ready(ready),
+        unready_since=0.0 if _ready(ready) else seconds((ready or {}).get("lastTransitionTime")),
         pool=str(labels(obj).get(requests.POOL, "")),
     )
+
+
+def _ready(condition: Mapping[str, Any] | None) -> bool:
+    """A node that says nothing is taken at its word."""
+    return condition is None or condition.get("status") == "True"
 
 
 def _gpu_memory(marks: Mapping[str, str]) -> int:

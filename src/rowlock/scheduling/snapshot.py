@@ -179,6 +179,8 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
+    unready_since: float = 0.0
+    """Since when it is not ready; 0 = it is, or does not say."""
     pool: str = ""
 
 
@@ -215,6 +217,8 @@ class Settings:
     """Seconds a gang may run below its minimum; negative = for ever."""
     node_grace: float = 5.0
     """Seconds a node may be away before the gangs on it start again elsewhere."""
+    unready_grace: float = 40.0
+    """The same for a node that is there and says, or is said, not to be ready: it often comes back."""
     usage_weight: float = 1.0
     """k of time-based fair share."""
     half_life: float = 0.0
@@ -251,7 +255,7 @@ class Snapshot:
     settings: Settings = field(default_factory=Settings)
     earmark: Earmark | None = None
     lost: tuple[tuple[str, float], ...] = ()
-    """Nodes that went away under running pods, and since when."""
+    """Nodes that went away, or became unready, under running pods, and since when."""
 
 
 def dumps(snapshot: Snapshot) -> bytes:

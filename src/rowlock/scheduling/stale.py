@@ -1,8 +1,10 @@
-"""Broken gangs are evicted whole, to start again whole: at once when a node went away under them (after a few seconds,
-in which it might come back), after a grace when they run with fewer pods than their minimum for another reason.
+"""Broken gangs are evicted whole, to start again whole: when a node went away under them or is not ready (after some
+seconds, in which it might come back), after a grace when they run with fewer pods than their minimum for another reason.
 """
 
 from __future__ import annotations
+
+from math import inf
 
 from rowlock.scheduling.snapshot import Status
 from rowlock.scheduling.world import ACTIVE, GangState, World
@@ -35,9 +37,16 @@ def evict_stale(world: World) -> list[GangState]:
 
 
 def loss_due(world: World, state: GangState) -> float:
-    """Seconds until a gang with pods on a vanished node must go (0 = now)."""
-    since = min(world.lost.get(t.node, world.now) for t in state.tasks if t.node and t.node not in world.nodes)
-    return max(0.0, since + world.settings.node_grace - world.now)
+    """Seconds until a gang with pods on a vanished or unready node must go (0 = now); endless when the plan has moved
+    those pods already."""
+    gone = {t.node for t in state.tasks if t.node and world.gone(t.node)}
+    return min((max(0.0, _given_up(world, node) - world.now) for node in gone), default=inf)
+
+
+def _given_up(world: World, node: str) -> float:
+    """When the node is waited for no longer."""
+    grace = world.settings.unready_grace if node in world.nodes else world.settings.node_grace
+    return world.lost.get(node, world.now) + grace
 
 
 def evict_lost(world: World) -> list[GangState]:

@@ -178,9 +178,9 @@ class World:
         self.partial: dict[str, GangState] = {}
         """Gangs that ran with less than their minimum when the cycle began, and those marked so."""
         self.stray: dict[str, GangState] = {}
-        """Gangs with pods on nodes that are not there."""
+        """Gangs with pods on nodes that are not there, or not ready."""
         self.lost: dict[str, float] = {}
-        """Those nodes, and since when they are missed."""
+        """Those nodes, and since when."""
         self.reservations: dict[str, Reservation] = {}
         self.earmark: Earmark | None = None
         self.opens: float | None = None
@@ -323,17 +323,24 @@ class World:
                 t.devices = t.task.devices
                 t.devices = self._cards(t)
             self._effect(t, +1)
-        self.lost = {name: since for name, since in self.lost.items() if name not in self.nodes}
+        self.lost = {name: since for name, since in self.lost.items() if self.gone(name)}
         self.stray.clear()
         for state in self.gangs.values():
             self._miss(state)
 
+    def gone(self, node: str) -> bool:
+        """Can nothing be heard of pods there?"""
+        state = self.nodes.get(node)
+        return state is None or not state.node.ready
+
     def _miss(self, state: GangState) -> None:
         """Note the nodes that the gang's running pods have lost."""
         for t in state.tasks:
-            if t.node and t.node not in self.nodes and t.status in REAL:
+            if t.node and t.status in REAL and self.gone(t.node):
                 self.stray[state.gang.key] = state
-                self.lost.setdefault(t.node, self.now)
+                there = self.nodes.get(t.node)
+                self.lost.setdefault(t.node, there.node.unready_since if there else 0.0)
+                self.lost[t.node] = self.lost[t.node] or self.now
 
     def put_queues(self, queues: Iterable[Queue]) -> None:
         """The whole set of queues; gangs find their queue again."""

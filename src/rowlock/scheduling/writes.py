@@ -15,7 +15,7 @@ from rowlock.scheduling.explain import Explanation
 from rowlock.scheduling.plan import Bind, Evict
 from rowlock.scheduling.reading import DEVICES
 from rowlock.scheduling.snapshot import Gang, Task
-from rowlock.scheduling.world import QueueState, World
+from rowlock.scheduling.world import GangState, QueueState, World
 
 SOURCE = "default-scheduler"
 EVICTED = "DisruptionTarget"
@@ -87,9 +87,10 @@ def evictions(world: World, view: api.View, chosen: list[Evict], now: float) -> 
         }
         yield with_condition(pod, condition)
     for e in chosen:
-        here = _node_of(world, e) in world.nodes
-        options = api.DeleteOptions(uid=e.uid) if here else api.DeleteOptions(uid=e.uid, grace=0)
-        yield api.Delete(POD, e.namespace, e.pod, options)  # nobody is left on a vanished node to confirm the end
+        node = _node_of(world, e)
+        lost = world.gone(node) if e.act == "lost" else node not in world.nodes
+        options = api.DeleteOptions(uid=e.uid, grace=0) if lost else api.DeleteOptions(uid=e.uid)
+        yield api.Delete(POD, e.namespace, e.pod, options)  # nobody is left on a lost node to confirm the end
     for e in chosen:
         text = sentence(world, e)
         victim = pod_reference(e.namespace, e.pod, e.uid)
@@ -114,7 +115,7 @@ def sentence(world: World, e: Evict) -> str:
     if e.act == "stale":
         return f"{pod} was evicted: its gang ran with fewer pods than its minimum for too long; it starts again whole."
     if e.act == "lost":
-        return f"{pod} was evicted: a node of its gang is gone; the gang starts again whole, elsewhere."
+        return f"{pod} was evicted: {_loss(world, victim)}; the gang starts again whole, elsewhere."
     if e.act == "reserve":
         return f"{pod} yields its node, which is kept for {by}: that gang has waited long and can start now."
     if e.act == "consolidate":
@@ -128,6 +129,16 @@ def sentence(world: World, e: Evict) -> str:
         if state is not None and state.queue is not None:
             lines.append(_queue_line(state.queue))
     return "\n".join(lines)
+
+
+def _loss(world: World, gang: GangState | None) -> str:
+    """Which node the gang has lost."""
+    nodes = sorted({t.task.node for t in gang.tasks if t.task.node and world.gone(t.task.node)}) if gang else []
+    if not nodes:
+        return "a node of its gang is gone"
+    if nodes[0] not in world.nodes:
+        return f"node {nodes[0]} of its gang is gone"
+    return f"node {nodes[0]} of its gang is not ready since {timestamp(world.lost.get(nodes[0], world.now))}"
 
 
 def _queue_line(q: QueueState) -> str:
