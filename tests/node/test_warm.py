@@ -13,7 +13,7 @@ from tests.node.conftest import Node, on_node, pod, until
 
 from rowlock.cluster.node import podhost, warm
 from rowlock.cluster.node.shim import ticks
-from rowlock.cluster.node.warm_parents import WarmParents
+from rowlock.cluster.node.warm_parents import IN_VAIN, MOST, WarmParents
 
 ENV = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": "/root", "A": "b"}
 
@@ -61,6 +61,7 @@ def test_programs_share_a_parent_when_they_agree_on_what_is_read_at_import(torch
         return found.key
 
     assert key() == key(RANK="1", MASTER_ADDR="a", OMP_NUM_THREADS="7", CUDA_VISIBLE_DEVICES="GPU-1", A="c")
+    assert key() == key(TORCHELASTIC_ERROR_FILE="/of/this/run/only", TORCHELASTIC_RUN_ID="7")
     assert len({key(), key("-u"), key(PYTHONPATH="/x"), key(LD_PRELOAD="a.so"), key(TORCH_LOGS="all")}) == 5
 
 
@@ -79,6 +80,11 @@ class Started:
         directory.mkdir()
         more = {"cwd": str(self._place), "hint": "uid/main", "wake": str(self._place / "wake"), "network": None}
         return {"dir": str(directory), "n": 0, "argv": argv, "env": env, "warm": found.spec(), **more}
+
+    def key(self, argv: list[str], env: dict[str, str]) -> str:
+        found = warm.warm(argv, env, str(self._place))
+        assert found
+        return found.key
 
     def warm(self, argv: list[str], env: dict[str, str]) -> tuple[int, str]:
         spec = self.spec(argv, env)
@@ -203,10 +209,37 @@ def test_a_parent_that_died_is_made_again(tmp_path: Path, started: Started) -> N
     assert started.warm(argv, ENV) == (0, "torch\n")
 
 
+def test_few_parents_stand_at_a_time_the_last_ones_asked_stay(started: Started) -> None:
+    argv = ["python", "-c", "print('torch')"]
+    keys = []
+    for i in range(MOST):
+        assert started.warm(argv, {**ENV, "TORCH_HOME": str(i)}) == (0, "torch\n")
+        keys.append(started.key(argv, {**ENV, "TORCH_HOME": str(i)}))
+    assert started.warm(argv, {**ENV, "TORCH_HOME": "0"}) == (0, "torch\n")
+    assert started.warm(argv, {**ENV, "TORCH_HOME": "another"}) == (0, "torch\n")
+    assert set(started._parents._parents) >= {keys[0], *keys[2:]}
+    assert len(started._parents._parents) == MOST
+
+
+def test_environments_that_never_come_again_get_no_parents_for_ever(started: Started) -> None:
+    def make(number: int) -> None:
+        started._parents._make(started.spec(["python", "-c", "torch"], {**ENV, "TORCH_HOME": str(number)})["warm"])  # type: ignore[arg-type]
+
+    for number in range(IN_VAIN):
+        make(number)
+    standing = set(started._parents._parents)
+    make(100)
+    assert set(started._parents._parents) == standing
+    make(100)
+    assert set(started._parents._parents) != standing, "it has come twice"
+
+
 TRAINS = "import torch; print(torch.ones(3).sum().item(), torch.get_num_threads(), __import__('os').environ['RANK'])"
 
 
 def test_the_second_torch_program_of_a_node_starts_warm(tmp_path: Path) -> None:
+    """Pods of a job: theirs are the variables that differ from run to run."""
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "job", "uid": "1", "controller": True}
     if not warm.torch_of(sys.executable):
         pytest.skip("torch is not installed beside this interpreter")
 
@@ -214,7 +247,7 @@ def test_the_second_torch_program_of_a_node_starts_warm(tmp_path: Path) -> None:
         async def warm_start(name: str, text: str = "'torch'", **more: str) -> bool:
             given = [{"name": "RANK", "value": name}, {"name": "OMP_NUM_THREADS", "value": "2"}]
             container = {"command": [sys.executable, "-c", text], "env": given}
-            await node.add(pod(name, "", container=container, annotations=more))
+            await node.add(pod(name, "", container=container, annotations=more, ownerReferences=[owner]))
             await node.ended(name)
             await until(lambda: any(reason == "Started" for _, reason, _ in node.events(name)))
             return any("warm: torch was imported already" in said for _, _, said in node.events(name))

@@ -22,6 +22,8 @@ _AT_IMPORT = (
 )  # fmt: skip
 """Variables that an interpreter or torch reads once, when it begins: a parent is only for programs that agree on them."""
 _AT_IMPORT_TOO = ("HOME", "PATH", "LANG", "TMPDIR", "CUDA_HOME", "VIRTUAL_ENV")
+_PER_RUN = ("TORCHELASTIC_",)
+"""Not among them, though their names begin so: the elastic agent reads them when it works, and ours differ in every run."""
 _LATER = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Set in the fork (`torch.set_num_threads`); while importing they are 1, or threads would be born."""
 _LONGEST = 1 << 20
@@ -71,9 +73,15 @@ def warm(
     script = there(os.path.join(cwd, program[1])) if program and program[0] == "file" else ""
     if not program or not _uses_torch(program, script, env):
         return None
-    seen = {k: v for k, v in env.items() if k.startswith(_AT_IMPORT) or k in _AT_IMPORT_TOO}
+    seen = {k: v for k, v in env.items() if _read_at_import(k)}
     first = os.path.dirname(os.path.realpath(script)) if script else there(cwd)
     return Warm(interpreter, tuple(flags), seen | dict.fromkeys(_LATER, "1"), program, first, torch)
+
+
+def _read_at_import(variable: str) -> bool:
+    if variable.startswith(_PER_RUN):
+        return False
+    return variable.startswith(_AT_IMPORT) or variable in _AT_IMPORT_TOO
 
 
 def _first_line(path: str) -> str:

@@ -27,6 +27,10 @@ BOOT = (
 )
 PATIENCE = 20.0
 """Seconds that a first program runs before its environment's parent is made, so that they do not quarrel for the CPU."""
+MOST = 4
+"""Parents at a time: each holds what an imported torch takes. The one that has not been asked for longest leaves."""
+IN_VAIN = 8
+"""After so many parents in a row that nobody forked from, only an environment that has come twice gets one."""
 _ANSWER = 5.0
 
 
@@ -53,6 +57,8 @@ class WarmParents:
         self._parents: dict[str, _Parent] = {}
         self._first: dict[int, tuple[float, dict[str, Any]]] = {}
         self._unfit: dict[str, str] = {}
+        self._in_vain = 0
+        self._once: set[str] = set()
 
     def fork(self, request: dict[str, Any], fds: dict[str, int]) -> tuple[int, str]:
         """A shim from the parent of this program's environment. (0, why) = start it cold; "" when it is only too early."""
@@ -68,10 +74,13 @@ class WarmParents:
         parent.connection.settimeout(_ANSWER)
         try:
             socket.send_fds(parent.connection, [json.dumps(message).encode() + b"\n"], list(fds.values()))
-            return int(_line(parent.connection)["shim"]), ""
+            shim = int(_line(parent.connection)["shim"])
         except (OSError, ValueError, KeyError):
             self._drop(wanted["key"])  # gone, or stuck; a run that it did begin has claimed its number
             return 0, ""
+        self._in_vain = 0
+        self._parents[wanted["key"]] = self._parents.pop(wanted["key"])  # the last one is the one asked last
+        return shim, ""
 
     def began_cold(self, request: dict[str, Any], pid: int) -> None:
         """A program that could have been warm runs: its environment is in use."""
@@ -98,7 +107,7 @@ class WarmParents:
             parent.connection.close()
 
     def _make(self, wanted: dict[str, Any]) -> None:
-        if wanted["key"] in self._parents:
+        if wanted["key"] in self._parents or not self._worth(wanted["key"]):
             return
         ours, theirs = socket.socketpair()
         os.set_inheritable(theirs.fileno(), True)
@@ -107,9 +116,22 @@ class WarmParents:
         null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
         with theirs, contextlib.suppress(OSError):  # an interpreter that cannot be started says so at the cold start
             pid = os.posix_spawn(words[0], words, wanted["env"], file_actions=null)
+            self._in_vain += 1
             self._parents[wanted["key"]] = _Parent(pid, ours)
+            while len(self._parents) > MOST:
+                self._drop(next(iter(self._parents)))
             return
         ours.close()
+
+    def _worth(self, key: str) -> bool:
+        """Whether programs of this environment seem to come again."""
+        if self._in_vain < IN_VAIN or key in self._once:
+            self._once.discard(key)
+            return True
+        if len(self._once) >= 1000:
+            self._once.clear()
+        self._once.add(key)
+        return False
 
     def _ready(self, key: str, parent: _Parent) -> bool:
         if parent.modules is not None:
