@@ -15,9 +15,9 @@ import psutil
 from rowlock import kinds
 from rowlock.api import DELETE, DeleteOptions, LogOptions
 from rowlock.cluster.node import limits
+from rowlock.cluster.node.facts import ticks
 from rowlock.cluster.node.kubelet import Kubelet, KubeletSettings
 from rowlock.cluster.node.processes import kill_strays
-from rowlock.cluster.node.shim import ticks
 from rowlock.cluster.storage.store import Store
 from rowlock.objects import Object, dig, phase
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
+import psutil
 import pytest
+from tests.node.conftest import Node, on_node, pod, until
 
 from rowlock.cluster.node import podhost
 from rowlock.cluster.node.processes import PodHost
@@ -25,3 +28,39 @@ def test_a_pod_host_that_cannot_start_is_one_sentence(tmp_path: Path, monkeypatc
     with pytest.raises(Unavailable, match=r"podhost\.log says why"):
         asyncio.run(connect())
     assert "no such thing" in (tmp_path / "podhost.log").read_text()
+
+
+def _facts(node: Node, name: str) -> dict[str, int]:
+    uid = node.pod(name)["metadata"]["uid"]
+    return dict(json.loads((node.data / "pods" / uid / "main" / "start.0").read_bytes()))
+
+
+def test_a_pod_costs_less_than_a_mebibyte(tmp_path: Path) -> None:
+    """What a shim has for itself; with its part of what all shims share it is the benchmark's figure."""
+
+    async def body(node: Node) -> None:
+        names = [f"p{n}" for n in range(6)]
+        await node.add(*(pod(name, "echo a line; sleep 600") for name in names))
+        for name in names:
+            await node.phase(name, "Running")
+            await node.said(name, "a line")
+        rows = Path(f"/proc/{_facts(node, names[3])['shim']}/smaps_rollup").read_text().splitlines()
+        private = sum(int(row.split()[1]) for row in rows if row.startswith("Private_"))
+        assert private <= 1024, "\n".join(rows)
+
+    on_node(tmp_path, body)
+
+
+def test_the_process_that_forks_shims_may_be_killed(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "sleep 600"))
+        await node.phase("a", "Running")
+        nursery = psutil.Process(_facts(node, "a")["shim"]).parent()
+        assert nursery is not None
+        nursery.kill()
+        await until(lambda: not nursery.is_running() or nursery.status() == psutil.STATUS_ZOMBIE, "its end")
+        await node.add(pod("b", "echo fine"))
+        await node.phase("b", "Succeeded")
+        assert node.state("a", "state.running"), "who was forked before lives on"
+
+    on_node(tmp_path, body)

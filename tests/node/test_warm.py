@@ -12,7 +12,7 @@ import pytest
 from tests.node.conftest import Node, on_node, pod, until
 
 from rowlock.cluster.node import podhost, warm
-from rowlock.cluster.node.shim import ticks
+from rowlock.cluster.node.facts import ticks
 from rowlock.cluster.node.warm_parents import IN_VAIN, MOST, WarmParents
 
 ENV = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": "/root", "A": "b"}

@@ -17,7 +17,8 @@ import sys
 import time
 from typing import Any
 
-from rowlock.cluster.node import console, fabric, kin, shim
+from rowlock.cluster.node import beginning, console, fabric, kin, shim
+from rowlock.cluster.node.facts import ticks
 
 FAREWELL = 2.0
 """Seconds between SIGHUP and SIGKILL for a program whose client has gone."""
@@ -61,7 +62,7 @@ class Entered:
         if not hasattr(os, "pidfd_open"):
             raise Gone("this needs Linux 5.3, which can tell when a container ends")
         self._container = os.pidfd_open(self._pid)
-        if shim.ticks(self._pid) != self._ticks:
+        if ticks(self._pid) != self._ticks:
             raise Gone("the container has ended")
         self._waker = os.pipe()
         for end in self._waker:
@@ -97,7 +98,7 @@ class Entered:
         try:
             os.setsid()
             _join(self._pid)
-            shim.limit(inside)
+            beginning.limit(inside)
             os.chdir(inside["cwd"])
             user, env = inside.get("user") or {}, inside["env"]
             for target, source in enumerate(ends):
@@ -106,10 +107,10 @@ class Entered:
                 os.fchown(0, -1 if user.get("uid") is None else user["uid"], -1)
                 console.own_terminal(0)
                 env = {"TERM": "xterm", **env}
-            shim.become(user)
+            beginning.become(user)
             os.execvpe(inside["argv"][0], inside["argv"], env)
         except (OSError, ValueError, KeyError) as error:
-            return shim.why_not(error, inside)
+            return beginning.why_not(error, inside)
 
     def _look_after(self) -> None:
         poll = select.poll()

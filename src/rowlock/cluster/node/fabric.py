@@ -22,6 +22,8 @@ _BRIDGE = "pods"
 _FIRST_INDEX = 1000
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_prctl = getattr(_libc, "prctl", None)
+"""Looked up once, in the pod host: a shim that does it has the memory for it all its life."""
 
 
 def _call(name: str, *args: object) -> int:
@@ -34,8 +36,8 @@ def _call(name: str, *args: object) -> int:
 
 def prctl(option: int, value: int) -> None:
     """prctl(2) with one argument; does nothing where there is no such call."""
-    if hasattr(_libc, "prctl"):
-        _libc.prctl(option, value, 0, 0, 0)
+    if _prctl is not None:
+        _prctl(option, value, 0, 0, 0)
 
 
 def _mount(source: str, target: str, flags: int) -> None:
@@ -153,12 +155,6 @@ class Fabric:
         fd = self._pods.pop(uid, None)
         if fd is not None:
             os.close(fd)
-
-    def let_go(self, uid: str) -> None:
-        """In a forked shim: closes the references to all other pods, whose namespaces shall end without asking us."""
-        for other, fd in self._pods.items():
-            if other != uid:
-                os.close(fd)
 
     def _add(self, ip: str) -> int:
         number = int.from_bytes(socket.inet_aton(ip), "big") & 0xFFFF

@@ -23,8 +23,8 @@ from typing import Any
 
 import click
 
+from rowlock.cluster.node.facts import write_fact
 from rowlock.cluster.node.pod_facts import Problem
-from rowlock.cluster.node.shim import write_fact
 
 HOST = ("host", "rowlock.dev/host")
 """Names that mean this machine's own programs without being in the table."""

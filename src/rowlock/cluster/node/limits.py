@@ -85,15 +85,10 @@ class Group:
     def make(cls, name: str, wanted: Mapping[str, Any], root: str = ROOT) -> "Group":
         """Makes the group with its limits. `wanted`: how, memory (bytes, 0 = none), cpu (cores, 0 = none), share
         (cores asked for). Raises OSError when the kernel refuses a limit."""
-        version = str(wanted.get("how") or "watchdog")
-        if version == "watchdog":
-            return cls(version)
-        if version == "v2":
-            group = cls(version, (f"{root}/{TOP}/{name}",))
-            rows = _v2(wanted)
-        else:
-            group = cls(version, (f"{root}/memory/{TOP}/{name}", f"{root}/cpu/{TOP}/{name}"))
-            rows = _v1(wanted)
+        group = cls.of(name, wanted, root)
+        if not group.directories:
+            return group
+        rows = _v2(wanted) if group.version == "v2" else _v1(wanted)
         for directory in group.directories:
             os.makedirs(directory, exist_ok=True)
         for number, file, value, needed in rows:
@@ -103,6 +98,16 @@ class Group:
                 if needed:
                     raise
         return group
+
+    @classmethod
+    def of(cls, name: str, wanted: Mapping[str, Any], root: str = ROOT) -> "Group":
+        """The group of that name, as `make` made it."""
+        version = str(wanted.get("how") or "watchdog")
+        if version == "watchdog":
+            return cls(version)
+        if version == "v2":
+            return cls(version, (f"{root}/{TOP}/{name}",))
+        return cls(version, (f"{root}/memory/{TOP}/{name}", f"{root}/cpu/{TOP}/{name}"))
 
     @property
     def doors(self) -> list[str]:

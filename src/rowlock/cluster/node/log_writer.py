@@ -38,6 +38,9 @@ class LogFile:
             if self._size - self._first > self._part * PARTS:
                 self._forget()
 
+    def close(self) -> None:
+        os.close(self._fd)
+
     def _forget(self) -> None:
         """The oldest part goes; where files cannot have holes, everything does."""
         if punch(self._fd, self._first, self._part):

@@ -242,11 +242,6 @@ class PodMounts:
         if fd is not None:
             os.close(fd)
 
-    def let_go(self, uid: str) -> None:
-        """In a forked shim: keeps nothing of the other pods."""
-        for other in [u for u in self._pods if u != uid]:
-            os.close(self._pods.pop(other))
-
 
 def leave_rooms() -> None:
     """For a pod host that joined its fabric through a shim, which may live in its pod's namespace: a namespace of its

@@ -16,8 +16,8 @@ from typing import Any
 from rowlock import kinds
 from rowlock.api import View
 from rowlock.cluster.node import hosts, rewriting
+from rowlock.cluster.node.facts import write_fact
 from rowlock.cluster.node.pod_directory import PodCard
-from rowlock.cluster.node.shim import write_fact
 from rowlock.errors import Invalid, Unavailable
 from rowlock.objects import Key, Object, key, namespace, phase
 from rowlock.objects import name as name_of

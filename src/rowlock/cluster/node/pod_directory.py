@@ -14,7 +14,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rowlock.cluster.node.shim import write_fact
+from rowlock.cluster.node.facts import write_fact
 
 KEPT = 1000
 """Deleted pods whose logs are kept."""

@@ -17,11 +17,15 @@ import socket
 import sys
 from typing import Any
 
-from rowlock.cluster.node import entering, fabric, limits, mounts, shim, warm_parents
+from rowlock.cluster.node import entering, fabric, limits, mounts, nursery, shim, warm_parents
+from rowlock.cluster.node.facts import ticks
 
 PROTOCOL = 4
 _IDLE = 3.0
 _LONGEST = 64 << 20
+_MOST_FILES = 1 << 16
+_REHEARSALS = 20
+"""As often as it takes until Python has specialised the instructions (8 calls, then some more)."""
 _SOURCE = os.path.abspath(__file__).rsplit("/rowlock/", 1)[0]
 """The directory that holds the package."""
 
@@ -39,6 +43,7 @@ class PodHost:
         self._proxy: socket.socket | None = None
         self._mounts = mounts.PodMounts()
         self._warm = warm_parents.WarmParents(_SOURCE)
+        self._nursery = nursery.Nursery(born, leave)
         self._forked: dict[int, int] = {}
         self._limits = limits.how()
         self.problem = ""
@@ -62,6 +67,8 @@ class PodHost:
         while True:
             events = self._selector.select(_IDLE)
             self._reap()
+            if not events:
+                self._count()
             for key, _ in events:
                 if key.fileobj is self._listener:
                     self._accept()
@@ -76,9 +83,10 @@ class PodHost:
                 self._shims.discard(pid)
                 self._warm.ended(pid)
         self._warm.look()
-        for pid, ticks in list(self._forked.items()):  # grandchildren: nobody tells us
-            if shim.ticks(pid) != ticks:
-                del self._forked[pid]
+
+    def _count(self) -> None:
+        """Nobody tells us of the ends of grandchildren."""
+        self._forked = {pid: began for pid, began in self._forked.items() if ticks(pid) == began}
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -142,18 +150,18 @@ class PodHost:
         if request.get("warm"):
             pid, why = self._warm.fork(request, {"network": netns, "room": room})
             if pid:
-                self._forked[pid] = shim.ticks(pid)
+                self._forked[pid] = ticks(pid)
                 return {"shim": pid, "warm": True}
-        pid = os.fork()
+        if not request.get("warm"):
+            pid = self._nursery.fork(request, {"network": netns, "room": room})
+            self._forked[pid] = ticks(pid)
+            return {"shim": pid, "cold": ""}
+        pid = os.fork()  # one whose end we are told of: its environment gets a warm parent
         if pid == 0:
-            self._leave()
-            if network and self._fabric:
-                self._fabric.let_go(network["uid"])
-            self._mounts.let_go(uid)
+            leave(netns, room)
             shim.run_forked(request, netns, room)
         self._shims.add(pid)
-        if request.get("warm"):
-            self._warm.began_cold(request, pid)
+        self._warm.began_cold(request, pid)
         return {"shim": pid, "cold": why}
 
     def _socket(self, request: dict[str, Any]) -> socket.socket:
@@ -166,23 +174,11 @@ class PodHost:
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
-            ours.close()
-            self._leave()
-            if self._fabric:
-                self._fabric.let_go("")
-            self._mounts.let_go("")
+            leave(theirs.fileno())
             entering.run_forked(request, theirs)
         theirs.close()
         self._shims.add(pid)
         return ours
-
-    def _leave(self) -> None:
-        """In the fork: nothing of the pod host's connections stays open."""
-        self._selector.close()
-        self._listener.close()
-        for connection in self._buffers:
-            connection.close()
-        self._warm.close()
 
     def _adopt(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._fabric:
@@ -209,6 +205,22 @@ class PodHost:
         return self._fabric.dial(request["uid"], request["port"])
 
 
+def born(request: dict[str, Any], fds: dict[str, int]) -> None:
+    """In a child of the nursery: it becomes a shim."""
+    shim.run_forked(request, fds.get("network", -1), fds.get("room", -1))
+
+
+def leave(*kept: int) -> None:
+    """In a fork: of the pod host's descriptors none but these, stdin, stdout and stderr stay open.
+
+    By number: an object that is told to close is a page of memory that the fork has for itself from then on."""
+    begin = 3
+    for fd in (*sorted(kept), _MOST_FILES):
+        if fd >= begin:
+            os.closerange(begin, fd)
+            begin = fd + 1
+
+
 def main(listening_fd: str, network: str, join: str = "0") -> None:
     """Entry point of the process; the server has made the listening socket."""
     listener = socket.socket(fileno=int(listening_fd))
@@ -221,6 +233,8 @@ def main(listening_fd: str, network: str, join: str = "0") -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     host = PodHost(listener, network, int(join))
+    shim.rehearse(_REHEARSALS)
+    nursery.rehearse(_REHEARSALS)
     gc.freeze()
     gc.disable()
     host.run()

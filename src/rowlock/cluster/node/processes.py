@@ -19,8 +19,8 @@ from typing import Any
 
 import rowlock
 from rowlock.cluster.node import podhost
+from rowlock.cluster.node.facts import ticks, write_fact
 from rowlock.cluster.node.pod_facts import LOST, Exit, Run
-from rowlock.cluster.node.shim import ticks, write_fact
 from rowlock.errors import Unavailable
 
 _SOCKET_LIMIT = 100

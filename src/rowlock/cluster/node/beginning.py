@@ -1,0 +1,170 @@
+"""A program's own process before it is the program: everything that is done once, from claim to exec.
+
+The shim forks it and reads from a pipe why it could not begin; the pipe closes without a word when it is the program.
+It writes `program.N` (what a program beside it needs) and `start.N.new`, which the shim makes `start.N` as soon as the
+program runs. Standard library only, few imports: it is a copy of the shim.
+"""
+
+import contextlib
+import errno
+import os
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rowlock.cluster.node import console, fabric, limits, mounts
+from rowlock.cluster.node.facts import ticks, write_fact
+
+TAKEN = "taken"
+"""Why it did not begin: another shim runs this run already."""
+INSIDE = ("env", "cwd", "rlimits", "user", "cgroup")
+"""What a program that is started beside the container's own gets, too."""
+_NO_NEW_PRIVILEGES = 38
+_PDEATHSIG = 1
+
+
+class Beginning:
+    """The way of one container's program to its first instruction. `begin` becomes it, or returns why it could not."""
+
+    def __init__(self, spec: dict[str, Any], netns: int, begin: Callable[[dict[str, Any]], str]) -> None:
+        self._spec, self._netns, self._begin = spec, netns, begin
+
+    def become(self, ends: console.Ends) -> str:
+        """Becomes the program, or returns a sentence why not."""
+        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        spec = self._spec
+        try:
+            if not self._claim():
+                return TAKEN
+            if failure := self._lay_out() or self._confine():
+                return failure
+            write_fact(path(spec, "program"), {k: v for k, v in spec.items() if k in INSIDE})
+            mine = {"pid": os.getpid(), "ticks": ticks(os.getpid()), "started": time.time()}
+            write_fact(path(spec, "start") + ".begun", self._identity() | mine)
+            os.setsid()
+            if spec.get("network"):
+                fabric.enter(spec["network"], self._netns)
+            self._mount()
+            limit(spec)
+            os.chdir(spec["cwd"])
+            ends.take((spec.get("user") or {}).get("uid"))
+            become(spec.get("user") or {})
+            return self._begin(spec)
+        except (OSError, ValueError, KeyError) as error:
+            return why_not(error, spec)
+        except mounts.Unmountable as error:
+            return str(error)
+
+    def _claim(self) -> bool:
+        """The first to create `start.N` runs it: a request that was sent twice starts one program."""
+        try:
+            fd = os.open(path(self._spec, "start"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            return False
+        os.close(fd)
+        write_fact(path(self._spec, "start"), self._identity())
+        if self._spec.get("message_path"):
+            os.close(os.open(path(self._spec, "message"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
+            os.chmod(path(self._spec, "message"), 0o666)
+        return True
+
+    def _identity(self) -> dict[str, Any]:
+        """Who looks after it: the shim."""
+        shim = os.getppid()
+        return {"shim": shim, "shim_ticks": ticks(shim), "backoff": self._spec.get("backoff", 0)}
+
+    def _lay_out(self) -> str:
+        """The container's own copy of its image's files. Returns why it could not be made, "" when it is there."""
+        if not self._spec.get("copy"):
+            return ""
+        image, mine = self._spec["copy"]
+        try:
+            shutil.rmtree(mine, ignore_errors=True)
+            shutil.copytree(image, mine, symlinks=True)
+        except (OSError, shutil.Error) as error:
+            return f"the image's files could not be copied from {image} to {mine}: {error}"
+        return ""
+
+    def _confine(self) -> str:
+        """Makes the control group that keeps the container's limits. Returns why it could not be made."""
+        wanted = self._spec.get("limits") or {}
+        try:
+            group = limits.Group.make(group_name(self._spec), wanted)
+        except OSError as error:
+            return f"the limits could not be set ({error.filename or 'control group'}: {error.strerror}): {wanted}"
+        self._spec["cgroup"] = group.doors
+        return ""
+
+    def _mount(self) -> None:
+        """The container's own view of the file system, where it needs one."""
+        spec, wanted = self._spec, list(self._spec.get("mounts") or ())
+        if target := spec.get("message_path"):
+            wanted.append({"source": path(spec, "message"), "target": target, "volume": "termination message"})
+        if wanted:
+            if not spec.get("network"):
+                mounts.isolate()
+            mounts.arrange(wanted, str(spec["dir"]), spec["copy"][1:] if spec.get("copy") else ())
+
+
+def path(spec: dict[str, Any], name: str) -> str:
+    """Where a fact of this run lies."""
+    return f"{spec['dir']}/{name}.{spec['n']}"
+
+
+def group_name(spec: dict[str, Any]) -> str:
+    """The control group of this run."""
+    return f"{str(spec['hint']).replace('/', '.')}.{spec['n']}"
+
+
+def begun(spec: dict[str, Any]) -> bool:
+    """In the shim: the program runs, and `start.N` says so from now on. False when it was killed before it began."""
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(path(spec, "start") + ".begun", path(spec, "start"))
+        return True
+    return False
+
+
+def limit(spec: dict[str, Any]) -> None:
+    """In a program's own process, before exec: its resource limits, its control group and its umask."""
+    for name, (soft, hard) in (spec.get("rlimits") or {}).items():
+        resource.setrlimit(getattr(resource, name), (soft, hard))
+    limits.join(spec.get("cgroup") or ())
+    os.umask(0o022)
+
+
+def become(user: dict[str, Any]) -> None:
+    """In a program's own process, last before exec: its user and groups; it dies with its parent (which a change of
+    user would undo)."""
+    if user.get("groups") is not None:
+        os.setgroups(user["groups"])
+    if user.get("gid") is not None:
+        os.setgid(user["gid"])
+    if user.get("uid") is not None:
+        os.setuid(user["uid"])
+    fabric.prctl(_PDEATHSIG, signal.SIGKILL)
+    if user.get("no_new_privileges"):
+        fabric.prctl(_NO_NEW_PRIVILEGES, 1)
+
+
+def why_not(error: Exception, spec: dict[str, Any]) -> str:
+    """The sentence for a program that could not be started."""
+    program = spec["argv"][0] if spec.get("argv") else ""
+    if isinstance(error, FileNotFoundError) and not os.path.isdir(str(spec.get("cwd"))):
+        return f'the working directory "{spec.get("cwd")}" does not exist on this machine'
+    if isinstance(error, FileNotFoundError) and os.path.exists(program):
+        return f'exec: "{program}": the interpreter named in its first line was not found'
+    if isinstance(error, FileNotFoundError):
+        where = "no such file or directory" if "/" in program else "executable file not found in $PATH"
+        return f'exec: "{program}": {where}'
+    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+        return f'exec: "{program}": exec format error (a script needs a first line such as #!/bin/sh)'
+    return f'exec: "{program}": {error.strerror if isinstance(error, OSError) and error.strerror else error}'
+
+
+def execute(spec: dict[str, Any]) -> str:
+    """A program's beginning: exec. Returns only by raising."""
+    os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
