@@ -7,6 +7,7 @@ The light ones run in `make test` where their framework is installed; the heavy 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -56,14 +57,14 @@ HEAVY = (
     Example("tf-dist-mnist/sync.yaml", TF_MNIST, ("tensorflow",), 4),
     Example("tf-dist-mnist/in-graph.yaml", TF_MNIST, ("tensorflow",), 1),
 )
-HINTS = {"mpirun": "apt-get install openmpi-bin", "mpi4py": "pip install mpi4py"}
 
 
 def need(*names: str) -> None:
     for name in names:
-        found = shutil.which(name) if name == "mpirun" else importlib.util.find_spec(name)
+        path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+        found = shutil.which(name, path=path) if name == "mpirun" else importlib.util.find_spec(name)
         if not found:
-            pytest.skip(f"{name} is not installed: {HINTS.get(name, '`make test-examples` installs it')}")
+            pytest.skip(f"{name} is not installed: `make test-examples` installs it")
 
 
 @pytest.fixture(scope="module")
