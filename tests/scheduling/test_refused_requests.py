@@ -1,4 +1,4 @@
-"""Requests that mean nothing, through the Kubernetes API: a real one accepts the pod, so it is held, with a sentence."""
+"""Requests that mean nothing and did not come through the door (`tests/api/test_gang_admission.py`): held, with a sentence."""
 
 from __future__ import annotations
 

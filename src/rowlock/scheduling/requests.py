@@ -18,6 +18,7 @@ from rowlock.scheduling.snapshot import Requirement, Shape, Toleration
 
 GPU = "nvidia.com/gpu"
 FRACTION, GPU_MEMORY, NUM_DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
+FRACTION_CONTAINER = "gpu-fraction-container-name"
 POOL = "kai.scheduler/node-pool"
 IGNORED = frozenset({"ephemeral-storage"})
 """Nodes of one machine do not ration it; the kubelet does not either."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rowlock import quantity
 from rowlock.errors import Cause
 from rowlock.objects import Object
-from rowlock.scheduling import reading
+from rowlock.scheduling import reading, requests
 from rowlock.scheduling.amounts import CPU, MEMORY, words
 from rowlock.scheduling.placement import could_hold
 from rowlock.scheduling.snapshot import Node, Shape
@@ -37,11 +37,23 @@ def shape(compute: Compute) -> Shape:
 
 def impossible(compute: Compute, nodes: Iterable[Object]) -> Cause | None:
     """Why no node could hold a pod like this, were it empty; None when one could."""
-    known = [reading.node(n) for n in nodes]
-    wanted = shape(compute)
-    if not known or any(could_hold(n, wanted) for n in known):
-        return None
-    return next(_reasons(wanted, known))
+    return _impossible(shape(compute), nodes)
+
+
+def never_fits(template: Object, nodes: Iterable[Object]) -> str:
+    """The same of a pod template, as a sentence; "" when a node could, or when the template cannot be read."""
+    wanted = requests.shape(template)
+    found = None if wanted.unsupported else _impossible(wanted, nodes)
+    return found.message if found else ""
+
+
+def _impossible(wanted: Shape, nodes: Iterable[Object]) -> Cause | None:
+    known: list[Node] = []
+    for obj in nodes:  # as a rule the first one could
+        known.append(reading.node(obj))
+        if could_hold(known[-1], wanted):
+            return None
+    return next(_reasons(wanted, known)) if known else None
 
 
 def _reasons(wanted: Shape, nodes: Sequence[Node]) -> Iterator[Cause]:

@@ -14,7 +14,16 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import View, WriteOptions
-from rowlock.cluster.api import custom, decoding, managedfields, pod_admission, quotas, types, validation
+from rowlock.cluster.api import (
+    custom,
+    decoding,
+    gang_admission,
+    managedfields,
+    pod_admission,
+    quotas,
+    types,
+    validation,
+)
 from rowlock.cluster.api.decoding import Walk
 from rowlock.cluster.api.managedfields import Applied, Author
 from rowlock.errors import BadRequest, Cause, Forbidden, Unsupported, invalid
@@ -50,6 +59,8 @@ class Admission:
             _only_headless(new)
         self._validate(kind, None, new)
         _review(kind, None, new, options, self.parity)
+        if kind in gang_admission.GUARDED:
+            gang_admission.review(kind, None, new, options, self.view)
         if kind.namespaced:
             quotas.check(kind, new, self.view)
         return _joined(new, entries)
@@ -73,6 +84,7 @@ class Admission:
             self._validate(kind, old, new)
             if subresource != "scale":  # webhooks are registered for the jobs themselves
                 _review(kind, old, new, options, self.parity)
+                gang_admission.review(kind, before, new, options, self.view)
         entries = list(given) if given is not None else list(known or ())
         if settled or not options.manager:
             return _joined(new, entries)
@@ -94,6 +106,7 @@ class Admission:
         if kind.custom:
             causes += _schema_causes(kind, old, new)
             causes = custom.with_incomplete(causes) if kind in kinds.JOBS else causes
+            causes += () if causes else gang_admission.causes(kind, new, self.view)
         else:
             rule, update = validation.RULES.get(kind), validation.UPDATES.get(kind)
             if rule is not None:
