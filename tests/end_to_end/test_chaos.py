@@ -24,7 +24,7 @@ from rowlock.cluster.inquest import stackshots
 
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "0"))
 SEED = int(os.environ.get("CHAOS_SEED", str(time.time_ns() % 100_000)))
-RANKS, STEPS, SIDE_BY_SIDE = 3, 60, 2
+RANKS, SIDE_BY_SIDE = 3, 2
 MEMORY = "96Mi"
 
 FAKE = """
@@ -34,7 +34,7 @@ def all_reduce(here, step, ranks):
         time.sleep(0.003)
 """
 RANK = f"""
-import os, sys, time
+import itertools, os, sys, time
 here, rank = os.environ["HERE"], int(os.environ["RANK"])
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/torch/distributed")
 import fake
@@ -49,15 +49,34 @@ def hurt():
         full = []
         while True:
             full.append(bytearray(1 << 20))
-for step in range({STEPS}):
-    if os.path.exists(f"{{here}}/{{step}}.{{rank}}"):
-        continue
+def last():
+    try:
+        return int(open(f"{{here}}/last").read())
+    except FileNotFoundError:
+        return sys.maxsize
+for step in itertools.count():
     hurt()
-    time.sleep(0.03)
-    open(f"{{here}}/{{step}}.{{rank}}", "w").close()
+    if not os.path.exists(f"{{here}}/{{step}}.{{rank}}"):
+        time.sleep(0.03)
+        if rank == 0 and os.path.exists(f"{{here}}/enough") and not os.path.exists(f"{{here}}/last"):
+            with open(f"{{here}}/last.new", "w") as file:
+                file.write(str(step))
+            os.rename(f"{{here}}/last.new", f"{{here}}/last")
+        open(f"{{here}}/{{step}}.{{rank}}", "w").close()
     fake.all_reduce(here, step, {RANKS})
     print("step", step, flush=True)
+    if step >= last():
+        break
 """
+"""Goes on until there is a file `enough`; all end with the same step. A rank that begins again catches up."""
+LAUNCHER = f"""
+import os, subprocess, sys
+rank = os.path.dirname(os.path.abspath(__file__)) + "/rank.py"
+envs = [{{**os.environ, "RANK": str(n), "LOCAL_RANK": str(n)}} for n in range({RANKS})]
+made = [subprocess.Popen([sys.executable, rank], env=env) for env in envs]
+sys.exit(max(child.wait() for child in made))
+"""
+"""All ranks in one pod."""
 
 
 class Chaos:
@@ -68,6 +87,7 @@ class Chaos:
         (place / "torch" / "distributed").mkdir(parents=True)
         (place / "torch" / "distributed" / "fake.py").write_text(FAKE)
         (place / "rank.py").write_text(RANK)
+        (place / "launcher.py").write_text(LAUNCHER)
         self._lock = threading.Lock()
         self.done: list[str] = []
 
@@ -75,24 +95,35 @@ class Chaos:
         """A job, what is done to one rank of it, the verdict, the end."""
         here = self.place / name
         here.mkdir()
-        self.submit(name, here)
+        self.submit(name, here, together=way == "stop-one-of-a-pod")
         self.until(lambda: all((here / f"3.{r}").exists() for r in range(RANKS)), f"{name} to be at work")
-        {"kill": self.kill, "stop": self.stop, "raise": self.tell, "eat": self.tell}[way](name, way, rank)
+        ways = {
+            "kill": self.kill,
+            "stop": self.stop,
+            "stop-one-of-a-pod": self.stop,
+            "raise": self.tell,
+            "eat": self.tell,
+        }
+        ways[way](name, way, rank)
+        (here / "enough").touch()
         self.cluster.run("rowlock", "wait", name, "--for=completed", "--timeout", "120s")
         self.cluster.run("rowlock", "delete", name)
         with self._lock:
             self.done.append(way)
 
-    def submit(self, name: str, here: Path) -> None:
+    def submit(self, name: str, here: Path, *, together: bool) -> None:
+        """Three pods of one rank each, or (`together`) one pod of three."""
         container = {
             "name": "pytorch",
             "image": "host",
-            "command": ["python", str(self.place / "rank.py")],
+            "command": ["python", str(self.place / ("launcher.py" if together else "rank.py"))],
             "env": [{"name": "HERE", "value": str(here)}],
             "resources": {"limits": {"memory": MEMORY}},
         }
         one = {"restartPolicy": "OnFailure", "template": {"spec": {"containers": [container]}}}
-        specs = {"Master": {"replicas": 1, **one}, "Worker": {"replicas": RANKS - 1, **one}}
+        specs = {"Master": {"replicas": 1, **one}}
+        if not together:
+            specs["Worker"] = {"replicas": RANKS - 1, **one}
         job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name},
                "spec": {"pytorchReplicaSpecs": specs}}  # fmt: skip
         with self._lock:
@@ -161,7 +192,7 @@ class Chaos:
 def test_every_hurt_is_named_and_healed(cluster: Cluster, tmp_path: Path) -> None:
     cluster.up()
     chaos, dice = Chaos(cluster, tmp_path / "ranks"), random.Random(SEED)
-    ways = ["kill", "stop", "raise", "eat"]
+    ways = ["kill", "stop", "stop-one-of-a-pod", "raise", "eat"]
     end, number = time.monotonic() + SECONDS, 0
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         while not number or time.monotonic() < end:

@@ -16,7 +16,7 @@ from tests.node.conftest import Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
-from rowlock.cluster.inquest import inquest, stackshots, watch
+from rowlock.cluster.inquest import inquest, rank_processes, stackshots, watch
 from rowlock.cluster.inquest.inquest import Inquest
 from rowlock.objects import Object
 
@@ -65,6 +65,18 @@ fake.all_reduce(here)
 """
 
 
+LAUNCHER = """
+import os, subprocess, sys
+here = os.path.dirname(os.path.abspath(__file__))
+made = [
+    subprocess.Popen([sys.executable, here + "/rank.py", how], env={**os.environ, "RANK": str(n), "LOCAL_RANK": str(n)})
+    for n, how in enumerate(sys.argv[1:])
+]
+sys.exit(max(child.wait() for child in made))
+"""
+"""What `torchrun --nproc-per-node` is, as far as processes can tell."""
+
+
 class Job:
     """A PyTorchJob whose pods the test makes itself."""
 
@@ -75,6 +87,7 @@ class Job:
         (place / "torch" / "distributed").mkdir(parents=True, exist_ok=True)
         (place / "torch" / "distributed" / "fake.py").write_text(COLLECTIVES)
         (place / "rank.py").write_text(RANK)
+        (place / "launcher.py").write_text(LAUNCHER)
 
     @contextlib.asynccontextmanager
     async def inquest(self) -> AsyncIterator[Inquest]:
@@ -96,7 +109,8 @@ class Job:
             labels = {"training.kubeflow.org/replica-type": role, "training.kubeflow.org/replica-index": str(index)}
             owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "j", "controller": True}
             owned = [{**owner, "uid": self.object["metadata"]["uid"]}]
-            command = {"command": [sys.executable, str(self.place / "rank.py"), how]}
+            script = self.place / ("launcher.py" if " " in how else "rank.py")
+            command = {"command": [sys.executable, str(script), *how.split()]}
             await self.node.add(
                 pod(f"j-{role}-{index}", "", policy, container=command, labels=labels, ownerReferences=owned)
             )
@@ -115,6 +129,10 @@ class Job:
         for name in names:
             await self.node.phase(name, "Running")
             await self.node.said(name, "step 1")
+
+    def below(self, name: str) -> dict[str, int]:
+        """The ranks of a pod: pid by number."""
+        return {number: pid for pid, number in rank_processes.numbered(self.pid(name))}
 
     def pid(self, name: str) -> int:
         uid = self.node.pod(name)["metadata"]["uid"]
@@ -261,6 +279,79 @@ def test_a_stopped_rank_is_named_and_goes_on(tmp_path: Path, hasty: None) -> Non
 
 
 @needs_spy
+def test_of_several_ranks_in_one_pod_the_stopped_one_is_named(tmp_path: Path, hasty: None) -> None:
+    """`torchrun --nproc-per-node 3` in a single pod: ranks are processes, not pods."""
+
+    async def body(job: Job) -> None:
+        await job.start("quick slow quick")
+        await job.spoken("j-master-0")
+        await until(lambda: len(job.below("j-master-0")) == 3, "three ranks")
+        pid = job.below("j-master-0")["1"]
+        os.kill(pid, signal.SIGSTOP)
+        said = await job.event("JobHangs")
+        assert said.startswith(
+            f"rank 1 is stopped by a signal (SIGSTOP or a debugger) (pod j-master-0, node {job.node.name}, pid {pid})"
+        )
+        assert "2 ranks wait for it in all_reduce" in said or "both other ranks wait for it in all_reduce" in said
+        os.kill(pid, signal.SIGCONT)
+        assert "The ranks move again" in await job.event("JobMovesAgain")
+
+    on_job(tmp_path, body)
+
+
+@needs_spy
+def test_of_several_ranks_in_one_pod_the_one_that_keeps_the_others_waiting_is_named(
+    tmp_path: Path, hasty: None
+) -> None:
+    async def body(job: Job) -> None:
+        await job.start("wait load wait")
+        said = await job.event("JobHangs")
+        assert said.startswith("rank 1 (pod j-master-0") and "it is at load (rank.py:8)" in said
+        (job.place / "load").touch()
+        (job.place / "go").touch()
+        await job.node.ended("j-master-0")
+
+    on_job(tmp_path, body)
+
+
+@needs_spy
+def test_of_several_ranks_in_one_pod_the_slow_one_is_named(
+    tmp_path: Path, hasty: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_FIRST", 0.5)
+    monkeypatch.setattr(watch, "_APART", 0.05)
+
+    async def body(job: Job) -> None:
+        await job.start("quick quick slow")
+        said = await job.event("RankSlow")
+        assert said.startswith("rank 2 is slower than its peers: it waits 0% of the time, the 2 others ")
+
+    on_job(tmp_path, body)
+
+
+def test_ranks_of_a_script_have_names_of_their_own(tmp_path: Path) -> None:
+    """Started by a shell, without numbers: whoever is named can be told from the others."""
+
+    async def body(job: Job) -> None:
+        rank = f"{sys.executable} {job.place / 'rank.py'} load"
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "j", "controller": True}
+        await job.start()
+        owned = [{**owner, "uid": job.object["metadata"]["uid"]}]
+        await job.node.add(pod("j-master-0", f"{rank} & RANK=7 {rank} & {rank}; wait", ownerReferences=owned))
+        await job.node.phase("j-master-0", "Running")
+
+        def names() -> list[str]:
+            return [rank.name for rank in rank_processes.ranks(job.attached.subjects())]
+
+        await until(lambda: len(names()) == 3, "three ranks")
+        found, root = sorted(names()), job.pid("j-master-0")
+        pids = sorted(pid for pid, number in rank_processes.numbered(root) if not number)
+        assert found == sorted([*(f"rank 0 (pid {pid})" for pid in pids), "rank 7"])
+
+    on_job(tmp_path, body)
+
+
+@needs_spy
 def test_a_straggler_is_named(tmp_path: Path, hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_FIRST", 0.5)
     monkeypatch.setattr(watch, "_APART", 0.05)
@@ -287,7 +378,7 @@ def test_ranks_below_a_launcher(tmp_path: Path) -> None:
         await node.phase("a", "Running")
         uid = node.pod("a")["metadata"]["uid"]
         root = json.loads((node.data / "pods" / uid / "main" / "start.0").read_bytes())["pid"]
-        await until(lambda: sorted(r for _, r in stackshots.rank_processes(root)) == ["4", "5"], "two ranks")
+        await until(lambda: sorted(r for _, r in rank_processes.numbered(root)) == ["4", "5"], "two ranks")
 
     on_node(tmp_path, body)
 

@@ -16,6 +16,7 @@ from rowlock import kinds
 from rowlock.api import Record, View
 from rowlock.cluster.inquest import stackshots
 from rowlock.cluster.inquest.deaths import Deaths, job_uid, of_run
+from rowlock.cluster.inquest.rank_processes import Rank, Subject, in_order, ranks
 from rowlock.cluster.inquest.stackshots import Shot
 from rowlock.cluster.node.kubelet import Kubelet
 from rowlock.cluster.node.pod_facts import Run
@@ -25,23 +26,12 @@ from rowlock.objects import Object, controller_of, name, uid
 from rowlock.verdicts.failure import Death, culprit, incidents, sentence
 from rowlock.verdicts.hang import Look, Verdict, judge
 from rowlock.verdicts.stacks import Stack
-from rowlock.workloads import pods as ranks
 
 SOURCE = "rowlock"
 BETWEEN = 0.5
 """Seconds between two looks at the same ranks: who stands at the same line twice does not move."""
 _GATHER = 1.5
 """Seconds after a death before it is told: the others are dying, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A rank's program that runs."""
-
-    job: Object
-    pod: Object
-    run: Run
-    log: Path
 
 
 @dataclass(slots=True)
@@ -111,7 +101,7 @@ class Inquest:
     # ------------------------------------------------------------ the living
 
     def subjects(self, job: str = "") -> list[Subject]:
-        """The ranks that run on this machine: of one job, by uid, or of all."""
+        """The pods that run on this machine: of one job, by uid, or of all."""
         found = []
         for tended in self._around.pods.values():
             pod = self._around.view.get(kinds.POD, tended.card.namespace, tended.card.name)
@@ -123,13 +113,12 @@ class Inquest:
             if facts is not None and facts.run is not None and facts.run.running:
                 log = self._around.directory(tended.card.uid, main) / f"log.{facts.run.number}"
                 found.append(Subject(owner, pod, facts.run, log))
-        return ranks_in_order(found)
+        return in_order(found)
 
     async def look(self, job: str) -> list[Look]:
         """Every running rank of a job, looked at twice."""
-        subjects = self.subjects(job)
-        processes = await asyncio.to_thread(_processes, subjects)
-        before = {pid: stackshots.cpu_seconds(pid) for pid, _, _ in processes}
+        living = await asyncio.to_thread(ranks, self.subjects(job))
+        before = {rank.pid: stackshots.cpu_seconds(rank.pid) for rank in living}
         began = time.monotonic()
         first = await stackshots.shots(list(before))
         await asyncio.sleep(max(0.0, BETWEEN - (time.monotonic() - began)))
@@ -137,19 +126,19 @@ class Inquest:
         took = time.monotonic() - began
         now = self._around.clock()
         looks = []
-        for pid, rank, subject in processes:
-            shot = second[pid]
+        for rank in living:
+            shot, subject = second[rank.pid], rank.subject
             looks.append(
                 Look(
-                    rank=_named(rank, subject),
+                    rank=rank.name,
                     pod=name(subject.pod),
                     node=str(subject.pod["spec"].get("nodeName", "")),
-                    pid=pid,
-                    state=stackshots.state(pid) or "X",
-                    cpu=(stackshots.cpu_seconds(pid) - before[pid]) / took,
-                    silent=now - (last_output(subject) or subject.run.started or now),
+                    pid=rank.pid,
+                    state=stackshots.state(rank.pid) or "X",
+                    cpu=(stackshots.cpu_seconds(rank.pid) - before[rank.pid]) / took,
+                    silent=now - (subject.wrote() or subject.run.started or now),
                     stack=shot.stack,
-                    moved=_moved(first[pid], shot),
+                    moved=_moved(first[rank.pid], shot),
                     blind=shot.blind,
                 )
             )
@@ -167,20 +156,15 @@ class Inquest:
             found["ranks"] = [_plain(look) for look in looks]
         return found
 
-    async def stacks(self, job: str) -> dict[str, Stack]:
-        """Where each running rank of a job stands, once."""
-        processes = await asyncio.to_thread(_processes, self.subjects(job))
-        found = await stackshots.shots([pid for pid, _, _ in processes])
-        named = ((_named(rank, subject), found[pid].stack) for pid, rank, subject in processes)
+    async def stacks(self, living: list[Rank]) -> dict[str, Stack]:
+        """Where each of these ranks stands, once."""
+        found = await stackshots.shots([rank.pid for rank in living])
+        named = ((rank.name, found[rank.pid].stack) for rank in living)
         return {rank: stack for rank, stack in named if stack is not None}
 
     async def judged(self, job: str) -> tuple[Verdict, list[Look]]:
         looks = await self.look(job)
         return (judge(looks) if looks else Verdict("moving", "No rank runs.")), looks
-
-
-def _named(rank: str, subject: Subject) -> str:
-    return f"rank {rank}" if rank else ranks.tag(subject.job, subject.pod)
 
 
 def _in_order(incident: list[Death]) -> list[Death]:
@@ -196,24 +180,6 @@ def _plain(look: Look) -> dict[str, Any]:
             "stack": lines, "blind": look.blind}  # fmt: skip
 
 
-def ranks_in_order(subjects: list[Subject]) -> list[Subject]:
-    by_uid = {uid(s.pod): s for s in subjects}
-    return [by_uid[uid(pod)] for pod in ranks.ordered(s.pod for s in subjects)]
-
-
-def _processes(subjects: list[Subject]) -> list[tuple[int, str, Subject]]:
-    return [(pid, rank, s) for s in subjects for pid, rank in stackshots.rank_processes(s.run.pid)]
-
-
 def _moved(first: Shot, second: Shot) -> bool:
     """Another stack than a moment before; with one stack missing nobody knows, and nothing is claimed."""
     return first.stack is None or second.stack is None or first.stack.frames != second.stack.frames
-
-
-def last_output(subject: Subject) -> float:
-    """When the rank wrote its last line; 0 when it has written none."""
-    try:
-        found = subject.log.stat()
-    except OSError:
-        return 0.0
-    return found.st_mtime if found.st_size else 0.0

@@ -1,4 +1,4 @@
-"""Looks at the ranks of a pod while they run: which processes they are, whether they compute, where their code stands.
+"""Looks at processes while they run: whether they compute, where their code stands.
 
 Nothing is asked of the user's program. `/proc` tells state and CPU; py-spy reads the Python stack from outside, pausing
 the process for some milliseconds. Where it may not or is not there, the reason comes back instead of a stack.
@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowlock.cluster.node.kin import children, descendants
+from rowlock.cluster.node.kin import descendants
 from rowlock.verdicts import stacks
 from rowlock.verdicts.stacks import Stack
 
@@ -28,44 +28,6 @@ class Shot:
 
     stack: Stack | None
     blind: str = ""
-
-
-def rank_processes(root: int) -> list[tuple[int, str]]:
-    """The Python processes below (and with) `root` that are ranks, with RANK if torchrun gave them one of their own.
-
-    Of a launcher's children the topmost with LOCAL_RANK; of a program that is a rank itself, the program; never the
-    processes that a rank started (data loaders)."""
-    tree = {root: children(root)}
-    waiting = list(tree[root])
-    while waiting:
-        pid = waiting.pop()
-        tree[pid] = children(pid)
-        waiting += tree[pid]
-    return list(_ranks(root, tree))
-
-
-def _ranks(pid: int, tree: dict[int, list[int]]) -> list[tuple[int, str]]:
-    env = _environ(pid)
-    if _is_python(pid):
-        if b"LOCAL_RANK" in env:
-            return [(pid, env.get(b"RANK", b"").decode())]
-        below = [found for child in tree[pid] for found in _ranks(child, tree)]
-        return [found for found in below if found[1]] or [(pid, "")]
-    return [found for child in tree[pid] for found in _ranks(child, tree)]
-
-
-def _is_python(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith(("python", "pypy"))
-    return False
-
-
-def _environ(pid: int) -> dict[bytes, bytes]:
-    """As the process was started; of one that was forked warm it is its parent's, and says nothing of ranks."""
-    with contextlib.suppress(OSError):
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return dict(entry.partition(b"=")[::2] for entry in file.read().split(b"\0") if b"=" in entry)
-    return {}
 
 
 def state(pid: int) -> str:

@@ -1,20 +1,22 @@
 """Takes the pulse of running jobs and calls for an inquest when one seems to stand still.
 
-A pulse costs a few reads of `/proc` and one of the log's size per rank and second; stacks are read only on suspicion.
+A pulse costs a few reads of `/proc` per rank and second, and one of each log's size; stacks are read only on suspicion.
 Suspicion is a stillness that is longer than any before in this job: nobody has written, and some rank does not compute.
 Every such stillness is looked at once, and again ever more rarely, so a job that is quiet by nature costs nothing.
 A verdict that says *hang* must be found twice, a second apart, before it becomes an Event.
+Ranks are processes: which they are is looked up now and then, and whenever one of them has gone.
 """
 
 import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rowlock.cluster.inquest import stackshots
-from rowlock.cluster.inquest.inquest import Inquest, Subject, last_output
+from rowlock.cluster.inquest.inquest import Inquest
+from rowlock.cluster.inquest.rank_processes import Rank, Subject, ranks
 from rowlock.objects import Object, uid
 from rowlock.verdicts.failure import span
 from rowlock.verdicts.hang import STOPPED, Look, Verdict
@@ -28,6 +30,8 @@ STILL, SILENT, GROWTH = 2.0, 10.0, 1.5
 """Seconds of stillness that are worth a look; of silence, where all ranks spin; how much longer than ever before."""
 SLOW = 10.0
 """Seconds for which the others wait before a rank that does move is called slow."""
+RESCAN = 5.0
+"""Seconds after which the processes of a job are looked up again, though none of its ranks has gone."""
 _IDLE = 0.1
 _AGAIN, _SELDOM = 5.0, 300.0
 _CONFIRM = 1.0
@@ -39,8 +43,9 @@ log = logging.getLogger("rowlock.inquest")
 
 @dataclass(slots=True)
 class Pulse:
-    """One rank at one moment."""
+    """One rank at one moment. `at` is monotonic; `share`: CPUs that it has used since the pulse before."""
 
+    at: float
     cpu: float
     output: float
     state: str
@@ -53,7 +58,12 @@ class Watched:
 
     job: Object
     began: float
-    pulses: dict[str, Pulse] = field(default_factory=dict)
+    subjects: Sequence[Subject] = ()
+    ranks: list[Rank] = field(default_factory=list)
+    scanned: float = 0.0
+    busy: asyncio.Task[None] | None = None
+    """An examination or a search that is under way."""
+    pulses: dict[Rank, Pulse] = field(default_factory=dict)
     output: float = 0.0
     still_since: float | None = None
     longest: float = 0.0
@@ -74,39 +84,54 @@ class Watch:
 
     async def run(self) -> None:
         swept = 0.0
-        while True:
-            began = time.process_time()
-            groups: dict[str, list[Subject]] = defaultdict(list)
-            for subject in self._inquest.subjects():
-                groups[uid(subject.job)].append(subject)
-            for gone in self._jobs.keys() - groups.keys():
-                del self._jobs[gone]
-            for job, subjects in groups.items():
-                if len(subjects) > 1 or job in self._jobs:  # who was always alone waits for nobody: no pulse is taken
-                    await self._watch(job, subjects)
-            if time.monotonic() - swept > _SWEEP:
-                swept = time.monotonic()
-                await asyncio.to_thread(self._inquest.deaths.forget_old)
-            await asyncio.sleep(max(PULSE, (time.process_time() - began) / _COST))
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                cost = self._list(time.monotonic())
+                pulses, more = await asyncio.to_thread(_pulses, list(self._jobs.values()))
+                for job, watched in self._jobs.items():
+                    self._judge(job, watched, pulses.get(job, {}), tasks)
+                if time.monotonic() - swept > _SWEEP:
+                    swept = time.monotonic()
+                    await asyncio.to_thread(self._inquest.deaths.forget_old)
+                await asyncio.sleep(max(PULSE, (cost + more) / _COST))
 
-    async def _watch(self, job: str, subjects: list[Subject]) -> None:
+    def _list(self, now: float) -> float:
+        """The jobs that run and their pods; returns what it cost, in seconds of CPU."""
+        began = time.thread_time()
+        groups: dict[str, list[Subject]] = defaultdict(list)
+        for subject in self._inquest.subjects():
+            groups[uid(subject.job)].append(subject)
+        for gone in self._jobs.keys() - groups.keys():
+            del self._jobs[gone]
+        for job, subjects in groups.items():
+            watched = self._jobs.setdefault(job, Watched(subjects[0].job, now, next_search=now + _FIRST))
+            if [s.run for s in subjects] != [s.run for s in watched.subjects]:
+                watched.scanned = 0.0
+            watched.subjects = subjects
+        return time.thread_time() - began
+
+    def _judge(self, job: str, watched: Watched, pulses: dict[Rank, Pulse], tasks: asyncio.TaskGroup) -> None:
+        """Feels the pulse; begins an examination or a search when one is due."""
         now = time.monotonic()
-        if job not in self._jobs:
-            self._jobs[job] = Watched(subjects[0].job, now, next_search=now + _FIRST)
-        watched = self._jobs[job]
-        self._feel(watched, await asyncio.to_thread(_pulses, subjects), now)
+        if not pulses:  # who was always alone waits for nobody: no pulse is taken
+            return
+        self._feel(watched, pulses, now)
         if watched.hang is not None and watched.still_since is None:
             self._moves_again(watched, now)
-        if len(subjects) > 1 and self._suspicious(watched, now):
-            await self._examine(job, watched)
-        elif len(subjects) > 1 and watched.still_since is None and now >= watched.next_search:
-            await self._search(job, watched)
+        if len(pulses) < 2 or (watched.busy is not None and not watched.busy.done()):
+            return
+        due: Coroutine[None, None, None] | None = None
+        if self._suspicious(watched, now):
+            due = self._examine(job, watched)
+        elif watched.still_since is None and now >= watched.next_search:
+            due = self._search(watched)
+        watched.busy = tasks.create_task(due) if due is not None else None
 
-    def _feel(self, watched: Watched, pulses: dict[str, Pulse], now: float) -> None:
+    def _feel(self, watched: Watched, pulses: dict[Rank, Pulse], now: float) -> None:
         """Compares with the pulse before; begins and ends a stillness."""
         for rank, pulse in pulses.items():
             if before := watched.pulses.get(rank):
-                pulse.share = (pulse.cpu - before.cpu) / PULSE
+                pulse.share = (pulse.cpu - before.cpu) / max(0.001, pulse.at - before.at)
         output = max(pulse.output for pulse in pulses.values())
         quiet = output <= watched.output and pulses.keys() <= watched.pulses.keys()
         silent = quiet and watched.still_since is not None
@@ -134,7 +159,8 @@ class Watch:
         if verdict.hangs:
             await asyncio.sleep(_CONFIRM)
             found, (verdict, later) = verdict, await self._inquest.judged(job)
-            if (verdict.kind, verdict.culprits) == (found.kind, found.culprits) and _places(looks) == _places(later):
+            same = (verdict.kind, verdict.culprits) == (found.kind, found.culprits) and _places(looks) == _places(later)
+            if same and self._jobs.get(job) is watched:
                 watched.hang, watched.hang_since = verdict, time.monotonic()
                 return self._inquest.tell(watched.job, "Warning", "JobHangs", verdict.sentence)
         if verdict.kind in ("slow", "behind") and since is not None and time.monotonic() - since > SLOW:
@@ -148,22 +174,19 @@ class Watch:
         )
         watched.hang = None
 
-    async def _search(self, job: str, watched: Watched) -> None:
+    async def _search(self, watched: Watched) -> None:
         """For a straggler: some looks in a row, then not for a while."""
         seen: dict[str, list[Stack]] = defaultdict(list)
         half = 0.0
         for number in range(_LOOKS):
-            half = self._written(job) if number == _LOOKS // 2 else half
-            for rank, stack in (await self._inquest.stacks(job)).items():
+            half = _wrote(watched.subjects) if number == _LOOKS // 2 else half
+            for rank, stack in (await self._inquest.stacks(watched.ranks)).items():
                 seen[rank].append(stack)
             await asyncio.sleep(_APART)
         now = time.monotonic()
         watched.next_search = now + min(max(60.0, now - watched.began), _SELDOM)
-        if (verdict := slowest(seen, wrote=self._written(job) > half)) is not None:
+        if (verdict := slowest(seen, wrote=_wrote(watched.subjects) > half)) is not None:
             self._slow(watched, verdict)
-
-    def _written(self, job: str) -> float:
-        return max((last_output(subject) for subject in self._inquest.subjects(job)), default=0.0)
 
     def _slow(self, watched: Watched, verdict: Verdict) -> None:
         """Once for each culprit."""
@@ -176,11 +199,24 @@ def _places(looks: Iterable[Look]) -> list[tuple[str, object]]:
     return [(look.rank, look.stack.frames if look.stack else None) for look in looks]
 
 
-def _pulses(subjects: list[Subject]) -> dict[str, Pulse]:
-    return {uid(s.pod): Pulse(stackshots.cpu_seconds(s.run.pid), last_output(s), _state(s)) for s in subjects}
+def _wrote(subjects: Iterable[Subject]) -> float:
+    """When anybody wrote a line."""
+    return max((subject.wrote() for subject in subjects), default=0.0)
 
 
-def _state(subject: Subject) -> str:
-    """Stopped, when any process of the rank is."""
-    pids = [subject.run.pid, *(pid for pid, _ in stackshots.rank_processes(subject.run.pid))]
-    return STOPPED if any(stackshots.state(pid) == STOPPED for pid in pids) else "S"
+def _pulses(jobs: Iterable[Watched]) -> tuple[Mapping[str, dict[Rank, Pulse]], float]:
+    """The pulse of every job of several ranks, by its uid; and what that cost, in seconds of CPU. In a thread."""
+    began, found = time.thread_time(), dict[str, dict[Rank, Pulse]]()
+    for watched in jobs:
+        now = time.monotonic()
+        if now - watched.scanned > RESCAN or not all(rank.lives for rank in watched.ranks):
+            watched.ranks, watched.scanned = ranks(watched.subjects), now
+        if len(watched.ranks) > 1 or watched.pulses:
+            found[uid(watched.job)] = {rank: _pulse(rank, now) for rank in watched.ranks}
+    return found, time.thread_time() - began
+
+
+def _pulse(rank: Rank, now: float) -> Pulse:
+    """Stopped, when the rank or the program of its pod is."""
+    stopped = any(stackshots.state(pid) == STOPPED for pid in {rank.pid, rank.subject.run.pid})
+    return Pulse(now, stackshots.cpu_seconds(rank.pid), rank.subject.wrote(), STOPPED if stopped else "S")
