@@ -172,9 +172,11 @@ class Chaos:
         return [e["message"] for e in page["items"] if e["reason"] == reason and e["involvedObject"]["name"] == name]
 
     def pid(self, name: str, rank: int) -> int:
-        (found,) = (p.pid for p in self.processes() if (p.environ().get("HERE"), p.environ().get("RANK")) == (
-            str(self.place / name), str(rank)))  # fmt: skip
-        return int(found)
+        wanted = (str(self.place / name), str(rank))
+        seen = {p.pid: (p.environ().get("HERE"), p.environ().get("RANK")) for p in self.processes()}
+        found = [pid for pid, marks in seen.items() if marks == wanted]
+        assert len(found) == 1, f"{wanted} is to be one of {seen}; {self.why(name)}"
+        return found[0]
 
     def processes(self) -> list[psutil.Process]:
         found = []

@@ -106,3 +106,34 @@ def test_last_words(tmp_path: Path, container: Object, script: str, message: str
         assert not os.path.exists("/dev/termination-log") and dig(node.pod("a"), "status.phase")
 
     on_node(tmp_path, body)
+
+
+@ROOT_ONLY
+@pytest.mark.skipif(NOBODY is None, reason="this machine has no nobody")
+def test_a_volume_that_its_user_may_not_write_to_is_one_sentence(tmp_path: Path) -> None:
+    place = tmp_path / "shared"
+    place.mkdir(mode=0o755)
+    volumes = [
+        {"name": "shared", "hostPath": {"path": str(place)}},
+        {"name": "mine", "emptyDir": {}},
+        {"name": "read", "hostPath": {"path": str(place)}},
+    ]
+    mounts = [
+        {"name": "shared", "mountPath": "/mnt/shared"},
+        {"name": "mine", "mountPath": "/mnt/mine"},
+        {"name": "read", "mountPath": "/mnt/read", "readOnly": True},
+    ]
+    wants = {"volumes": volumes, "securityContext": {"runAsUser": 65534}}
+
+    async def body(node: Node) -> None:
+        await node.add(pod("p", "echo x > /mnt/mine/file", container={"volumeMounts": mounts}, spec=wants))
+        await node.phase("p", "Succeeded")
+        await until(lambda: any(r == "VolumeNotWritable" for _, r, _ in node.events("p")), "the warning")
+        (said,) = [m for _, r, m in node.events("p") if r == "VolumeNotWritable"]
+        assert said == (
+            f"volume shared ({place}) at /mnt/shared belongs to user 0, group 0, mode 755, and user 65534 may not write"
+            " there: chown it or choose another"
+        )
+
+    os.chmod(tmp_path, 0o755)
+    on_node(tmp_path, body)

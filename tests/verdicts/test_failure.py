@@ -55,6 +55,12 @@ def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> Death:
             " an emptyDir volume with `medium: Memory`.",
         ),
         (
+            [dead(0, 2, said="sh: 1: cannot create /v/file: Read-only file system")],
+            1,
+            "rank 0 (pod j-worker-0, node n1) ended with exit code 2 after 12 s; the last line of its log: sh: 1: cannot create"
+            " /v/file: Read-only file system.",
+        ),
+        (
             [dead(0, trouble=ECHO)],
             1,
             "rank 0 (pod j-worker-0, node n1) ended with exit code 1 after 12 s: RuntimeError: Connection closed by peer"

@@ -41,6 +41,8 @@ class Death:
     """Kubernetes' word where the code does not say it: OOMKilled, StartError…"""
     message: str = ""
     trouble: Trouble | None = None
+    said: str = ""
+    """The last line of its log, where no error was recognised in it."""
 
     @property
     def first(self) -> float:
@@ -133,6 +135,8 @@ def _why(cause: Death) -> str:
         )
     if hint := _HINTS.get(signals.Signals(number) if number in {s.value for s in signals.Signals} else signals.SIGCHLD):
         return f"{how}{after}; {hint}"
+    if cause.said:
+        return f"{how}{after}; the last line of its log: {cause.said}"
     return f"{how}{after} and left no error in its log"
 
 

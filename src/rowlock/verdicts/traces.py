@@ -67,6 +67,11 @@ def trouble(log: str) -> Trouble | None:
     return child if best.secondary and child is not None and child.rank is not None else best
 
 
+def last_line(log: str) -> str:
+    """What a program said last, blank lines aside."""
+    return _short(next((text.strip() for _, text in map(_stamped, reversed(log.splitlines())) if text.strip()), ""))
+
+
 def _stamped(line: str) -> tuple[float, str]:
     stamp, _, text = line.partition(" ")
     if len(stamp) > 20 and stamp[4] == "-" and stamp.endswith("Z"):

@@ -12,7 +12,7 @@ from pathlib import Path
 from rowlock.cluster.node.pod_facts import Run
 from rowlock.objects import Object, controller_of, dig, name
 from rowlock.verdicts.failure import Death, death
-from rowlock.verdicts.traces import Trouble, trouble
+from rowlock.verdicts.traces import Trouble, last_line, trouble
 from rowlock.workloads import pods as ranks
 
 KEPT = 1000
@@ -86,12 +86,13 @@ def of_run(job: Object, pod: Object, run: Run, directory: Path) -> Death | None:
         reason=run.exit.reason,
         message=run.exit.message if run.exit.reason in ("OOMKilled", "StartError") else "",
         trouble=said,
+        said="" if said or run.exit.reason == "StartError" else last_line(_end(directory / f"log.{run.number}")),
     )
 
 
 def last_words(directory: Path, number: int) -> Trouble | None:
     """What torch's error file says (programs under `@record` and torchrun write one), else what the log says."""
-    return of_error_file(directory / f"error.{number}.json") or _of_log(directory / f"log.{number}")
+    return of_error_file(directory / f"error.{number}.json") or trouble(_end(directory / f"log.{number}"))
 
 
 def of_error_file(path: Path) -> Trouble | None:
@@ -110,13 +111,14 @@ def of_error_file(path: Path) -> Trouble | None:
     return Trouble(best.kind, best.text, at, best.place, best.rank, best.secondary)
 
 
-def _of_log(path: Path) -> Trouble | None:
+def _end(path: Path) -> str:
+    """The end of a log; nothing when there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-            return trouble(file.read().decode(errors="replace"))
+            return file.read().decode(errors="replace")
     except OSError:
-        return None
+        return ""
 
 
 def job_uid(pod: Object) -> str:

@@ -7,7 +7,8 @@ was started by root; elsewhere programs are the user who started it, which `rema
 
 import os
 import pwd
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +100,39 @@ def _not_root(pod: Object, container: Mapping[str, Any], wanted: Mapping[str, An
     if number is None:
         raise Missing(f"container has runAsNonRoot and image will run as root {where}")
     raise Missing(f"container's runAsUser breaks non-root policy {where}")
+
+
+def unwritable(mounts: Sequence[Mapping[str, Any]], user: Mapping[str, Any], *, me: int = os.geteuid()) -> list[str]:
+    """What a program of this user (see `Rights.spec`) cannot write to though it is mounted to be written, a sentence each.
+
+    Files of ConfigMaps and Secrets are there to be read."""
+    number, found = user.get("uid") if user.get("uid") is not None else me, []
+    groups = {user["gid"], *user["groups"]} if "gid" in user else {os.getegid(), *os.getgroups()}
+    for mount in mounts:
+        place = str(mount["source"])
+        if mount.get("read_only") or os.path.lexists(f"{place}/..data") or not os.path.exists(place):
+            continue
+        seen, where = os.stat(place), f"volume {mount['volume']} ({place}) at {mount['target']}"
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            found.append(
+                f"{where} lies on a read-only file system: writing there will fail; mount it with readOnly: true"
+            )
+        elif number != 0 and not _may_write(seen, int(number or 0), groups):
+            help_ = (
+                "fsGroup gives a pod's own volumes to a group"
+                if "/.volumes/" in place
+                else "chown it or choose another"
+            )
+            owner = f"user {seen.st_uid}, group {seen.st_gid}, mode {stat.S_IMODE(seen.st_mode):o}"
+            found.append(f"{where} belongs to {owner}, and user {number} may not write there: {help_}")
+    return found
+
+
+def _may_write(seen: os.stat_result, number: int, groups: Collection[int | None]) -> bool:
+    """By the bits of the mode."""
+    if seen.st_uid == number:
+        return bool(seen.st_mode & stat.S_IWUSR)
+    return bool(seen.st_mode & (stat.S_IWGRP if seen.st_gid in groups else stat.S_IWOTH))
 
 
 def fs_group(pod: Object, me: int = os.geteuid()) -> int | None:

@@ -189,6 +189,8 @@ class Tending:
         self._event(pod, "Normal", "Pulled", text, where)
         self._event(pod, "Normal", "Created", f"Created container: {where}", where)
         self._event(pod, "Normal", "Started", f"Started container {where}{_warmth(answer)}", where)
+        for sentence in pod_rights.unwritable(spec["mounts"], spec["user"]) if start.number == 0 else ():
+            self._event(pod, "Warning", "VolumeNotWritable", sentence, where)
 
     def _cannot(self, pod: Object, tended: Tended, container: str, problem: Problem) -> None:
         """Remembers why, says so in events; a pull that fails again is a back-off, as on a real node."""
