@@ -164,7 +164,7 @@ class Server:
         tls = secure.context(self.data / "server.crt", self.data / "server.key")
         config = uvicorn.Config(
             app, log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
-            http=wire.protocol(tls), proxy_headers=False,
+            http=wire.protocol(tls), proxy_headers=False, server_header=False,
             ws_ping_interval=30, ws_ping_timeout=None, ws_per_message_deflate=False,
         )  # fmt: skip
         web = uvicorn.Server(config)

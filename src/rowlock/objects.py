@@ -33,7 +33,8 @@ def namespace(obj: Mapping[str, Any]) -> str:
 
 
 def key(obj: Mapping[str, Any]) -> Key:
-    return Key(namespace(obj), name(obj))
+    known = obj.get("metadata") or {}
+    return Key(str(known.get("namespace") or ""), str(known.get("name") or ""))
 
 
 def uid(obj: Mapping[str, Any]) -> str:

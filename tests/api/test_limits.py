@@ -7,7 +7,8 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from tests.api.conftest import TOKEN, Running
 
 from rowlock import assembly, kinds
+from rowlock.api import LogOptions
 from rowlock.cluster.api import requests, secure, sockets, watching, wire
 from rowlock.errors import TooManyRequests
 
@@ -93,7 +95,7 @@ def test_a_page_has_a_limit(client: httpx.Client, monkeypatch: pytest.MonkeyPatc
 def test_watches_have_a_limit_per_user() -> None:
     watches = watching.Watches(2)
     with watches.one_more("a"), watches.one_more("a"):
-        with pytest.raises(TooManyRequests, match="2 watches open"), watches.one_more("a"):
+        with pytest.raises(TooManyRequests, match="2 watches, followed logs and sessions open"), watches.one_more("a"):
             pass
         with watches.one_more("b"):
             pass
@@ -153,6 +155,40 @@ def test_a_request_in_pieces_is_answered(server: Running) -> None:
         assert all_of(connection).startswith(b"HTTP/1.1 200 ")
 
 
+def test_requests_sent_together_are_answered_in_order(server: Running) -> None:
+    """Several in one TLS record, and several records in one piece of the network's."""
+    first, other = "GET /version HTTP/1.1", "GET /readyz HTTP/1.1"
+    together = head(first) + b"\r\n\r\n" + head(other) + b"\r\n\r\n"
+    with connected(server) as connection:
+        connection.sendall(together)
+        for line in (first, other):
+            connection.sendall(head(line) + b"\r\n\r\n")
+        connection.sendall(head(first, "Connection: close") + b"\r\n\r\n")
+        said = all_of(connection)
+    found = [b"gitVersion" in answer for answer in said.split(b"HTTP/1.1 200 ")[1:]]
+    assert found == [True, False, True, False, True]
+
+
+def test_who_is_silent_after_an_answer_is_cut_off(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before: every request begins the time anew, and an answer that takes long does not count."""
+    monkeypatch.setattr(wire, "FIRST_S", 0.3)
+    made = wire.Protocol.connection_made
+
+    def impatient(protocol: wire.Protocol, transport: asyncio.Transport) -> None:
+        protocol.timeout_keep_alive = 0.3  # type: ignore[assignment]  # whole seconds elsewhere
+        made(protocol, transport)
+
+    monkeypatch.setattr(wire.Protocol, "connection_made", impatient)
+    with connected(server) as connection:
+        for _ in range(3):
+            connection.sendall(head("GET /readyz HTTP/1.1") + b"\r\n\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(head(f"GET {CONFIGS}?watch=1&timeoutSeconds=2 HTTP/1.1") + b"\r\n\r\n")
+        began, said = time.monotonic(), all_of(connection)
+    assert said.endswith(b"0\r\n\r\n"), "a watch of two seconds was cut off"
+    assert time.monotonic() - began > 2
+
+
 def test_slow_and_half_open_clients_hold_up_nobody(server: Running, client: httpx.Client) -> None:
     """A crowd that trickles, one that says nothing, and one that asks for much and reads none of it."""
     name = "much"
@@ -204,6 +240,94 @@ def test_what_is_no_http_is_refused(server: Running, client: httpx.Client, garba
         connection.sendall(garbage)
         assert all_of(connection).startswith(b"HTTP/1.1 4")
     assert client.get("/readyz").text == "ok"
+
+
+# ---------------------------------------------------------------- logs
+
+
+class Endless:
+    """A log without end, which counts what was asked of it, and who asks."""
+
+    PIECE = b"x" * 65_535 + b"\n"
+
+    def __init__(self) -> None:
+        self.pieces: Counter[str] = Counter()
+        self.reading: Counter[str] = Counter()
+
+    async def __call__(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        who = str(options.tail)
+        self.reading[who] += 1
+        try:
+            while who != "0":
+                self.pieces[who] += 1
+                yield self.PIECE
+                await asyncio.sleep(0)
+            await asyncio.Event().wait()  # a quiet one
+        finally:
+            self.reading[who] -= 1
+
+
+@pytest.fixture
+def endless(server: Running, client: httpx.Client, space: str) -> Iterator[tuple[str, Endless]]:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}}
+    client.post(f"{space}/pods", json=pod).raise_for_status()
+    log = server.store.logs = Endless()
+    yield f"{space}/pods/p/log?follow=true&tailLines=", log
+    server.store.logs = None
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"
+        time.sleep(0.02)
+
+
+def test_slow_followers_of_a_log_hold_up_nobody_and_no_memory(
+    server: Running, client: httpx.Client, endless: tuple[str, Endless]
+) -> None:
+    """Ten that read nothing of an endless log: little more is made for them than the kernel's buffers hold."""
+    path, log = endless
+    with ExitStack() as stack:
+        for _ in range(10):
+            connection = stack.enter_context(connected(server))
+            connection.sendall(head(f"GET {path}5 HTTP/1.1") + b"\r\n\r\n")
+        until(lambda: log.reading["5"] == 10, "ten followers read")
+        read = 0
+        with client.stream("GET", f"{path}7") as answer:  # one that reads, meanwhile
+            for piece in answer.iter_bytes():
+                read += len(piece)
+                if read > 20 << 20:
+                    break
+        before = -1
+        while before != log.pieces["5"]:  # nothing more is made for who does not read
+            before = log.pieces["5"]
+            assert client.post(CONFIGS, params={"dryRun": "All"}, json={"metadata": {"name": "q"}}).status_code == 201
+        assert before * len(Endless.PIECE) < 10 * (16 << 20), "a slow follower makes the server hold its log"
+    until(lambda: not log.reading["5"] and not log.reading["7"], "those who left are forgotten")
+
+
+def test_who_leaves_a_quiet_log_is_forgotten(server: Running, endless: tuple[str, Endless]) -> None:
+    path, log = endless
+    with connected(server) as connection:
+        connection.sendall(head(f"GET {path}0 HTTP/1.1") + b"\r\n\r\n")
+        until(lambda: log.reading["0"] == 1, "it follows")
+    until(lambda: not log.reading["0"], "it left before the log's first line")
+
+
+def test_followed_logs_have_a_limit_per_user(
+    server: Running, client: httpx.Client, endless: tuple[str, Endless], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together with watches: each of them holds a connection and an open file."""
+    path, log = endless
+
+    def full(watches: watching.Watches, user: str) -> None:
+        raise TooManyRequests(f"{user} has enough")
+
+    monkeypatch.setattr(watching.Watches, "one_more", full)
+    refused = client.get(f"{path}0")
+    assert (refused.status_code, refused.json()["message"]) == (429, "rowlock-admin has enough")
+    assert not log.reading
 
 
 # ---------------------------------------------------------------- without a token
@@ -265,7 +389,7 @@ def test_a_crowd_of_watchers_hears_every_change(server: Running, client: httpx.C
             line = (await reader.readline()).strip()
             if line.startswith(b"{"):
                 seen.append(json.loads(line)["object"]["metadata"]["name"])
-        writer.close()
+        writer.transport.abort()
         return seen
 
     async def main() -> list[list[str]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,7 @@ class Settings:
     address: str = "127.0.0.1"
     body_limit: int = requests.BODY_LIMIT
     watch_limit: int = 5_000
-    """Watches that one user may have at once."""
+    """Watches, followed logs and sessions in pods that one user may have at once."""
     ready: Callable[[], bool] = lambda: True
 
 
@@ -91,7 +92,8 @@ class ApiServer:
             return await self._websocket(scope, receive, send)
         warnings: list[str] = []
         started = False
-        if in_yaml(dict(scope["headers"]).get(b"accept", b"").decode("latin-1")):
+        headers = dict(scope["headers"])
+        if b"yaml" in headers.get(b"accept", b"") and in_yaml(headers[b"accept"].decode("latin-1")):
             send = InYaml(send)
 
         async def noted(message: object) -> None:
@@ -100,7 +102,7 @@ class ApiServer:
             await send(message)  # type: ignore[arg-type]  # passed on as it came
 
         try:
-            call = await self._call(scope, receive)
+            call = await self._call(scope, receive, headers)
             warnings = call.warnings
             await self._route(call, receive, noted)
         except ApiError as error:
@@ -121,7 +123,7 @@ class ApiServer:
     async def _entered(self, scope: Scope, receive: Receive, send: Send) -> None:
         from rowlock.cluster.api import forwarding, streaming  # late: few servers ever need them
 
-        call = await self._call({**scope, "method": "GET"}, receive)
+        call = await self._call({**scope, "method": "GET"}, receive, dict(scope["headers"]))
         parts = call.path.rstrip("/").split("/")[1:]
         target = requests.target_of("", "v1", parts[2:]) if parts[:2] == ["api", "v1"] and parts[2:] else None
         if target is None or target.subresource not in subresources.DOORS or target.kind is not kinds.POD:
@@ -132,7 +134,8 @@ class ApiServer:
         if self._entrance is None:
             raise Unsupported(NOBODY)
         door = forwarding.forward if target.subresource == "portforward" else streaming.enter
-        await door(scope, receive, send, self._entrance, pod)
+        with self._watches.one_more(call.user.name):
+            await door(scope, receive, send, self._entrance, pod)
 
     # ------------------------------------------------------------ who
 
@@ -140,8 +143,7 @@ class ApiServer:
         """Whose token this is, for a review of it."""
         return self._keys.user(token)
 
-    async def _call(self, scope: Scope, receive: Receive) -> Call:
-        headers = dict(scope["headers"])
+    async def _call(self, scope: Scope, receive: Receive, headers: Mapping[bytes, bytes]) -> Call:
         path = scope["path"]
         call = Call(scope["method"], path, requests.query_of(scope["query_string"]), headers, User("", ()))
         if "rowlock.take_over" in (scope.get("extensions") or ()):
@@ -274,7 +276,8 @@ class ApiServer:
             raise Unsupported(NOBODY)
         from rowlock.cluster.api import upgraded  # late: few servers ever need it
 
-        await upgraded.serve(call, target.subresource, self._entrance, pod)
+        with self._watches.one_more(call.user.name):
+            await upgraded.serve(call, target.subresource, self._entrance, pod)
 
     async def _part(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
         sub, store = target.subresource, self._store
@@ -282,7 +285,8 @@ class ApiServer:
             kind = target.kind
             raise not_found(kind.plural, target.name, kind.group) if kind.custom else NotFound(NOWHERE)
         if sub == "log" and call.method == "GET":
-            return await subresources.log(call, receive, send, store, target)
+            with self._watches.one_more(call.user.name) if call.flag("follow") else nullcontext():
+                return await subresources.log(call, receive, send, store, target)
         if sub in _POSTED:
             if call.method != "POST":
                 raise Unsupported("the server does not allow this method on the requested resource")

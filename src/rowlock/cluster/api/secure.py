@@ -115,6 +115,8 @@ class Connection(asyncio.Transport, asyncio.BufferedProtocol):
                 self.close()
                 return
             self._within.data_received(data)
+            if not self._incoming.pending and not self._tls.pending():
+                break  # cheaper to ask than to be told by an exception
         if self._outgoing.pending:
             self._push()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
 
 from starlette.types import Receive, Send
 
@@ -34,24 +36,36 @@ async def log(call: Call, receive: Receive, send: Send, store: Store, target: Ta
     options = log_options(call, pod)
     if not objects.dig(pod, "spec.nodeName"):
         return await answer(send, b"", code=204)
-    chunks = store.log(target.namespace, target.name, options)
-    first = await anext(chunks, None)  # an error comes before the answer has begun
-    await begin_stream(send, b"text/plain", call.warnings)
-
-    async def copy() -> None:
-        if first is not None:
-            await stream(send, first)
-            async for chunk in chunks:
-                await stream(send, chunk)
-
-    sender, leaver = asyncio.create_task(copy()), asyncio.create_task(_left(receive))
+    leaver = asyncio.create_task(_left(receive))  # from the beginning: a log may be quiet for hours
     try:
-        await asyncio.wait({sender, leaver}, return_when=asyncio.FIRST_COMPLETED)
+        async with aclosing(cast("AsyncGenerator[bytes]", store.log(target.namespace, target.name, options))) as chunks:
+            await _copied(chunks, leaver, send, call.warnings)
     finally:
-        for task in (sender, leaver):
-            task.cancel()
-        await asyncio.gather(sender, leaver, return_exceptions=True)
-    await end_stream(send)
+        leaver.cancel()
+        await asyncio.gather(leaver, return_exceptions=True)
+
+
+async def _copied(chunks: AsyncGenerator[bytes], leaver: asyncio.Task[None], send: Send, warnings: list[str]) -> None:
+    """Piece by piece, each when the one before it is on its way: whoever reads slowly has one in memory. Until the end,
+    or until the client leaves."""
+    begun = False
+    while True:
+        piece = asyncio.ensure_future(anext(chunks, None))
+        try:
+            await asyncio.wait({piece, leaver}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not piece.done():
+                piece.cancel()
+                await asyncio.gather(piece, return_exceptions=True)
+        if leaver.done():
+            return
+        found = piece.result()  # an error of the first comes before the answer has begun
+        if not begun:
+            begun = True
+            await begin_stream(send, b"text/plain", warnings)
+        if found is None:
+            return await end_stream(send)
+        await stream(send, found)
 
 
 async def _left(receive: Receive) -> None:

@@ -242,6 +242,8 @@ def _duplicates(kind: Kind, twice: list[str], options: WriteOptions) -> None:
 
 def _check_meta(kind: Kind, meta: dict[str, Any]) -> None:
     """Metadata is read before anything is admitted: it must have its type."""
+    if _plain(meta):
+        return
     walk = decoding.Walk(path=["metadata"])
     try:
         decoding.decode(types.META, {k: v for k, v in meta.items() if k != "managedFields"}, walk)
@@ -249,6 +251,20 @@ def _check_meta(kind: Kind, meta: dict[str, Any]) -> None:
         text = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {error.message}'
         raise BadRequest(text) from None
     managedfields.check(meta.get("managedFields"))
+
+
+def _plain(meta: dict[str, Any]) -> bool:
+    """What most objects come with: names, labels and annotations, all of them texts."""
+    for field, value in meta.items():
+        if field in _TEXTS:
+            if type(value) is not str:
+                return False
+        elif field not in _MAPS or type(value) is not dict or not all(type(text) is str for text in value.values()):
+            return False
+    return True
+
+
+_TEXTS, _MAPS = frozenset({"name", "generateName", "namespace"}), frozenset({"labels", "annotations"})
 
 
 async def patch(call: Call, send: Send, store: Store, target: Target) -> None:

@@ -32,7 +32,8 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
 class Watches:
-    """How many there are, by user: each holds a connection and a place in history."""
+    """How many there are, by user, together with followed logs and sessions in pods: each holds a connection, and a place
+    in history, a file or a process."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -42,7 +43,7 @@ class Watches:
     def one_more(self, user: str) -> Iterator[None]:
         """For the life of a watch. Raises TooManyRequests."""
         if self._open[user] >= self._limit:
-            text = f'user "{user}" has {self._limit} watches open, as many as one may: end some, or share them as informers do'
+            text = f'user "{user}" has {self._limit} watches, followed logs and sessions open, as many as one may: end some, or share watches as informers do'
             raise TooManyRequests(text, retry_after=1)
         self._open[user] += 1
         try:

@@ -8,6 +8,7 @@ the first of them.
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from typing import Any
 
@@ -41,15 +42,35 @@ class Protocol(HttpToolsProtocol):
         """Bytes of the head so far; None outside one."""
         self._coming = False
         self._slow: asyncio.TimerHandle | None = None
+        self._until = math.inf
+        """When the client has been silent for too long; never, while it is being answered."""
+        self._silence: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn says the same
         super().connection_made(transport)
-        self.timeout_keep_alive_task = self.loop.call_later(FIRST_S, self.timeout_keep_alive_handler)
+        self._until = self.loop.time() + FIRST_S
+        self._silence = self.loop.call_at(self._until, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._in_time()
-        self._unset_keepalive_if_required()
+        self._spoken()
         super().connection_lost(exc)
+
+    def _look(self) -> None:
+        """One timer for the life of a connection: another for each answer would cost as much as reading the request."""
+        now = self.loop.time()
+        if now >= self._until:
+            return self.timeout_keep_alive_handler()
+        self._silence = self.loop.call_at(min(self._until, now + self.timeout_keep_alive), self._look)
+
+    def _spoken(self) -> None:
+        """Nobody waits for this connection to say something any more."""
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._until = math.inf
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -79,7 +100,14 @@ class Protocol(HttpToolsProtocol):
             self._in_time()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._until = self.loop.time() + self.timeout_keep_alive
         if isinstance(self.transport, Connection):
             self.transport.flush()  # nothing more will come in this turn of the loop
 
@@ -100,7 +128,7 @@ class Protocol(HttpToolsProtocol):
     def _take_over(self, other: asyncio.Protocol) -> asyncio.Transport:
         """The connection belongs to another protocol from now on; ours has nothing more to answer."""
         self._in_time()
-        self._unset_keepalive_if_required()
+        self._spoken()
         self.connections.discard(self)
         self.cycle.disconnected = True
         if isinstance(self.transport, Connection):
@@ -118,6 +146,7 @@ class Protocol(HttpToolsProtocol):
         from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # late: few servers ever need it
 
         self._in_time()
+        self._spoken()
         if isinstance(self.transport, Connection):
             # A client that asks select() after each message does not see one that came in the same TLS record.
             self.transport.single()

@@ -28,7 +28,11 @@ CREATE TABLE IF NOT EXISTS log (
 CREATE TABLE IF NOT EXISTS mark (one INTEGER PRIMARY KEY CHECK (one = 1), compacted INTEGER NOT NULL);
 INSERT OR IGNORE INTO mark VALUES (1, 0);
 """
-_INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
+_AT_ONCE = 64
+"""Rows of one INSERT. Each statement takes the interpreter's lock anew, and a busy event loop lets go of it late: a batch
+is as few statements as can be."""
+_FORGET = "DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))"
 _COLUMNS = "revision, previous, verb, kind, namespace, name, checksum, value"
 
 Verb = Literal["Added", "Modified", "Deleted"]
@@ -122,15 +126,17 @@ class Journal:
             (r.revision, r.previous, _VERBS.index(r.verb), r.kind, r.namespace, r.name, zlib.crc32(r.value), r.value)
             for r in rows
         ]
+        inserts = [_insert(values[at : at + _AT_ONCE]) for at in range(0, len(values), _AT_ONCE)]
         with _sentences(self.path):
-            if len(values) == 1 and not drop:  # a statement alone is a transaction, and a quarter faster
-                self._log.execute(_INSERT, values[0])
+            if len(inserts) == 1 and not drop:  # a statement alone is a transaction
+                self._log.execute(*inserts[0])
                 return
             try:
                 self._log.execute("BEGIN IMMEDIATE")
-                self._log.executemany(_INSERT, values)
+                for insert in inserts:
+                    self._log.execute(*insert)
                 if drop:
-                    self._log.executemany("DELETE FROM log WHERE revision = ?", [(revision,) for revision in drop])
+                    self._log.execute(_FORGET, (f"[{','.join(map(str, drop))}]",))
                     self._log.execute("UPDATE mark SET compacted = max(compacted, ?)", (compacted,))
                 self._log.execute("COMMIT")
             except sqlite3.Error:
@@ -162,6 +168,11 @@ class Journal:
             if zlib.crc32(value) != checksum:
                 raise _damaged(self.path, f"the checksum of revision {revision}, {kind} {namespace}/{name}, is wrong")
             yield Row(revision, previous, _VERBS[verb], kind, namespace, name, value)
+
+
+def _insert(values: Sequence[tuple[object, ...]]) -> tuple[str, list[object]]:
+    """One statement for several rows, and its parameters."""
+    return f"INSERT INTO log VALUES {', '.join([_ROW] * len(values))}", [cell for row in values for cell in row]
 
 
 def _value(log: sqlite3.Connection, revision: int) -> bytes | None:
