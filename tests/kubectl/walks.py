@@ -1,7 +1,8 @@
 """Walks of kubectl commands against the cluster as a user starts it, beside what a real Kubernetes answered.
 
 A walk is played by the recorder's own checker, against a server of its own; `known.json` says which steps are known
-to differ (`differs`) and which may go either way because they look at a moment (`maybe`), each with its reason.
+to differ (`differs`), which may go either way because they look at a moment (`maybe`), and in which the sentences are
+our own, so that only what they are about is compared (`prose`); each with its reason.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ CHECKER = SHARED / "tools" / "kubectl_walk.py"
 GOLDEN = SHARED / "data" / "kubectl-walk"
 MINOR = "1.34"
 KNOWN: dict[str, dict[str, dict[str, str]]] = json.loads(Path(__file__).with_name("known.json").read_text())
+STRUCTURE = ["^(GROUP|KIND|VERSION|FIELD|ENUM|error|Warning)", r"^ +\w+\s+<"]
+"""Of `kubectl explain`: what there is and of which type, as the walks themselves keep it for Kubernetes' own kinds."""
 IMPATIENT = 1
 """Seconds for a step that waits for what is known not to come."""
 
@@ -84,7 +87,7 @@ def play(name: str, folder: Path) -> Outcome:
             if done.returncode:
                 return Outcome(trouble=f"rowlock {' '.join(command)}: {done.stdout}{done.stderr}")
         golden = folder / f"{name}.golden.json"
-        golden.write_text(json.dumps(_impatient(name)))
+        golden.write_text(json.dumps(_fitted(name)))
         argv = [sys.executable, str(CHECKER), "check", str(golden), "--kubeconfig", str(folder / "data" / "kubeconfig")]
         told = subprocess.run([*argv, "--kubectl", kubectl()], env=cluster.env, capture_output=True, text=True)
         return _read(told.stdout, told.stderr)
@@ -92,12 +95,17 @@ def play(name: str, folder: Path) -> Outcome:
         subprocess.run([rowlock, "down", "--yes"], env=cluster.env, capture_output=True, timeout=60)
 
 
-def _impatient(name: str) -> Any:
-    """The recorded walk; what is known not to come is not waited for."""
+def _fitted(name: str) -> Any:
+    """The recorded walk; what is known not to come is not waited for, and prose is left out where it is ours."""
     walk = json.loads((GOLDEN / f"{name}.golden.json").read_text())
     for step in walk["steps"]:
         if step["name"] in KNOWN[name]["differs"] and "until" in step:
             step["within"] = IMPATIENT
+        if step["name"] in KNOWN[name].get("prose", ()):
+            step["keep"] = STRUCTURE
+            lines = [line for line in step["result"]["stdout"] if any(re.search(kept, line) for kept in STRUCTURE)]
+            assert lines, f"nothing of the step {step['name']} would be compared"
+            step["result"]["stdout"] = lines
     return walk
 
 
