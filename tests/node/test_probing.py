@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,8 @@ import pytest
 from tests.node.conftest import Node, on_node, pod, until
 
 from rowlock.api import DeleteOptions
+from rowlock.cluster.node import grpc_health
 from rowlock.cluster.node.checks import port_of
-from rowlock.cluster.node.pod_starting import remarks
 from rowlock.objects import Object, is_true
 
 SERVER = """
@@ -181,11 +184,81 @@ def test_a_new_server_believes_what_the_status_says(tmp_path: Path) -> None:
     on_node(tmp_path, body)
 
 
-def test_what_is_not_spoken_is_said() -> None:
-    container = {"name": "c", "livenessProbe": {"grpc": {"port": 1}}}
-    assert remarks({"spec": {"containers": [container]}}) == [
-        "livenessProbe of c speaks grpc, which counts as passed: use httpGet or exec"
-    ]
+GRPC = """
+import os, sys, threading
+from concurrent import futures
+import grpc
+class Health(grpc.GenericRpcHandler):
+    def service(self, details):
+        if details.method == "/grpc.health.v1.Health/Check":
+            return grpc.unary_unary_rpc_method_handler(self.check)
+    def check(self, request, context):
+        name = request[2:].decode()
+        if name == "missing":
+            context.abort(grpc.StatusCode.NOT_FOUND, "unknown service: 100%")
+        return {"": b"\\x08\\x01", "sick": b"\\x08\\x02", "new": b""}[name]
+class Deaf(grpc.GenericRpcHandler):
+    def service(self, details): return None
+server = grpc.server(futures.ThreadPoolExecutor(2))
+server.add_generic_rpc_handlers((Deaf() if "deaf" in sys.argv else Health(),))
+print(server.add_insecure_port(f"0.0.0.0:{os.environ.get('PORT', 0)}"), flush=True)
+server.start()
+threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("server", "service", "why"),
+    [
+        (GRPC, "", ""),
+        (GRPC, "sick", 'service unhealthy (responded with "NOT_SERVING")'),
+        (GRPC, "new", 'service unhealthy (responded with "UNKNOWN")'),
+        (GRPC, "missing", "error: health rpc probe failed: unknown service: 100%"),
+        (
+            "deaf",
+            "",
+            "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): Method not found!",
+        ),
+        (SERVER, "", "error: health rpc probe failed: "),
+    ],
+)
+def test_grpc_health_is_asked_in_the_kubelets_words(server: str, service: str, why: str) -> None:
+    pytest.importorskip("grpc", reason="grpcio, which serves this test's health, is not installed")
+    words = [sys.executable, "-c", GRPC if server == "deaf" else server, *(["deaf"] if server == "deaf" else [])]
+
+    async def ask(port: int) -> str:
+        made = socket.create_connection(("127.0.0.1", port))
+        try:
+            return await grpc_health.unhealthy(made, f"127.0.0.1:{port}", service, "test")
+        except OSError as error:
+            return str(error)
+
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout is not None
+        said = asyncio.run(asyncio.wait_for(ask(int(serving.stdout.readline())), 20))
+        serving.kill()
+    assert said == why or (why.endswith(": ") and said.startswith(why))
+
+
+def test_a_pod_whose_health_is_asked_by_grpc_is_ready(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="grpcio, which serves this test's health, is not installed")
+
+    async def body(node: Node) -> None:
+        port = 18081 if node.kubelet.network.real else node.kubelet.network._free("x/y", 1)
+        env = {"env": [{"name": "PORT", "value": str(port)}]}
+        probe = {"grpc": {"port": port}, "periodSeconds": 1}
+        await node.add(
+            pod("a", "", container={"command": [sys.executable, "-c", GRPC], **env, "readinessProbe": probe})
+        )
+        await until(lambda: is_true(node.pod("a"), "Ready"))
+        sick = {"grpc": {"port": port, "service": "sick"}, "periodSeconds": 1, "failureThreshold": 1}
+        await gone(node)
+        await node.add(pod("b", "", container={"command": [sys.executable, "-c", GRPC], **env, "readinessProbe": sick}))
+        sentence = 'Readiness probe failed: service unhealthy (responded with "NOT_SERVING")'
+        await until(lambda: ("Warning", "Unhealthy", sentence) in node.events("b"))
+        await gone(node, "b")
+
+    on_node(tmp_path, body)
 
 
 def test_ports_have_names() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rowlock.cluster.node import pod_starting
 from rowlock.cluster.node.pod_rights import remarks
 from rowlock.objects import Object
 
@@ -27,3 +28,10 @@ ROOT, SOMEBODY = 0, 501
 def test_rights(me: int, of_pod: Object, of_container: Object, said: list[str]) -> None:
     container = {"name": "main", "image": "host", "securityContext": of_container}
     assert remarks({"spec": {"securityContext": of_pod, "containers": [container]}}, me) == said
+
+
+def test_a_token_that_is_asked_for_is_not_promised() -> None:
+    asked = {"automountServiceAccountToken": True, "containers": [{"name": "main", "image": "host"}]}
+    said = "automountServiceAccountToken: the embedded node makes no tokens, so nothing is mounted"
+    assert pod_starting.remarks({"spec": asked}) == [said]
+    assert pod_starting.remarks({"spec": {**asked, "automountServiceAccountToken": False}}) == []

@@ -117,6 +117,7 @@ def test_config_maps_secrets_fields_and_their_sum_are_files(tmp_path: Path) -> N
         ({"hostPath": {"path": "/etc/passwd", "type": "Directory"}}, "hostPath type check failed: /etc/passwd is not a directory"),
         ({"hostPath": {"path": "/proc/none/x"}}, "/proc/none cannot be used: No such file or directory"),
         ({"nfs": {"server": "s", "path": "/"}}, "the embedded node does not mount nfs; it knows emptyDir, hostPath, configMap, secret, downwardAPI, projected, persistentVolumeClaim"),
+        ({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}, "the embedded node makes no service account tokens: take a Secret with a token of your own"),
         ({"emptyDir": {"medium": "HugePages"}}, 'the embedded node has no medium "HugePages"; it knows "" (disk) and Memory'),
     ],
 )  # fmt: skip
@@ -197,6 +198,32 @@ def test_memory_is_shared_by_containers_survives_restarts_and_has_a_limit(tmp_pa
         assert "once" not in set(os.listdir("/dev/shm")) - before
 
     on_node(tmp_path, body, network=network)
+
+
+def test_a_claim_that_holds_more_than_it_asked_for_is_told(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        able(node)
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "default"},
+        }
+        await node.store.create(kinds.PERSISTENT_VOLUME_CLAIM, {**claim, "spec": spec})
+        volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+        mounts = [{"name": "v", "mountPath": "/rowlock-data"}]
+        await node.add(mounting("a", "head -c 2M /dev/urandom > /rowlock-data/file", volumes, mounts))
+        await node.ended("a")
+        await until(lambda: node.events("data"), "the warning")
+        assert node.events("data") == [
+            (
+                "Warning",
+                "ClaimOverCapacity",
+                "the claim holds 2.0Mi and asked for 1Mi: here it may, elsewhere the volume would be full",
+            )
+        ]
+
+    on_node(tmp_path, body, sweep=0.05)
 
 
 def test_a_claim_is_a_directory_that_outlives_pods_and_goes_with_the_claim(tmp_path: Path) -> None:

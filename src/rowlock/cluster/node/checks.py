@@ -1,7 +1,7 @@
-"""One look at a container from outside, or one hook in it: exec, httpGet, tcpSocket, sleep.
+"""One look at a container from outside, or one hook in it: exec, httpGet, tcpSocket, grpc, sleep.
 
 What probes and lifecycle hooks have in common. The words of a failure are the kubelet's own, because people search for
-them. `grpc` is not spoken: it counts as passed, which `remarks` says.
+them.
 """
 
 import asyncio
@@ -44,7 +44,13 @@ class Checks:
         self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any], patience: float | None = None
     ) -> Outcome:
         """One action, at most `patience` seconds long. Never raises: what goes wrong is its outcome."""
-        kinds = {"exec": self._exec, "httpGet": self._http, "tcpSocket": self._tcp, "sleep": self._sleep}
+        kinds = {
+            "exec": self._exec,
+            "httpGet": self._http,
+            "tcpSocket": self._tcp,
+            "grpc": self._grpc,
+            "sleep": self._sleep,
+        }
         kind = next((k for k in kinds if action.get(k)), "")
         if not kind:
             return Outcome(True)
@@ -75,6 +81,17 @@ class Checks:
         async with self._connected(card, container, how) as (made, _):
             made.close()
         return Outcome(True)
+
+    async def _grpc(self, card: PodCard, container: Mapping[str, Any], how: Mapping[str, Any]) -> Outcome:
+        from rowlock.cluster.node import grpc_health
+
+        try:
+            async with self._connected(card, container, how) as (made, where):
+                why = await grpc_health.unhealthy(made, where, str(how.get("service") or ""), AGENT)
+        except OSError as error:
+            text = str(error)
+            return Outcome(False, text if text.startswith("error: ") else f"error: failed to connect service: {text}")
+        return Outcome(not why, why)
 
     async def _http(self, card: PodCard, container: Mapping[str, Any], how: Mapping[str, Any]) -> Outcome:
         try:

@@ -64,10 +64,11 @@ def _all(pod: Object, size: Sizes) -> int:
 
 def sizes(directories: PodDirectories, uid: str) -> Sizes:
     """Measures below the pod's directory; what is not there has no size."""
-    return lambda path: _used(str(directories.of(uid) / path))
+    return lambda path: on_disk(str(directories.of(uid) / path))
 
 
-def _used(path: str) -> int:
+def on_disk(path: str) -> int:
+    """Bytes that the files below a directory have on disk."""
     total = 0
     for directory, _, files in os.walk(path):
         for name in files:

@@ -102,6 +102,7 @@ class Kubelet:
         self.network = PodNetwork(self._data, view)
         self._host = PodHost(self._data)
         self._recorder = Recorder(api, clock)
+        self._full = claims.Full(self._recorder.record)
         self._watcher = Watcher()
         self._pods: dict[str, Tended] = {}
         self._awaiting: dict[Key, set[str]] = {}
@@ -412,6 +413,7 @@ class Kubelet:
         pods = [self._view.get(kinds.POD, card.namespace, card.name) for card in cards]
         with contextlib.suppress(Unavailable):  # the store is busy: the next look will do
             await claims.forget(self._api, self._tending.starting.places, claims.used(p for p in pods if p))
+        await self._full.look(self._view, self._tending.starting.places)
 
     async def _serve_proxy(self) -> None:
         while True:

@@ -58,10 +58,9 @@ def limits_of(container: Mapping[str, Any]) -> dict[str, Any]:
 def remarks(pod: Object, limits: str = "watchdog") -> list[str]:
     """What the pod asks for and does not get, a sentence each; it runs all the same."""
     found = pod_rights.remarks(pod)
+    if dig(pod, "spec.automountServiceAccountToken"):
+        found.append("automountServiceAccountToken: the embedded node makes no tokens, so nothing is mounted")
     for container in main_containers(pod):
-        for probe in ("readinessProbe", "livenessProbe", "startupProbe"):
-            if dig(container, f"{probe}.grpc"):
-                found.append(f"{probe} of {container['name']} speaks grpc, which counts as passed: use httpGet or exec")
         if limits == "watchdog" and dig(container, "resources.limits.cpu"):
             text = f"the cpu limit of {container['name']} is counted by the scheduler but not enforced"
             found.append(f"{text}: {WATCHDOG}")

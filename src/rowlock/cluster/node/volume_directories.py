@@ -82,6 +82,10 @@ class VolumeDirectories:
             return os.listdir(self._claims)
         return []
 
+    def claim(self, directory: str) -> str:
+        """Where a claim's directory of that name is."""
+        return str(self._claims / directory)
+
     def remove_claim(self, directory: str) -> None:
         shutil.rmtree(self._claims / directory, ignore_errors=True)
 

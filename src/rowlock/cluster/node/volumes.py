@@ -182,6 +182,10 @@ def _projected(sight: Sight, source: Mapping[str, Any]) -> Files:
     files: dict[str, tuple[bytes, int]] = {}
     for part in source.get("sources") or ():
         for kind, inner in part.items():
+            if kind == "serviceAccountToken":
+                raise Missing(
+                    "the embedded node makes no service account tokens: take a Secret with a token of your own"
+                )
             if kind not in ("configMap", "secret", "downwardAPI"):
                 raise Missing(f"the embedded node does not project {kind}; it knows configMap, secret, downwardAPI")
             files |= _FILES[kind](sight, {**inner, **mode})

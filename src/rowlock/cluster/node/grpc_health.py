@@ -1,0 +1,108 @@
+"""One question of gRPC's health protocol (`grpc.health.v1.Health/Check`) over a connection that is there already.
+
+HTTP/2 is h2's; of gRPC and protobuf this needs five bytes of frame, one string and one number. The words of a failure are
+the kubelet's own. Imported with the first gRPC probe.
+"""
+
+import asyncio
+import socket
+import struct
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived, Event, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
+from h2.exceptions import H2Error
+
+_PATH = "/grpc.health.v1.Health/Check"
+_STATES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
+_UNIMPLEMENTED = "12"
+_CHUNK = 65536
+
+
+@dataclass(slots=True)
+class _Answer:
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    over: bool = False
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, (ResponseReceived, TrailersReceived)):
+            self.headers |= {_text(name): _text(value) for name, value in event.headers or ()}
+        elif isinstance(event, DataReceived):
+            self.body += event.data
+        elif isinstance(event, (StreamEnded, StreamReset)):
+            self.over = True
+
+
+async def unhealthy(made: socket.socket, where: str, service: str, agent: str) -> str:
+    """Why the service is not healthy; "" when it serves. Raises OSError when what answers does not speak HTTP/2."""
+    reader, writer = await asyncio.open_connection(sock=made)
+    try:
+        answer = await _asked(reader, writer, _request(where, agent), _framed(service))
+    except H2Error as error:
+        raise OSError(f"error: health rpc probe failed: {error}") from None
+    finally:
+        writer.close()
+    status = answer.headers.get("grpc-status", "")
+    if status not in ("", "0"):
+        said = unquote(answer.headers.get("grpc-message", "")) or f"status {status}"
+        if status == _UNIMPLEMENTED:
+            return f"error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {said}"
+        return f"error: health rpc probe failed: {said}"
+    if answer.headers.get(":status") != "200" or not answer.headers.get("content-type", "").startswith(
+        "application/grpc"
+    ):
+        return f"error: health rpc probe failed: no gRPC server answers there (HTTP status {answer.headers.get(':status')})"
+    state = _state(answer.body)
+    return "" if state == "SERVING" else f'service unhealthy (responded with "{state}")'
+
+
+async def _asked(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: list[tuple[str, str]], body: bytes
+) -> _Answer:
+    connection, answer = H2Connection(H2Configuration(client_side=True, header_encoding=None)), _Answer()
+    connection.initiate_connection()
+    connection.send_headers(1, headers)
+    connection.send_data(1, body, end_stream=True)
+    writer.write(connection.data_to_send())
+    while not answer.over:
+        data = await reader.read(_CHUNK)
+        if not data:
+            raise OSError("error: health rpc probe failed: EOF")
+        for event in connection.receive_data(data):
+            answer.take(event)
+        writer.write(connection.data_to_send())  # settings and pings want an answer
+    return answer
+
+
+def _request(where: str, agent: str) -> list[tuple[str, str]]:
+    pseudo = [(":method", "POST"), (":scheme", "http"), (":path", _PATH), (":authority", where)]
+    return [*pseudo, ("content-type", "application/grpc"), ("te", "trailers"), ("user-agent", agent)]
+
+
+def _framed(service: str) -> bytes:
+    """HealthCheckRequest{service = 1}, uncompressed."""
+    name = service.encode()
+    message = b"\x0a" + _varint(len(name)) + name if name else b""
+    return struct.pack(">BI", 0, len(message)) + message
+
+
+def _varint(number: int) -> bytes:
+    found = b""
+    while number > 0x7F:
+        found += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return found + bytes([number])
+
+
+def _state(body: bytes) -> str:
+    """HealthCheckResponse{status = 1}: an enum, 0 is not sent."""
+    message = body[5:]
+    number = message[1] if len(message) > 1 and message[0] == 0x08 else 0
+    return _STATES[number] if number < len(_STATES) else str(number)
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
