@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import budgets, jobs, pod_life
+from benchmarks import budgets, jobs, pod_life, watching
 
 REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "benchmarks.md"
@@ -26,8 +26,8 @@ Written by `make bench` ({date}; {cpus} CPUs, {machine}, Python {python}; load b
 
 ## {title}
 
-`python -m benchmarks.jobs`, `python -m benchmarks.budgets` and `python -m benchmarks.pod_life`. The embedded
-cluster over HTTPS, pods in network namespaces where the kernel allows it.
+`python -m benchmarks.jobs`, `python -m benchmarks.budgets`, `python -m benchmarks.pod_life` and
+`python -m benchmarks.watching`. The embedded cluster over HTTPS, pods in network namespaces where the kernel allows it.
 
 | what | rowlock | floor or peer in the same run | ratio |
 |---|---|---|---|
@@ -64,7 +64,7 @@ def first() -> str:
         python=platform.python_version(), load=os.getloadavg()[0],
     )  # fmt: skip
     rows, began = [], time.monotonic()
-    for figure in itertools.chain(jobs.figures(), budgets.figures(), pod_life.figures()):
+    for figure in itertools.chain(jobs.figures(), budgets.figures(), pod_life.figures(), watching.figures()):
         rows.append(figure.row())
         print(f"{time.monotonic() - began:5.0f} s {rows[-1]}", file=sys.stderr, flush=True)
     return head + "\n".join(rows) + "\n"

@@ -32,20 +32,26 @@ def _pss(pid: int) -> float:
     return 0.0
 
 
-def memory(client: Client, data: Path, count: int = 100) -> list[Figure]:
-    """Our memory per running pod: its shim's, with its part of what shims share."""
-    found = []
-    for kind, spec in (("plain", {}), ("with a volume", {"volumes": [{"name": "work", "emptyDir": {}}]})):
-        names = [f"{kind.split()[0]}-{i}" for i in range(count)]
+def memory(client: Client, data: Path, most: int = 1000) -> list[Figure]:
+    """Our memory per running pod that has said something: its shim's, with its part of what shims share, and the server's."""
+    found: list[Figure] = []
+    for kind, spec, count in (
+        (f"{most:,} plain ones", {}, most),
+        ("100 with a volume", {"volumes": [{"name": "work", "emptyDir": {}}]}, 100),
+    ):
+        before = client.memory()
+        names = [f"m{len(found)}-{i}" for i in range(count)]
         for name in names:
-            made = pod(name, "sleep", "600", **spec)
+            made = pod(name, "sh", "-c", "echo it runs; exec sleep 600", **spec)
             made["spec"]["containers"][0]["volumeMounts"] = [MOUNT] if spec else []
             client.call("POST", PODS, made)
         for name in names:
             _until(client, name, "Running")
         uids = [client.call("GET", f"{PODS}/{name}")["metadata"]["uid"] for name in names]
         shims = [json.loads((data / "pods" / uid / "main" / "start.0").read_text())["shim"] for uid in uids]
-        found.append(Figure(f"our memory per running pod, {kind}", "MiB", [_pss(shim) / 1024 for shim in shims]))
+        found.append(Figure(f"memory of a running pod's shim, {kind}", "MiB", [_pss(shim) / 1024 for shim in shims]))
+        more = (client.memory() - before) / count
+        found.append(Figure(f"the server's memory for a running pod, {kind}", "MiB", [more]))
         for name in names:
             client.call("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
     return found
@@ -99,7 +105,7 @@ def followers(client: Client, count: int = 100) -> list[Figure]:
 
 
 def figures() -> list[Figure]:
-    with running() as client:
+    with running("--cpus-per-node", "4000") as client:
         data = client.data
         return [*memory(client, data), *noisy(client, data), *followers(client)]
 

@@ -1,0 +1,117 @@
+"""What it costs training that its pulse is taken and its stacks are read. `python -m benchmarks.watching`.
+
+Two ranks train (gloo, as many threads as they get) while the server runs and stands still in turns: pods do not need it,
+so a stopped server (SIGSTOP) is the same training unwatched. That charges everything the server does to watching: an upper
+bound. Windows are paired with their neighbours, so a machine that becomes slower in between does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from bisect import bisect_left
+from pathlib import Path
+
+from benchmarks.cluster import JOBS, Client, job, running
+from benchmarks.jobs import Figure
+
+TRAIN = """
+import os, struct, sys, time
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank, steps = dist.get_rank(), 0
+file = os.open(f"{sys.argv[1]}/{rank}", os.O_WRONLY | os.O_CREAT)
+model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256))
+model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+x = torch.randn(64, 256)
+while not os.path.exists(f"{sys.argv[1]}/end"):
+    optimizer.zero_grad()
+    ((model(x) - x) ** 2).mean().backward()
+    optimizer.step()
+    os.pwrite(file, struct.pack("d", time.monotonic()), 8 * steps)
+    steps += 1
+    if steps % 50 == 0:
+        print("step", steps, flush=True)
+"""
+SETTLE = 0.5
+"""Seconds after a switch that count for neither side."""
+
+
+def _times(file: Path) -> list[float]:
+    """When each step of a rank was done."""
+    data = file.read_bytes()
+    return list(struct.unpack(f"{len(data) // 8}d", data[: len(data) // 8 * 8]))
+
+
+def _rate(times: list[float], begin: float, end: float) -> float:
+    """Steps a second between two moments."""
+    return (bisect_left(times, end) - bisect_left(times, begin)) / (end - begin)
+
+
+def _windows(client: Client, seconds: float, pairs: int) -> list[tuple[bool, float, float]]:
+    """The server runs and stands still in turns: (does it run, from, to)."""
+    found = []
+    try:
+        for number in range(2 * pairs + 1):
+            works = number % 2 == 1
+            os.kill(client.pid, signal.SIGCONT if works else signal.SIGSTOP)
+            begin = time.monotonic()
+            time.sleep(seconds)
+            found.append((works, begin + SETTLE, time.monotonic()))
+    finally:
+        os.kill(client.pid, signal.SIGCONT)
+    return found
+
+
+def train(client: Client, seconds: float = 8.0, pairs: int = 15) -> tuple[list[float], list[float]]:
+    """Steps a second of each watched window, and of its unwatched neighbours."""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        client.call("POST", JOBS, job("watched", 1, "python", "-c", TRAIN, name, env={"OMP_NUM_THREADS": "1"}))
+        deadline = time.monotonic() + 120
+        while not ((place / "0").exists() and (place / "0").stat().st_size > 8 * 200):
+            if time.monotonic() > deadline:
+                raise RuntimeError("the job did not begin to train in 120 s")
+            time.sleep(0.1)
+        windows = _windows(client, seconds, pairs)
+        times = _times(place / "0")
+        (place / "end").touch()
+    rates = [_rate(times, begin, end) for _, begin, end in windows]
+    watched = [rate for (works, _, _), rate in zip(windows, rates, strict=True) if works]
+    return watched, [(rates[n - 1] + rates[n + 1]) / 2 for n, (works, _, _) in enumerate(windows) if works]
+
+
+def loss(watched: list[float], alone: list[float], draws: int = 2000) -> list[float]:
+    """Per cent of throughput that watching costs: over all windows, and the ends of a 90 % interval (bootstrap)."""
+    dice, pairs = random.Random(0), list(zip(watched, alone, strict=True))
+
+    def cost(some: list[tuple[float, float]]) -> float:
+        return 100 * (1 - sum(w for w, _ in some) / sum(a for _, a in some))
+
+    drawn = sorted(cost(dice.choices(pairs, k=len(pairs))) for _ in range(draws))
+    return [drawn[int(draws * 0.05)], cost(pairs), drawn[int(draws * 0.95)]]
+
+
+def figures(seconds: float = 8.0, pairs: int = 15) -> list[Figure]:
+    with running() as client:
+        watched, alone = train(client, seconds, pairs)
+    low, middle, high = loss(watched, alone)
+    told = f"unwatched: {statistics.mean(alone):.1f} steps/s, watched: {statistics.mean(watched):.1f}"
+    name = f"throughput that watching costs, 2 ranks on {os.cpu_count()} CPUs, {pairs} × {seconds:g} s (90 % interval)"
+    return [Figure(name, "%", [low, middle, high], beside=told)]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--pairs", type=int, default=15)
+    asked = parser.parse_args()
+    sys.stdout.write("\n".join(figure.row() for figure in figures(asked.seconds, asked.pairs)) + "\n")
