@@ -6,6 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -49,14 +50,14 @@ class NoJson(BadRequest):
 
 def json_of(body: bytes) -> Any:
     """JSON. Raises BadRequest."""
-    return _read(body, None)
+    return _read(body, _decoder(None))
 
 
-def _read(body: bytes, pairs: _Pairs | None) -> Any:
+def _read(body: bytes, decoder: json.JSONDecoder) -> Any:
     try:
         # What is no UTF-8, and half a pair of surrogates, is read as Go reads it: as U+FFFD.
         text = body.decode("utf-8", "replace")
-        value = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=_finite)
+        value = decoder.decode(text)
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
@@ -170,9 +171,19 @@ class _Pairs:
 
 def strict_json(body: bytes) -> tuple[Any, list[str]]:
     """The body and the paths of its duplicate fields."""
-    pairs = _Pairs()
-    value = _read(body, pairs)
-    return value, duplicates(body) if pairs.found else []
+    _PAIRS.found = False
+    value = _read(body, _decoder(_PAIRS))
+    return value, duplicates(body) if _PAIRS.found else []
+
+
+_PAIRS = _Pairs()
+"""One for all: a body is read in one go."""
+
+
+@cache
+def _decoder(pairs: _Pairs | None) -> json.JSONDecoder:
+    """Made once: it takes as long to make one as to read a small body."""
+    return json.JSONDecoder(object_pairs_hook=pairs, parse_constant=_no_constant, parse_float=_finite)
 
 
 class _Listed(list[tuple[str, Any]]):

@@ -8,8 +8,6 @@ all others may ask who they are.
 from __future__ import annotations
 
 import csv
-import hashlib
-import hmac
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -59,19 +57,14 @@ class Keys:
     """Whose a token is. With `guarded`, the owner's opens nothing to who comes from another address than loopback."""
 
     def __init__(self, owner: str, users: Mapping[str, User], *, guarded: bool = False) -> None:
-        self._owner, self._guarded = _digest(owner) if owner else b"", guarded
-        self._users = {_digest(token): user for token, user in users.items()}
+        # A dictionary compares whole hashes, made with a secret of this process: how long it takes tells a guesser nothing.
+        self._users = {**users, **({owner: ADMIN} if owner else {})}
+        self._guarded = guarded
 
     def user(self, token: str, address: str = "127.0.0.1") -> User | None:
         """`address` is the one of ours that the client has reached."""
-        given = _digest(token)
-        if self._owner and hmac.compare_digest(given, self._owner):
-            return None if self._guarded and address not in HERE else ADMIN
-        return self._users.get(given)
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        found = self._users.get(token)
+        return None if found is ADMIN and self._guarded and address not in HERE else found
 
 
 def read(path: Path) -> dict[str, User]:
