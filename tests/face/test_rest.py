@@ -8,7 +8,10 @@ import pytest
 from tests.face.conftest import CLUSTER, TOKEN, World, submission
 
 from rowlock import kinds, objects
+from rowlock.cluster import seeds
+from rowlock.workloads import present
 from rowlock.workloads.fields import SSH_MOUNT
+from rowlock.workloads.spec import PRIORITIES
 
 W = "/api/v1/workloads"
 
@@ -75,6 +78,7 @@ def test_whole_gpus_are_limits(world: World) -> None:
             "spec.compute.gpuMemoryRequest",
             "not for both",
         ),
+        ({"compute": {"gpuPortionRequest": 0.004}}, "spec.compute.gpuPortionRequest", "no less than 0.01"),
         ({"compute": {"gpuMemoryRequest": "10M"}}, "spec.compute.gpuMemoryRequest", "no less than 100M"),
         ({"compute": {"cpuMemoryRequest": "100Q"}}, "spec.compute.cpuMemoryRequest", "not a quantity"),
         ({"compute": {"gpuDevicesRequest": 2}}, "spec.compute.gpuDevicesRequest", "the largest node has 1"),
@@ -96,6 +100,39 @@ def test_bad_input_names_field_rule_and_fix(world: World, body: dict[str, Any], 
     assert words in issues[field]["details"]
     assert issues[field]["rule"]
     assert world.client.get(f"{W}/count").json() == {"count": 0}
+
+
+def test_more_than_the_limit_is_refused_at_submit(world: World) -> None:
+    """Of the project or of a queue above it; what an elastic job needs at least counts."""
+    world.project()
+
+    def limited(name: str, resources: dict[str, Any]) -> None:
+        async def patch() -> None:
+            body = {"spec": {"resources": resources}}
+            await world.store.patch(kinds.QUEUE, "", name, body, type="merge")
+
+        world.do(patch)
+
+    limited("team-a", {"gpu": {"limit": 2}})
+    whole = {"gpuDevicesRequest": 1}
+    answer = world.submit(compute=whole)
+    assert answer.status_code == 400 and "queue team-a may never hold more than 2 GPUs" in answer.text
+    assert answer.json()["complianceIssues"][0]["field"] == "spec.compute.gpuDevicesRequest"
+    assert world.submit(compute=whole, minReplicas=2, maxReplicas=3, name="elastic").status_code == 202
+    assert world.submit(name="shares").status_code == 202
+    limited("department-default", {"cpu": {"limit": 200}})
+    answer = world.submit(name="cpus", compute={"cpuCoreRequest": 0.1})
+    assert (
+        answer.status_code == 400 and "queue department-default may never hold more than 0.2 CPU cores" in answer.text
+    )
+
+
+def test_every_priority_a_submit_may_name_is_a_class_of_a_new_cluster() -> None:
+    """Else the scheduler would take the job for `train`, whatever the list says."""
+    assert {n: seeds.PRIORITY_CLASSES.get(n) for n in PRIORITIES} == PRIORITIES
+    for name, priority in (("high", "high"), ("build", "build"), ("low", "")):
+        labels = {"priorityClassName": priority} if priority else {}
+        assert present.preemptible({"metadata": {"labels": labels}}) is (name == "low")
 
 
 def test_not_a_number_is_not_json(world: World) -> None:

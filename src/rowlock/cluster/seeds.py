@@ -11,7 +11,7 @@ from decimal import Decimal
 from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.workloads import projects
+from rowlock.workloads import projects, spec
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 DEFAULT = "default"
@@ -24,8 +24,9 @@ PRIORITY_CLASSES: dict[str, int] = {
     "interactive-preemptible": 75,
     "build": 100,
     "inference": 125,
+    **spec.PRIORITIES,
 }
-"""Kubernetes' two and Run:ai's five; below 100 a workload may be preempted."""
+"""Kubernetes' two, KAI's five and those of Run:ai's REST API; below 100 a workload may be preempted."""
 
 
 def _object(kind: Kind, name: str, **fields: object) -> Object:

@@ -19,7 +19,7 @@ from rowlock.workloads.fields import nearest
 from rowlock.workloads.frameworks import FRAMEWORKS
 from rowlock.workloads.objects import Author, to_job
 from rowlock.workloads.phase import TERMINAL
-from rowlock.workloads.possible import impossible
+from rowlock.workloads.possible import beyond_limit, impossible
 from rowlock.workloads.present import Workload
 from rowlock.workloads.projects import Project
 from rowlock.workloads.spec import Submission
@@ -59,7 +59,7 @@ async def submit(call: Call) -> Any:
     catalog = call.room.catalog
     project = _project(catalog, asked)
     _same_cluster(catalog, asked)
-    _possible(catalog, asked)
+    _possible(catalog, asked, project)
     identity = call.room.ids()
     if asked.prefix:
         asked = _prefixed(asked, identity)
@@ -93,12 +93,26 @@ def _same_cluster(catalog: Catalog, asked: Submission) -> None:
         raise BadRequest(message, causes=[Cause("unknown", message, "clusterId")])
 
 
-def _possible(catalog: Catalog, asked: Submission) -> None:
-    """Refuse what no node of this cluster could ever hold; a cluster without nodes is given the benefit of the doubt."""
+def _possible(catalog: Catalog, asked: Submission, project: Project) -> None:
+    """Refuse what no node of this cluster could ever hold, nor the project's limit; a cluster without nodes is given the
+    benefit of the doubt."""
     for role in (asked.worker, asked.master):
         cause = impossible(role.compute, catalog.nodes())
         if cause is not None:
             raise BadRequest(cause.message, causes=[cause])
+    cause = beyond_limit(asked, _path(catalog, project))
+    if cause is not None:
+        raise BadRequest(cause.message, causes=[cause])
+
+
+def _path(catalog: Catalog, project: Project) -> list[Object]:
+    """The project's queue and those above it."""
+    path: list[Object] = []
+    found = catalog.queue(project.queue)
+    while found is not None and found not in path:
+        path.append(found)
+        found = catalog.queue(str(objects.dig(found, "spec.parentQueue") or ""))
+    return path
 
 
 def _prefixed(asked: Submission, identity: str) -> Submission:

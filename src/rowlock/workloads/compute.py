@@ -14,6 +14,8 @@ from rowlock import quantity
 from rowlock.workloads.fields import COMPUTE, Fields
 
 GPU = "nvidia.com/gpu"
+LEAST_PORTION = 0.01
+"""Shares are counted in hundredths of a card."""
 LEAST_MEMORY = 100
 """Run:ai's smallest GPU memory share, in MiB."""
 
@@ -93,6 +95,9 @@ def _portion(body: Fields) -> Decimal | None:
     if not 0 < number <= 1:
         fix = "Ask for whole GPUs with gpuDevicesRequest" if number > 1 else "Leave it out to ask for no GPU"
         body.wrong("gpuPortionRequest", "range", f"{rule} {number:g}. {fix}.")
+        return None
+    if number < LEAST_PORTION:
+        body.wrong("gpuPortionRequest", "range", f"must be no less than {LEAST_PORTION}, but is {number:g}.")
         return None
     limit = body.number("gpuPortionLimit")
     if limit is not None and limit != number:

@@ -11,10 +11,11 @@ from rowlock import quantity
 from rowlock.errors import Cause
 from rowlock.objects import Object
 from rowlock.scheduling import reading, requests
-from rowlock.scheduling.amounts import CPU, MEMORY, words
+from rowlock.scheduling.amounts import CPU, GPU, MEMORY, UNLIMITED, WHOLE, words
 from rowlock.scheduling.placement import could_hold
 from rowlock.scheduling.snapshot import Node, Shape
 from rowlock.workloads.compute import Compute
+from rowlock.workloads.spec import Submission
 
 NO_GPU = (
     "a GPU is asked for, but no node of this cluster has one. Ask for none, or start the cluster "
@@ -54,6 +55,25 @@ def _impossible(wanted: Shape, nodes: Iterable[Object]) -> Cause | None:
         if could_hold(known[-1], wanted):
             return None
     return next(_reasons(wanted, known)) if known else None
+
+
+def beyond_limit(asked: Submission, queues: Iterable[Object]) -> Cause | None:
+    """Why the least of it that must run together can never run in these queues (a project and those above it)."""
+    pods = asked.run.min_replicas or asked.pods
+    crew = [(asked.master.compute, 1)] if asked.lead else []
+    crew.append((asked.worker.compute, pods - len(crew)))
+    need = [0, 0, 0]
+    for compute, count in crew:
+        one = shape(compute)
+        for r, amount in enumerate((one.cpu, one.memory, one.gpus * WHOLE + one.portion * one.devices)):
+            need[r] += amount * count
+    for queue in map(reading.queue, queues):
+        for r, field in ((GPU, "gpuDevicesRequest"), (CPU, "cpuCoreRequest"), (MEMORY, "cpuMemoryRequest")):
+            if queue.limit[r] != UNLIMITED and need[r] > queue.limit[r]:
+                most = words(r, queue.limit[r])
+                text = f"{pods} pods ask for {words(r, need[r])} together, but queue {queue.name} may never hold more than {most}"
+                return _cause(field, f"{text}. Ask for less, or raise the limit: `kubectl edit queue {queue.name}`.")
+    return None
 
 
 def _reasons(wanted: Shape, nodes: Sequence[Node]) -> Iterator[Cause]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.objects import Object
+from rowlock.scheduling.reading import PRIORITIES
 from rowlock.workloads import compute, frameworks, pods, spec
 from rowlock.workloads import objects as made
 from rowlock.workloads.phase import TERMINAL, Standing, standing, tally
@@ -57,7 +58,8 @@ def priority_class(job: Object) -> str:
 
 def preemptible(job: Object) -> bool:
     word = objects.labels(job).get("kai.scheduler/preemptibility")
-    return word == "preemptible" if word else spec.PRIORITIES.get(priority_class(job), 40) < 100
+    values = {**PRIORITIES, **spec.PRIORITIES}
+    return word == "preemptible" if word else values.get(priority_class(job), 40) < 100
 
 
 def creator(job: Object) -> str:
