@@ -40,8 +40,11 @@ class Cursor:
         stream = self._stream
         if self._position < stream.base:
             return None
+        end = stream.end
+        if self._position == end:
+            return []
         found = stream.changes[self._position - stream.base :]
-        self._position = stream.end
+        self._position = end
         if self._namespace:
             return [change for change in found if change.key.namespace == self._namespace]
         return found

@@ -26,19 +26,20 @@ FIRST = Key("", "")
 class Stored(Change):
     """A change as the store keeps it: with the object's JSON, so that nobody encodes it twice.
 
-    `previous` is the revision of the row that this one supersedes, 0 for a creation."""
+    `previous` is the revision of the row that this one supersedes, 0 for a creation. `key` is the object's, because every
+    watcher asks for it."""
 
     encoded: bytes = b""
     previous: int = 0
+    key: Key = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> Key:
-        return objects.key(self.object)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", objects.key(self.object))
 
     @property
     def place(self) -> tuple[Kind, Key]:
         assert self.kind is not None  # bookmarks are never stored
-        return self.kind, objects.key(self.object)
+        return self.kind, self.key
 
 
 @dataclass(slots=True)
@@ -143,7 +144,7 @@ class State:
         shelf = self._shelves.get(change.kind)
         if shelf is None:
             shelf = self._shelves[change.kind] = _Shelf()
-        key = objects.key(change.object)
+        key = change.key if isinstance(change, Stored) else objects.key(change.object)
         if change.type == "Deleted":
             _remove(shelf, key)
         else:
