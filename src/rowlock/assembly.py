@@ -128,6 +128,7 @@ class Server:
             simulated_gpus=options.simulated_gpus,
             cpus_per_node=options.cpus_per_node,
             network=options.network,
+            runtime=options.runtime,
             restart_backoff=options.restart_backoff,
             warm_start=options.warm_start == "auto",
             log_limit=options.log_limit,

@@ -39,6 +39,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--simulated-gpus", type=int, default=0)
     parser.add_argument("--cpus-per-node", type=float, default=None)
     parser.add_argument("--network", choices=("auto", "namespaces", "rewrite"), default="auto")
+    parser.add_argument("--runtime", choices=("auto", "process", "container"), default="auto")
     parser.add_argument("--warm-start", choices=("auto", "off"), default="auto")
     parser.add_argument("--log-limit", type=int, default=50 << 20, help="bytes of a container's log that are kept")
     parser.add_argument("--keep-checkpoints", type=float, default=7 * 86400, help="seconds after a job was deleted")

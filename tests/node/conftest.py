@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,22 @@ from rowlock.objects import Object, dig, phase
 PATIENCE = 30.0
 
 
+@dataclass
+class Way:
+    """How pods run in these tests: as processes, unless `tests/containers` says otherwise."""
+
+    image: str = "rowlock.dev/host"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+WAY = Way()
+
+
 def pod(name: str, script: str, policy: str = "Never", **more: Any) -> Object:
     """A pod of one container that runs a shell script with the host's programs."""
     container = {
         "name": "main",
-        "image": "rowlock.dev/host",
+        "image": WAY.image,
         "command": ["sh", "-c", script],
         **more.pop("container", {}),
     }
@@ -120,7 +132,11 @@ async def node(data: Path, **settings: Any) -> AsyncIterator[Node]:
     for name in ("default", "other"):
         await store.create(kinds.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     made = Node(
-        data, store, KubeletSettings(**{"data_dir": data, "network": "rewrite", "restart_backoff": 0.05, **settings})
+        data,
+        store,
+        KubeletSettings(
+            **{"data_dir": data, "network": "rewrite", "restart_backoff": 0.05, **WAY.settings, **settings}
+        ),
     )
     try:
         await made.start()

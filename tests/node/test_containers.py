@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.node.conftest import Node, on_node, pod, until
+from tests.node.conftest import WAY, Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
@@ -13,7 +13,7 @@ from rowlock.objects import condition, dig, is_true
 
 
 def container(name: str, script: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "image": "rowlock.dev/host", "command": ["sh", "-c", script], **more}
+    return {"name": name, "image": WAY.image, "command": ["sh", "-c", script], **more}
 
 
 SIDE = "trap 'echo last; exit 0' TERM; echo beside; while :; do sleep 0.02; done"

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from tests.node.conftest import Node, on_node, pod, until
 
 from rowlock.cluster.node import build, images
-from rowlock.cluster.node.build import BuildFailed, Order
 from rowlock.cluster.node.dockerfile import BadDockerfile, excluded, expand, ignored, parse
+from rowlock.cluster.node.engine_build import BuildFailed, Order
 from rowlock.cluster.node.images import Image, Images, command_line, mapped, normalise
 from rowlock.cluster.node.pod_facts import Problem
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.node.conftest import Node, on_node, pod, until
+from tests.node.conftest import WAY, Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
@@ -163,13 +163,13 @@ def test_missing_config_maps_wait_and_found_ones_are_in_the_environment(tmp_path
 def test_init_containers_run_one_after_the_other(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         init = [
-            {"name": n, "image": "rowlock.dev/host", "command": ["sh", "-c", f"echo {n} >> order; echo {n} done"]}
+            {"name": n, "image": WAY.image, "command": ["sh", "-c", f"echo {n} >> order; echo {n} done"]}
             for n in ("first", "second")
         ]
         await node.add(pod("a", "cat order", spec={"initContainers": init}))
         await node.ended("a")
         assert await node.log("a") == "first\nsecond\n" and await node.log("a", container="second") == "second done\n"
-        bad = [{"name": "setup", "image": "rowlock.dev/host", "command": ["sh", "-c", "exit 2"]}]
+        bad = [{"name": "setup", "image": WAY.image, "command": ["sh", "-c", "exit 2"]}]
         await node.add(pod("b", "echo never", spec={"initContainers": bad}))
         await node.phase("b", "Failed")
         with pytest.raises(BadRequest, match="PodInitializing"):
@@ -216,7 +216,7 @@ def test_logs_follow_to_the_end_and_survive_the_pod(tmp_path: Path) -> None:
 def test_a_server_that_goes_and_comes_back_loses_nothing(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         await node.add(
-            pod("ends", "for i in 1 2 3 4 5; do echo line $i; sleep 0.05; done; exit 5"),
+            pod("ends", "for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done; exit 5"),
             pod("lives", "while true; do echo tick; sleep 0.05; done"),
             pod("deleted", GREEDY),
         )

@@ -91,7 +91,11 @@ def test_an_unknown_user_waits_with_a_sentence(tmp_path: Path) -> None:
     [
         ({}, "echo 'out of ideas' > /dev/termination-log; exit 1", "out of ideas\n"),
         ({"terminationMessagePath": "/rowlock-last/words"}, "echo done > /rowlock-last/words", "done\n"),
-        ({"terminationMessagePolicy": "FallbackToLogsOnError"}, "echo one; echo two >&2; exit 1", "one\ntwo\n"),
+        (
+            {"terminationMessagePolicy": "FallbackToLogsOnError"},
+            "echo one; sleep 0.1; echo two >&2; exit 1",
+            "one\ntwo\n",
+        ),
         ({"terminationMessagePolicy": "FallbackToLogsOnError"}, "echo one", None),
         ({}, "echo one; exit 1", None),
     ],

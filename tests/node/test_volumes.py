@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.node.conftest import Node, on_node, pod, until
+from tests.node.conftest import WAY, Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
@@ -61,7 +61,7 @@ def test_init_containers_hand_over_through_an_empty_dir(tmp_path: Path, network:
     async def body(node: Node) -> None:
         able(node)
         mounts = [{"name": "work", "mountPath": "/rowlock-work"}]
-        first = {"name": "first", "image": "rowlock.dev/host", "volumeMounts": mounts}
+        first = {"name": "first", "image": WAY.image, "volumeMounts": mounts}
         first["command"] = ["sh", "-c", "echo prepared > /rowlock-work/file"]
         made = mounting("a", "cat /rowlock-work/file", [{"name": "work", "emptyDir": {}}], mounts)
         made["spec"]["initContainers"] = [first]
@@ -188,7 +188,7 @@ def test_memory_is_shared_by_containers_survives_restarts_and_has_a_limit(tmp_pa
         mounts = [{"name": "m", "mountPath": "/dev/shm"}]
         script = "test -e /dev/shm/once && { cat /dev/shm/once /dev/shm/other; df -k /dev/shm | tail -1; head -c 2000000 /dev/zero > /dev/shm/big; exit 0; }; until test -s /dev/shm/other; do sleep 0.02; done; echo first > /dev/shm/once; exit 3"
         made = mounting("a", script, volumes, mounts, policy="OnFailure")
-        other = {"name": "other", "image": "rowlock.dev/host", "volumeMounts": mounts}
+        other = {"name": "other", "image": WAY.image, "volumeMounts": mounts}
         made["spec"]["containers"].append({**other, "command": ["sh", "-c", "echo beside > /dev/shm/other"]})
         before = set(os.listdir("/dev/shm"))
         await node.add(made)
@@ -306,7 +306,7 @@ def test_memory_outlives_the_pod_host(tmp_path: Path, network: str) -> None:
         mounts = [{"name": "m", "mountPath": "/rowlock-m"}]
         script = "test -e /rowlock-m/x && exit 0; echo > /rowlock-m/x; until test -e go; do sleep 0.02; done; exit 3"
         made = mounting("a", script, volumes, mounts, policy="OnFailure")
-        keeper = {"name": "keeper", "image": "rowlock.dev/host", "volumeMounts": mounts}
+        keeper = {"name": "keeper", "image": WAY.image, "volumeMounts": mounts}
         made["spec"]["containers"].append(
             {**keeper, "command": ["sh", "-c", "until test -e over; do sleep 0.02; done"]}
         )

@@ -28,6 +28,7 @@ SETTINGS = (
     "users",
     "tls_san",
     "network",
+    "runtime",
     "warm_start",
     "without",
     "parity",

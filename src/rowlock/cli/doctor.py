@@ -25,7 +25,17 @@ class Finding(NamedTuple):
 
 def doctor(line: Line) -> int:
     directory = data_dir(line)
-    findings = [python(), cpus(), kubectl(), torch(), gpus(), network(), space(directory), server(line, directory)]
+    findings = [
+        python(),
+        cpus(),
+        kubectl(),
+        torch(),
+        gpus(),
+        network(),
+        containers(),
+        space(directory),
+        server(line, directory),
+    ]
     if line.json:
         show_json([finding._asdict() for finding in findings])
     else:
@@ -103,6 +113,18 @@ def network() -> Finding:
     if done.returncode:
         return Finding("pod network", "warn", "rewrite (this kernel does not give user namespaces)", fix)
     return Finding("pod network", "ok", "namespaces: every pod has its own ports")
+
+
+def containers() -> Finding:
+    """Which container engine answers; without one pods are processes, and nothing is missing."""
+    words = [sys.executable, "-m", "rowlock.cluster.node.engine"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    found = done.stdout.strip()
+    if done.returncode == 0:
+        return Finding("containers", "ok", f"{found}: pods whose image it has run in containers")
+    refused = "does not answer" in found
+    fix = "start it, or join its group (`docker`) to be let in; until then pods run as processes" if refused else ""
+    return Finding("containers", "warn" if refused else "ok", f"pods run as processes: {found}", fix)
 
 
 def space(directory: str) -> Finding:

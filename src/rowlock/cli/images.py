@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from rowlock.cli import client
 from rowlock.cli.grammar import Line, Refused
 from rowlock.cli.place import data_dir
 
@@ -23,7 +24,13 @@ def build(line: Line) -> int:
     extra = ["--file", line.file] if line.file else []
     for argument in line.build_arg:
         extra += ["--build-arg", argument]
+    extra += ["--runtime", line.runtime or _runtime(line)]
     return _become("build", "--data-dir", data_dir(line), "-t", line.tag, *extra, where)
+
+
+def _runtime(line: Line) -> str:
+    """What the server of the data directory was started with: its pods shall find the image."""
+    return str((client.state(data_dir(line)) or {}).get("flags", {}).get("runtime") or "auto")
 
 
 def index(line: Line) -> int:

@@ -17,6 +17,12 @@ _MACHINE = (
     Flag("--users", "text", 'who may come in: a file (mode 0600) of lines token,user,uid,"group,group"', value="FILE"),
     Flag("--tls-san", "text", "more names for the server's certificate (comma separated)", value="NAMES"),
     Flag("--network", "auto|namespaces|rewrite", "how pods reach each other", "auto"),
+    Flag(
+        "--runtime",
+        "auto|process|container",
+        "pods in Docker or Podman: where it has their image, never, always",
+        "auto",
+    ),
     Flag("--warm-start", "auto|off", "fork programs that import torch from a process that has done so", "auto"),
     Flag("--without", "text", "leave out: kubelet, scheduler (comma separated)", value="LIST"),
     Flag("--half-life", "text", "time-based fair share: what a project used so long ago counts half", value="DURATION"),
@@ -161,6 +167,7 @@ BUILD = Command("build", "Make an image from a directory with a Dockerfile.", "i
     Flag("-t --tag", "text", "the image's name", value="NAME"),
     Flag("-f --file", "text", "the Dockerfile (default: DIR/Dockerfile)", value="FILE"),
     Flag("--build-arg", "list", "a value for an ARG", value="NAME=VALUE"),
+    Flag("--runtime", "auto|process|container", "build in Docker or Podman where one is there, never, always (default: as `up`)"),
     DATA_DIR,
 ))  # fmt: skip
 IMAGES = Group("image", "Images that pods can run.", (

@@ -20,7 +20,7 @@ from rowlock.cluster.node.facts import ticks, write_fact
 
 TAKEN = "taken"
 """Why it did not begin: another shim runs this run already."""
-INSIDE = ("env", "cwd", "rlimits", "user", "cgroup")
+INSIDE = ("env", "cwd", "rlimits", "user", "cgroup", "engine")
 """What a program that is started beside the container's own gets, too."""
 _NO_NEW_PRIVILEGES = 38
 _PDEATHSIG = 1
@@ -100,7 +100,9 @@ class Beginning:
         return ""
 
     def _mount(self) -> None:
-        """The container's own view of the file system, where it needs one."""
+        """The container's own view of the file system, where it needs one (an engine's containers always have one)."""
+        if self._spec.get("engine"):
+            return
         spec, wanted = self._spec, list(self._spec.get("mounts") or ())
         if target := spec.get("message_path"):
             wanted.append({"source": path(spec, "message"), "target": target, "volume": "termination message"})
@@ -166,5 +168,11 @@ def why_not(error: Exception, spec: dict[str, Any]) -> str:
 
 
 def execute(spec: dict[str, Any]) -> str:
-    """A program's beginning: exec. Returns only by raising."""
+    """A program's beginning: exec, or its container. Returns only by raising, or with why there is no container."""
+    if spec.get("engine"):
+        from rowlock.cluster.node import (
+            contained,
+        )  # only where there are containers: every shim is a copy of its memory
+
+        return contained.begin(spec)
     os.execvpe(spec["argv"][0], spec["argv"], spec["env"])

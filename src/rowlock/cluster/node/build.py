@@ -26,8 +26,9 @@ from typing import Any
 
 import click
 
-from rowlock.cluster.node import dockerfile, environment
+from rowlock.cluster.node import dockerfile, engine_build, environment
 from rowlock.cluster.node.dockerfile import BadDockerfile, Instruction
+from rowlock.cluster.node.engine_build import RUNTIMES, BuildFailed, Order
 from rowlock.cluster.node.images import Image, Images, interpreter_path, mapped, normalise
 
 _ABSOLUTE = re.compile(r"(?<![\w./:@-])/[\w.@+-]+(?:/[\w.@+-]+)*/?")
@@ -39,10 +40,6 @@ for path in {paths!r}:
     if os.path.isdir(path):
         site.addsitedir(path)
 """
-
-
-class BuildFailed(Exception):
-    """A step did not succeed; the image of before is still there."""
 
 
 @dataclass(slots=True)
@@ -254,16 +251,6 @@ def _adopt_script(script: Path, target: Path) -> None:
         made.chmod(stat.S_IMODE(script.stat().st_mode))
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What to build."""
-
-    name: str
-    context: Path
-    file: Path
-    args: dict[str, str] = field(default_factory=dict)
-
-
 def build(images: Images, order: Order, say: Callable[[str], None]) -> Image:
     """Builds and names the image. Raises BuildFailed, BadDockerfile or ValueError (the name) with a sentence."""
     name = normalise(order.name)
@@ -294,16 +281,26 @@ def build(images: Images, order: Order, say: Callable[[str], None]) -> Image:
 @click.option("-t", "--tag", required=True, help="The image's name, as in the job.")
 @click.option("-f", "--file", type=click.Path(path_type=Path), help="The Dockerfile, when not DIR/Dockerfile.")
 @click.option("--build-arg", multiple=True, metavar="NAME=VALUE")
+@click.option("--runtime", type=click.Choice(RUNTIMES), default="auto")
 @click.option("--json", "as_json", is_flag=True)
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 def main(**given: Any) -> None:
-    """Makes a process image from DIRECTORY's Dockerfile."""
+    """Makes an image from DIRECTORY's Dockerfile: in the container engine where one answers, else one for processes."""
     context = given["directory"].resolve()
     args = dict(_argument(text) for text in given["build_arg"])
     order = Order(given["tag"], context, given["file"] or context / "Dockerfile", args)
     as_json = given["as_json"]
+    images = Images(given["data_dir"] / "images")
     try:
-        made = build(Images(given["data_dir"] / "images"), order, lambda line: click.echo(line, err=as_json))
+        if engine := engine_build.chosen(given["runtime"], os.environ):
+            name = engine_build.build(engine, images, order)
+            click.echo(
+                json.dumps({"image": name, "engine": engine.name})
+                if as_json
+                else f"Successfully built {name} in {engine}"
+            )
+            return
+        made = build(images, order, lambda line: click.echo(line, err=as_json))
     except (BuildFailed, BadDockerfile, ValueError) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:

@@ -108,12 +108,14 @@ class Checks:
         """A connection to the port, and the address as it is written. Raises OSError in the kubelet's words."""
         host, port = how.get("host") or "", port_of(container, how.get("port"))
         where = f"{host or card.ip or LOOPBACK}:{port}"
-        inside = self.network.real and not host
-        made = await self.host.passed("socket", uid=card.uid) if inside else socket.socket()
+        made, tended = socket.socket(), self.entrance.pods.get(card.uid)
+        if tended is not None and not host:
+            made.close()
+            made, _ = await self.entrance.inside(tended)
         made.setblocking(False)
         try:
-            mapped = port if host else self.network.port(Key(card.namespace, card.name), port)
-            address = host or (card.ip if inside else LOOPBACK)
+            mapped = port if host or card.contained else self.network.port(Key(card.namespace, card.name), port)
+            address = host or (card.ip if self.network.real or card.contained else LOOPBACK)
             try:
                 await asyncio.get_running_loop().sock_connect(made, (address, mapped))
             except OSError as error:

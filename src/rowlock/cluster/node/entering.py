@@ -97,12 +97,13 @@ class Entered:
             signal.signal(number, signal.SIG_DFL)
         try:
             os.setsid()
+            if inside.get("engine"):
+                return self._enter_container(ends)
             _join(self._pid)
             beginning.limit(inside)
             os.chdir(inside["cwd"])
             user, env = inside.get("user") or {}, inside["env"]
-            for target, source in enumerate(ends):
-                os.dup2(source, target)
+            _take(ends)
             if self._tty:
                 os.fchown(0, -1 if user.get("uid") is None else user["uid"], -1)
                 console.own_terminal(0)
@@ -111,6 +112,16 @@ class Entered:
             os.execvpe(inside["argv"][0], inside["argv"], env)
         except (OSError, ValueError, KeyError) as error:
             return beginning.why_not(error, inside)
+
+    def _enter_container(self, ends: list[int]) -> str:
+        """Its engine starts the program; this process stands for it."""
+        from rowlock.cluster.node import contained  # only where there are containers
+
+        _take(ends)
+        if self._tty:
+            console.own_terminal(0)
+        fabric.prctl(1, signal.SIGKILL)
+        return contained.enter(self._inside, terminal=self._tty)
 
     def _look_after(self) -> None:
         poll = select.poll()
@@ -152,6 +163,12 @@ class Entered:
 
     def _tell(self, news: dict[str, Any], fds: list[int]) -> None:
         tell(self._server, news, fds)
+
+
+def _take(ends: list[int]) -> None:
+    """stdin, stdout and stderr of the calling process."""
+    for target, source in enumerate(ends):
+        os.dup2(source, target)
 
 
 def tell(server: socket.socket, news: dict[str, Any], fds: list[int]) -> None:

@@ -19,12 +19,12 @@ from rowlock import kinds
 from rowlock.api import LogOptions, View
 from rowlock.cluster.node.attached import Attached
 from rowlock.cluster.node.ends import End
-from rowlock.cluster.node.network import PodNetwork
+from rowlock.cluster.node.network import LOOPBACK, PodNetwork
 from rowlock.cluster.node.pod_directory import PodDirectories
 from rowlock.cluster.node.pod_facts import NO_FACTS, Run, all_containers
 from rowlock.cluster.node.processes import PodHost
 from rowlock.cluster.node.tended import Tended
-from rowlock.errors import Internal, not_found
+from rowlock.errors import ApiError, Internal, not_found
 from rowlock.objects import Key, Object
 from rowlock.objects import uid as uid_of
 
@@ -172,15 +172,28 @@ class Entrance:
         tended = self.pods.get(uid_of(self._pod(place)))
         if tended is None or not any(run.pid for run in tended.alive()):
             raise Internal(f"pod {place.name} is not running")
-        made = await self.host.passed("socket", uid=tended.card.uid) if self.network.real else socket.socket()
+        made, address = await self.inside(tended)
         made.setblocking(False)
         try:
             async with asyncio.timeout(DIALLING):
-                await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", self.network.port(place, port)))
+                where = (address, port if tended.card.contained else self.network.port(place, port))
+                await asyncio.get_running_loop().sock_connect(made, where)
         except BaseException:
             made.close()
             raise
         return made
+
+    async def inside(self, tended: Tended) -> tuple[socket.socket, str]:
+        """A socket in the pod's network, and what the pod is called there: `localhost`'s address. Where we may not enter a
+        container's network, it is one of ours, and the pod's own address."""
+        card = tended.card
+        if not card.contained:
+            return await self.host.passed("socket", uid=card.uid) if self.network.real else socket.socket(), LOOPBACK
+        with contextlib.suppress(ApiError):
+            for run in tended.alive():
+                if run.pid:
+                    return await self.host.passed("socket", uid=card.uid, pid=run.pid), LOOPBACK
+        return socket.socket(), card.ip
 
     def _pod(self, place: Key) -> Object:
         pod = self.view.get(kinds.POD, place.namespace, place.name)

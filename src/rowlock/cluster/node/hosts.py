@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from rowlock.objects import Key, Object, dig, key, labels
 
 DOMAIN = "cluster.local"
+PREFIX = "10.77"
 _FIRST, _LAST = ipaddress.IPv4Address("10.77.1.1"), ipaddress.IPv4Address("10.77.254.254")
 HEAD = "# written by rowlock: pods of this cluster\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 

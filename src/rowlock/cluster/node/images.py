@@ -23,6 +23,7 @@ from typing import Any
 
 import click
 
+from rowlock.cluster.node import engine
 from rowlock.cluster.node.facts import write_fact
 from rowlock.cluster.node.pod_facts import Problem
 
@@ -30,6 +31,8 @@ HOST = ("host", "rowlock.dev/host")
 """Names that mean this machine's own programs without being in the table."""
 DELIVERY = "ghcr.io/kubeflow/training-v1/kubectl-delivery"
 """What the operator puts before an MPIJob's launcher: `delivery.py` stands for it."""
+OURS = "rowlock.dev"
+"""What images of our own, in an engine, begin with."""
 _REGISTRIES = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _NAME = re.compile(rf"(?:[a-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*")
@@ -50,10 +53,16 @@ class Image:
     workdir: str = ""
     created: float = 0.0
     source: str = ""
+    engine: str = ""
+    """Of the container engine that has it: the image's id there; "" = it runs as a process."""
+    user: str = ""
+    stop_signal: str = ""
 
     @property
     def id(self) -> str:
         """As a registry has it: the name and a digest, another one for every build."""
+        if self.engine:
+            return self.engine
         return f"rowlock://{self.name}@sha256:{hashlib.sha256(f'{self.name}@{self.created}'.encode()).hexdigest()}"
 
 
@@ -86,6 +95,8 @@ class Images:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._known: dict[str, tuple[int, Image]] = {}
+        self.foreign: dict[str, Image | Problem] = {}
+        """What the container engine was last seen to have, or why it could not be asked; see `runtime.py`."""
 
     def where(self, name: str) -> Path:
         return self._directory / mangle(name)
@@ -101,6 +112,8 @@ class Images:
         found = self._read(name)
         if found is not None:
             return found
+        if name in self.foreign:
+            return self.foreign[name]
         if name.rpartition(":")[0] == DELIVERY:
             program = (sys.executable, "-m", "rowlock.cluster.node.delivery", str(self._directory.parent))
             return Image(name, entrypoint=program)
@@ -110,6 +123,15 @@ class Images:
                 "InvalidImageName", f'Failed to apply default image tag "{reference}": {sentence}. {fix(reference)}'
             )
         return Problem("ErrImagePull", f'no image "{reference}" on this node: {fix(reference)}')
+
+    def contained(self, reference: str) -> bool:
+        """Is it an image that a container engine runs?"""
+        try:
+            name = normalise(reference)
+        except ValueError:
+            return False
+        host = name.rpartition(":")[0] in HOST
+        return not host and name in self.foreign and self._read(name) is None
 
     def _read(self, name: str) -> Image | None:
         path = self.where(name) / "image.json"
@@ -218,16 +240,33 @@ def main(context: click.Context, data_dir: Path) -> None:
 def list_images(images: Images, as_json: bool) -> None:
     """Shows every image."""
     here = Image(HOST[0], host=True)
-    rows = [{**asdict(image), "kind": kind_of(image)} for image in (here, *images.all())]
+    known = [here, *images.all()]
+    known += [image for image in of_engine(os.environ) if image.name not in {one.name for one in known}]
+    rows = [{**asdict(image), "kind": kind_of(image)} for image in known]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
     click.echo(f"{'IMAGE':<60} {'KIND':<8} COMMAND")
     for row in rows:
-        click.echo(f"{row['name']:<60} {row['kind']:<8} {' '.join([*row['entrypoint'], *row['command']]) or '<pod>'}")
+        words = " ".join([*row["entrypoint"], *row["command"]]) or ("<image>" if row["engine"] else "<pod>")
+        click.echo(f"{row['name']:<60} {row['kind']:<8} {words}")
+
+
+def of_engine(env: Mapping[str, str]) -> list[Image]:
+    """What the container engine has, by name; nothing where there is none."""
+    found, _ = engine.find(env) if engine.present(env) else (None, "")
+    try:
+        rows = found.ask("GET", "/images/json") if found else []
+    except engine.EngineError:
+        return []
+    names = [(tag, str(row["Id"])) for row in rows for tag in row.get("RepoTags") or ()]
+    wanted = sorted((normalise(tag), id_) for tag, id_ in names if tag[0] != "<" and not tag.startswith(f"{OURS}/"))
+    return [Image(name, engine=f"{found.name}://{id_}") for name, id_ in wanted if found]
 
 
 def kind_of(image: Image) -> str:
+    if image.engine:
+        return image.engine.partition(":")[0]
     return "host" if image.host else "built" if image.created and image.source else "added"
 
 
@@ -274,6 +313,11 @@ def remove_image(images: Images, name: str, as_json: bool) -> None:
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     if not gone:
+        theirs = next((i for i in of_engine(os.environ) if i.name == normalise(name)), None)
+        if theirs is not None:
+            raise click.ClickException(
+                f'"{name}" is an image of {kind_of(theirs)}: `{kind_of(theirs)} rmi {name}` removes it'
+            )
         raise click.ClickException(_unknown(name, [image.name for image in images.all()]))
     click.echo(json.dumps({"removed": normalise(name)}) if as_json else f"image {normalise(name)} removed")
 

@@ -33,6 +33,7 @@ from rowlock.cluster.node.pod_starting import Starting
 from rowlock.cluster.node.pod_tending import Tending
 from rowlock.cluster.node.processes import PodHost
 from rowlock.cluster.node.proxy import Proxy
+from rowlock.cluster.node.runtime import Runtime
 from rowlock.cluster.node.tended import Tended
 from rowlock.cluster.node.volume_directories import VolumeDirectories
 from rowlock.controllers.recorder import Recorder
@@ -72,6 +73,8 @@ class KubeletSettings:
     """How memory and CPU limits are kept: `auto` takes control groups where it can, `watchdog` never does."""
     measure: float = 10.0
     """Seconds between looks at what pods with a limit have on disk."""
+    runtime: str = "auto"
+    """`auto` (images of the container engine run in containers, others as processes), `process` or `container`."""
     sweep: float = 60.0
     """Seconds between looks at what deleted pods and claims left behind."""
 
@@ -105,6 +108,7 @@ class Kubelet:
         self._full = claims.Full(self._recorder.record)
         self._watcher = Watcher()
         self._pods: dict[str, Tended] = {}
+        self.runtime = Runtime(settings.runtime, self._data, self.images, self.network, self._pods)
         self._awaiting: dict[Key, set[str]] = {}
         self._neighbours: dict[str, int] = {}
         self._dirty: dict[str, None] = {}
@@ -123,6 +127,7 @@ class Kubelet:
             neighbours=self._neighbours,
             places=VolumeDirectories(self._data),
             checkpoints=Checkpoints(self._data, settings.keep_checkpoints),
+            runtime=self.runtime,
             log_limit=settings.log_limit,
             warm_start=settings.warm_start,
         )
@@ -144,7 +149,7 @@ class Kubelet:
         cards = await asyncio.to_thread(self._directories.cards)
         self._adopt(cards)
         # the pod host starts while we look at the machine
-        found, _ = await asyncio.gather(asyncio.to_thread(machine.inventory), self._connect())
+        found, *_ = await asyncio.gather(asyncio.to_thread(machine.inventory), self._connect(), self.runtime.begin())
         try:
             self.nodes |= {plan.name: plan for plan in machine.plan(found, self.settings.wishes)}
         except ValueError as error:
@@ -206,6 +211,7 @@ class Kubelet:
         choice = self.network.choice
         limits = self._tending.starting.limits
         node = machine.node_object(plan, (choice.mode, choice.why), self._clock(), limits)
+        machine.tell_runtime(node, self.runtime.engine, self.runtime.why)
         try:
             await self._api.create(kinds.NODE, node)
         except AlreadyExists:
@@ -235,6 +241,7 @@ class Kubelet:
             loop.remove_reader(self._pipe)
             self._watcher.close()
             self._tending.close()
+            self.runtime.close()
             await self._host.close()
             os.close(self._pipe)
 
@@ -406,6 +413,7 @@ class Kubelet:
     async def _sweep(self) -> None:
         """What deleted pods and claims left behind."""
         await asyncio.to_thread(self._directories.forget_old_logs)
+        await self.runtime.sweep()
         forget = self._tending.starting.checkpoints.forget
         for job in await asyncio.to_thread(forget, living(self._view), self._clock()):
             log.info("the checkpoints of job %s, which was deleted, are removed", job)

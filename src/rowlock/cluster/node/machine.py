@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 import rowlock
+from rowlock.cluster.node.engine import Engine
 from rowlock.objects import Object, timestamp
 from rowlock.quantity import render
 
@@ -26,6 +27,7 @@ PRETEND = "rowlock.dev/pretend"
 NETWORK = "rowlock.dev/network"
 NETWORK_REASON = "rowlock.dev/network-reason"
 LIMITS = "rowlock.dev/limits"
+RUNTIME = "rowlock.dev/runtime"
 HOW_LIMITS = {
     "v2": "cgroup v2: the kernel keeps memory and cpu limits",
     "v1": "cgroup v1: the kernel keeps memory and cpu limits",
@@ -197,6 +199,15 @@ def node_object(node: NodePlan, network: tuple[str, str], now: float, limits: st
         "spec": {},
         "status": node_status(node, now),
     }
+
+
+def tell_runtime(node: dict[str, Any], engine: Engine | None, why: str) -> None:
+    """What runs containers here, in the node's object."""
+    if engine is not None:
+        node["status"]["nodeInfo"]["containerRuntimeVersion"] = f"{engine.name}://{engine.version}"
+        why = f"{engine}: runs the images that it has; what `rowlock image` knows runs as processes"
+    if why:
+        node["metadata"]["annotations"][RUNTIME] = why
 
 
 def node_status(node: NodePlan, now: float) -> dict[str, Any]:

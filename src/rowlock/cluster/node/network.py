@@ -59,16 +59,35 @@ class PodNetwork:
     _ports: dict[str, int] = field(default_factory=dict)
     _written: dict[str, str] = field(default_factory=dict)
     dirty: bool = True
+    prefix: str = ""
+    """How the addresses of pods in containers begin (`10.77`); "" while there are none."""
+    contained: Callable[[Object], bool] = lambda pod: False
+    """Does the pod run in containers? They have the engine's network, whatever the mode."""
 
     @property
     def real(self) -> bool:
         return self.choice.mode == "namespaces"
 
+    def real_for(self, pod: Object) -> bool:
+        """Has this pod an address, names and ports of its own?"""
+        return self.real or self.contained(pod)
+
+    def contain(self, prefix: str) -> None:
+        """The engine's network is there."""
+        self.dirty = self.dirty or self.prefix != prefix
+        self.prefix = prefix
+
+    def container_address(self, uid: str) -> str:
+        """The address of a pod in containers: the same in another network."""
+        return f"{self.prefix}.{'.'.join(self._addresses.of(uid).split('.')[2:])}"
+
     def restore(self, cards: Iterable[PodCard]) -> None:
         """What was given out before this server started."""
         for card in cards:
+            if card.contained:
+                self.prefix = ".".join(card.ip.split(".")[:2])
             if card.ip and card.ip != LOOPBACK:
-                self._addresses.restore(card.uid, card.ip)
+                self._addresses.restore(card.uid, ".".join([hosts.PREFIX, *card.ip.split(".")[2:]]))
         try:
             self._ports = json.loads((self.data / "ports.json").read_bytes())
         except (OSError, ValueError):
@@ -90,16 +109,22 @@ class PodNetwork:
     def write_hosts(self) -> None:
         """Brings the hosts files up to date, in place: they are mounted in pods."""
         self.dirty = False
-        if not self.real:
+        if not self.real and not self.prefix:
             return
         pods = [p for p in self.view.all(kinds.POD) if phase(p) not in ("Succeeded", "Failed")]
-        addresses = {key(p): self._addresses.of(uid_of(p)) for p in pods}
+        pods = pods if self.real else [p for p in pods if self.contained(p)]
+        addresses = {key(p): self._seen(p) for p in pods}
         services: dict[Key, list[str]] = {}
         for service in self.view.all(kinds.SERVICE):
             if key(service) not in addresses:
                 services[key(service)] = [addresses[key(p)] for p in hosts.selected(service, pods)]
         for home in {pod.namespace for pod in addresses}:
             self._write(home, hosts.render(home, addresses, services))
+
+    def _seen(self, pod: Object) -> str:
+        """Where others find it."""
+        inside = self.prefix and self.contained(pod)
+        return self.container_address(uid_of(pod)) if inside else self._addresses.of(uid_of(pod))
 
     def _write(self, home: str, text: str) -> None:
         path = self.hosts_file(home)

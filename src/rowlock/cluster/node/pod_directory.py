@@ -34,6 +34,8 @@ class PodCard:
     ip: str
     begun: float
     devices: tuple[str, ...] = ()
+    contained: bool = False
+    """Does it run in containers of an engine?"""
 
 
 class PodDirectories:
@@ -115,7 +117,7 @@ class PodDirectories:
         if newest == 0:
             return
         directory = self.container(uid, container)
-        for name in ("log", "start", "program", "message", "exit"):
+        for name in ("log", "start", "program", "message", "exit", "refused"):
             (directory / f"{name}.{newest - 2}").unlink(missing_ok=True)
         (directory / f"error.{newest - 2}.json").unlink(missing_ok=True)
         (directory / "stop").unlink(missing_ok=True)

@@ -24,6 +24,8 @@ class Exit:
     signal: int = 0
     message: str = ""
     reason: str = ""
+    container: str = ""
+    """Its container's id, where an engine ran it."""
 
     @property
     def word(self) -> str:
@@ -41,6 +43,8 @@ class Run:
     started: float | None = None
     backoff: int = 0
     exit: Exit | None = None
+    container: str = ""
+    """Its container's id, where an engine runs it."""
 
     @property
     def running(self) -> bool:

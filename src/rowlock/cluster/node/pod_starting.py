@@ -13,7 +13,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import View
-from rowlock.cluster.node import environment, gpu_shares, images, pod_rights, volumes, warm
+from rowlock.cluster.node import containers, environment, gpu_shares, images, pod_containing, pod_rights, volumes, warm
 from rowlock.cluster.node.checkpoints import Checkpoints
 from rowlock.cluster.node.environment import Missing, Place
 from rowlock.cluster.node.images import Image, Images
@@ -25,6 +25,7 @@ from rowlock.cluster.node.pod_facts import Problem, all_containers, main_contain
 from rowlock.cluster.node.pod_rights import Rights
 from rowlock.cluster.node.pod_sync import DEFAULT_GRACE, Start
 from rowlock.cluster.node.processes import MARK
+from rowlock.cluster.node.runtime import Runtime
 from rowlock.cluster.node.volume_directories import VolumeDirectories
 from rowlock.cluster.node.volumes import Sight, Volume
 from rowlock.objects import Object, annotations, controller_of, dig, namespace
@@ -55,13 +56,13 @@ def limits_of(container: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def remarks(pod: Object, limits: str = "watchdog") -> list[str]:
+def remarks(pod: Object, limits: str = "watchdog", *, contained: bool = False) -> list[str]:
     """What the pod asks for and does not get, a sentence each; it runs all the same."""
-    found = pod_rights.remarks(pod)
+    found = containers.remarks(pod) if contained else pod_rights.remarks(pod)
     if dig(pod, "spec.automountServiceAccountToken"):
         found.append("automountServiceAccountToken: the embedded node makes no tokens, so nothing is mounted")
     for container in main_containers(pod):
-        if limits == "watchdog" and dig(container, "resources.limits.cpu"):
+        if limits == "watchdog" and not contained and dig(container, "resources.limits.cpu"):
             text = f"the cpu limit of {container['name']} is counted by the scheduler but not enforced"
             found.append(f"{text}: {WATCHDOG}")
         for mount in container.get("volumeMounts") or ():
@@ -147,6 +148,7 @@ class Starting:
     """Active pods on each node."""
     places: VolumeDirectories
     checkpoints: Checkpoints
+    runtime: Runtime
     unmountable: str = ""
     """Why containers cannot have mounts of their own here; "" when they can."""
     warm_start: bool = True
@@ -173,6 +175,10 @@ class Starting:
         image = self.images.find(str(container.get("image") or ""))
         if isinstance(image, Problem):
             return _policy(container, image)
+        if problem := self.runtime.unfit(image, card.contained):
+            return problem
+        if image.engine:
+            return pod_containing.request(self, pod, card, start, image)
         try:
             inside = self.surroundings(pod, card, container, image)
         except Missing as missing:
@@ -210,7 +216,7 @@ class Starting:
 
     def surroundings(self, pod: Object, card: PodCard, container: Mapping[str, Any], image: Image) -> Surroundings:
         """Everything around the container's program. Raises Missing."""
-        place = self._place(pod, card, container)
+        place = self.place(pod, card, container)
         rights = pod_rights.rights(pod, container)
         env = self._environment(pod, container, image, (place, rights))
         known = self.volumes(pod, card)
@@ -220,7 +226,7 @@ class Starting:
                 f"container {container['name']} mounts {seen[0].volume} at {seen[0].target}: {self.unmountable}"
             )
         moved = Moved(image.root, str(self.directories.container(card.uid, container["name"]) / "rootfs"))
-        mounts = self._mounts(card, known, seen)
+        mounts = self.mounts(card, known, seen)
         if image.root:  # the image's own `/` is elsewhere: what it names by relative paths is there
             mounts += [{**m, "target": moved.copy + m["target"]} for m in mounts]
         found = Surroundings(env, "", moved, rights, tuple(mount.target for mount in seen), mounts)
@@ -242,7 +248,7 @@ class Starting:
             "message_from_log": container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
         }
 
-    def _mounts(self, card: PodCard, known: Sequence[Volume], seen: Sequence[volumes.Mount]) -> list[dict[str, Any]]:
+    def mounts(self, card: PodCard, known: Sequence[Volume], seen: Sequence[volumes.Mount]) -> list[dict[str, Any]]:
         by_name = {v.name: v for v in known}
         return [
             {
@@ -271,15 +277,17 @@ class Starting:
 
         def resource(ref: Mapping[str, Any]) -> str:
             container = containers.get(ref.get("containerName") or "", main_containers(pod)[0])
-            return environment.pod_resource(pod, container, self._place(pod, card, container), ref)
+            return environment.pod_resource(pod, container, self.place(pod, card, container), ref)
 
         def field(path: str) -> str:
-            return environment.pod_field(pod, self._place(pod, card, main_containers(pod)[0]), path)
+            return environment.pod_field(pod, self.place(pod, card, main_containers(pod)[0]), path)
 
         found = volumes.volumes(Sight(pod, self.view.get, field, resource))
-        if not self.network.real:
+        if not self.network.real_for(pod):
             found = tuple(volumes.with_hosts(v, self.network.hostfile(pod)) for v in found)
-        return found if self.memory else tuple(replace(v, kind=_DISK.get(v.kind, v.kind)) for v in found)
+        return (
+            found if self.memory or card.contained else tuple(replace(v, kind=_DISK.get(v.kind, v.kind)) for v in found)
+        )
 
     def _environment(
         self, pod: Object, container: Mapping[str, Any], image: Image, where: tuple[Place, Rights]
@@ -294,7 +302,7 @@ class Starting:
         env = self.network.rewritten(pod, {**env, **given})
         return {**env, **environment.platform(container, place, env), MARK: str(pod["metadata"]["uid"])}
 
-    def _place(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> Place:
+    def place(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> Place:
         node = self.nodes[card.node]
         devices = self._share(pod, card, container) if node.gpus and not node.simulated else None
         simulated = ",".join(u.rpartition("-")[2] for u in self._share(pod, card, container))
@@ -306,11 +314,18 @@ class Starting:
             neighbours=max(1, self.neighbours.get(card.node, 1)),
             devices=devices,
             simulated=simulated if node.simulated else None,
-            proxy=PROXY if self.network.real else "",
-            peers=self._peers(pod) if self.network.real else (),
+            proxy=self._proxy(card),
+            peers=self._peers(pod) if self.network.real_for(pod) else (),
             extras=self._extras(pod, card),
             share=gpu_shares.of_pod(pod, node, card.devices) if self._share(pod, card, container) else None,
         )
+
+    def _proxy(self, card: PodCard) -> str:
+        """The way out: of the pods' network; in containers the engine has one, unless the machine itself needs a proxy."""
+        if not card.contained:
+            return PROXY if self.network.real else ""
+        given = next((self.server[k] for k in ("https_proxy", "HTTPS_PROXY", "http_proxy") if self.server.get(k)), "")
+        return "" if "//127." in given or "//localhost" in given else given
 
     def _share(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> tuple[str, ...]:
         """The container's part of the pod's devices: as many as it asks for, in order of the containers."""
@@ -334,7 +349,7 @@ class Starting:
             found["RUNAI_NUM_OF_GPUS"] = str(gpus_wanted(pod))
         if card.devices and not self.nodes[card.node].simulated:
             found["NCCL_HOSTID"] = card.uid if fractional(pod) else card.node
-            if self.network.real:
+            if self.network.real_for(pod):
                 found |= {"NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0"}
         return found
 

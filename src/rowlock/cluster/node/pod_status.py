@@ -147,7 +147,7 @@ def container_status(
         "state": state,
     }
     if known.run:
-        found["containerID"] = container_id(pod, container["name"], number)
+        found["containerID"] = known.run.container or container_id(pod, container["name"], number)
     return found
 
 
@@ -220,7 +220,8 @@ def _waiting(pod: Object, known: ContainerFacts, facts: PodFacts, *, init: bool)
 
 
 def _terminated(pod: Object, container: str, ended: Exit, number: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"containerID": container_id(pod, container, number), "exitCode": ended.code}
+    where = ended.container or container_id(pod, container, number)
+    found: dict[str, Any] = {"containerID": where, "exitCode": ended.code}
     found |= {"finishedAt": timestamp(ended.finished), "reason": ended.word, "startedAt": timestamp(ended.started)}
     if ended.message:
         found["message"] = ended.message

@@ -70,6 +70,7 @@ class Tending:
             return []
         if run.exit is None and not processes.shim_lives(run):
             run = processes.lost(directory, run, self._clock())
+            tended.untidy = tended.card.contained
             processes.kill_strays([tended.card.uid]) if run.exit and run.exit.reason else None
         last = known.last
         if number and (known.run is None or known.run.number != number):
@@ -120,10 +121,14 @@ class Tending:
 
     async def turn(self, pod: Object, tended: Tended) -> float | None:
         """Does what is due for the pod; returns when to look again."""
+        problem = await self._choose(pod, tended) if tended.fresh() else None
+        if tended.untidy:
+            tended.untidy = False
+            await self.starting.runtime.sweep()
         if not tended.remarked:
             tended.remarked = True
             if not tended.has_started():
-                for sentence in remarks(pod, self.starting.limits):
+                for sentence in remarks(pod, self.starting.limits, contained=tended.card.contained):
                     self._event(pod, "Warning", "Unsupported", sentence)
                 for sentence in gpu_shares.remarks(pod, self.starting.nodes.get(tended.card.node)):
                     self._event(pod, "Normal", "SharedGPU", sentence)
@@ -132,7 +137,9 @@ class Tending:
         now = self._clock()
         turn = pod_sync.sync(pod, tended.facts(), now, self.backoff)
         starts = [c for c in turn.chores if isinstance(c, Start)]
-        if problem := await self._volumes(pod, tended, starting=bool(starts)):
+        if starts and tended.card.contained and problem is None:
+            problem = await self._contain(pod, tended)
+        if problem := problem or await self._volumes(pod, tended, starting=bool(starts)):
             for start in starts:
                 self._cannot(pod, tended, start.container, problem)
             return 0.0 if starts else turn.again
@@ -146,6 +153,27 @@ class Tending:
                 await self._remove(pod, tended)
         failed = any(tended.containers.get(s.container, NO_FACTS).problem for s in starts)
         return 0.0 if failed else turn.again
+
+    async def _choose(self, pod: Object, tended: Tended) -> Problem | None:
+        """Before a pod's first program: is it to run as processes or in containers?"""
+        starting = self.starting
+        await starting.runtime.look(pod)
+        contained = starting.runtime.holds(pod)
+        if contained == tended.card.contained:
+            return None
+        if problem := await starting.runtime.prepare(pod):
+            return problem
+        network, uid_ = starting.network, tended.card.uid
+        address = network.container_address(uid_) if contained else network.address(uid_)
+        tended.card = replace(tended.card, contained=contained, ip=address)
+        starting.directories.write(tended.card)
+        network.write_hosts()
+        return None
+
+    async def _contain(self, pod: Object, tended: Tended) -> Problem | None:
+        """What the engine must have, and we must know of it, before a container starts."""
+        await self.starting.runtime.look(pod)
+        return await self.starting.runtime.prepare(pod)
 
     async def _volumes(self, pod: Object, tended: Tended, *, starting: bool) -> Problem | None:
         """Makes the pod's volumes before a start, and keeps the files of a running pod up to date."""
@@ -237,7 +265,13 @@ class Tending:
             with contextlib.suppress(NotFound):
                 await self._api.patch(kinds.POD, namespace(pod), name_of(pod), patch, subresource="status")
         if tended.finished:
-            await self._host.ask("forget", uid=tended.card.uid)
+            await self._forget(tended)
+
+    async def _forget(self, tended: Tended) -> None:
+        """Nothing of it runs any more: its network, its memory and its containers go."""
+        await self._host.ask("forget", uid=tended.card.uid)
+        if tended.card.contained:
+            await self.starting.runtime.forget(tended.card.uid)
 
     def _tell_ends(self, pod: Object, tended: Tended) -> None:
         """An event for every program that could not begin or ended for want of memory, once: before its status says so."""
@@ -291,7 +325,7 @@ class Tending:
                 done = False
         if done:
             tended.finished = True
-            await self._host.ask("forget", uid=tended.card.uid)
+            await self._forget(tended)
         return done
 
     def _event(self, pod: Object, kind: str, reason: str, message: str, container: str = "") -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from rowlock.cluster.node import entering, fabric, limits, mounts, nursery, shim, warm_parents
 from rowlock.cluster.node.facts import ticks
 
-PROTOCOL = 4
+PROTOCOL = 5
 _IDLE = 3.0
 _LONGEST = 64 << 20
 _MOST_FILES = 1 << 16
@@ -165,6 +165,8 @@ class PodHost:
         return {"shim": pid, "cold": why}
 
     def _socket(self, request: dict[str, Any]) -> socket.socket:
+        if request.get("pid"):
+            return fabric.socket_at(request["pid"])
         if self._fabric is None:
             raise ValueError("there is no fabric to connect in")
         return self._fabric.socket_of(request["uid"])

@@ -42,8 +42,9 @@ def read_run(directory: Path, number: int) -> Run | None:
         int(start.get("pid", 0)),
         start.get("started"),
         int(start.get("backoff", 0)),
+        container=str(start.get("container", "")),
     )
-    return run if not end else dataclasses.replace(run, exit=_exit(end))
+    return run if not end else dataclasses.replace(run, exit=dataclasses.replace(_exit(end), container=run.container))
 
 
 def _exit(fact: dict[str, Any]) -> Exit:

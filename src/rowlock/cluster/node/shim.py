@@ -71,6 +71,8 @@ class Shim:
         self._wake("started")
         self._look_after(ends.reading)
         code, signal_number = kin.ending(self._status or 0)
+        if self._spec.get("engine"):
+            return self._finish_container(code)
         overuse = self._overuse or self._killed_by_kernel()
         self._finish(code, signal_number, overuse if code else "", "OOMKilled" if overuse and code else "")
 
@@ -227,6 +229,13 @@ class Shim:
         if chunk:
             self._log.write(chunk)
         return len(chunk)
+
+    def _finish_container(self, code: int) -> None:
+        """The engine knows how it ended."""
+        from rowlock.cluster.node import contained
+
+        fact = contained.ended(self._spec, code)
+        self._finish(fact["code"], fact["signal"], fact.get("message", ""), fact.get("reason", ""))
 
     def _finish(self, code: int, number: int, message: str, reason: str) -> None:
         fact: dict[str, Any] = {"code": code, "signal": number, "started": self._began(), "finished": time.time()}

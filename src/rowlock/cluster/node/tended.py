@@ -18,6 +18,8 @@ class Tended:
     master_ready: float | None = None
     finished: bool = False
     remarked: bool = False
+    untidy: bool = False
+    """A shim was lost: its container may run on."""
     evicted: str = ""
     """Why it must go; after a restart of the server its status says so."""
     volumes: tuple[Volume, ...] | None = None
@@ -36,6 +38,10 @@ class Tended:
 
     def has_started(self) -> bool:
         return any(k.run is not None and k.run.started is not None for k in self.containers.values())
+
+    def fresh(self) -> bool:
+        """Nothing of it was ever started: how it runs is still to be decided."""
+        return all(k.run is None and k.asked is None for k in self.containers.values())
 
     def has_problem(self) -> bool:
         return any(k.problem is not None for k in self.containers.values())

@@ -1,0 +1,184 @@
+"""The container engine of this machine (Docker, or Podman through its Docker-compatible socket), asked over HTTP.
+
+One request a connection, as HTTP/1.0, so that an answer is what comes until the end and a stream is the socket itself.
+Standard library only, because shims use it (`contained.py`). `find` looks where engines listen: a few `stat` calls on a
+machine without one.
+"""
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+PATIENCE = 30.0
+"""Seconds for an answer; starting a container takes a fifth of one."""
+PROBE = 1.0
+"""Seconds in which an engine must say who it is."""
+_CHUNK = 1 << 16
+
+
+class EngineError(Exception):
+    """The engine said no: its HTTP status and its sentence. Status 0: it does not answer."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine behind a unix socket. `name` is docker or podman."""
+
+    path: str
+    name: str = "docker"
+    version: str = ""
+    arch: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} at {self.path}".replace("  ", " ")
+
+    @property
+    def spec(self) -> dict[str, str]:
+        """For a shim."""
+        return {"path": self.path, "name": self.name}
+
+    def ask(self, method: str, path: str, body: Any = None, patience: float | None = PATIENCE) -> Any:
+        """One request, its answer: JSON, or None where there is none. Raises EngineError."""
+        with self.open(method, path, body, patience)[0] as stream:
+            try:
+                text = b"".join(iter(lambda: stream.recv(_CHUNK), b""))
+            except OSError as error:
+                raise self._silent(error) from None
+        with contextlib.suppress(ValueError):
+            return json.loads(text)
+        return None
+
+    def open(
+        self, method: str, path: str, body: Any = None, patience: float | None = PATIENCE
+    ) -> tuple["Stream", dict[str, str]]:
+        """One request; what follows the head of its answer, and that head. Raises EngineError."""
+        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        kind = "application/x-tar" if isinstance(body, bytes) else "application/json"
+        head = (
+            f"{method} {path} HTTP/1.0\r\nHost: engine\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.settimeout(patience)
+            connection.connect(self.path)
+            connection.sendall(head.encode() + data)
+            status, headers, rest = _head(connection)
+        except OSError as error:
+            connection.close()
+            raise self._silent(error) from None
+        stream = Stream(connection, rest)
+        if status >= 400:
+            with stream:
+                text = b"".join(iter(lambda: stream.recv(_CHUNK), b""))
+            raise EngineError(status, _sentence(text) or f"{method} {path}: {status}")
+        return stream, headers
+
+    def _silent(self, error: OSError) -> EngineError:
+        why = "permission denied" if isinstance(error, PermissionError) else error.strerror or str(error)
+        return EngineError(0, f"the container engine at {self.path} does not answer ({why.lower()})")
+
+
+class Stream:
+    """A connection, with what was read too early still in it."""
+
+    def __init__(self, connection: socket.socket, early: bytes) -> None:
+        self.socket, self._early = connection, early
+
+    def recv(self, size: int) -> bytes:
+        if self._early:
+            piece, self._early = self._early[:size], self._early[size:]
+            return piece
+        return self.socket.recv(size)
+
+    def early(self) -> bytes:
+        """What has been read already, and is now the caller's."""
+        piece, self._early = self._early, b""
+        return piece
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _head(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and what came behind them. Raises OSError when that is no HTTP."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = connection.recv(_CHUNK)
+        if not piece:
+            raise ConnectionResetError("it hung up")
+        data += piece
+    head, _, rest = data.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if not first.startswith("HTTP/") or not words[1].isdigit():
+        raise OSError(f"it does not speak HTTP: {first[:40]!r}")
+    return int(words[1]), {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}, rest
+
+
+def _sentence(answer: bytes) -> str:
+    try:
+        return str(json.loads(answer).get("message") or "").strip()
+    except (ValueError, AttributeError):
+        return answer.decode(errors="replace").strip()
+
+
+# ---------------------------------------------------------------- finding one
+
+
+def places(env: Mapping[str, str], uid: int) -> list[str]:
+    """Where an engine's socket may be, the likeliest first. `DOCKER_HOST`, when it is set, is the only place."""
+    if host := env.get("DOCKER_HOST"):
+        return [host.removeprefix("unix://")] if host.startswith("unix://") else []
+    runtime = env.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
+    home = env.get("HOME") or "/"
+    own = [f"{runtime}/docker.sock", f"{home}/.docker/run/docker.sock", f"{runtime}/podman/podman.sock"]
+    return ["/var/run/docker.sock", *own, "/run/podman/podman.sock"]
+
+
+def present(env: Mapping[str, str]) -> bool:
+    """Could there be one? Quick."""
+    return any(os.path.exists(path) for path in places(env, os.getuid()))
+
+
+def find(env: Mapping[str, str]) -> tuple[Engine | None, str]:
+    """The engine that answers here; else None and why there is none."""
+    looked = places(env, os.getuid())
+    if not looked:
+        return None, f"DOCKER_HOST={env['DOCKER_HOST']} is no unix socket of this machine, which rowlock needs"
+    why = []
+    for path in looked:
+        if not os.path.exists(path):
+            continue
+        try:
+            return known(path), ""
+        except EngineError as error:
+            why.append(str(error))
+    return None, "; ".join(why) or f"no container engine listens here (looked at {', '.join(looked)})"
+
+
+def known(path: str) -> Engine:
+    """Who listens there. Raises EngineError."""
+    said = Engine(path).ask("GET", "/version", patience=PROBE) or {}
+    parts = [str(part.get("Name", "")) for part in said.get("Components") or ()]
+    name = "podman" if any("podman" in part.lower() for part in parts) else "docker"
+    return Engine(path, name, str(said.get("Version", "")), str(said.get("Arch", "")))
+
+
+if __name__ == "__main__":
+    _found, _why = find(os.environ)
+    print(_found or _why)
+    raise SystemExit(0 if _found else 1)

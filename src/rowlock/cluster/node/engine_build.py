@@ -1,0 +1,71 @@
+"""`rowlock build` where a container engine answers: its own command builds, with every feature it has.
+
+The name leaves rowlock's own table, so that the newest build is what a pod gets.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rowlock.cluster.node import engine
+from rowlock.cluster.node.engine import Engine
+from rowlock.cluster.node.images import Images, normalise
+
+RUNTIMES = ("auto", "process", "container")
+_PASSED = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+"""Variables that steps of a build may need to reach the world."""
+
+
+class BuildFailed(Exception):
+    """A step did not succeed; the image of before is still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to build."""
+
+    name: str
+    context: Path
+    file: Path
+    args: dict[str, str] = field(default_factory=dict)
+
+
+def chosen(runtime: str, env: Mapping[str, str]) -> Engine | None:
+    """The engine to build in; None = build for processes. Raises BuildFailed when one is demanded and none answers."""
+    if runtime == "process" or (runtime == "auto" and not engine.present(env)):
+        return None
+    found, why = engine.find(env)
+    if found is None and runtime == "container":
+        raise BuildFailed(f"--runtime container needs Docker or Podman: {why}")
+    return found
+
+
+def build(where: Engine, images: Images, order: Order) -> str:
+    """Builds and names the image there; its name. Raises BuildFailed or ValueError (the name) with a sentence."""
+    name = normalise(order.name)
+    program = shutil.which(where.name)
+    if program is None:
+        text = f"{where} answers, but there is no `{where.name}` command to build with"
+        raise BuildFailed(f"{text}: install it, or build for processes with --runtime process")
+    if not order.file.exists():
+        raise BuildFailed(f"no Dockerfile at {order.file}; -f FILE names another one")
+    words = [program, "build", "-t", name, "-f", str(order.file)]
+    given = {**{key: os.environ[key] for key in _PASSED if key in os.environ}, **order.args}
+    words += [word for key, value in given.items() for word in ("--build-arg", f"{key}={value}")]
+    if subprocess.run([*words, str(order.context)], env=_environment(where, program), check=False).returncode:
+        text = f"{where.name} could not build it, its words above say why"
+        raise BuildFailed(f"{text}; `rowlock build --runtime process …` builds without it, for processes")
+    images.remove(name)
+    return name
+
+
+def _environment(where: Engine, program: str) -> dict[str, str]:
+    """Docker's newer builder is a part that may not be installed; the older one is always there."""
+    env = {**os.environ, "DOCKER_HOST": f"unix://{where.path}", "CONTAINER_HOST": f"unix://{where.path}"}
+    if where.name == "docker" and "DOCKER_BUILDKIT" not in env:
+        newer = subprocess.run([program, "buildx", "version"], capture_output=True, check=False).returncode == 0
+        env |= {} if newer else {"DOCKER_BUILDKIT": "0"}
+    return env

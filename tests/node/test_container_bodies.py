@@ -1,0 +1,129 @@
+"""What an engine is asked for, and where one is looked for: pure, so no engine is needed."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.node.conftest import pod
+
+from rowlock.cluster.node import containers, engine, pause
+from rowlock.cluster.node.containers import LABEL, Program, Scene
+from rowlock.cluster.node.images import Image
+from rowlock.cluster.node.pod_directory import PodCard
+from rowlock.cluster.node.volumes import Volume
+from rowlock.objects import Object
+
+CARD = PodCard("default", "a", "u1", "n", "10.77.1.1", 0.0, (), True)
+
+
+def scene(made: Object, **more: Any) -> Scene:
+    made["metadata"]["uid"] = "u1"
+    return Scene(cluster="c1", network="net", pod=made, card=CARD, hostname="a", hosts="/h", shared_memory=9, **more)
+
+
+def body(made: Object, where: Scene | None = None, **more: Any) -> dict[str, Any]:
+    where = where or scene(made)
+    image = Image("x:1", engine="docker://sha256:1")
+    container = made["spec"]["containers"][0]
+    return containers.body(where, Program(container, image, ["sh", "-c", "x"], {"A": "1"}, "/w", **more), 2)
+
+
+def test_a_plain_container() -> None:
+    found = body(pod("a", "x"))
+    assert found["Image"] == "sha256:1" and found["Entrypoint"] == ["sh"] and found["Cmd"] == ["-c", "x"]
+    assert found["Env"] == ["A=1"] and found["WorkingDir"] == "/w" and found["Hostname"] == "a" and found["User"] == ""
+    assert found["NetworkingConfig"] == {"EndpointsConfig": {"net": {"IPAMConfig": {"IPv4Address": "10.77.1.1"}}}}
+    host = {"LogConfig": {"Type": "none"}, "NetworkMode": "net", "ShmSize": 9, "Mounts": [], "Init": True}
+    assert found["HostConfig"] == host
+    assert found["Labels"][f"{LABEL}run"] == "2" and found["Labels"][f"{LABEL}pod"] == "u1"
+    assert containers.sandbox(scene(pod("a", "x"))) is None
+
+
+def test_several_containers_share_a_sandbox_and_memory_volumes_live_in_it() -> None:
+    made = pod("a", "x", spec={"volumes": [{"name": "m", "emptyDir": {"medium": "Memory"}}]})
+    where = scene(made, memory=(Volume("m", "memory", limit=100),))
+    sandbox = containers.sandbox(where)
+    assert sandbox and sandbox["name"] == "rowlock_POD_a_default_u1_0"
+    assert sandbox["volumes"][0]["DriverOpts"]["o"] == "mode=1777,size=100"
+    found = body(
+        made, where, binds=[{"memory": "m", "target": "/dev/shm"}, {"source": "/s", "target": "/t", "read_only": True}]
+    )
+    assert (
+        found["HostConfig"]["NetworkMode"] == "container:rowlock_POD_a_default_u1_0" == found["HostConfig"]["IpcMode"]
+    )
+    assert found["HostConfig"]["Mounts"] == [
+        {"Target": "/dev/shm", "ReadOnly": False, "Type": "volume", "Source": "rowlock_u1_m"},
+        {"Target": "/t", "ReadOnly": True, "Type": "bind", "Source": "/s"},
+    ]
+    assert "Hostname" not in found
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("docker", {"Driver": "nvidia", "DeviceIDs": ["GPU-1"], "Capabilities": [["gpu"]]}),
+        ("podman", {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=GPU-1"]}),
+    ],
+)
+def test_gpus_are_asked_for_by_uuid_and_their_ranks_share_memory(name: str, expected: Object) -> None:
+    made = pod("a", "x")
+    found = body(made, scene(made, engine=name), devices=("GPU-1",))["HostConfig"]
+    assert found["DeviceRequests"] == [expected] and found["IpcMode"] == "host"
+    assert "DeviceRequests" not in body(made)["HostConfig"]
+
+
+def test_limits_and_rights() -> None:
+    context = {"runAsUser": 5, "runAsGroup": 6, "capabilities": {"add": ["SYS_PTRACE"]}, "privileged": True}
+    made = pod("a", "x", container={"securityContext": context, "resources": {"requests": {"cpu": "2"}}})
+    found = body(made, limits={"memory": 1 << 20, "cpu": 1.5})
+    assert found["User"] == "5:6"
+    wanted = {"Memory": 1 << 20, "MemorySwap": 1 << 20, "CpuQuota": 150000, "CpuPeriod": 100000, "CpuShares": 2048}
+    more: dict[str, Any] = {"CapAdd": ["SYS_PTRACE"], "Privileged": True}
+    assert {**wanted, **more}.items() <= found["HostConfig"].items()
+
+
+def test_what_is_left_to_the_engine_is_said() -> None:
+    made = pod("a", "x", container={"securityContext": {"seccompProfile": {"type": "Unconfined"}}})
+    assert containers.remarks(made) == [
+        "securityContext of main: seccompProfile left to the container engine's defaults"
+    ]
+
+
+def test_orphans_are_what_nobody_looks_after() -> None:
+    def row(pod: str, container: str, run: str) -> Object:
+        labels = {f"{LABEL}pod": pod, f"{LABEL}container": container, f"{LABEL}run": run}
+        return {"Id": f"{pod}.{container}.{run}", "Labels": labels}
+
+    rows = [row("p", "main", "0"), row("p", "main", "1"), row("p", "", "0"), row("q", "", "0"), row("q", "main", "0")]
+    assert containers.orphans(rows, {("p", "main", "1")}, {"p"}) == ["p.main.0", "q..0", "q.main.0"]
+
+
+def test_where_an_engine_may_be() -> None:
+    assert engine.places({"DOCKER_HOST": "unix:///x"}, 0) == ["/x"]
+    assert engine.places({"DOCKER_HOST": "tcp://x"}, 0) == []
+    assert engine.places({"HOME": "/h"}, 7)[:2] == ["/var/run/docker.sock", "/run/user/7/docker.sock"]
+    assert engine.find({"DOCKER_HOST": "tcp://x"})[1].startswith("DOCKER_HOST=tcp://x is no unix socket")
+    assert engine.find({"DOCKER_HOST": "unix:///no/such"}) == (
+        None,
+        "no container engine listens here (looked at /no/such)",
+    )
+
+
+def test_a_sandbox_sleeps_until_it_is_killed(tmp_path: Path) -> None:
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "")
+    if platform.system() != "Linux" or not arch:
+        pytest.skip("the sandbox's program is for Linux on amd64 and arm64")
+    program = tmp_path / "pause"
+    program.write_bytes(pause.program(arch))
+    program.chmod(0o755)
+    with subprocess.Popen([program]) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.kill()
+    assert process.returncode == -9
+    with pytest.raises(ValueError, match="not there yet on s390x"):
+        pause.program("s390x")
