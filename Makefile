@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
 FRAMEWORKS := $(VENV)/.frameworks
 
-.PHONY: help demo test lint fix bench docs soak chaos property fuzz ui-test real-cluster test-real test-examples differential clean
+.PHONY: help demo test lint fix bench docs soak chaos property fuzz ui-test real-cluster test-real test-examples test-containers differential clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,6 +40,9 @@ test: $(TORCH) ## every test this machine can run but those of test-real; says w
 
 test-examples: $(FRAMEWORKS) ## every example trains for real: TensorFlow, PyTorch, JAX, XGBoost, MPI
 	$(BIN)/python -m pytest -rs tests/examples
+
+test-containers: $(TORCH) ## pods in real containers: a dockerd of its own, where one is installed (apt-get install docker.io iptables)
+	$(BIN)/python -m pytest -rs -m containers tests/containers
 
 lint: $(STAMP) ## format, lint, types
 	$(BIN)/ruff format --check src tests benchmarks scripts
