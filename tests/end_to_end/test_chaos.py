@@ -16,11 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from tests.end_to_end.cluster import Cluster
 
 from rowlock.cluster.inquest import stackshots
+from rowlock.cluster.node.facts import ticks
 
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "0"))
 SEED = int(os.environ.get("CHAOS_SEED", str(time.time_ns() % 100_000)))
@@ -38,6 +38,11 @@ import itertools, os, sys, time
 here, rank = os.environ["HERE"], int(os.environ["RANK"])
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/torch/distributed")
 import fake
+with open("/proc/self/stat", "rb") as file:
+    began = file.read().rpartition(b")")[2].split()[19].decode()
+with open(f"{{here}}/new.{{rank}}", "w") as file:
+    file.write(f"{{os.getpid()}} {{began}}")
+os.rename(f"{{here}}/new.{{rank}}", f"{{here}}/pid.{{rank}}.{{os.getpid()}}")
 def hurt():
     for what in ("raise", "eat"):
         try:
@@ -172,18 +177,14 @@ class Chaos:
         return [e["message"] for e in page["items"] if e["reason"] == reason and e["involvedObject"]["name"] == name]
 
     def pid(self, name: str, rank: int) -> int:
-        wanted = (str(self.place / name), str(rank))
-        seen = {p.pid: (p.environ().get("HERE"), p.environ().get("RANK")) for p in self.processes()}
-        found = [pid for pid, marks in seen.items() if marks == wanted]
-        assert len(found) == 1, f"{wanted} is to be one of {seen}; {self.why(name)}"
+        found = self.alive(f"{name}/pid.{rank}.*")
+        assert len(found) == 1, f"one process is to be rank {rank} of {name}, not {found}; {self.why(name)}"
         return found[0]
 
-    def processes(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter(["cmdline"]):
-            if str(self.place / "rank.py") in (process.info["cmdline"] or ()):
-                found.append(process)
-        return found
+    def alive(self, which: str = "*/pid.*") -> list[int]:
+        """Every rank that runs, by what it wrote down itself: one that was started warm has its parent's command line."""
+        told = (file.read_text().split() for file in self.place.glob(which))
+        return [int(pid) for pid, began in told if ticks(int(pid)) == int(began)]
 
     def until(self, true: Any, what: str) -> None:
         self.cluster.until(true, what)
@@ -202,5 +203,5 @@ def test_every_hurt_is_named_and_healed(cluster: Cluster, tmp_path: Path) -> Non
             list(pool.map(lambda job: chaos.hurt(*job), [(f"c{number}-{w}", w, dice.randrange(RANKS)) for w in ways]))
             number += 1
     assert len(chaos.done) == number * len(ways)
-    cluster.until(lambda: not chaos.processes(), "no process left of any job")
+    cluster.until(lambda: not chaos.alive(), "no process left of any job")
     print(f"{len(chaos.done)} ranks were hurt and named (seed {SEED})")
