@@ -10,6 +10,7 @@ import json
 import os
 import random
 import signal
+import statistics
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,8 @@ from rowlock.cluster.node.facts import ticks
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "0"))
 SEED = int(os.environ.get("CHAOS_SEED", str(time.time_ns() % 100_000)))
 RANKS, SIDE_BY_SIDE = 3, 2
+PROMPT = 10.0
+"""Seconds to find a hang, on a machine that has much else to do."""
 MEMORY = "96Mi"
 
 FAKE = """
@@ -95,6 +98,8 @@ class Chaos:
         (place / "launcher.py").write_text(LAUNCHER)
         self._lock = threading.Lock()
         self.done: list[str] = []
+        self.found: list[float] = []
+        """Seconds until a stopped rank was named."""
 
     def hurt(self, name: str, way: str, rank: int) -> None:
         """A job, what is done to one rank of it, the verdict, the end."""
@@ -154,7 +159,10 @@ class Chaos:
         pid = self.pid(name, rank)
         os.kill(pid, signal.SIGSTOP)
         try:
+            began = time.monotonic()
             self.until(lambda: self.told(name, "JobHangs"), f"the hang of {name} to be found")
+            with self._lock:
+                self.found.append(time.monotonic() - began)
             (said,) = self.told(name, "JobHangs")
             assert said.startswith(f"rank {rank} is stopped by a signal") and f"pid {pid}" in said
         finally:
@@ -204,4 +212,6 @@ def test_every_hurt_is_named_and_healed(cluster: Cluster, tmp_path: Path) -> Non
             number += 1
     assert len(chaos.done) == number * len(ways)
     cluster.until(lambda: not chaos.alive(), "no process left of any job")
-    print(f"{len(chaos.done)} ranks were hurt and named (seed {SEED})")
+    found = f"a stopped one within {statistics.median(chaos.found):.1f} s (median; {max(chaos.found):.1f} s at most)"
+    print(f"{len(chaos.done)} ranks were hurt and named (seed {SEED}), {found}")
+    assert statistics.median(chaos.found) < PROMPT

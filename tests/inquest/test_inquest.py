@@ -155,6 +155,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that need not be patient with a test."""
     monkeypatch.setattr(watch, "PULSE", 0.1)
     monkeypatch.setattr(watch, "STILL", 0.5)
+    monkeypatch.setattr(watch, "HALTED", 0.3)
     monkeypatch.setattr(watch, "SLOW", 0.5)
     monkeypatch.setattr(watch, "_AGAIN", 0.5)
     monkeypatch.setattr(watch, "_COST", 10.0)

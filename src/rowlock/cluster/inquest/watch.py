@@ -3,7 +3,7 @@
 A pulse costs a few reads of `/proc` per rank and second, and one of each log's size; stacks are read only on suspicion.
 Suspicion is a stillness that is longer than any before in this job: nobody has written, and some rank does not compute.
 Every such stillness is looked at once, and again ever more rarely, so a job that is quiet by nature costs nothing.
-A verdict that says *hang* must be found twice, a second apart, before it becomes an Event.
+A verdict that says *hang* must be found twice before it becomes an Event, but for a rank that was stopped by a signal.
 Ranks are processes: which they are is looked up now and then, and whenever one of them has gone.
 """
 
@@ -26,15 +26,16 @@ from rowlock.verdicts.stragglers import slowest
 PULSE = 1.0
 """Seconds between pulses; longer where there are so many ranks that taking it would cost more than _COST of a CPU."""
 _COST = 0.01
-STILL, SILENT, GROWTH = 2.0, 10.0, 1.5
-"""Seconds of stillness that are worth a look; of silence, where all ranks spin; how much longer than ever before."""
+STILL, HALTED, SILENT, GROWTH = 2.0, 1.0, 10.0, 1.5
+"""Seconds of stillness that are worth a look; with a rank that was stopped; of silence, where all ranks spin; how much
+longer than ever before."""
 SLOW = 10.0
 """Seconds for which the others wait before a rank that does move is called slow."""
 RESCAN = 5.0
 """Seconds after which the processes of a job are looked up again, though none of its ranks has gone."""
 _IDLE = 0.1
 _AGAIN, _SELDOM = 5.0, 300.0
-_CONFIRM = 1.0
+_CONFIRM = 0.5
 _SWEEP = 60.0
 _LOOKS, _APART, _FIRST = 12, 0.25, 10.0
 """A search for a straggler: how many looks, seconds between them, and how long after a job's begin the first one is."""
@@ -150,21 +151,27 @@ class Watch:
         if watched.still_since is None or watched.hang is not None or now < watched.next_look:
             return False
         stopped = any(pulse.state == STOPPED for pulse in watched.pulses.values())
-        return now - watched.still_since >= (STILL if stopped else max(STILL, GROWTH * watched.longest))
+        return now - watched.still_since >= (HALTED if stopped else max(STILL, GROWTH * watched.longest))
 
     async def _examine(self, job: str, watched: Watched) -> None:
         """Reads the stacks; a hang must be found twice."""
         watched.next_look, watched.wait = time.monotonic() + watched.wait, min(2 * watched.wait, _SELDOM)
         since, (verdict, looks) = watched.still_since, await self._inquest.judged(job)
+        if verdict.kind == "stopped":  # no doubt about it
+            return self._hangs(job, watched, verdict)
         if verdict.hangs:
             await asyncio.sleep(_CONFIRM)
             found, (verdict, later) = verdict, await self._inquest.judged(job)
             same = (verdict.kind, verdict.culprits) == (found.kind, found.culprits) and _places(looks) == _places(later)
-            if same and self._jobs.get(job) is watched:
-                watched.hang, watched.hang_since = verdict, time.monotonic()
-                return self._inquest.tell(watched.job, "Warning", "JobHangs", verdict.sentence)
+            if same:
+                return self._hangs(job, watched, verdict)
         if verdict.kind in ("slow", "behind") and since is not None and time.monotonic() - since > SLOW:
             self._slow(watched, verdict)
+
+    def _hangs(self, job: str, watched: Watched, verdict: Verdict) -> None:
+        if self._jobs.get(job) is watched:
+            watched.hang, watched.hang_since = verdict, time.monotonic()
+            self._inquest.tell(watched.job, "Warning", "JobHangs", verdict.sentence)
 
     def _moves_again(self, watched: Watched, now: float) -> None:
         assert watched.hang is not None
