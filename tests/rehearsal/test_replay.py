@@ -7,11 +7,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from rowlock.rehearsal.replay import main
-from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task, dumps
+from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task, dumps, loads
 
 GB = 10**9
 
@@ -66,6 +68,33 @@ def test_what_is_no_snapshot_is_one_sentence(tmp_path: Path, capsys: pytest.Capt
         assert stopped.value.code == 1
         err = capsys.readouterr().err
         assert err.startswith("rowlock scheduler replay: ") and "is not a snapshot" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"settings": {"actions": ["dance"]}}, "there is no action `dance`; there are allocate, consolidate, "),
+        ({"settings": {"gpu": "tight"}}, "must be pack or spread - at `$.settings.gpu`"),
+        ({"nodes": [{"name": "n", "gpus": -5}]}, "must be no less than 0 - at `$.nodes[0].gpus`"),
+        ({"nodes": [{"name": "n"}, {"name": "n"}]}, "`n` is there twice - at `$.nodes`"),
+        ({"nodez": []}, "Unknown field `nodez` - at `$`"),
+        ({"nodes": [{"name": "n", "gpu": 4}]}, "Unknown field `gpu` - at `$.nodes[0]`"),
+    ],
+)
+def test_what_a_snapshot_cannot_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], sentence: str
+) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps({"now": 1, **change}))
+    with pytest.raises(SystemExit) as stopped:
+        main([str(path)])
+    assert stopped.value.code == 1 and sentence in capsys.readouterr().err
+
+
+def test_a_portion_above_a_card_is_refused() -> None:
+    wrong = replace(gang("g", 1), tasks=(Task("u", "t", "p", Shape(portion=150, devices=1)),))
+    with pytest.raises(msgspec.ValidationError, match=r"a portion above 100 - at `\$\.gangs\[0\]\.tasks\[0\]`"):
+        loads(dumps(replace(snapshot(), gangs=(wrong,))))
 
 
 def test_through_the_command_line(tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ plan, for ever, so a snapshot is a bug report. Nothing here knows about Kubernet
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
-from rowlock.scheduling.amounts import NO_LIMIT, ZERO, Vector
+from rowlock.scheduling.amounts import NO_LIMIT, WHOLE, ZERO, Vector
 
 
 class Status(StrEnum):
@@ -265,4 +267,48 @@ def dumps(snapshot: Snapshot) -> bytes:
 
 def loads(text: bytes | str) -> Snapshot:
     """The inverse of `dumps`. Raises msgspec.ValidationError, which names the field that is wrong."""
-    return msgspec.json.decode(text, type=Snapshot)
+    found = msgspec.json.decode(text, type=Snapshot)
+    wrong = next(_wrong(found), "") or _unknown(msgspec.json.decode(text), msgspec.to_builtins(found), "$")
+    if wrong:
+        raise msgspec.ValidationError(wrong)
+    return found
+
+
+def _unknown(given: Any, read: Any, at: str) -> str:
+    """Where a word stands that no snapshot has: it would be ignored, and the replay be another story."""
+    if isinstance(given, dict) and isinstance(read, dict):
+        for word, value in given.items():
+            if word not in read:
+                return f"Unknown field `{word}` - at `{at}`"
+            if found := _unknown(value, read[word], f"{at}.{word}"):
+                return found
+    if isinstance(given, list):
+        for i, value in enumerate(given):
+            if found := _unknown(value, read[i], f"{at}[{i}]"):
+                return found
+    return ""
+
+
+def _wrong(found: Snapshot) -> Iterator[str]:
+    """What the types do not say."""
+    for unknown in set(found.settings.actions) - set(Settings().actions):
+        yield f"there is no action `{unknown}`; there are {', '.join(Settings().actions)} - at `$.settings.actions`"
+    for field_ in ("gpu", "cpu", "cards"):
+        if getattr(found.settings, field_) not in ("pack", "spread", *(("",) if field_ == "cards" else ())):
+            yield f"must be pack or spread - at `$.settings.{field_}`"
+    for part, names in (
+        ("nodes", [n.name for n in found.nodes]),
+        ("queues", [q.name for q in found.queues]),
+        ("gangs", [g.key for g in found.gangs]),
+    ):
+        if twice := next((n for n in names if names.count(n) > 1), "") if len(set(names)) < len(names) else "":
+            yield f"`{twice}` is there twice - at `$.{part}`"
+    for i, n in enumerate(found.nodes):
+        for field_ in ("cpu", "memory", "gpus", "gpu_memory", "pods"):
+            if getattr(n, field_) < 0:
+                yield f"must be no less than 0 - at `$.nodes[{i}].{field_}`"
+    for i, g in enumerate(found.gangs):
+        for j, t in enumerate(g.tasks):
+            s = t.shape
+            if min(s.cpu, s.memory, s.gpus, s.gpu_memory, s.devices, *t.devices, 0) < 0 or not 0 <= s.portion <= WHOLE:
+                yield f"a request or a card below 0, or a portion above {WHOLE} - at `$.gangs[{i}].tasks[{j}]`"
