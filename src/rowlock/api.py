@@ -270,10 +270,12 @@ class Decision:
     """What to write, in this order; and when to look again (seconds from now, None = only when something changes).
 
     A write that fails with Conflict or AlreadyExists ends the turn: the controller looks again. Any other ApiError
-    ends it too, and the key is tried again with back-off."""
+    ends it too, and the key is tried again with back-off. So is one whose controller is `stuck`: it could not do all
+    that it should, and nothing that wakes it may ever change."""
 
     writes: tuple[Write, ...] = ()
     again: float | None = None
+    stuck: bool = False
 
 
 NOTHING = Decision()

@@ -185,6 +185,17 @@ def test_refusals_are_told_and_tried_again() -> None:
     assert events["Done"]["count"] == 1
 
 
+def test_who_is_stuck_looks_again_though_nothing_wakes_him() -> None:
+    def decide(view: View, key: Key, now: float) -> Decision:
+        if len(toy.turns) < 4:
+            return Decision(stuck=True)
+        return Decision((Create(SECRET, secret("s")),)) if not list(view.all(SECRET)) else Decision()
+
+    toy = Toy(decide)
+    play([toy], lambda s: count(s, SECRET) == 1, lambda s: s.create(CM, config("a")))
+    assert len(toy.turns) == 4
+
+
 def test_equal_records_are_counted() -> None:
     def decide(view: View, key: Key, now: float) -> Decision:
         obj = view.get(CM, *key)

@@ -278,9 +278,7 @@ def _no_containers(dice: Random, made: Manifest) -> None:
 
 
 def _bad_number(dice: Random, made: Manifest) -> None:
-    below = (
-        (-1,) if made["kind"] in ("PyTorchJob", "PaddleJob", "JAXJob") else ()
-    )  # others let it through: see the docs
+    below = (-1,) if made["kind"] in ("PyTorchJob", "JAXJob") else ()  # others let it through: see the docs
     wrong = (2, "two", 1.5, None, *below)
     _some_replica(dice, made)["replicas"] = dice.choice(wrong)
 

@@ -26,10 +26,12 @@ class Pace:
     """Seconds. A right picture must last `settle`, a wrong one `patience` without any change; a step lasts `limit`."""
 
     settle: float = 0.4
-    patience: float = 10.0
+    patience: float = 5.0
     events: float = 15.0
     """The patience where only events are missing at the real one: it writes them late when it has much to do."""
     limit: float = 60.0
+    back_off: float = 1.5
+    """… or so many times what the history has lasted, if that is longer: who failed since its start asks again only then."""
     again: int = 4
     """How often a history that differs is played again before it counts."""
 
@@ -59,10 +61,10 @@ class Theatre:
     async def once(self, history: History) -> Result:
         namespace = f"d{self.run}-{next(self._numbers)}"
         await asyncio.gather(self.real.enter(namespace), self.ours.enter(namespace))
-        stages = Stage(self.real, history, namespace), Stage(self.ours, history, namespace)
+        stages, began = (Stage(self.real, history, namespace), Stage(self.ours, history, namespace)), time.monotonic()
         try:
             for i, step in enumerate(history.steps):
-                wrong = await self._step(stages, step)
+                wrong = await self._step(stages, step, began)
                 if wrong:
                     return Result(history, tuple(wrong), i)
             return Result(history)
@@ -81,9 +83,10 @@ class Theatre:
             result = max(result, other, key=lambda r: r.step)
         return result
 
-    async def _step(self, stages: tuple[Stage, Stage], step: Step) -> list[str]:
+    async def _step(self, stages: tuple[Stage, Stage], step: Step, since: float) -> list[str]:
         await asyncio.gather(*(stage.play(step) for stage in stages))
         began = changed = time.monotonic()
+        patience = max(self.pace.patience, self.pace.back_off * (began - since))
         seen: tuple[int, int] | None = None
         last: list[Picture] = []
         wrong: list[str] = []
@@ -96,16 +99,16 @@ class Theatre:
                 if [{**p, "told": {}} for p in now] != last:
                     last, changed = [{**p, "told": {}} for p in now], time.monotonic()
                 wrong = differences(*now)
-            left = self._patience(wrong) - (time.monotonic() - changed)
-            if left <= 0 or time.monotonic() - began > self.pace.limit:
+            left = self._patience(wrong, patience) - (time.monotonic() - changed)
+            if left <= 0 or time.monotonic() - began > max(self.pace.limit, 2 * patience):
                 return wrong
             await _news(stages, left)
 
-    def _patience(self, wrong: list[str]) -> float:
+    def _patience(self, wrong: list[str], patience: float) -> float:
         if not wrong:
             return self.pace.settle
         late = all(line.startswith(ONLY_OURS) for line in wrong)
-        return self.pace.events if late else self.pace.patience
+        return max(self.pace.events, patience) if late else patience
 
     # ------------------------------------------------------------ shrinking
 

@@ -190,6 +190,8 @@ class World:
         decision: Decision = actor.controller.decide(actor.view, key, self.now)
         if decision.again is not None:
             actor.timers[key] = self.now + max(decision.again, 0.001)
+        elif decision.stuck:
+            actor.timers[key] = self.now + 1.0
         if decision.writes:
             actor.flights[key] = deque(decision.writes)
 

@@ -410,6 +410,17 @@ def test_mpi_objects_of_somebody_else(play: Player, kind: Kind, called: str, mad
     else:
         assert [name(a) for a in run.world.all(SERVICE_ACCOUNT)] == made
         assert run.status == {}
+        assert run.turn().stuck, "nothing that it hears of tells when the way is free"
+
+
+def test_an_mpi_job_that_no_longer_speaks_of_workers_keeps_them(play: Player) -> None:
+    """As the differential test found it."""
+    run = play("MPIJob")
+    run.create({"mpiReplicaSpecs": {"Launcher": replica("mpi", 1), "Worker": replica("mpi", 2)}})
+    run.turn()
+    run.patch({"spec": {"mpiReplicaSpecs": {"Worker": None}}})
+    run.world.settle(run.controller, "team-a")
+    assert sorted(run.pods()) == ["job-launcher", "job-worker-0", "job-worker-1"]
 
 
 def test_mpi_slots_and_account_as_given(play: Player) -> None:

@@ -151,6 +151,9 @@ class _Loop:
             log.exception("%s: a bug; this key is tried again", queue)
             self._back_off(queue)
             return
+        if failed is None and decision.stuck:
+            self._back_off(queue)
+            return
         if failed is None:
             queue.failures = 0
             if decision.again is not None:

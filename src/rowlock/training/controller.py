@@ -125,7 +125,7 @@ class JobController:
         known = self._told.get(job, frozenset())
         news = tuple(r for r in said if (r.reason, r.message) not in known)
         self._told[job] = frozenset((w.reason, w.message) for w in decision.writes if isinstance(w, Record))
-        return Decision((*news, *decision.writes[leading:]), decision.again)
+        return replace(decision, writes=(*news, *decision.writes[leading:]))
 
 
 def controllers(parity: Parity = DEFAULT) -> list[JobController]:

@@ -96,7 +96,7 @@ def _active(turn: Turn) -> Decision:
         adopt(turn)
     if framework.sync:
         if not framework.sync(turn):
-            return turn.leave()
+            return turn.leave(stuck=True)
     else:
         services = by_type(turn.seen.services)
         for replica in _in_turn(turn):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rowlock.kinds import CONFIG_MAP, MPIJOB, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from rowlock.objects import Object, labels, name, phase
-from rowlock.training.framework import INDEX_LABEL, Framework, Port, Rank, Replica
+from rowlock.training.framework import INDEX_LABEL, Framework, Port, Rank
 from rowlock.training.mpi_objects import (
     LAUNCHER,
     WORKER,
@@ -79,8 +79,11 @@ def _sync(turn: Turn) -> bool:
 
 
 def _sync_workers(turn: Turn, pods: dict[str, Object]) -> list[Object]:
-    """Make missing workers, remove those beyond the number; the ones that stay."""
-    worker = turn.job.replicas.get(WORKER) or Replica(WORKER, 0, "Never", {})
+    """Make missing workers, remove those beyond the number; the ones that stay. A job that no longer speaks of workers
+    keeps those it has, and does not look at them."""
+    worker = turn.job.replicas.get(WORKER)
+    if worker is None:
+        return []
     for pod in turn.pods.get("worker", []):
         number = labels(pod).get(INDEX_LABEL, "")
         if number.isdecimal() and int(number) >= worker.count:

@@ -171,6 +171,6 @@ class Turn:
             writes.append(Update(self.job.framework.kind, {**self.job.object, "status": status}, "status"))
         return Decision(tuple(writes), again)
 
-    def leave(self) -> Decision:
+    def leave(self, *, stuck: bool = False) -> Decision:
         """The decision without a status."""
-        return Decision((*self.said, *self.acts, *self.concluded))
+        return Decision((*self.said, *self.acts, *self.concluded), stuck=stuck)
