@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rowlock.verdicts.failure import Death, culprit, death, ended, incidents, sentence
-from rowlock.verdicts.traces import Trouble
+from rowlock.verdicts.traces import AS_SEEN, Trouble
 
 CAUSE = Trouble("ValueError", "bad batch", 12.5, "train.py:12 in step")
 ECHO = Trouble("RuntimeError", "Connection closed by peer", 12.0, "train.py:20", secondary=True)
@@ -59,6 +59,16 @@ def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> Death:
             1,
             "rank 0 (pod j-worker-0, node n1) ended with exit code 2 after 12 s; the last line of its log: sh: 1: cannot create"
             " /v/file: Read-only file system.",
+        ),
+        (
+            [dead(0, trouble=Trouble("was killed with SIGKILL", AS_SEEN, 12.5, rank=2))],
+            1,
+            "rank 2 (pod j-worker-0, node n1) was killed with SIGKILL after 12 s, as torchrun saw it.",
+        ),
+        (
+            [dead(0, trouble=Trouble("ValueError", "bad batch", 12.5, "train.py:12 in step", rank=2))],
+            1,
+            "rank 2 (pod j-worker-0, node n1) ended with exit code 1 after 12 s: ValueError: bad batch (train.py:12 in step).",
         ),
         (
             [dead(0, trouble=ECHO)],

@@ -74,8 +74,8 @@ Root Cause (first observed failure):
         (stamped(1, ECHO) + stamped(2, RANK1), "KeyError: 'images'", 1, False),
         (stamped(1, PLAIN) + stamped(2, "training goes on") + stamped(3, ECHO), "ValueError", None, False),
         (stamped(1, CHAINED), "FileNotFoundError: [Errno 2] No such file or directory: 'x.pt' (data.py:3 in load)", None, False),
-        (stamped(1, TORCHRUN), "killed by signal 9: as torchrun saw it", 1, False),
-        (stamped(1, ECHO) + stamped(2, TORCHRUN), "killed by signal 9: as torchrun saw it", 1, False),
+        (stamped(1, TORCHRUN), "was killed with SIGKILL: as torchrun saw it", 1, False),
+        (stamped(1, ECHO) + stamped(2, TORCHRUN), "was killed with SIGKILL: as torchrun saw it", 1, False),
         (stamped(1, PLAIN) + stamped(2, TORCHRUN), "ValueError", None, False),
         (stamped(1, "Fatal Python error: Segmentation fault"), "Fatal Python error: Segmentation fault", None, False),
         (

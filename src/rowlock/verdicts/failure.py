@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rowlock.verdicts.traces import Trouble
+from rowlock.verdicts.traces import AS_SEEN, Trouble
 
 TOGETHER = 30.0
 """Seconds: deaths closer than this to the one before belong to the same incident."""
@@ -48,6 +48,12 @@ class Death:
     def first(self) -> float:
         """When it went wrong, as well as is known."""
         return self.trouble.at if self.trouble is not None and self.trouble.at else self.finished
+
+    @property
+    def who(self) -> str:
+        """The rank that its log names; of a pod of several ranks that is one of them."""
+        named = self.trouble.rank if self.trouble is not None else None
+        return self.rank if named is None else f"rank {named}"
 
     @property
     def echo(self) -> bool:
@@ -101,7 +107,7 @@ def sentence(incident: Sequence[Death], ranks: int = 0) -> str:
     cause = culprit(incident)
     others = {d.rank for d in incident if d.rank != cause.rank}
     echoes = {d.rank for d in incident if d.echo} & others
-    said = f"{cause.rank} (pod {cause.pod}, node {cause.node}) {_why(cause)}"
+    said = f"{cause.who} (pod {cause.pod}, node {cause.node}) {_why(cause)}"
     if cause.echo:
         said = f"{said}; no rank left an error of its own, so whoever went first did so in silence"
     if not others:
@@ -122,12 +128,9 @@ def _why(cause: Death) -> str:
     if cause.reason == "OOMKilled":
         return f"{how}{after}" + (f": {cause.message}" if cause.message else "")
     if cause.trouble is not None:
-        who = (
-            f"rank {cause.trouble.rank}: "
-            if cause.trouble.rank is not None and cause.rank != f"rank {cause.trouble.rank}"
-            else ""
-        )
-        return f"{how}{after}: {who}{cause.trouble}"
+        if cause.trouble.text == AS_SEEN:
+            return f"{cause.trouble.kind}{after}, {AS_SEEN}"
+        return f"{how}{after}: {cause.trouble}"
     number = cause.signal
     if number == signals.SIGKILL and not cause.stopped:
         return (

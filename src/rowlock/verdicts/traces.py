@@ -8,8 +8,9 @@ children, and the few lines that a program leaves when it dies below Python. Lin
 from __future__ import annotations
 
 import re
+import signal as signals
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rowlock.objects import seconds
 
@@ -30,6 +31,8 @@ SECONDARY = re.compile(
     re.I,
 )
 """What a rank says when another one has gone."""
+AS_SEEN = "as torchrun saw it"
+"""The text of a trouble that its launcher tells of a rank that said nothing itself."""
 _AGENT = ("ChildFailedError", "RendezvousClosedError", "CalledProcessError")
 _CHILD = re.compile(r"\s*rank\s*: (\d+) \(local_rank: \d+\)")
 _CODE = re.compile(r"\s*exitcode\s*: (-?\d+)")
@@ -151,9 +154,15 @@ def _child(lines: Sequence[tuple[float, str]]) -> Trouble | None:
         code = code or _CODE.search(text)
     if rank is None or code is None:
         return None
-    number = int(code[1])
-    kind = f"killed by signal {-number}" if number < 0 else f"exit code {number}"
-    return replace(Trouble(kind, "as torchrun saw it", lines[begin][0]), rank=int(rank[1]))
+    return Trouble(_how(int(code[1])), AS_SEEN, lines[begin][0], rank=int(rank[1]))
+
+
+def _how(code: int) -> str:
+    """An exit code as `multiprocessing` has it: below 0 is a signal."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    known = {s.value for s in signals.Signals}
+    return f"was killed with {signals.Signals(-code).name if -code in known else f'signal {-code}'}"
 
 
 def _short(text: str, most: int = 300) -> str:
