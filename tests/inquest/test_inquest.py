@@ -353,6 +353,22 @@ def test_ranks_of_a_script_have_names_of_their_own(tmp_path: Path) -> None:
 
 
 @needs_spy
+def test_where_nobody_can_be_named_that_is_said(tmp_path: Path, hasty: None) -> None:
+    async def body(job: Job) -> None:
+        await job.start()
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "j", "controller": True}
+        owned = [{**owner, "uid": job.object["metadata"]["uid"]}]
+        for name in ("j-master-0", "j-worker-0"):
+            await job.node.add(pod(name, "echo step 1; sleep 600", ownerReferences=owned))
+        said = await job.event("JobStill")
+        assert said.startswith("No rank has written a line for ") and said.endswith(
+            "and one of them at least does not compute. Where the ranks stand cannot be seen: they are no Python programs."
+        )
+
+    on_job(tmp_path, body)
+
+
+@needs_spy
 def test_a_straggler_is_named(tmp_path: Path, hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_FIRST", 0.5)
     monkeypatch.setattr(watch, "_APART", 0.05)
@@ -388,4 +404,4 @@ def test_without_py_spy_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stackshots, "spy", lambda: "")
     assert "py-spy is not installed" in asyncio.run(stackshots.shot(1)).blind
     monkeypatch.setattr(stackshots, "spy", lambda: shutil.which("false") or "/bin/false")
-    assert asyncio.run(stackshots.shot(1)).blind.startswith("py-spy: ")
+    assert asyncio.run(stackshots.shot(os.getpid())).blind.startswith("py-spy: ")

@@ -85,7 +85,7 @@ def numbered(root: int) -> list[tuple[int, str]]:
 
 
 def _below(pid: int, tree: dict[int, list[int]], pods_own: bytes) -> Iterator[tuple[int, str]]:
-    python = _is_python(pid)
+    python = is_python(pid)
     if python and (number := _number(_environ(pid), pods_own)):
         yield pid, number
         return
@@ -102,10 +102,16 @@ def _number(env: dict[bytes, bytes], pods_own: bytes) -> str:
     return next((env[word].decode(errors="replace") for word in _OWN_NUMBER if word in env), "")
 
 
-def _is_python(pid: int) -> bool:
+def is_python(pid: int) -> bool:
+    """By the name of its program; one that has Python inside has another."""
+    return program(pid).startswith(("python", "pypy"))
+
+
+def program(pid: int) -> str:
+    """The name of the file that it runs; "" when that may not be known, or it has gone."""
     with contextlib.suppress(OSError):
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith(("python", "pypy"))
-    return False
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    return ""
 
 
 def _environ(pid: int) -> dict[bytes, bytes]:

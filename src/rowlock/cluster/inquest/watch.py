@@ -33,6 +33,8 @@ SLOW = 10.0
 """Seconds for which the others wait before a rank that does move is called slow."""
 RESCAN = 5.0
 """Seconds after which the processes of a job are looked up again, though none of its ranks has gone."""
+BLIND = ""
+"""Stands for the remark that nobody can be named, among those who were named."""
 _IDLE = 0.1
 _AGAIN, _SELDOM = 5.0, 300.0
 _CONFIRM = 0.5
@@ -165,8 +167,14 @@ class Watch:
             same = (verdict.kind, verdict.culprits) == (found.kind, found.culprits) and _places(looks) == _places(later)
             if same:
                 return self._hangs(job, watched, verdict)
-        if verdict.kind in ("slow", "behind") and since is not None and time.monotonic() - since > SLOW:
+        if since is None or (still := time.monotonic() - since) < SLOW:
+            return
+        if verdict.kind in ("slow", "behind"):
             self._slow(watched, verdict)
+        elif verdict.kind == "blind" and watched.output and BLIND not in watched.named:
+            watched.named.add(BLIND)
+            said = f"No rank has written a line for {span(still)}, and one of them at least does not compute. {verdict.sentence}"
+            self._inquest.tell(watched.job, "Warning", "JobStill", said)
 
     def _hangs(self, job: str, watched: Watched, verdict: Verdict) -> None:
         if self._jobs.get(job) is watched:
