@@ -26,9 +26,9 @@ class Door:
     """A store with admission, as an API server has it."""
 
     def __init__(self) -> None:
-        admission = Admission()
-        self.store = Store.open(admission=admission, patches=Patches())
-        admission.view = self.store.core.latest
+        self.admission = Admission()
+        self.store = Store.open(admission=self.admission, patches=Patches())
+        self.admission.view = self.store.core.latest
         self.create(kinds.NAMESPACE, "", "n")
 
     def create(self, kind: Kind, namespace: str, name: str, **parts: Any) -> list[str]:
@@ -218,3 +218,11 @@ def test_a_pod_of_a_job_that_no_node_could_hold_is_a_warning() -> None:
     assert len(warned) == 2 and "a pod asks for 3 GPUs, but the largest node has 2" in warned[0]
     assert warned[0].startswith("spec.pytorchReplicaSpecs.Master.template: ")
     assert door.create(kinds.PYTORCHJOB, "n", "c", **job({}, "2")) == []
+
+
+def test_without_our_scheduler_nothing_is_said_about_where_pods_could_go() -> None:
+    door = Door()
+    door.create(kinds.NODE, "", "small", status={"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"}})
+    assert door.create(kinds.PYTORCHJOB, "n", "a", **job({}, "8")), "warned"
+    door.admission.schedules = False
+    assert door.create(kinds.PYTORCHJOB, "n", "b", **job({}, "8")) == []

@@ -59,6 +59,7 @@ class LocalCluster:
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
         admission = Admission()
+        admission.schedules = "scheduler" not in settings.without
         self.store = Store.open(settings.data_dir / "cluster.db", admission=admission, patches=Patches())
         admission.parity = PARITIES[settings.parity]
         admission.view = self.store.core.latest  # quotas, priority classes and service accounts are looked up in it

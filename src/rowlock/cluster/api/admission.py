@@ -45,6 +45,8 @@ class Admission:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.view: View | None = None
         self.parity = DEFAULT
+        self.schedules = True
+        """False = nobody of ours places pods here: nothing is said about where they could go."""
         self._clock = clock
 
     def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
@@ -60,7 +62,7 @@ class Admission:
         self._validate(kind, None, new)
         _review(kind, None, new, options, self.parity)
         if kind in gang_admission.GUARDED:
-            gang_admission.review(kind, None, new, options, self.view)
+            gang_admission.review(kind, None, new, options, self.view if self.schedules else None)
         if kind.namespaced:
             quotas.check(kind, new, self.view)
         return _joined(new, entries)
