@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -68,6 +69,7 @@ def main() -> int:
     else:
         histories = [history(options.seed + i) for i in range(options.histories)]
     began = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the clusters end with us, however we end
     with ExitStack() as stack:
         real, ours = _clusters(stack, options)
         report = asyncio.run(play(real, ours, histories, options.together, options.shrink))
