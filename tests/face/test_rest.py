@@ -85,6 +85,9 @@ def test_whole_gpus_are_limits(world: World) -> None:
         ({"compute": {"cpuCoreRequest": 9}}, "spec.compute.cpuCoreRequest", "the largest node has 8 CPU cores"),
         ({"compute": {"cpuMemoryRequest": "64Gi"}}, "spec.compute.cpuMemoryRequest", "the largest node has 17.18 GB"),
         ({"compute": {"gpuMemoryRequest": "9G"}}, "spec.compute.gpuMemoryRequest", "but the largest has 100 MiB"),
+        ({"nodePools": ["a100"]}, "spec.nodePools", "no node is in the node pool 'a100'; put nodes into it"),
+        ({"nodePools": ["a", "b"]}, "spec.nodePools", "a workload lives in one node pool"),
+        ({"nodePools": "a"}, "spec.nodePools", "must be a list"),
         ({"projectId": "team-b"}, "projectId", 'Did you mean "team-a"?'),
         ({"clusterId": "x"}, "clusterId", CLUSTER),
         ({"storage": {"pvc": [{}]}}, "spec.storage", "not supported by rowlock yet"),
@@ -100,6 +103,22 @@ def test_bad_input_names_field_rule_and_fix(world: World, body: dict[str, Any], 
     assert words in issues[field]["details"]
     assert issues[field]["rule"]
     assert world.client.get(f"{W}/count").json() == {"count": 0}
+
+
+def test_a_node_pool_is_a_label_of_nodes_and_jobs(world: World) -> None:
+    world.project()
+
+    async def labelled() -> None:
+        for node in (await world.store.list(kinds.NODE)).items:
+            label = {"metadata": {"labels": {"kai.scheduler/node-pool": "a100"}}}
+            await world.store.patch(kinds.NODE, "", objects.name(node), label, type="merge")
+
+    world.do(labelled)
+    answer = world.submit()
+    assert answer.status_code == 400 and "no node is in the node pool 'default'; name another pool: a100" in answer.text
+    assert world.submit(nodePools=["a100"]).status_code == 202
+    (body,) = world.client.get(W).json()["workloads"]
+    assert body["requestedNodePools"] == ["a100"]
 
 
 def test_more_than_the_limit_is_refused_at_submit(world: World) -> None:

@@ -43,7 +43,7 @@ class Scenario:
     gangs: dict[str, Gang] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     reservations: tuple[Reservation, ...] = ()
-    earmark: Earmark | None = None
+    earmarks: tuple[Earmark, ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
 
     def play(self, text: str) -> str:
@@ -85,7 +85,7 @@ class Scenario:
             case "leave":
                 self._leave()
             case "restart":  # what only the scheduler's memory held is gone
-                self.reservations, self.earmark, self.lost = (), None, ()
+                self.reservations, self.earmarks, self.lost = (), (), ()
             case "cycle":
                 yield from self._cycle()
             case _:
@@ -216,7 +216,7 @@ class Scenario:
             tuple(self.gangs.values()),
             self.reservations,
             self.settings,
-            self.earmark,
+            self.earmarks,
             self.lost,
         )
         planner = Planner(build(snapshot))
@@ -225,9 +225,10 @@ class Scenario:
         words = [(h.gang.partition("/")[2], explainer.explain(h)) for h in planner.holds()]
         planner.reset()
         self.reservations = plan.reservations
-        if plan.earmark is not None and plan.earmark != self.earmark:
-            yield f"keep {','.join(plan.earmark.nodes)} for {plan.earmark.gang.partition('/')[2]}"
-        self.earmark, self.lost = plan.earmark, tuple(planner.world.lost.items())
+        for mark in plan.earmarks:
+            if mark not in self.earmarks:
+                yield f"keep {','.join(mark.nodes)} for {mark.gang.partition('/')[2]}"
+        self.earmarks, self.lost = plan.earmarks, tuple(planner.world.lost.items())
         for b in plan.binds:
             cards = f" cards {','.join(map(str, b.devices))}" if b.devices else ""
             yield f"bind {b.pod} to {b.node}{cards}"

@@ -47,7 +47,7 @@ class Cluster:
     queues: dict[str, Queue] = field(default_factory=dict)
     gangs: dict[str, Gang] = field(default_factory=dict)
     promises: tuple[Reservation, ...] = ()
-    earmark: Earmark | None = None
+    earmarks: tuple[Earmark, ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
     away: dict[str, Node] = field(default_factory=dict)
     serial: int = 0
@@ -77,7 +77,7 @@ class Cluster:
     def snapshot(self) -> Snapshot:
         return Snapshot(
             self.now, tuple(self.nodes.values()), tuple(self.queues.values()), tuple(self.gangs.values()), self.promises,
-            Settings(reserve_after=60.0), self.earmark, self.lost,
+            Settings(reserve_after=60.0), self.earmarks, self.lost,
         )  # fmt: skip
 
     def leaves(self) -> list[str]:
@@ -152,7 +152,7 @@ class Cluster:
     def carry_out(self, found: Plan, lost: dict[str, float] | None = None) -> None:
         places = {b.uid: b for b in found.binds}
         gone = {e.uid for e in found.evicts}
-        self.promises, self.earmark, self.lost = found.reservations, found.earmark, tuple((lost or {}).items())
+        self.promises, self.earmarks, self.lost = found.reservations, found.earmarks, tuple((lost or {}).items())
 
         def change(t: Task) -> Task:
             if t.uid in gone:

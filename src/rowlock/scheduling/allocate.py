@@ -7,7 +7,7 @@ pipelined wholly, so that half a gang never runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -92,15 +92,23 @@ def _kept(state: GangState, amount: Vector) -> Failure | None:
     """What is left of a limit or quota may be kept for a gang that waited long."""
     assert state.queue is not None
     for q in state.queue.path:
-        if q.kept is None or q.kept[0] == state.gang.key:
+        keys = [key for key, *_ in q.kept]
+        first = keys.index(state.gang.key) if state.gang.key in keys else len(keys)  # two must not wait for each other
+        others = [(need, fixed) for _, need, fixed in q.kept[:first]]
+        if not others:
             continue
-        _, kept, fixed = q.kept
-        found = _exceeded(q.queue.limit, q.counted, plus(amount, kept))
-        if found is None and fixed and not state.gang.preemptible:
-            found = _exceeded(q.queue.quota, q.fixed, plus(amount, kept))
+        found = _exceeded(q.queue.limit, q.counted, _sum(amount, (need for need, _ in others)))
+        if found is None and not state.gang.preemptible and any(fixed for _, fixed in others):
+            found = _exceeded(q.queue.quota, q.fixed, _sum(amount, (need for need, fixed in others if fixed)))
         if found is not None and amount[found]:
             return Failure(Reason.RESERVED, q.queue.name, found, 0, q.counted[found], amount[found])
     return None
+
+
+def _sum(amount: Vector, more: Iterable[Vector]) -> Vector:
+    for one in more:
+        amount = plus(amount, one)
+    return amount
 
 
 def _exceeded(bound: Vector, counted: Vector, amount: Vector) -> int | None:

@@ -90,7 +90,7 @@ class Scheduler:
         planner = self.following.planner
         plan = planner.cycle(keep=True)
         planner.world.reservations = {r.gang: r for r in plan.reservations}
-        planner.world.keep(plan.earmark)
+        planner.world.keep(plan.earmarks)
         words, later = self._words(view, plan, now)
         planner.reset()
         actions = list(self._actions(view, plan, now))
@@ -125,7 +125,7 @@ class Scheduler:
             gangs=tuple(g.gang for g in world.gangs.values()),
             reservations=tuple(world.reservations.values()),
             settings=self.settings,
-            earmark=world.earmark,
+            earmarks=world.earmarks,
             lost=tuple(sorted(world.lost.items())),
         )
 

@@ -198,7 +198,7 @@ def _sentence(world: World, state: GangState, failure: Failure, found: Histogram
         case Reason.OVER_QUOTA:
             return _quota_sentence(failure)
         case Reason.RESERVED:
-            return sentences.reserved(world, failure)
+            return sentences.reserved(world, state, failure)
         case Reason.TOPOLOGY:
             return sentences.topology(world, state, failure)
         case Reason.UNSUPPORTED:

@@ -57,7 +57,7 @@ def obstacle(shape: Shape, node: Node) -> str:
         return "node(s) were not ready"
     if any(t.effect != "PreferNoSchedule" and not tolerated(t, shape.tolerations) for t in node.taints):
         return "node(s) had untolerated taint(s)"
-    if shape.pool and shape.pool != node.pool:
+    if shape.pool != node.pool:
         return "node(s) were in another node pool"
     if not shape.selector and not shape.affinity:
         return ""
@@ -151,7 +151,7 @@ class Ranking:
         world = self.world
         self.epoch = world.epoch
         self.seen = len(world.touched)
-        self.kept = frozenset(world.earmark.nodes if world.earmark else ())
+        self.kept = frozenset(n for mark in world.earmarks for n in mark.nodes)
         self.static = [self._open(s.node) for s in world.order]
         self.version = [0] * len(world.order)
         self.heap: list[tuple[Rate, int, int]] = []
@@ -249,10 +249,11 @@ class Placer:
 
     def apart(self, gang: GangState) -> bool:
         """Must it stay off the nodes that are kept for another? Not who can be evicted, nor who has ended by then."""
-        mark, asked = self.world.earmark, gang.gang
-        if mark is None or asked.preemptible or asked.key == mark.gang:
+        asked = gang.gang
+        mark = None if asked.preemptible or not self.world.earmarks else self.world.mark_in(gang.pool)
+        if mark is None or asked.key == mark.gang:
             return False
-        opens = self.world.opens
+        opens = self.world.opens.get(mark.gang)
         return not (asked.lasts and opens is not None and self.world.now + asked.lasts <= opens)
 
     def place(self, task: TaskState, *, only_later: bool = False, prefer: str = "") -> bool:

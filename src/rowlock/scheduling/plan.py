@@ -55,7 +55,7 @@ class Plan:
     reservations: tuple[Reservation, ...] = ()
     again: float | None = None
     """When time alone may change the plan: seconds from now."""
-    earmark: Earmark | None = None
+    earmarks: tuple[Earmark, ...] = ()
 
     @property
     def binds(self) -> list[Bind]:

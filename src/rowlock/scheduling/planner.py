@@ -72,7 +72,7 @@ class Planner:
         self.protecting = any(q.preempt_min_runtime or q.reclaim_min_runtime for q in queues)
         mark = world.mark()
         fairshare.refresh(world)
-        before = world.earmark
+        before = world.earmarks
         reserve.settle(world, self.placer, self.waiting)
         for act in world.settings.actions:
             if act == "allocate":
@@ -89,7 +89,7 @@ class Planner:
             decisions += self.holds()
             self.reset()
         kept = tuple(self._reservation(key, nodes) for key, nodes in promises.items())
-        chosen = world.earmark
+        chosen = world.earmarks
         if not keep:
             world.keep(before)
         return Plan(tuple(decisions), kept, self._again(), chosen)
@@ -187,19 +187,18 @@ class Planner:
 
     def _reserve(self) -> None:
         """Those who are guests on the nodes kept for a gang yield when it can start."""
-        if self.world.earmark is None:
-            return
-        mark = self.world.mark()
-        state, again = reserve.clear(self.world, self.placer)
-        if again is not None:
-            self.timers.append(again)
-        if state is None:
-            return
-        self.world.forget()
-        self._joined(state)
-        for task, *_ in self.world.log[mark:]:
-            if task.gang is not state:
-                self.causes.setdefault(task.gang.gang.key, ("reserve", state.gang.key))
+        for kept in self.world.earmarks:
+            mark = self.world.mark()
+            state, again = reserve.clear(self.world, self.placer, kept)
+            if again is not None:
+                self.timers.append(again)
+            if state is None:
+                continue
+            self.world.forget()
+            self._joined(state)
+            for task, *_ in self.world.log[mark:]:
+                if task.gang is not state:
+                    self.causes.setdefault(task.gang.gang.key, ("reserve", state.gang.key))
 
     def _stale(self) -> None:
         for state in evict_lost(self.world):

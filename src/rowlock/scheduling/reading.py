@@ -71,7 +71,7 @@ def node(obj: Object) -> Node:
         unschedulable=bool(dig(obj, "spec.unschedulable")),
         ready=_ready(ready),
         unready_since=0.0 if _ready(ready) else seconds((ready or {}).get("lastTransitionTime")),
-        pool=str(labels(obj).get(requests.POOL, "")),
+        pool=requests.pool_of(obj),
     )
 
 
@@ -230,6 +230,8 @@ def group_gang(group: Object, pods: Iterable[Object], queue_name: str, classes: 
     if any(dig(g, "topologyConstraint.requiredTopologyLevel") for g in spec.get("subGroups") or ()):
         text = "subGroups[].topologyConstraint is not supported here; put topologyConstraint on the whole PodGroup"
         tasks = tuple(replace(t, shape=replace(t.shape, unsupported=text)) for t in tasks)
+    if pool := requests.pool_of(group):  # a gang lives in one pool: its own label counts for all its pods
+        tasks = tuple(replace(t, shape=replace(t.shape, pool=pool)) for t in tasks)
     owner = controller_of(group) or {}
     return Gang(
         namespace=namespace(group),

@@ -38,6 +38,12 @@ def shape(pod: Object) -> Shape:
 _KNOWN: dict[bytes, Shape] = {}
 
 
+def pool_of(obj: Object) -> str:
+    """The node pool that the label of a pod, a PodGroup or a node names; "" = the default one: nodes without the label."""
+    word = str(labels(obj).get(POOL) or "")
+    return "" if word == "default" else word
+
+
 def _wording(pod: Object) -> bytes:
     """Everything that `_parse` reads, as one key."""
     spec = pod.get("spec") or {}
@@ -81,7 +87,7 @@ def _parse(pod: Object) -> Shape:
         selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),
         affinity=_affinity(spec),
         tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or ()),
-        pool=str(labels(pod).get(POOL, "")),
+        pool=pool_of(pod),
         unsupported=wrong or _unsupported(spec),
     )
 

@@ -1,7 +1,7 @@
 """A big gang that waits long gets nodes kept for it, so that small jobs cannot overtake it for ever.
 
-One gang at a time, the highest priority and oldest first, that is entitled to the room, is larger than one card, and has
-waited for `reserve_after`. The nodes that will be free soonest are *earmarked*. From then on only those may be placed
+One gang at a time in each node pool, the highest priority and oldest first, that is entitled to the room, is larger than
+one card, and has waited for `reserve_after`. The nodes that will be free soonest are *earmarked*. From then on only those may be placed
 there who can be evicted for it again (preemptible *guests*) and those who declare that they will have ended before the
 nodes open. When only guests are in the way, they yield. So the gang starts, at the latest, when those who ran there
 before have ended.
@@ -28,23 +28,26 @@ from rowlock.scheduling.world import ACTIVE, HOLDING, REAL, GangState, TaskState
 def settle(world: World, placer: Placer, waiting: Waiting) -> None:
     """Keep, drop or choose the earmark. Called when fair shares are fresh and before anybody is placed."""
     if "reserve" not in world.settings.actions or world.settings.reserve_after <= 0:
-        world.keep(None)
+        world.keep(())
         return
-    if world.earmark is None or not _holds(world, waiting, world.earmark):
-        world.keep(_choose(world, placer, waiting))
-    world.opens = None if world.earmark is None else _opens(world, world.earmark)
+    world.keep(tuple(mark for mark in world.earmarks if _holds(world, waiting, mark)))
+    _keep_quota(world)
+    _choose(world, placer, waiting)
+    world.opens = {mark.gang: _opens(world, mark) for mark in world.earmarks}
     _keep_quota(world)
 
 
 def _keep_quota(world: World) -> None:
     """The nodes alone would not help where others of its queues use up the limit or the quota."""
     for q in world.queues.values():
-        q.kept = None
-    state = world.gangs.get(world.earmark.gang) if world.earmark else None
-    if state is not None and state.queue is not None:
+        q.kept = ()
+    for mark in world.earmarks:
+        state = world.gangs.get(mark.gang)
+        if state is None or state.queue is None:
+            continue
         need = world.need(wanted(state))
         for q in state.queue.path:
-            q.kept = (state.gang.key, need, not state.gang.preemptible)
+            q.kept = (*q.kept, (state.gang.key, need, not state.gang.preemptible))
 
 
 def _holds(world: World, waiting: Waiting, mark: Earmark) -> bool:
@@ -92,13 +95,16 @@ def waiting_since(state: GangState) -> float:
     return max(state.gang.created, state.gang.started)
 
 
-def _choose(world: World, placer: Placer, waiting: Waiting) -> Earmark | None:
+def _choose(world: World, placer: Placer, waiting: Waiting) -> None:
+    """Keep nodes for one more gang in every pool that has none yet."""
     ripe = [
         group[0]
         for group in waiting.ready()
         if world.now - waiting_since(group[0]) >= world.settings.reserve_after and _entitled(world, group[0])
     ]
     for state in sorted(ripe, key=gang_key):
+        if world.mark_in(state.pool) is not None:
+            continue
         mark = world.mark()
         fits_now = attempt(world, placer, state) is None
         world.rollback(mark)
@@ -106,8 +112,7 @@ def _choose(world: World, placer: Placer, waiting: Waiting) -> Earmark | None:
             continue
         nodes = _nodes(world, state)
         if nodes and _affordable(world, state, nodes):
-            return Earmark(state.gang.key, nodes, world.now)
-    return None
+            world.keep((*world.earmarks, Earmark(state.gang.key, nodes, world.now, state.pool)))
 
 
 @dataclass(slots=True)
@@ -186,11 +191,10 @@ def _guest(gang: GangState, mark: Earmark) -> bool:
     return gang.gang.preemptible and (gang.gang.started or gang.gang.created) >= int(mark.since)
 
 
-def clear(world: World, placer: Placer) -> tuple[GangState | None, float | None]:
+def clear(world: World, placer: Placer, mark: Earmark) -> tuple[GangState | None, float | None]:
     """When only guests are in the way, they yield: (the gang with its promise or None, when to try again)."""
-    mark = world.earmark
-    state = world.gangs.get(mark.gang) if mark else None
-    if mark is None or state is None or any(s.active > s.real for s in state.sets.values()):
+    state = world.gangs.get(mark.gang)
+    if state is None or any(s.active > s.real for s in state.sets.values()):
         return None, None
     kept = set(mark.nodes)
     guests = [
@@ -240,7 +244,7 @@ def _protected(world: World, state: GangState, guest: GangState) -> float:
 
 def held_up(world: World, state: GangState) -> bool:
     """Is there room for its first pod now on a node that is kept for another, and only there?"""
-    mark = world.earmark
+    mark = world.mark_in(state.pool)
     tasks = wanted(state)
     if mark is None or mark.gang == state.gang.key or state.gang.preemptible or not tasks:
         return False

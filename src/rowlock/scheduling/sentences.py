@@ -8,6 +8,7 @@ from rowlock.objects import timestamp
 from rowlock.scheduling.allocate import Failure
 from rowlock.scheduling.amounts import GPU, WHOLE, gpus, words
 from rowlock.scheduling.order import wanted
+from rowlock.scheduling.snapshot import Earmark
 from rowlock.scheduling.topology import value
 from rowlock.scheduling.world import GangState, World
 
@@ -19,17 +20,21 @@ def _nodes(count: int) -> str:
     return "1 node is" if count == 1 else f"{count} nodes are"
 
 
-def _opens(world: World) -> str:
-    if world.opens is None:
+def _opens(world: World, mark: Earmark) -> str:
+    opens = world.opens.get(mark.gang)
+    if opens is None:
         return "when those who run there have ended"
-    if world.opens <= world.now:
+    if opens <= world.now:
         return "as soon as there is room for all of it"
-    return f"at {timestamp(world.opens)} at the latest"
+    return f"at {timestamp(opens)} at the latest"
 
 
-def reserved(world: World, failure: Failure) -> Sentence:
-    """For those who must stay off the nodes."""
-    mark = world.earmark
+def reserved(world: World, state: GangState, failure: Failure) -> Sentence:
+    """For those who must stay off the nodes, or leave what a queue may still hold."""
+    mark = world.mark_in(state.pool)
+    if failure.shape is None and (q := world.queues.get(failure.queue)) is not None:
+        keys = [key for key, *_ in q.kept if key != state.gang.key]
+        mark = next((m for m in world.earmarks if m.gang in keys), mark)
     if mark is None:
         return "Reserved: the room is kept for another gang.", "wait"
     hint = "submit it as preemptible, or declare how long it runs (annotation rowlock.dev/max-runtime: 30m)"
@@ -39,18 +44,19 @@ def reserved(world: World, failure: Failure) -> Sentence:
             f"Reserved: {what}, which waits since {timestamp(mark.since)} for its nodes.",
             "wait until it has started",
         )
-    return f"Reserved: {_nodes(len(mark.nodes))} kept for {mark.gang}, which starts {_opens(world)}.", hint
+    return f"Reserved: {_nodes(len(mark.nodes))} kept for {mark.gang}, which starts {_opens(world, mark)}.", hint
 
 
 def kept(world: World, state: GangState) -> tuple[str, dict[str, Any]]:
     """For the gang itself: what to add to its sentence and to its record; ("", {}) when nothing is kept for it."""
-    mark = world.earmark
-    if mark is None or mark.gang != state.gang.key:
+    mark = next((m for m in world.earmarks if m.gang == state.gang.key), None)
+    if mark is None:
         return "", {}
     record: dict[str, Any] = {"nodes": list(mark.nodes), "since": timestamp(mark.since)}
-    if world.opens is not None and world.opens > world.now:
-        record["opens"] = timestamp(world.opens)
-    return f" {_nodes(len(mark.nodes))} kept for it: it starts {_opens(world)}.", record
+    opens = world.opens.get(mark.gang)
+    if opens is not None and opens > world.now:
+        record["opens"] = timestamp(opens)
+    return f" {_nodes(len(mark.nodes))} kept for it: it starts {_opens(world, mark)}.", record
 
 
 def regions_room(world: World, label: str) -> dict[str, int]:

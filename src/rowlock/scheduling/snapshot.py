@@ -245,6 +245,8 @@ class Earmark:
     gang: str
     nodes: tuple[str, ...]
     since: float
+    pool: str = ""
+    """The gang's node pool: each pool keeps nodes for one gang at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +257,7 @@ class Snapshot:
     gangs: tuple[Gang, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     settings: Settings = field(default_factory=Settings)
-    earmark: Earmark | None = None
+    earmarks: tuple[Earmark, ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
     """Nodes that went away, or became unready, under running pods, and since when."""
 

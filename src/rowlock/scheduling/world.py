@@ -59,8 +59,8 @@ class QueueState:
         """Gangs that had active pods when the cycle began, and those that were placed in it."""
         self.priorities: dict[int, int] = {}
         """How many of them have each priority."""
-        self.kept: tuple[str, Vector, bool] | None = None
-        """Of its limit (True: and of its quota) this much is kept for that gang, beside the earmarked nodes."""
+        self.kept: tuple[tuple[str, Vector, bool], ...] = ()
+        """Of its limit (True: and of its quota) this much is kept for those gangs, beside the earmarked nodes."""
         self.rank = 0
         self.usage = queue.usage
         """The part of the cluster it used lately."""
@@ -128,6 +128,11 @@ class GangState:
             yield from s.tasks
 
     @property
+    def pool(self) -> str:
+        """A gang lives in one node pool."""
+        return self.gang.tasks[0].shape.pool if self.gang.tasks else ""
+
+    @property
     def active(self) -> int:
         return sum(s.active for s in self.sets.values())
 
@@ -182,9 +187,9 @@ class World:
         self.lost: dict[str, float] = {}
         """Those nodes, and since when."""
         self.reservations: dict[str, Reservation] = {}
-        self.earmark: Earmark | None = None
-        self.opens: float | None = None
-        """When the earmarked nodes will be free; None = nobody knows."""
+        self.earmarks: tuple[Earmark, ...] = ()
+        self.opens: dict[str, float | None] = {}
+        """When the nodes earmarked for a gang will be free; None = nobody knows."""
         self.log: list[Entry] = []
         self.touched: list[int] = []
         """Indices of nodes whose room changed, ever growing within an epoch: placement reads the tail."""
@@ -228,12 +233,16 @@ class World:
         self.surplus = None
         self.shared.clear()
 
-    def keep(self, earmark: Earmark | None) -> None:
-        """Keep nodes for a gang, or none; rankings begin again when that changes."""
-        if earmark != self.earmark:
-            self.earmark = earmark
+    def keep(self, earmarks: tuple[Earmark, ...]) -> None:
+        """Keep nodes for gangs, or none; rankings begin again when that changes."""
+        if earmarks != self.earmarks:
+            self.earmarks = earmarks
             self.epoch += 1
             self.touched.clear()
+
+    def mark_in(self, pool: str) -> Earmark | None:
+        """The nodes that are kept for a gang in that pool."""
+        return next((m for m in self.earmarks if m.pool == pool), None)
 
     def trim(self) -> None:
         """Forget a long tail of touched nodes; rankings begin again."""
@@ -432,7 +441,7 @@ def build(snapshot: Snapshot) -> World:
     for gang in snapshot.gangs:
         world.put_gang(gang)
     world.reservations = {r.gang: r for r in snapshot.reservations}
-    world.keep(snapshot.earmark)
+    world.keep(snapshot.earmarks)
     return world
 
 

@@ -335,7 +335,7 @@ FIELDS: query.Readers[Row] = {
     "submittedBy": lambda row: present.creator(row.job),
     "phase": lambda row: row.catalog.phase(row.uid),
     "phaseUpdatedAt": lambda row: row.catalog.standing(row.uid).since,
-    "nodepool": lambda row: "default",
+    "nodepool": lambda row: present.pool(row.job),
     "distributedFramework": lambda row: present.framework_name(row.job),
     "allocatedGPU": _allocated,
     "priority": lambda row: PRIORITIES.get(present.priority_class(row.job)),

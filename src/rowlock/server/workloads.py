@@ -97,7 +97,7 @@ def _possible(catalog: Catalog, asked: Submission, project: Project) -> None:
     """Refuse what no node of this cluster could ever hold, nor the project's limit; a cluster without nodes is given the
     benefit of the doubt."""
     for role in (asked.worker, asked.master):
-        cause = impossible(role.compute, catalog.nodes())
+        cause = impossible(role.compute, catalog.nodes(), asked.run.pool)
         if cause is not None:
             raise BadRequest(cause.message, causes=[cause])
     cause = beyond_limit(asked, _path(catalog, project))

@@ -80,6 +80,8 @@ def _labels(asked: Submission, project: Project, author: Author) -> dict[str, st
         made["user"] = label_value(author.user)
     if asked.run.priority:
         made["priorityClassName"] = asked.run.priority
+    if asked.run.pool:
+        made["kai.scheduler/node-pool"] = asked.run.pool
     if asked.run.preemptibility:
         made["kai.scheduler/preemptibility"] = asked.run.preemptibility
     return made

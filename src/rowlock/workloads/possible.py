@@ -6,6 +6,7 @@ Asked of the scheduler's own rule for an empty node. A cluster without nodes is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from rowlock import quantity
 from rowlock.errors import Cause
@@ -23,8 +24,8 @@ NO_GPU = (
 )
 
 
-def shape(compute: Compute) -> Shape:
-    """A pod of this compute as the scheduler sees it."""
+def shape(compute: Compute, pool: str = "") -> Shape:
+    """A pod of this compute in this node pool as the scheduler sees it."""
     asked = {**dict(compute.limits), **dict(compute.requests)}
     return Shape(
         cpu=quantity.millis(asked.get("cpu", "0")),
@@ -33,28 +34,44 @@ def shape(compute: Compute) -> Shape:
         portion=round(compute.portion * 100) if compute.portion is not None else 0,
         gpu_memory=compute.memory_mib or 0,
         devices=compute.devices if compute.shared else 0,
+        pool=pool,
     )
 
 
-def impossible(compute: Compute, nodes: Iterable[Object]) -> Cause | None:
-    """Why no node could hold a pod like this, were it empty; None when one could."""
-    return _impossible(shape(compute), nodes)
+def impossible(compute: Compute, nodes: Iterable[Object], pool: str = "") -> Cause | None:
+    """Why no node of the pool could hold a pod like this, were it empty; None when one could."""
+    return _impossible(shape(compute, pool), nodes)
 
 
-def never_fits(template: Object, nodes: Iterable[Object]) -> str:
+def never_fits(template: Object, nodes: Iterable[Object], pool: str = "") -> str:
     """The same of a pod template, as a sentence; "" when a node could, or when the template cannot be read."""
     wanted = requests.shape(template)
+    wanted = replace(wanted, pool=pool or wanted.pool)
     found = None if wanted.unsupported else _impossible(wanted, nodes)
     return found.message if found else ""
 
 
 def _impossible(wanted: Shape, nodes: Iterable[Object]) -> Cause | None:
     known: list[Node] = []
+    elsewhere: set[str] = set()
     for obj in nodes:  # as a rule the first one could
-        known.append(reading.node(obj))
-        if could_hold(known[-1], wanted):
+        node = reading.node(obj)
+        if node.pool != wanted.pool:
+            elsewhere.add(node.pool)
+            continue
+        known.append(node)
+        if could_hold(node, wanted):
             return None
-    return next(_reasons(wanted, known)) if known else None
+    if known:
+        return next(_reasons(wanted, known))
+    return _no_pool(wanted.pool, elsewhere) if elsewhere else None
+
+
+def _no_pool(pool: str, others: set[str]) -> Cause:
+    there = ", ".join(sorted(other or "default" for other in others))
+    fix = f"put nodes into it (kubectl label node NODE {requests.POOL}={pool}), or name" if pool else "name"
+    text = f"no node is in the node pool {pool or 'default'!r}; {fix} another pool: {there}."
+    return Cause("options", text, "spec.nodePools")
 
 
 def beyond_limit(asked: Submission, queues: Iterable[Object]) -> Cause | None:

@@ -15,6 +15,7 @@ from typing import Any
 from rowlock import kinds, objects
 from rowlock.objects import Object
 from rowlock.scheduling.reading import PRIORITIES
+from rowlock.scheduling.requests import pool_of
 from rowlock.workloads import compute, frameworks, pods, spec
 from rowlock.workloads import objects as made
 from rowlock.workloads.phase import TERMINAL, Standing, standing, tally
@@ -52,6 +53,11 @@ def framework_name(job: Object) -> str:
     return found.name if found else str(job.get("kind", "")).removesuffix("Job")
 
 
+def pool(job: Object) -> str:
+    """The node pool that it lives in."""
+    return pool_of(job) or "default"
+
+
 def priority_class(job: Object) -> str:
     return objects.labels(job).get("priorityClassName") or "low"
 
@@ -79,8 +85,8 @@ def present(workload: Workload) -> dict[str, Any]:
         "k8sPhase": _last_condition(job),
         "conditions": _conditions(job),
         "actionsSupport": {"delete": True, "suspend": now.phase not in TERMINAL},
-        "requestedNodePools": ["default"],
-        "currentNodePools": ["default"] if any(objects.dig(p, "spec.nodeName") for p in workload.pods) else [],
+        "requestedNodePools": [pool(job)],
+        "currentNodePools": [pool(job)] if any(objects.dig(p, "spec.nodeName") for p in workload.pods) else [],
         **_amounts(workload, now),
         **_content(workload),
         "additionalFields": _additional(workload, now),
@@ -219,7 +225,7 @@ def detailed(workload: Workload) -> dict[str, Any]:
     body = present(workload)
     waiting = body["phase"] in ("Pending", "Creating") and body["phaseMessage"]
     message = {
-        "nodePool": "default",
+        "nodePool": pool(workload.job),
         "phaseReason": body["phaseReason"],
         "reason": body["phaseReason"],
         "orgType": "PROJECT",

@@ -25,6 +25,7 @@ PRIORITIES: dict[str, int] = {
 """Run:ai's priority classes; training is `low` unless it says otherwise, and preemptible below 100."""
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_POOL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _ENV_NAME = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")
 
 
@@ -61,6 +62,8 @@ class RunPolicy:
     min_replicas: int | None = None
     max_replicas: int | None = None
     slots: int = 1
+    pool: str = ""
+    """The node pool; "" = the default one: nodes without a pool's label."""
     inherit_env: str = ""
     """Names (with wildcards) of the server's own variables that pods get."""
 
@@ -281,7 +284,6 @@ def _run(spec: Fields, framework: Framework) -> RunPolicy:
     slots = spec.integer("slotsPerWorker", 1) or 1
     if slots != 1 and framework is not MPI:
         spec.wrong("slotsPerWorker", "unsupported", "only MPI workloads have slots.")
-    _default_pool(spec)
     backoff = spec.integer("backoffLimit")
     return RunPolicy(
         clean_pods=spec.choice("cleanPodPolicy", "None", "All", "Running"),
@@ -294,14 +296,20 @@ def _run(spec: Fields, framework: Framework) -> RunPolicy:
         min_replicas=least,
         max_replicas=most,
         slots=slots,
+        pool=_pool(spec),
         inherit_env=spec.text("inheritEnv"),
     )
 
 
-def _default_pool(spec: Fields) -> None:
-    pools = spec.get("nodePools")
-    if pools not in (None, [], ["default"]):
-        spec.wrong("nodePools", "unsupported", 'there is one node pool, "default". Leave nodePools out.')
+def _pool(spec: Fields) -> str:
+    pools = spec.get("nodePools") or []
+    if not isinstance(pools, list) or not all(isinstance(p, str) and _POOL.fullmatch(p) for p in pools):
+        spec.wrong("nodePools", "format", "must be a list with the name of a node pool, a label's value.")
+        return ""
+    if len(pools) > 1:
+        message = f"a workload lives in one node pool, and others are not tried yet; name one of {', '.join(pools)}."
+        spec.wrong("nodePools", "max", message)
+    return "" if pools in ([], ["default"]) else pools[0]
 
 
 def _nproc(spec: Fields, framework: Framework) -> str:

@@ -16,6 +16,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.scheduling import reading
 from rowlock.scheduling.admission import denial, group_causes, queue_causes, queue_warning, share_refusal
+from rowlock.scheduling.requests import pool_of
 from rowlock.training.defaults import read
 from rowlock.training.group import queue_of
 from rowlock.training.registry import FRAMEWORKS
@@ -71,6 +72,6 @@ def _warn_job(kind: Kind, job: Object, options: WriteOptions, view: View) -> Non
     if text:
         options.warnings.append(text)
     for where, template in _templates(kind, job):
-        text = never_fits(template, view.all(kinds.NODE))
+        text = never_fits(template, view.all(kinds.NODE), pool_of(job))
         if text:
             options.warnings.append(f"{where}: {text}")
