@@ -61,6 +61,8 @@ POD = _core(
 )
 SERVICE = _core("Service", "services", "svc", subs="status", all_=True)
 EVENT = _core("Event", "events", "ev")
+NEWER_EVENT = Kind("events.k8s.io", "v1", "Event", "events", ("ev",))
+"""An Event's other spelling, not a kind of its own: nothing is stored under it (`cluster/api/events.py`)."""
 CONFIG_MAP = _core("ConfigMap", "configmaps", "cm")
 SECRET = _core("Secret", "secrets")
 SERVICE_ACCOUNT = _core("ServiceAccount", "serviceaccounts", "sa")

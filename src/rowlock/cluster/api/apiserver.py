@@ -26,6 +26,7 @@ from rowlock.cluster.api import (
     deletes,
     discovery,
     endpoint_slices,
+    events,
     openapi,
     requests,
     reviews,
@@ -244,6 +245,10 @@ class ApiServer:
             return await answer_object(send, shown, code=201)
         if version[0] == definitions.GROUP:
             return await definitions.served(call, send, rest)
+        if version == (events.GROUP, events.VERSION):
+            return await events.served(
+                call, send, rest, lambda call, send: self._resource(call, receive, send, ("", "v1"), rest)
+            )
         if version == (endpoint_slices.GROUP, "v1"):
             return await endpoint_slices.served(call, send, self._store, rest)
         if version == ("", "v1") and "limitranges" in (rest[0], *rest[2:3]):

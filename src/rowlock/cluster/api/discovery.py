@@ -1,7 +1,7 @@
 """What clients ask first: groups, versions, resources. Made once from the table of kinds, in all three shapes.
 
 The aggregated form (`apidiscovery.k8s.io` v2 and v2beta1) is what kubectl and client-go prefer; the older lists are
-for everybody else. Groups that hold only questions (access reviews) or views (events.k8s.io) are rows here. Pure.
+for everybody else. Groups that hold only questions (access reviews) are rows here. Pure.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ _EXTRA: dict[tuple[str, str], tuple[Resource, ...]] = {
         Resource("selfsubjectrulesreviews", "SelfSubjectRulesReview", "selfsubjectrulesreview", False, _CREATE),
         Resource("subjectaccessreviews", "SubjectAccessReview", "subjectaccessreview", False, _CREATE),
     ),
-    ("events.k8s.io", "v1"): (),
     ("policy", "v1"): (),
     ("apiextensions.k8s.io", "v1"): (
         Resource(
@@ -86,7 +85,7 @@ def _of_kind(kind: Kind) -> Iterable[Resource]:
 def resources() -> dict[tuple[str, str], tuple[Resource, ...]]:
     """Everything served, by group and version; the core group first."""
     found: dict[tuple[str, str], list[Resource]] = {}
-    for kind in kinds.KINDS:
+    for kind in (*kinds.KINDS, kinds.NEWER_EVENT):
         found.setdefault((kind.group, kind.version), []).extend(_of_kind(kind))
     for key, extra in _EXTRA.items():
         found.setdefault(key, []).extend(extra)

@@ -63,6 +63,9 @@ def _of(path: str) -> tuple[str, str]:
     return ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
 
 
+_SERVED = (*kinds.KINDS, kinds.NEWER_EVENT)
+
+
 def v2_protobuf() -> bytes:
     """`GET /openapi/v2` for clients that want protobuf: a document without definitions.
 
@@ -81,7 +84,7 @@ def v3(path: str) -> Document:
     group, version = _of(path)
     if (group, version) not in discovery.resources():
         raise KeyError(path)
-    served = [k for k in kinds.KINDS if (k.group, k.version) == (group, version)]
+    served = [k for k in _SERVED if (k.group, k.version) == (group, version)]
     schemas = _components([_type_of(k.group, k.version, k.name) for k in served] + _reviews(path), _V3)
     paths: Document = {}
     for kind in served:
@@ -92,9 +95,9 @@ def v3(path: str) -> Document:
 
 def v2() -> Document:
     """`GET /openapi/v2`"""
-    definitions = _components([_type_of(k.group, k.version, k.name) for k in kinds.KINDS], _V2)
+    definitions = _components([_type_of(k.group, k.version, k.name) for k in _SERVED], _V2)
     paths: Document = {}
-    for kind in kinds.KINDS:
+    for kind in _SERVED:
         paths.update(_paths(kind, _V2))
     info = {"title": "rowlock", "version": f"v1.34.4+rowlock-{__version__}"}
     return {"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions}

@@ -262,11 +262,28 @@ def _node(obj: Object) -> Causes:
         seen.add(pair)
 
 
-def _event(obj: Object) -> Causes:
-    about = obj.get("involvedObject") or {}
-    space, own = about.get("namespace") or "", obj["metadata"].get("namespace") or ""
-    if space != own and not (not space and own == "default"):
+def event_causes(obj: Object, controller: str = "reportingComponent") -> Causes:
+    """An Event with a time of its own is a newer one, of which more is asked. `controller` is what the field is called."""
+    space = (obj.get("involvedObject") or {}).get("namespace") or ""
+    own = obj["metadata"].get("namespace") or ""
+    newer = bool(obj.get("eventTime"))
+    if space != own and not (not space and own == "default") and not (newer and (space or own == "kube-system")):
         yield invalid_value("involvedObject.namespace", space, "does not match event.namespace")
+    if not newer:
+        return
+    name = obj.get("reportingComponent") or ""
+    if not name:
+        yield required(controller)
+    for problem in label_key_problems(name):
+        yield invalid_value(controller, name, problem)
+    for field in ("reportingInstance", "action", "reason"):
+        text = obj.get(field) or ""
+        if not text:
+            yield required(field)
+        if len(text) > 128:
+            yield invalid_value(field, "", "can have at most 128 characters")
+    if len(obj.get("message") or "") > 1024:
+        yield invalid_value("message", "", "can have at most 1024 characters")
 
 
 def _lease(obj: Object) -> Causes:
@@ -291,7 +308,7 @@ RULES: dict[Kind, Rule] = {
     kinds.PERSISTENT_VOLUME_CLAIM: _claim,
     kinds.PRIORITY_CLASS: _priority_class,
     kinds.NODE: _node,
-    kinds.EVENT: _event,
+    kinds.EVENT: event_causes,
     kinds.LEASE: _lease,
 }
 UPDATES: dict[Kind, Update] = {
