@@ -142,6 +142,8 @@ def test_slices_keep_the_mean() -> None:
     ("text", "sentence"),
     [
         ("[]", "must be a mapping"),
+        ("departments: [{name: d, department: d}]\nprojects: [{name: a}]", "departments[0]: a department hangs below"),
+        ("projects: [{name: a, department: zz}]", "there is no department 'zz'; known: none"),
         ("projcts: []", "did you mean 'projects'?"),
         ("projects: [{name: a, qota: 1}]", "projects[0]: there is no 'qota'; did you mean 'quota'?"),
         ("projects: []\njobs: []", "needs at least one"),
@@ -173,9 +175,10 @@ def test_traces_that_are_wrong(text: str, sentence: str) -> None:
     ("argv", "sentence"),
     [
         ([], "say what to simulate"),
-        (["--generate", "jobs=1", "x.yaml"], "say what to simulate"),
+        (["--generate", "projects=1.5"], "projects must be a whole number, for example projects=4"),
+        (["--generate", "jobs=1", "x.yaml"], "a trace file (x.yaml) and --generate exclude each other"),
         (["--generate", "job=1"], "did you mean 'jobs'?"),
-        (["--generate", "jobs=x"], "jobs must be a number"),
+        (["--generate", "jobs=x"], "jobs must be a whole number"),
         (["--generate", "jobs=0"], "jobs must lie between"),
         (["--nodes", "0", "--generate", "jobs=1"], "--nodes must lie between 1"),
         (["--gpus", "-1", "--generate", "jobs=1"], "--gpus must lie between 1"),

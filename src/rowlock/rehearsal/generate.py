@@ -34,8 +34,10 @@ def options(text: str) -> dict[str, float]:
             number = float(value)
         except ValueError:
             number = math.nan
-        if not equals or not math.isfinite(number) or number < 0:
-            raise TraceError(f"--generate: {key} must be a number, for example {key}={DEFAULTS[key]:g}")
+        whole = key in ("jobs", "seed", "projects")
+        if not equals or not math.isfinite(number) or number < 0 or (whole and number != int(number)):
+            what = "a whole number" if whole else "a number"
+            raise TraceError(f"--generate: {key} must be {what}, for example {key}={DEFAULTS[key]:g}")
         found[key] = number
     if not 1 <= found["jobs"] <= 200_000 or not 1 <= found["projects"] <= 500 or found["load"] <= 0:
         raise TraceError("--generate: jobs must lie between 1 and 200000, projects between 1 and 500, load above 0")

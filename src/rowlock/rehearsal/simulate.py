@@ -77,7 +77,9 @@ def wanted(options: argparse.Namespace) -> tuple[Trace, Machines, float]:
         if not 1 <= getattr(options, flag) <= (20_000 if flag == "nodes" else 64):
             most = 20_000 if flag == "nodes" else 64
             raise TraceError(f"--{flag} must lie between 1 and {most}, not {getattr(options, flag)}")
-    if bool(options.generate) == bool(options.file):
+    if options.generate and options.file:
+        raise TraceError(f"a trace file ({options.file}) and --generate exclude each other; keep one")
+    if not options.generate and not options.file:
         raise TraceError("say what to simulate: a trace file, or --generate jobs=1000,seed=1")
     machines = Machines(options.nodes, options.gpus)
     if options.generate:

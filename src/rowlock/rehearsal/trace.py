@@ -85,6 +85,9 @@ def parse(document: Any) -> Trace:
     projects = tuple(_project(Table(p, f"projects[{i}]", _PROJECT)) for i, p in enumerate(top.items("projects")))
     _distinct([*departments, *projects], "projects")
     known = [d.name for d in departments]
+    for i, d in enumerate(departments):
+        if d.department:
+            raise TraceError(f"departments[{i}]: a department hangs below nothing; leave `department` to projects")
     for p in projects:
         if p.department and p.department not in known:
             raise TraceError(f"project {p.name}: there is no department {p.department!r}{nearest(p.department, known)}")
@@ -229,4 +232,4 @@ def _distinct(items: Sequence[Project | Job], what: str) -> None:
 
 def nearest(word: str, known: Sequence[str]) -> str:
     found = difflib.get_close_matches(word, known, 1, 0.5)
-    return f"; did you mean {found[0]!r}?" if found else f"; known: {', '.join(known)}"
+    return f"; did you mean {found[0]!r}?" if found else f"; known: {', '.join(known) or 'none'}"
