@@ -49,8 +49,17 @@ class Subject:
 
     peer: Peer
     idle: float
-    connections: list[Connection]
+    connections: list[Connection] = field(default_factory=list)
     figures: dict[str, list[float]] = field(default_factory=dict)
+
+    def connect(self) -> None:
+        """16 connections, anew: both servers cut off those that say nothing for half a minute."""
+        self.close()
+        self.connections = [Connection(self.peer) for _ in range(16)]
+
+    def close(self) -> None:
+        for connection in self.connections:
+            connection.close()
 
     def note(self, name: str, value: float) -> None:
         self.figures.setdefault(name, []).append(value)
@@ -95,6 +104,7 @@ def creates(subjects: Sequence[Subject], scale: Scale) -> None:
     for clients, total in ((1, scale.creates // 4), (16, scale.creates)):
         for turn in range(scale.rounds):
             for subject in subjects:
+                subject.connect()
                 names = (f"config-{clients}-{turn}-{i}" for i in range(total))
                 posts = subject.posts(CONFIGS, map(config, names))
                 name = f"creates of ConfigMaps, {clients} client{'s' * (clients > 1)}"
@@ -104,6 +114,7 @@ def creates(subjects: Sequence[Subject], scale: Scale) -> None:
 def updates(subjects: Sequence[Subject], scale: Scale) -> None:
     """16 clients write 64 ConfigMaps anew: every write supersedes a row, so that compaction has its share."""
     for subject in subjects:
+        subject.connect()
         puts = []
         for i in range(scale.creates * 4):
             new = config(f"config-1-0-{i % 64}") | {"data": {"rank": str(i)}}
@@ -114,6 +125,7 @@ def updates(subjects: Sequence[Subject], scale: Scale) -> None:
 def growth(subjects: Sequence[Subject], scale: Scale) -> None:
     """Pods by 16 clients, more and more of them: creates, one get, one page, memory."""
     for subject in subjects:
+        subject.connect()
         there = 0
         for size in scale.growth:
             times = subject.post(PODS, map(pod, range(there, size)), 16)
@@ -128,6 +140,7 @@ def lists(subjects: Sequence[Subject], scale: Scale) -> None:
     pods = scale.growth[-1]
     for _ in range(scale.rounds):
         for subject in subjects:
+            subject.connect()
             took, body = subject.get(PODS)
             assert body.count(b'"VARIABLE_0"') >= pods, "the list is short"
             subject.note(f"list of {pods:,} pods, ms", took * 1e3)
@@ -140,6 +153,7 @@ def watches(subjects: Sequence[Subject], scale: Scale) -> None:
     """One create after the other, each until every watcher has read it. The client's own share grows with them."""
     for watchers in dict.fromkeys((1, 100, scale.watchers)):
         for subject in subjects:
+            subject.connect()
             total = 300 if watchers == 1 else 50 if watchers == 100 else 10
             before = subject.peer.memory()
             waits = _watched(subject, watchers, total)
@@ -220,6 +234,7 @@ STEPS: dict[str, Callable[[Sequence[Subject], Scale], None]] = {
 
 def measure(subjects: Sequence[Subject], scale: Scale, only: Collection[str]) -> None:
     for subject in subjects:
+        subject.connect()
         for name in (SPACE, f"{SPACE}-news"):
             space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             subject.post("/api/v1/namespaces", iter([space]), 1)
@@ -227,6 +242,8 @@ def measure(subjects: Sequence[Subject], scale: Scale, only: Collection[str]) ->
         _until(lambda found=subject: found.get(f"/api/v1/namespaces/{SPACE}/serviceaccounts/default"))  # type: ignore[misc]  # bound at once
     for step in (step for name, step in STEPS.items() if name in only):
         print(f"… {step.__name__}", file=sys.stderr, flush=True)
+        for subject in subjects:
+            subject.connect()
         step(subjects, scale)
 
 
@@ -254,10 +271,9 @@ def main() -> int:
         opened = [peers.embedded] if absent or options.alone else [peers.embedded, peers.real]
         found = [stack.enter_context(make()) for make in opened]
         time.sleep(3.0)  # idle means idle: start-up's work is done
-        subjects = [Subject(peer, peer.memory(), [Connection(peer) for _ in range(16)]) for peer in found]
+        subjects = [Subject(peer, peer.memory()) for peer in found]
         for subject in subjects:
-            for connection in subject.connections:
-                stack.callback(connection.close)
+            stack.callback(subject.close)
         measure(subjects, scale, options.only)
         print("\n".join(table(subjects)))
     print(f"\nfdatasync of 4 KiB on this disk: {fsync():.2f} ms; load before the start {load:.1f}")

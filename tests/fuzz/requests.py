@@ -69,7 +69,7 @@ def made(random: Random) -> Request:
     roll = random.random()
     if roll < 0.03:
         return _about(random)
-    kind = random.choice(kinds.KINDS)
+    kind = random.choice((*kinds.KINDS, kinds.NEWER_EVENT))
     if kind is kinds.NAMESPACE and random.random() < 0.9:
         kind = random.choice((kinds.CONFIG_MAP, kinds.POD))
     name = random.choice(NAMES) if random.random() < 0.93 else random.choice(TEXTS)
