@@ -29,7 +29,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def people(tmp_path: Path, mode: int = 0o600) -> Path:
     path = tmp_path / "users.csv"
-    path.write_text(f"{ANA},ana,1,system:masters\n{BOB},bob,2,rowlock:viewers\n")
+    path.write_text(f"# who, not, these, ones\n{ANA},ana,1,system:masters\n{BOB},bob,2,rowlock:viewers\n")
     path.chmod(mode)
     return path
 
@@ -75,6 +75,7 @@ def test_everybody_has_a_token_of_his_own(cluster: Cluster, tmp_path: Path) -> N
     cluster.up("--bind", ELSEWHERE, "--users", str(people(tmp_path)), "--without", "kubelet,scheduler")
     configs = {name: json.loads(cluster.run("rowlock", "kubeconfig", "--user", name)) for name in ("ana", "bob")}
     assert configs["ana"]["clusters"][0]["cluster"]["server"].startswith(f"https://{ELSEWHERE}:")
+    assert f"For others:  https://{ELSEWHERE}:" in cluster.run("rowlock", "status")
     owner = (cluster.data / "token").read_text().strip()
     for path in ("/api/v1/nodes", "/api/v1/workloads"):  # Kubernetes' door, and the platform's
         assert asked(configs["ana"], path) == 200, path

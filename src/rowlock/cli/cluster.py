@@ -153,6 +153,8 @@ def _report(line: Line, found: dict[str, Any], word: str = "ready") -> int:
         return 0
     show(f"The cluster is {word}: {found['url']} (pid {found['pid']})")
     show(f"kubectl:   export KUBECONFIG={found.get('kubeconfig') or os.path.join(data_dir(line), 'kubeconfig')}")
+    if found.get("others"):
+        show(f"For others: {' '.join(found['others'])} (`rowlock kubeconfig --user NAME` for each)")
     return 0
 
 
@@ -264,6 +266,8 @@ def status(line: Line) -> int:
     show(f"Server:      {found['url']} (pid {found['pid']}, version {found.get('version', '?')})")
     show(f"Data:        {directory}")
     show(f"Kubeconfig:  {found.get('kubeconfig', '')}")
+    if found.get("others"):
+        show(f"For others:  {' '.join(found['others'])}")
     show("Workloads:   " + (", ".join(f"{n} {p}" for p, n in sorted(phases.items())) or "none"))
     show("")
     show(table(("NODE", "STATUS", "CPUS", "MEMORY", "GPUS", "NETWORK"), [_node(n) for n in nodes]))
@@ -311,12 +315,12 @@ def _kubeconfig_of(line: Line, directory: str) -> str:
     found = client.running(directory)
     users = str(((found or {}).get("flags") or {}).get("users") or "")
     if found is None or users in ("", "None"):
-        raise Refused(
-            f"there are no users to print a kubeconfig for: {'no server runs' if found is None else 'the server was started without --users FILE'}"
-        )
+        why = "no server runs" if found is None else "the server was started without --users FILE"
+        raise Refused(f"there are no users to print a kubeconfig for: {why}")
     try:
         with open(users, encoding="utf-8", newline="") as file:
-            tokens = {row[1].strip(): row[0].strip() for row in csv.reader(file) if len(row) > 2}
+            rows = [row for row in csv.reader(file) if len(row) > 2 and not row[0].lstrip().startswith("#")]
+            tokens = {row[1].strip(): row[0].strip() for row in rows}
         with open(os.path.join(directory, "ca.crt"), "rb") as file:
             authority = base64.b64encode(file.read()).decode()
     except OSError as error:

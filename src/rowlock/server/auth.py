@@ -74,6 +74,6 @@ class Door:
         given = {str(k).lower(): v for k, v in body.items()} if isinstance(body, dict) else {}
         wanted = str(given.get("granttype") or given.get("grant_type") or "client_credentials")
         raise BadRequest(
-            f"this cluster has no users or applications, so {wanted!r} has nothing to exchange: "
-            "send the data directory's token as `Authorization: Bearer <token>`"
+            f"this cluster has no applications, so {wanted!r} has nothing to exchange: send "
+            f"{'your own token' if self.guests else 'the token of the data directory'} as `Authorization: Bearer <token>`"
         )
