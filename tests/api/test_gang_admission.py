@@ -110,7 +110,7 @@ def test_a_share_that_is_none_is_refused(notes: dict[str, str], gpus: str, words
 
 
 @pytest.mark.parametrize("notes", [
-    {"gpu-fraction": "0.1"}, {"gpu-fraction": "0.125"}, {"gpu-memory": "5000", "gpu-fraction-num-devices": "2"},
+    {"gpu-fraction": "0.1"}, {"gpu-fraction": "0.50"}, {"gpu-memory": "5000", "gpu-fraction-num-devices": "2"},
     {"gpu-fraction": "0.5", "gpu-fraction-container-name": "pytorch"},
 ])  # fmt: skip
 def test_a_share_is_admitted(notes: dict[str, str]) -> None:
@@ -118,6 +118,13 @@ def test_a_share_is_admitted(notes: dict[str, str]) -> None:
     door.create(kinds.POD, "n", "p", **template(notes))
     door.queue("default")
     assert door.create(kinds.PYTORCHJOB, "n", "j", **job(notes)) == []
+
+
+def test_more_than_two_decimals_are_rounded_and_said() -> None:
+    (text,) = Door().create(kinds.POD, "n", "p", **template({"gpu-fraction": "0.125"}))
+    assert text == (
+        'metadata.annotations[gpu-fraction] "0.125" counts as 0.13: shares are counted in hundredths of a card'
+    )
 
 
 def test_a_running_job_cannot_be_changed_to_nonsense_but_its_labels_can() -> None:

@@ -63,6 +63,15 @@ def _share_rules(given: Mapping[str, str], notes: Mapping[str, str], spec: Mappi
     yield from _container(notes, spec, at)
 
 
+def share_warning(notes: Mapping[str, str], at: str = "metadata.annotations") -> str:
+    """An admitted share that counts as another one; "" when it counts as it stands."""
+    text = notes.get(FRACTION)
+    counted = (Decimal(text) * 100).quantize(Decimal(1), "ROUND_HALF_UP") / 100 if text else Decimal(0)
+    if not text or counted == Decimal(text):
+        return ""
+    return f"{at}[{FRACTION}] {json.dumps(text)} counts as {counted:g}: shares are counted in hundredths of a card"
+
+
 def _container(notes: Mapping[str, str], spec: Mapping[str, Any], at: str) -> Iterator[str]:
     wanted = notes.get(FRACTION_CONTAINER)
     names = [c.get("name") for kind in ("containers", "initContainers") for c in spec.get(kind) or ()]

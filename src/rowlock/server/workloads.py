@@ -68,7 +68,7 @@ async def submit(call: Call) -> Any:
     if dry:
         return {"objects": [job]}
     await _name_free(catalog, project, asked.name)
-    created = await call.room.api.create(_kind(job), job, options=MANAGER)
+    created = await call.room.api.create(_kind(job), job, options=WriteOptions(manager=MANAGER.manager))
     uid = objects.uid(created)
     await catalog.until(uid, lambda: bool(catalog.uid(uid)))
     workload = catalog.workload(uid) or Workload(created, [], None, project, catalog.cluster)

@@ -7,7 +7,8 @@ not there, a pod larger than any node) is admitted here too, with a warning that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import View, WriteOptions
@@ -15,7 +16,14 @@ from rowlock.errors import Cause, Forbidden
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.scheduling import reading
-from rowlock.scheduling.admission import denial, group_causes, queue_causes, queue_warning, share_refusal
+from rowlock.scheduling.admission import (
+    denial,
+    group_causes,
+    queue_causes,
+    queue_warning,
+    share_refusal,
+    share_warning,
+)
 from rowlock.scheduling.requests import pool_of
 from rowlock.training.defaults import read
 from rowlock.training.group import queue_of
@@ -37,19 +45,21 @@ def review(kind: Kind, old: Object | None, new: Object, options: WriteOptions, v
     """Raises Forbidden for pods, and jobs whose pods, ask for shares of GPUs that there are not; warns of the rest."""
     if kind is kinds.POD:
         if old is None:
-            _refuse(share_refusal(objects.annotations(new), new.get("spec") or {}))
+            _share(objects.annotations(new), new.get("spec") or {}, "metadata.annotations", options)
             _warn_pod(new, options, view)
     elif kind in FRAMEWORKS and (old is None or old.get("spec") != new.get("spec")):
         for where, template in _templates(kind, new):
             notes = (template.get("metadata") or {}).get("annotations") or {}
-            _refuse(share_refusal(notes, template.get("spec") or {}, f"{where}.metadata.annotations"))
+            _share(notes, template.get("spec") or {}, f"{where}.metadata.annotations", options)
         if old is None and view is not None:
             _warn_job(kind, new, options, view)
 
 
-def _refuse(why: str) -> None:
-    if why:
+def _share(notes: Mapping[str, str], spec: Mapping[str, Any], at: str, options: WriteOptions) -> None:
+    if why := share_refusal(notes, spec, at):
         raise Forbidden(denial(why))
+    if text := share_warning(notes, at):
+        options.warnings.append(text)
 
 
 def _templates(kind: Kind, job: Object) -> Iterator[tuple[str, Object]]:
