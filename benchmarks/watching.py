@@ -1,8 +1,9 @@
 """What it costs training that its pulse is taken and its stacks are read. `python -m benchmarks.watching`.
 
-Two ranks train (gloo, as many threads as they get) while the server runs and stands still in turns: pods do not need it,
-so a stopped server (SIGSTOP) is the same training unwatched. That charges everything the server does to watching: an upper
-bound. Windows are paired with their neighbours, so a machine that becomes slower in between does not count.
+Two ranks train (gloo, a thread each) while the server runs and stands still in turns: pods do not need it, so a stopped
+server (SIGSTOP) is the same training unwatched. That charges everything the server does to watching: an upper bound. Windows
+are paired with their neighbours, so a machine that becomes slower in between does not count. Beside it stands what can be
+counted exactly: the CPU time of the server and of its py-spy, as a part of what the machine has.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ while not os.path.exists(f"{sys.argv[1]}/end"):
     if steps % 50 == 0:
         print("step", steps, flush=True)
 """
-SETTLE = 0.5
+SETTLE = 0.1
 """Seconds after a switch that count for neither side."""
 
 
@@ -54,6 +55,12 @@ def _times(file: Path) -> list[float]:
 def _rate(times: list[float], begin: float, end: float) -> float:
     """Steps a second between two moments."""
     return (bisect_left(times, end) - bisect_left(times, begin)) / (end - begin)
+
+
+def _cpu(pid: int) -> float:
+    """CPU seconds of a process and of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def _windows(client: Client, seconds: float, pairs: int) -> list[tuple[bool, float, float]]:
@@ -71,8 +78,8 @@ def _windows(client: Client, seconds: float, pairs: int) -> list[tuple[bool, flo
     return found
 
 
-def train(client: Client, seconds: float = 8.0, pairs: int = 15) -> tuple[list[float], list[float]]:
-    """Steps a second of each watched window, and of its unwatched neighbours."""
+def train(client: Client, seconds: float, pairs: int) -> tuple[list[float], list[float], float]:
+    """Steps a second of each watched window, and of its unwatched neighbours; the share of all CPUs that watching took."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         client.call("POST", JOBS, job("watched", 1, "python", "-c", TRAIN, name, env={"OMP_NUM_THREADS": "1"}))
@@ -81,12 +88,14 @@ def train(client: Client, seconds: float = 8.0, pairs: int = 15) -> tuple[list[f
             if time.monotonic() > deadline:
                 raise RuntimeError("the job did not begin to train in 120 s")
             time.sleep(0.1)
+        before = _cpu(client.pid)
         windows = _windows(client, seconds, pairs)
+        share = (_cpu(client.pid) - before) / (seconds * pairs * (os.cpu_count() or 1))
         times = _times(place / "0")
         (place / "end").touch()
     rates = [_rate(times, begin, end) for _, begin, end in windows]
     watched = [rate for (works, _, _), rate in zip(windows, rates, strict=True) if works]
-    return watched, [(rates[n - 1] + rates[n + 1]) / 2 for n, (works, _, _) in enumerate(windows) if works]
+    return watched, [(rates[n - 1] + rates[n + 1]) / 2 for n, (works, _, _) in enumerate(windows) if works], share
 
 
 def loss(watched: list[float], alone: list[float], draws: int = 2000) -> list[float]:
@@ -100,18 +109,21 @@ def loss(watched: list[float], alone: list[float], draws: int = 2000) -> list[fl
     return [drawn[int(draws * 0.05)], cost(pairs), drawn[int(draws * 0.95)]]
 
 
-def figures(seconds: float = 8.0, pairs: int = 15) -> list[Figure]:
+def figures(seconds: float = 1.0, pairs: int = 120) -> list[Figure]:
     with running() as client:
-        watched, alone = train(client, seconds, pairs)
+        watched, alone, share = train(client, seconds, pairs)
     low, middle, high = loss(watched, alone)
     told = f"unwatched: {statistics.mean(alone):.1f} steps/s, watched: {statistics.mean(watched):.1f}"
     name = f"throughput that watching costs, 2 ranks on {os.cpu_count()} CPUs, {pairs} × {seconds:g} s (90 % interval)"
-    return [Figure(name, "%", [low, middle, high], beside=told)]
+    return [
+        Figure(name, "%", [low, middle, high], beside=told),
+        Figure("CPU of the server and py-spy meanwhile, of all CPUs", "%", [100 * share]),
+    ]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=8.0)
-    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--pairs", type=int, default=120)
     asked = parser.parse_args()
     sys.stdout.write("\n".join(figure.row() for figure in figures(asked.seconds, asked.pairs)) + "\n")

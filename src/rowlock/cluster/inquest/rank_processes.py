@@ -1,7 +1,7 @@
 """Which processes are ranks: of one pod there may be several, below `torchrun`, `mpirun` or a shell script.
 
 A rank is the topmost Python process that was given a number of its own (RANK with LOCAL_RANK, or MPI's), else the topmost
-Python process, else the pod's program. What a rank starts (data loaders) is a part of it.
+Python process; in a job without Python it is the pod's program. What a rank starts (data loaders) is a part of it.
 """
 
 import contextlib
@@ -55,7 +55,9 @@ class Rank:
 
 def ranks(subjects: Iterable[Subject]) -> list[Rank]:
     """Every rank of these pods, by number where that is known; no two have the same name."""
-    found = [(number, pid, subject) for subject in subjects for pid, number in numbered(subject.run.pid)]
+    every = list(subjects)
+    found = [(number, pid, subject) for subject in every for pid, number in numbered(subject.run.pid)]
+    found = found or [("", subject.run.pid, subject) for subject in every]
     named = [(f"rank {n}" if n else pods.tag(s.job, s.pod), pid, s) for n, pid, s in found]
     often = Counter(name for name, _, _ in named)
     made = [
@@ -74,14 +76,14 @@ def in_order(subjects: Iterable[Subject]) -> list[Subject]:
 
 
 def numbered(root: int) -> list[tuple[int, str]]:
-    """The ranks below (and with) process `root`: pid and number; "" where a rank has none but its pod's."""
+    """The Python ranks below (and with) process `root`: pid and number; "" where a rank has none but its pod's."""
     tree = {root: children(root)}
     waiting = list(tree[root])
     while waiting:
         pid = waiting.pop()
         tree[pid] = children(pid)
         waiting += tree[pid]
-    return list(_below(root, tree, _environ(root).get(b"RANK", b""))) or [(root, "")]
+    return list(_below(root, tree, _environ(root).get(b"RANK", b"")))
 
 
 def _below(pid: int, tree: dict[int, list[int]], pods_own: bytes) -> Iterator[tuple[int, str]]:
@@ -105,6 +107,17 @@ def _number(env: dict[bytes, bytes], pods_own: bytes) -> str:
 def is_python(pid: int) -> bool:
     """By the name of its program; one that has Python inside has another."""
     return program(pid).startswith(("python", "pypy"))
+
+
+def without_python(pid: int) -> bool:
+    """There is no Python in it for sure: neither is that its program nor has it loaded the library."""
+    if not program(pid) or is_python(pid):
+        return False
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return b"libpython" not in file.read()
+    except OSError:
+        return False
 
 
 def program(pid: int) -> str:

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowlock.cluster.inquest.rank_processes import is_python, program
+from rowlock.cluster.inquest.rank_processes import without_python
 from rowlock.cluster.node.kin import descendants
 from rowlock.verdicts import stacks
 from rowlock.verdicts.stacks import Stack
@@ -72,6 +72,8 @@ async def shot(pid: int) -> Shot:
     tool = spy()
     if not tool:
         return Shot(None, "py-spy is not installed where rowlock runs (`pip install py-spy`)")
+    if without_python(pid):
+        return Shot(None, "they are no Python programs")
     more = ["--nonblocking"] if state(pid) == "T" else []  # a stopped process cannot be paused once more
     words = [tool, "dump", "--json", "--pid", str(pid), *more]
     run = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
@@ -81,8 +83,6 @@ async def shot(pid: int) -> Shot:
         run.kill()
         await run.wait()
         return Shot(None, f"py-spy did not answer within {_PATIENCE:.0f} s")
-    if run.returncode and program(pid) and not is_python(pid):
-        return Shot(None, "they are no Python programs")
     if run.returncode:
         lines = complaint.decode(errors="replace").strip().splitlines()
         return Shot(None, f"py-spy: {lines[-1].strip() if lines else 'it failed without a word'}")

@@ -37,6 +37,8 @@ BLIND = ""
 """Stands for the remark that nobody can be named, among those who were named."""
 _IDLE = 0.1
 _AGAIN, _SELDOM = 5.0, 300.0
+_READING = 1.0
+"""Seconds per rank between two examinations at least: a hundred stacks take some seconds of CPU."""
 _CONFIRM = 0.5
 _SWEEP = 60.0
 _LOOKS, _APART, _FIRST = 12, 0.25, 10.0
@@ -157,7 +159,8 @@ class Watch:
 
     async def _examine(self, job: str, watched: Watched) -> None:
         """Reads the stacks; a hang must be found twice."""
-        watched.next_look, watched.wait = time.monotonic() + watched.wait, min(2 * watched.wait, _SELDOM)
+        watched.next_look = time.monotonic() + max(watched.wait, _READING * len(watched.ranks))
+        watched.wait = min(2 * watched.wait, _SELDOM)
         since, (verdict, looks) = watched.still_since, await self._inquest.judged(job)
         if verdict.kind == "stopped":  # no doubt about it
             return self._hangs(job, watched, verdict)
