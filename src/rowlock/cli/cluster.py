@@ -39,6 +39,9 @@ SETTINGS = (
 )
 _READY = 30.0
 """Seconds that a detached server may take until it answers."""
+_STOPPING = 40.0
+"""Seconds that `down` waits for jobs to stop, all together."""
+_ENDED = ("Stopped", "Completed", "Failed", "Deleting")
 _LOOK = 0.02
 
 
@@ -173,7 +176,10 @@ def down(line: Line) -> int:
     busy = [] if line.keep_jobs else _busy(line)
     if busy:
         _agree(line, busy)
-        _stop_jobs(line, busy)
+        left = _stop_jobs(line, busy, time.monotonic() + min(limit, _STOPPING))
+        busy = [w for w in busy if w not in left]
+        if left:
+            tell(f"Nobody stopped {_named(left)}: what runs of it goes on. The next `rowlock up` finds it")
     if line.server is not None:
         line.server.close()  # a server waits for its connections before it ends
     pid = int(found["pid"])
@@ -210,18 +216,23 @@ def _busy(line: Line) -> list[dict[str, Any]]:
 
 
 def _agree(line: Line, busy: list[dict[str, Any]]) -> None:
-    names = ", ".join(w["name"] for w in busy[:5]) + (" …" if len(busy) > 5 else "")
     if line.yes or line.stop_jobs:
         return
-    count = f"{len(busy)} unfinished {'jobs' if len(busy) != 1 else 'job'} ({names})"
+    count = _named(busy)
     if not sys.stdin.isatty():
         raise Refused(f"{count}: stop with --yes, or leave pods running with --keep-jobs")
     if ask(f"{count} will be stopped. Go on? [y/N] ") not in ("y", "yes"):
         raise Refused("Nothing was stopped.")
 
 
-def _stop_jobs(line: Line, busy: list[dict[str, Any]]) -> None:
-    """Suspend every unfinished job and wait until its pods are gone: `rowlock resume` starts it again."""
+def _named(busy: list[dict[str, Any]]) -> str:
+    names = ", ".join(w["name"] for w in busy[:5]) + (" …" if len(busy) > 5 else "")
+    return f"{len(busy)} unfinished {'jobs' if len(busy) != 1 else 'job'} ({names})"
+
+
+def _stop_jobs(line: Line, busy: list[dict[str, Any]], deadline: float) -> list[dict[str, Any]]:
+    """Suspend every unfinished job and wait until its pods are gone: `rowlock resume` starts it again. Those whose pods
+    are not gone at the deadline: somebody else manages them, or nobody ends their pods."""
     server = client.connect(line)
     for workload in busy:
         try:
@@ -229,12 +240,16 @@ def _stop_jobs(line: Line, busy: list[dict[str, Any]]) -> None:
         except client.ServerRefused as refusal:
             if refusal.status not in (404, 409):
                 raise
+    still = []
     for workload in busy:
+        path, left = f"/api/v1/workloads/{workload['id']}/wait", max(0.0, deadline - time.monotonic())
         try:
-            path = f"/api/v1/workloads/{workload['id']}/wait"
-            server.get(path, **{"for": "Stopped,Completed,Failed,Deleting", "timeout": 40})
+            found = server.get(path, **{"for": ",".join(_ENDED), "timeout": round(left, 3)})
         except client.ServerRefused:
-            continue
+            continue  # it has been deleted meanwhile
+        if found["phase"] not in (*_ENDED, "Deleted"):
+            still.append(workload)
+    return still
 
 
 # ---------------------------------------------------------------- status

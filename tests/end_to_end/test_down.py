@@ -1,0 +1,35 @@
+"""`rowlock down` never waits long for jobs that nobody stops, and names them."""
+
+from __future__ import annotations
+
+import time
+
+from tests.end_to_end.cluster import Cluster
+
+ROOM = {"cpu": "64", "memory": "64Gi", "pods": "110"}
+NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "silent"},
+    "status": {"capacity": ROOM, "allocatable": ROOM, "conditions": [{"type": "Ready", "status": "True"}]},
+}
+
+
+def test_down_waits_once_for_all_jobs_that_nobody_stops(cluster: Cluster) -> None:
+    """Pods on a node that has no kubelet are never taken away."""
+    cluster.up("--without", "kubelet")
+    cluster.run("rowlock", "run", "-d", "--name", "waits", "-g", "1", "--", "true")
+    cluster.api("POST", "/api/v1/nodes", NODE)
+    for name in ("one", "two", "three"):
+        cluster.run("rowlock", "run", "-d", "--name", name, "--", "true")
+    pods = "/api/v1/namespaces/runai-default/pods"
+    deadline = time.monotonic() + 30
+    while sum("nodeName" in pod["spec"] for pod in cluster.api("GET", pods)["items"]) < 3:
+        assert time.monotonic() < deadline, cluster.run("rowlock", "list")
+        time.sleep(0.05)
+    began = time.monotonic()
+    said = cluster.run("rowlock", "down", "--yes", "--timeout", "3s")
+    assert time.monotonic() - began < 8, "3 seconds for all, not for each"
+    assert "1 unfinished job was stopped" in said
+    assert "Nobody stopped 3 unfinished jobs" in said
+    assert all(name in said for name in ("one", "two", "three"))
