@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 PROGRAMS = (
-    "sh bash ls cat sleep hostname ps mkdir cp ln rm mv touch chmod chown kill tar grep sed pwd true false date dd df "
+    "sh bash echo uname find xargs tee ls cat sleep hostname ps mkdir cp ln rm mv touch chmod chown kill tar grep sed pwd true false date dd df "
     "env id getent head tail wc tr cut sort seq test stat stty mount base64 printf nproc timeout setsid mktemp readlink"
 ).split()
 LIBRARIES = ("libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2")
@@ -72,7 +72,7 @@ def needed(names: Sequence[str]) -> list[str]:
 def copy_package(name: str, site: Path) -> None:
     """An installed distribution with its scripts and metadata, so that pip knows of it. Of what is never imported on a
     machine without GPUs the metadata alone."""
-    own = Path(sysconfig.get_paths()["purelib"])
+    own = Path(sysconfig.get_paths()["purelib"]).resolve()
     for file in importlib.metadata.files(name) or ():
         source = (own / file).resolve()
         if (name in NEVER_USED and ".dist-info" not in str(file)) or not source.is_file() or source.suffix == ".pyc":

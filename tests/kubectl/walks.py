@@ -76,13 +76,15 @@ def missing() -> str:
     return ""
 
 
-def play(name: str, folder: Path) -> Outcome:
-    """Start a server, walk, stop the server."""
+def play(name: str, folder: Path, engine: str = "") -> Outcome:
+    """Start a server, walk, stop the server. `engine`: the socket of a container engine that has the walks' image."""
     folder.mkdir()
     cluster = make(folder / "data", folder)
+    cluster.env |= {"DOCKER_HOST": f"unix://{engine}"} if engine else {}
+    image = ["image", "list"] if engine else ["image", "add", "busybox:1", "--host"]
     rowlock = str(BIN / "rowlock")
     try:
-        for command in (["up", "-d"], ["image", "add", "busybox:1", "--host"]):
+        for command in (["up", "-d"], image):
             done = subprocess.run([rowlock, *command], env=cluster.env, capture_output=True, text=True, timeout=120)
             if done.returncode:
                 return Outcome(trouble=f"rowlock {' '.join(command)}: {done.stdout}{done.stderr}")

@@ -110,7 +110,7 @@ def _attached(engine: Engine, spec: dict[str, Any]) -> Stream:
 
 def _to_its_end(engine: Engine, spec: dict[str, Any], stream: Stream, pump: "Pump") -> int:
     """Passes on until the container has ended; its exit code. An engine that is restarted beneath it is waited for."""
-    name, given_up = spec["engine"]["name"], 0.0
+    name = spec["engine"]["name"]
     while True:
         with stream:
             pump.run(stream)
@@ -119,15 +119,21 @@ def _to_its_end(engine: Engine, spec: dict[str, Any], stream: Stream, pump: "Pum
         try:
             return int((engine.ask("POST", f"/containers/{name}/wait", patience=None) or {}).get("StatusCode", KILLED))
         except EngineError as error:
-            given_up = given_up or time.monotonic() + AWAY
-            if error.status or time.monotonic() > given_up:
+            again = None if error.status else _reattached(engine, spec)
+            if again is None:
                 return KILLED
-        while time.monotonic() < given_up:
-            time.sleep(0.1)
-            with contextlib.suppress(EngineError):
-                if _state(engine, name).get("Running"):
-                    stream, given_up = _attached(engine, spec), 0.0
-                break
+            stream = again
+
+
+def _reattached(engine: Engine, spec: dict[str, Any]) -> Stream | None:
+    """An engine that has gone may come back, and find its containers alive."""
+    given_up = time.monotonic() + AWAY
+    while time.monotonic() < given_up:
+        with contextlib.suppress(EngineError):
+            running = _state(engine, spec["engine"]["name"]).get("Running")
+            return _attached(engine, spec) if running else None
+        time.sleep(0.1)
+    return None
 
 
 def _state(engine: Engine, name: str) -> dict[str, Any]:
@@ -158,7 +164,7 @@ def may_enter(pid: int, container: str) -> bool:
     """Is that process of this machine, and may we into its namespaces? (An engine may live in a virtual machine.)"""
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/cgroup") as file:
-            if container not in file.read() and os.path.realpath(f"/proc/{pid}/root") == "/":
+            if container not in file.read():
                 return False
         os.close(os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC))
         return True

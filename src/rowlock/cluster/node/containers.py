@@ -21,7 +21,7 @@ from rowlock.quantity import parse
 
 LABEL = "dev.rowlock."
 """Before `cluster`, `pod`, `container` and `run` in the labels of everything that is made."""
-SANDBOX = "rowlock.dev/sandbox:1"
+SANDBOX = "rowlock.dev/sandbox-1:latest"
 RUNTIMES = ("auto", "process", "container")
 PERIOD = 100_000
 _MESSAGE, ERRORS = "/dev/termination-log", "/dev/torchelastic-error.json"

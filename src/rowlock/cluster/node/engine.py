@@ -15,7 +15,7 @@ from typing import Any
 
 PATIENCE = 30.0
 """Seconds for an answer; starting a container takes a fifth of one."""
-PROBE = 1.0
+PROBE = 2.0
 """Seconds in which an engine must say who it is."""
 _CHUNK = 1 << 16
 
@@ -35,7 +35,6 @@ class Engine:
     path: str
     name: str = "docker"
     version: str = ""
-    arch: str = ""
 
     def __str__(self) -> str:
         return f"{self.name} {self.version} at {self.path}".replace("  ", " ")
@@ -171,11 +170,11 @@ def find(env: Mapping[str, str]) -> tuple[Engine | None, str]:
 
 
 def known(path: str) -> Engine:
-    """Who listens there. Raises EngineError."""
-    said = Engine(path).ask("GET", "/version", patience=PROBE) or {}
-    parts = [str(part.get("Name", "")) for part in said.get("Components") or ()]
-    name = "podman" if any("podman" in part.lower() for part in parts) else "docker"
-    return Engine(path, name, str(said.get("Version", "")), str(said.get("Arch", "")))
+    """Who listens there: `Docker/20.10.24 (linux)`, `Libpod/4.3.1 (linux)`. Raises EngineError."""
+    stream, headers = Engine(path).open("GET", "/_ping", patience=PROBE)
+    stream.close()
+    name, _, version = headers.get("server", "").partition(" ")[0].partition("/")
+    return Engine(path, "podman" if name.lower() in ("libpod", "podman") else "docker", version)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,8 @@ class Images:
         self._known: dict[str, tuple[int, Image]] = {}
         self.foreign: dict[str, Image | Problem] = {}
         """What the container engine was last seen to have, or why it could not be asked; see `runtime.py`."""
+        self.engine = ""
+        """Its name, where there is one."""
 
     def where(self, name: str) -> Path:
         return self._directory / mangle(name)
@@ -122,7 +124,7 @@ class Images:
             return Problem(
                 "InvalidImageName", f'Failed to apply default image tag "{reference}": {sentence}. {fix(reference)}'
             )
-        return Problem("ErrImagePull", f'no image "{reference}" on this node: {fix(reference)}')
+        return Problem("ErrImagePull", f'no image "{reference}" on this node: {fix(reference, self.engine)}')
 
     def contained(self, reference: str) -> bool:
         """Is it an image that a container engine runs?"""
@@ -174,10 +176,13 @@ def _shouts(reference: str) -> bool:
     return repository != repository.lower()
 
 
-def fix(reference: str) -> str:
+def fix(reference: str, engine: str = "") -> str:
     """The lines that make an unknown image known."""
+    pull = "images are not pulled on a node without a container runtime"
+    if engine:
+        pull = f"{engine} does not have it and rowlock pulls nothing: `{engine} pull {reference}` does"
     return (
-        f"images are not pulled on a node without a container runtime; build it with `rowlock build -t {reference} DIR`, "
+        f"{pull}; build it with `rowlock build -t {reference} DIR`, "
         f"or run its command with this machine's programs: `rowlock image add {reference} --host`"
     )
 

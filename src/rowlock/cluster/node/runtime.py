@@ -85,6 +85,7 @@ class Runtime:
         if self.engine is None and engine.present(self.env):
             with contextlib.suppress(Invalid):
                 await self.find()
+        self.images.engine = self.engine.name if self.engine else ""
         if self.engine is not None:
             names = {str(c.get("image") or "") for c in all_containers(pod) if not emulated(c)}
             await asyncio.gather(*(asyncio.to_thread(self._look, self.engine, name) for name in names))
@@ -181,7 +182,8 @@ class Runtime:
 
             repository, _, tag = containers.SANDBOX.rpartition(":")
             path = f"/images/create?fromSrc=-&repo={repository}&tag={tag}"
-            where.ask("POST", path, pause.archive(where.arch or "amd64"))
+            arch = str((where.ask("GET", "/version") or {}).get("Arch", ""))
+            where.ask("POST", path, pause.archive(arch))
         self._ready.add("sandbox")
 
     # ------------------------------------------------------------ tidiness
