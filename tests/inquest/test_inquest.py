@@ -204,6 +204,24 @@ def test_a_killed_rank_is_told_from_a_stopped_one_also_by_the_next_server(tmp_pa
     on_job(tmp_path, body)
 
 
+def test_a_container_beside_a_rank_is_not_taken_for_it(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        await job.start()
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "j", "controller": True}
+        owned = [{**owner, "uid": job.object["metadata"]["uid"]}]
+        made = pod("j-master-0", "sleep 600", ownerReferences=owned)
+        made["spec"]["containers"].append(
+            {**made["spec"]["containers"][0], "name": "board", "command": ["sh", "-c", "exit 3"]}
+        )
+        await job.node.add(made)
+        said = await job.event("RankFailed")
+        assert (
+            said.startswith("container board of rank 0 (pod j-master-0, node ") and "ended with exit code 3" in said
+        )
+
+    on_job(tmp_path, body)
+
+
 def test_a_program_that_does_not_start_and_the_error_file_of_torch(tmp_path: Path) -> None:
     async def body(job: Job) -> None:
         await job.start("load")

@@ -74,7 +74,7 @@ def of_run(job: Object, pod: Object, run: Run, directory: Path) -> Death | None:
         stopped = bool(json.loads((directory / f"exit.{run.number}").read_bytes()).get("stopped"))
     said = None if run.exit.reason == "StartError" else last_words(directory, run.number)
     return Death(
-        rank=ranks.tag(job, pod),
+        rank=_who(job, pod, directory.name),
         pod=name(pod),
         node=str(dig(pod, "spec.nodeName", "")),
         code=run.exit.code,
@@ -88,6 +88,12 @@ def of_run(job: Object, pod: Object, run: Run, directory: Path) -> Death | None:
         trouble=said,
         said="" if said or run.exit.reason == "StartError" else last_line(_end(directory / f"log.{run.number}")),
     )
+
+
+def _who(job: Object, pod: Object, container: str) -> str:
+    """The rank; a container beside it is named."""
+    rank = ranks.tag(job, pod)
+    return rank if pod["spec"]["containers"][0]["name"] == container else f"container {container} of {rank}"
 
 
 def last_words(directory: Path, number: int) -> Trouble | None:
