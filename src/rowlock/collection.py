@@ -218,8 +218,10 @@ class Expiry:
 
 
 def _seen(event: Object) -> float:
+    """Not before it was written: who reports late is heard all the same."""
     when = event.get("lastTimestamp") or objects.dig(event, "series.lastObservedTime") or event.get("eventTime")
-    return objects.seconds(when or objects.meta(event).get("creationTimestamp"))
+    written = objects.seconds(objects.meta(event)["creationTimestamp"])
+    return max(written, objects.seconds(when)) if when else written
 
 
 # ---------------------------------------------------------------- pods without a node
