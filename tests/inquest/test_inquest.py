@@ -215,9 +215,7 @@ def test_a_container_beside_a_rank_is_not_taken_for_it(tmp_path: Path) -> None:
         )
         await job.node.add(made)
         said = await job.event("RankFailed")
-        assert (
-            said.startswith("container board of rank 0 (pod j-master-0, node ") and "ended with exit code 3" in said
-        )
+        assert said.startswith("container board of rank 0 (pod j-master-0, node ") and "ended with exit code 3" in said
 
     on_job(tmp_path, body)
 

@@ -1,4 +1,4 @@
-"""The pod host as the server meets it: one that cannot start is one sentence, not a loop."""
+"""The pod host as the server meets it: what it costs, what it survives, and that one that cannot start is one sentence."""
 
 from __future__ import annotations
 
