@@ -17,18 +17,18 @@ def one(port: int, data: Path) -> socket.socket:
     return made
 
 
-def test_answers_are_not_held_back(tmp_path: Path) -> None:
-    """Nagle's algorithm is off on accepted connections: with it a followed log begins 40 ms late."""
+def accepted(data: Path, *options: tuple[int, int]) -> list[int]:
+    """Options of a connection that the server has accepted."""
 
-    async def accepted() -> int:
-        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    async def main() -> list[int]:
+        found: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
 
         def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             sock: socket.socket = writer.get_extra_info("socket")
-            found.set_result(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            found.set_result([sock.getsockopt(*option) for option in options])
             writer.close()
 
-        server = await asyncio.start_server(serve, sock=one(0, tmp_path))
+        server = await asyncio.start_server(serve, sock=one(0, data))
         async with server:
             port = server.sockets[0].getsockname()[1]
             _, writer = await asyncio.open_connection(HOST, port)
@@ -37,7 +37,19 @@ def test_answers_are_not_held_back(tmp_path: Path) -> None:
             await writer.wait_closed()
         return value
 
-    assert asyncio.run(accepted())
+    return asyncio.run(main())
+
+
+def test_answers_are_not_held_back(tmp_path: Path) -> None:
+    """Nagle's algorithm is off on accepted connections: with it a followed log begins 40 ms late."""
+    assert accepted(tmp_path, (socket.IPPROTO_TCP, socket.TCP_NODELAY)) == [1]
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="this system has other names for it")
+def test_clients_that_vanish_are_noticed(tmp_path: Path) -> None:
+    """A watch may say nothing for an hour: the kernel asks whether the other machine is still there."""
+    wanted = (socket.SOL_SOCKET, socket.SO_KEEPALIVE), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+    assert accepted(tmp_path, *wanted) == [1, 30]
 
 
 def test_the_port_of_last_time_is_kept_when_it_is_free(tmp_path: Path) -> None:

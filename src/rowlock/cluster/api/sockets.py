@@ -74,6 +74,15 @@ def listening(port: int, data: Path, bind: str = "") -> list[socket.socket]:
     raise OSError(errno.EADDRINUSE, f"no port is free on {' and '.join(addresses)}")
 
 
+def _watchful(sock: socket.socket) -> None:
+    """A client whose machine has gone without a word is noticed within two minutes where nothing is being sent: accepted
+    sockets inherit this. (No TCP_USER_TIMEOUT: it would end a reader that only pauses.)"""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):  # some systems know other names, or none
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 def _bound(addresses: Sequence[str], port: int) -> list[socket.socket]:
     with ExitStack() as undo:
         made = []
@@ -83,6 +92,7 @@ def _bound(addresses: Sequence[str], port: int) -> list[socket.socket]:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             sock = undo.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            _watchful(sock)
             if address == "::":
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             sock.bind((address, port))
