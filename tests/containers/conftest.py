@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -82,14 +83,16 @@ class Engine:
         said = subprocess.run(["docker", "-H", f"unix://{self.socket}", "info"], capture_output=True, check=False)
         return said.returncode == 0
 
-    def stop(self) -> None:
-        """Ends it as an administrator would; its containers end with it."""
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Ends it as an administrator would: its containers end with it. With SIGKILL they go on."""
         assert self._process is not None
-        self._process.terminate()
+        self._process.send_signal(number)
         self._process.wait(_PATIENCE)
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        with contextlib.suppress(OSError, ValueError):  # left behind by an engine that was killed
+            os.kill(int((self.home / "exec" / "containerd" / "containerd.pid").read_text()), signal.SIGTERM)
         for place in (self.home / "exec").rglob("netns/*"):
             subprocess.run(["umount", str(place)], capture_output=True, check=False)
         for group in Path("/sys/fs/cgroup").glob("*/docker"):
@@ -99,8 +102,10 @@ class Engine:
 
 
 @pytest.fixture(autouse=True)
-def in_containers(docker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def in_containers(docker: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Pods of the node tests run in containers; when a test ends, none of them is left."""
+    if "podman" in docker and "memory_is_shared" in request.node.name:
+        pytest.skip("Podman's memory volumes have no size, which an event says")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{docker}")
     monkeypatch.setattr(WAY, "image", IMAGE)
     monkeypatch.setitem(WAY.settings, "runtime", "container")

@@ -37,7 +37,7 @@ def test_nothing_is_left_of_a_pod_nor_of_its_cluster(tmp_path: Path) -> None:
         assert "tmpfs" in await node.log("a")
         await node.phase("b", "Running")
         assert node.state("b", "containerID").startswith(f"{ENGINE}://") and node.state("b", "imageID").startswith(
-            "docker://sha256:"
+            f"{ENGINE}://sha256:"
         )
         await until(lambda: len(listed("ps", "-aq")) == 1 and not listed("volume", "ls", "-q"), "what a had to go")
         await node.delete("b")
@@ -124,8 +124,9 @@ def test_a_security_context_is_applied(tmp_path: Path) -> None:
     on_node(tmp_path, body)
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_an_engine_that_goes_is_one_sentence_and_one_that_comes_back_is_used(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
 ) -> None:
     from tests.containers import base
 
@@ -137,15 +138,19 @@ def test_an_engine_that_goes_is_one_sentence_and_one_that_comes_back_is_used(
             await node.add(pod("a", "sleep 300"), pod("b", "sleep 300", policy="OnFailure"))
             for name in ("a", "b"):
                 await node.phase(name, "Running")
-            await asyncio.to_thread(other.stop)
+            await asyncio.to_thread(other.stop, how)
             await node.ended("a")
             ended = node.state("a", "state.terminated")
-            assert ended["reason"] in ("ContainerStatusUnknown", "Error") and ended["exitCode"] in (137, 143, 255)
+            if how == signal.SIGKILL or ended["reason"] != "Error":
+                assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
+                assert ended["message"].startswith(f"the container engine at {other.socket} does not answer")
+                assert "how the container ended is not known" in ended["message"]
             await until(lambda: node.state("b", "state.waiting.reason") == "CreateContainerError")
             sentence = node.state("b", "state.waiting.message")
             assert sentence.startswith(f"the container engine at {other.socket} does not answer"), sentence
             await asyncio.to_thread(other.start)
             await until(lambda: node.state("b", "state.running"))
+            await until(lambda: len(listed("ps", "-q")) == 1, "what ran without its engine to be ended")
             await node.delete("b")
 
         on_node(tmp_path, body)

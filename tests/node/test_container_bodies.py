@@ -93,6 +93,15 @@ def test_what_is_left_to_the_engine_is_said() -> None:
     ]
 
 
+def test_podmans_memory_volumes_have_no_size_which_is_said() -> None:
+    made = pod("a", "x", spec={"volumes": [{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]})
+    where = scene(made, memory=(Volume("m", "memory", limit=1 << 20),), engine="podman")
+    sandbox = containers.sandbox(where)
+    assert sandbox and sandbox["volumes"][0]["DriverOpts"]["o"] == "mode=1777"
+    assert containers.remarks(made, "podman") == ["sizeLimit of the memory volume m is not kept: Podman's have no size"]
+    assert containers.remarks(made) == []
+
+
 def test_orphans_are_what_nobody_looks_after() -> None:
     def row(pod: str, container: str, run: str) -> Object:
         labels = {f"{LABEL}pod": pod, f"{LABEL}container": container, f"{LABEL}run": run}

@@ -29,6 +29,8 @@ _REFUSED = re.compile(
     rb"(?:\[FATAL tini \(\d+\)\] exec .* failed: |(?:ERROR )?\(?catatonit.*?: )(No such file[^\r\n]*|Perm[^\r\n]*)"
 )
 """What the engine's init says when there is no such program."""
+_CODES = {126: "permission denied", 127: "no such file or directory"}
+"""What the exit code of a program that could not begin means, where the engine does not say it better."""
 _CHUNK = 1 << 16
 _FRAME = 8
 """Bytes before each piece of output without a terminal: which stream it is of, and how long."""
@@ -91,7 +93,7 @@ def _sandbox(engine: Engine, wanted: dict[str, Any]) -> None:
         try:
             engine.ask("POST", f"/containers/create?name={wanted['name']}", wanted["create"])
         except EngineError as error:
-            if error.status != 409:
+            if error.status != 409 and "already in use" not in str(error):
                 raise
         try:
             engine.ask("POST", f"/containers/{wanted['name']}/start")
@@ -203,10 +205,14 @@ def _refused(spec: dict[str, Any]) -> dict[str, Any]:
             why = str(json.load(file)["why"])
     except FileNotFoundError:
         return {}
-    program = spec["argv"][0]
-    if "/" not in program and "No such file" in why:
+    return {"code": 128, "reason": "StartError", "message": _not_there(spec["argv"][0], why)}
+
+
+def _not_there(program: str, why: str) -> str:
+    """The sentence that a process would have got."""
+    if "/" not in program and "o such file" in why:
         why = "executable file not found in $PATH"
-    return {"code": 128, "reason": "StartError", "message": f'exec: "{program}": {why[:1].lower()}{why[1:]}'}
+    return f'exec: "{program}": {why[:1].lower()}{why[1:]}'
 
 
 def _overuse(spec: dict[str, Any]) -> str:
@@ -226,9 +232,8 @@ def _executed(engine: Engine, exec_id: str) -> dict[str, Any]:
 
 
 def _all_of(stream: Stream) -> str:
-    """What the engine says instead of a program; without the frame that is around it."""
-    text = b"".join(iter(lambda: stream.recv(_CHUNK), b""))
-    return text[text.find(b"OCI") :].decode(errors="replace").strip()
+    """What the engine says instead of a program."""
+    return b"".join(iter(lambda: stream.recv(_CHUNK), b"")).decode(errors="replace").strip()
 
 
 class Pump:
@@ -339,7 +344,8 @@ def enter(inside: dict[str, Any], *, terminal: bool) -> str:
     state = _executed(engine, made)
     if not state.get("Pid") and state.get("ExitCode") in (126, 127):
         with stream:
-            return why_not(EngineError(400, _all_of(stream)))
+            said = _STARTED.search(_all_of(stream))
+        return _not_there(inside["argv"][0], said[2] if said else _CODES[state["ExitCode"]])
     _keep_only(stream.socket.fileno())
 
     def on_hangup(*_: object) -> None:

@@ -139,7 +139,8 @@ def sandbox(scene: Scene) -> dict[str, Any] | None:
 
 
 def _volume(scene: Scene, volume: Volume) -> dict[str, Any]:
-    options = "mode=1777" + (f",size={volume.limit}" if volume.limit else "")
+    sized = volume.limit and scene.engine != "podman"  # which takes a size for a quota of the disk, and refuses
+    options = "mode=1777" + (f",size={volume.limit}" if sized else "")
     made = {"Name": scene.volume(volume.name), "Driver": "local", "Labels": scene.labels("", 0)}
     return made | {"DriverOpts": {"type": "tmpfs", "device": "tmpfs", "o": options}}
 
@@ -237,9 +238,12 @@ def not_root(pod: Object, container: Mapping[str, Any], image: Image) -> None:
     raise Missing(f"container's runAsUser breaks non-root policy {where}")
 
 
-def remarks(pod: Object) -> list[str]:
-    """What the security contexts of a pod in containers ask for and do not get, a sentence each."""
+def remarks(pod: Object, engine: str = "docker") -> list[str]:
+    """What a pod in containers asks of its engine and does not get, a sentence each."""
     found = []
+    for volume in dig(pod, "spec.volumes", ()) if engine == "podman" else ():
+        if dig(volume, "emptyDir.medium") == "Memory" and dig(volume, "emptyDir.sizeLimit"):
+            found.append(f"sizeLimit of the memory volume {volume['name']} is not kept: Podman's have no size")
     for whose, wanted in [("the pod", dig(pod, "spec.securityContext", {}))] + [
         (c["name"], c.get("securityContext") or {}) for c in all_containers(pod)
     ]:

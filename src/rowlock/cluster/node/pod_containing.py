@@ -80,7 +80,7 @@ def _scene(starting: Starting, pod: Object, card: PodCard) -> Scene:
         hostname=hostname(pod),
         hosts=str(starting.network.hosts_file(namespace(pod))),
         memory=tuple(volume for volume in known if volume.kind == "memory"),
-        engine=runtime.engine.name if runtime.engine else "",
+        engine=runtime.name,
         shared_memory=shared_memory(),
     )
 

@@ -56,13 +56,13 @@ def limits_of(container: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def remarks(pod: Object, limits: str = "watchdog", *, contained: bool = False) -> list[str]:
-    """What the pod asks for and does not get, a sentence each; it runs all the same."""
-    found = containers.remarks(pod) if contained else pod_rights.remarks(pod)
+def remarks(pod: Object, limits: str = "watchdog", *, engine: str = "") -> list[str]:
+    """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: what runs its containers."""
+    found = containers.remarks(pod, engine) if engine else pod_rights.remarks(pod)
     if dig(pod, "spec.automountServiceAccountToken"):
         found.append("automountServiceAccountToken: the embedded node makes no tokens, so nothing is mounted")
     for container in main_containers(pod):
-        if limits == "watchdog" and not contained and dig(container, "resources.limits.cpu"):
+        if limits == "watchdog" and not engine and dig(container, "resources.limits.cpu"):
             text = f"the cpu limit of {container['name']} is counted by the scheduler but not enforced"
             found.append(f"{text}: {WATCHDOG}")
         for mount in container.get("volumeMounts") or ():

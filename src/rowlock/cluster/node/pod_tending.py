@@ -128,7 +128,8 @@ class Tending:
         if not tended.remarked:
             tended.remarked = True
             if not tended.has_started():
-                for sentence in remarks(pod, self.starting.limits, contained=tended.card.contained):
+                engine = self.starting.runtime.name if tended.card.contained else ""
+                for sentence in remarks(pod, self.starting.limits, engine=engine):
                     self._event(pod, "Warning", "Unsupported", sentence)
                 for sentence in gpu_shares.remarks(pod, self.starting.nodes.get(tended.card.node)):
                     self._event(pod, "Normal", "SharedGPU", sentence)

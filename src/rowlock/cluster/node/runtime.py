@@ -59,6 +59,11 @@ class Runtime:
         return containers.digest(str(self.data))
 
     @property
+    def name(self) -> str:
+        """docker, podman, or "" where there is none."""
+        return self.engine.name if self.engine else ""
+
+    @property
     def net(self) -> str:
         """The name of the pods' network in the engine."""
         return f"rowlock-{self.cluster}"
@@ -85,7 +90,7 @@ class Runtime:
         if self.engine is None and engine.present(self.env):
             with contextlib.suppress(Invalid):
                 await self.find()
-        self.images.engine = self.engine.name if self.engine else ""
+        self.images.engine = self.name
         if self.engine is not None:
             names = {str(c.get("image") or "") for c in all_containers(pod) if not emulated(c)}
             await asyncio.gather(*(asyncio.to_thread(self._look, self.engine, name) for name in names))
