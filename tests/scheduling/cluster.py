@@ -34,9 +34,9 @@ class Bench:
         self.store.commit()
         return made
 
-    def node(self, name: str, gpus: int = 0, **spec: Any) -> None:
+    def node(self, name: str, gpus: int = 0, *, metadata: Any = None, **spec: Any) -> None:
         room = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
-        self.put(NODE, "", name, spec=spec, status={"allocatable": room})
+        self.put(NODE, "", name, metadata=metadata or {}, spec=spec, status={"allocatable": room})
 
     def ready(self, name: str, *, yes: bool) -> None:
         """The node's kubelet, or who watches over it, says so."""

@@ -262,6 +262,16 @@ def test_levels_and_declared_runtimes_come_from_the_group() -> None:
     assert (gang.required, gang.preferred, gang.lasts) == ("r", "", 1800.0)
 
 
+def test_a_gang_lives_in_the_pool_of_its_group() -> None:
+    b = bench()
+    b.node("n2", 4, metadata={"labels": {"kai.scheduler/node-pool": "a100"}})
+    b.put(POD_GROUP, "t", "g", metadata={"labels": {"kai.scheduler/node-pool": "a100"}}, spec={"minMember": 1})
+    b.pod("p", annotations={"pod-group-name": "g"})
+    b.pod("plain")
+    b.turn()
+    assert (b.node_of("p"), b.node_of("plain")) == ("n2", "n1")
+
+
 def test_closeness_of_a_sub_group_is_refused_with_a_sentence() -> None:
     b = bench()
     groups = [{"name": "w", "minMember": 1, "topologyConstraint": {"requiredTopologyLevel": "rack"}}]
