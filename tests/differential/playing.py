@@ -30,8 +30,9 @@ class Pace:
     events: float = 15.0
     """The patience where only events are missing at the real one: it writes them late when it has much to do."""
     limit: float = 60.0
-    back_off: float = 1.5
-    """… or so many times what the history has lasted, if that is longer: who failed since its start asks again only then."""
+    back_off: float = 4.0
+    """… or so many times what the history has lasted, if that is longer: who failed since its start asks again only then,
+    and may need luck (the operator takes the types in random order): two or three more goes."""
     again: int = 4
     """How often a history that differs is played again before it counts."""
 
