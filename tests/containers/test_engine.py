@@ -15,6 +15,8 @@ from tests.node.conftest import WAY, Node, node, on_node, pod, until
 from tests.node.test_entrance import said
 
 from rowlock.api import DeleteOptions
+from rowlock.cluster.inquest import stackshots
+from rowlock.cluster.inquest.rank_processes import numbered
 from rowlock.cluster.node.images import Image
 from rowlock.objects import Key
 
@@ -230,5 +232,22 @@ def test_a_terminal_in_a_container_has_a_size(tmp_path: Path) -> None:
             pass
         assert (await session.ended())[0] == 7
         await session.close()
+
+    on_node(tmp_path, body)
+
+
+def test_the_stack_of_a_rank_in_a_container_is_read_from_outside(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        source = "import time\ndef stuck():\n    print('there', flush=True)\n    time.sleep(1e6)\nstuck()"
+        await node.add(pod("a", "", container={"command": ["python", "-c", source]}))
+        await node.phase("a", "Running")
+        await node.said("a", "there")
+        (tended,) = node.kubelet.pods.values()
+        (run,) = tended.alive()
+        ((pid, _),) = numbered(run.pid)
+        shot = (await stackshots.shots([pid]))[pid]
+        if shot.stack is None:
+            pytest.skip(shot.blind)
+        assert "stuck" in [frame.function for frame in shot.stack.frames]
 
     on_node(tmp_path, body)
