@@ -1,4 +1,4 @@
-"""Ranks are killed, stopped, starved of memory and made to fail at random; each time the verdict must name what was done.
+"""Ranks are killed, stopped, starved of CPU and memory and made to fail at random; each time the verdict must name what was done.
 
 One of each in `make test`; `make chaos` goes on for ten minutes (CHAOS_SECONDS, CHAOS_SEED). Jobs whose rank was hurt must
 end well nevertheless: the rank is restarted and goes on where it was, and nothing is left running.
@@ -21,6 +21,7 @@ import pytest
 from tests.end_to_end.cluster import Cluster
 
 from rowlock.cluster.inquest import stackshots
+from rowlock.cluster.node import limits
 from rowlock.cluster.node.facts import ticks
 
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "0"))
@@ -57,6 +58,10 @@ def hurt():
         full = []
         while True:
             full.append(bytearray(1 << 20))
+def work():
+    end = time.process_time() + float(os.environ["WORK"])
+    while time.process_time() < end:
+        pass
 def last():
     try:
         return int(open(f"{{here}}/last").read())
@@ -66,6 +71,7 @@ for step in itertools.count():
     hurt()
     if not os.path.exists(f"{{here}}/{{step}}.{{rank}}"):
         time.sleep(0.03)
+        work()
         if rank == 0 and os.path.exists(f"{{here}}/enough") and not os.path.exists(f"{{here}}/last"):
             with open(f"{{here}}/last.new", "w") as file:
                 file.write(str(step))
@@ -87,6 +93,16 @@ sys.exit(max(child.wait() for child in made))
 """All ranks in one pod."""
 
 
+def cpu_quota(pid: int) -> Path:
+    """The file that limits the CPU of a process, in the control group that the node made for its container."""
+    for row in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, group = row.split(":", 2)
+        if "/rowlock/" in group and (not controllers or "cpu" in controllers.split(",")):
+            return Path("/sys/fs/cgroup" + ("/cpu" if controllers else "")) / group.lstrip("/") / (
+                "cpu.cfs_quota_us" if controllers else "cpu.max")  # fmt: skip
+    raise LookupError(f"process {pid} is in no control group of ours")
+
+
 class Chaos:
     """One cluster, and what is done to its jobs."""
 
@@ -105,15 +121,10 @@ class Chaos:
         """A job, what is done to one rank of it, the verdict, the end."""
         here = self.place / name
         here.mkdir()
-        self.submit(name, here, together=way == "stop-one-of-a-pod")
+        self.submit(name, here, together=way == "stop-one-of-a-pod", hungry=way == "starve")
         self.until(lambda: all((here / f"3.{r}").exists() for r in range(RANKS)), f"{name} to be at work")
-        ways = {
-            "kill": self.kill,
-            "stop": self.stop,
-            "stop-one-of-a-pod": self.stop,
-            "raise": self.tell,
-            "eat": self.tell,
-        }
+        ways = {"kill": self.kill, "stop": self.stop, "stop-one-of-a-pod": self.stop, "starve": self.starve}
+        ways |= {"raise": self.tell, "eat": self.tell}
         ways[way](name, way, rank)
         (here / "enough").touch()
         self.cluster.run("rowlock", "wait", name, "--for=completed", "--timeout", "120s")
@@ -121,13 +132,13 @@ class Chaos:
         with self._lock:
             self.done.append(way)
 
-    def submit(self, name: str, here: Path, *, together: bool) -> None:
-        """Three pods of one rank each, or (`together`) one pod of three."""
+    def submit(self, name: str, here: Path, *, together: bool, hungry: bool) -> None:
+        """Three pods of one rank each, or (`together`) one pod of three; `hungry` ranks need a CPU for their steps."""
         container = {
             "name": "pytorch",
             "image": "host",
             "command": ["python", str(self.place / ("launcher.py" if together else "rank.py"))],
-            "env": [{"name": "HERE", "value": str(here)}],
+            "env": [{"name": "HERE", "value": str(here)}, {"name": "WORK", "value": "0.005" if hungry else "0"}],
             "resources": {"limits": {"memory": MEMORY}},
         }
         one = {"restartPolicy": "OnFailure", "template": {"spec": {"containers": [container]}}}
@@ -168,6 +179,18 @@ class Chaos:
         finally:
             os.kill(pid, signal.SIGCONT)
 
+    def starve(self, name: str, way: str, rank: int) -> None:
+        """Its control group gets a hundredth of a CPU, as a neighbour that takes the rest would leave it."""
+        quota = cpu_quota(self.pid(name, rank))
+        quota.write_text("1000" if quota.name == "cpu.cfs_quota_us" else "1000 100000")
+        try:
+            self.until(lambda: self.told(name, "RankSlow"), f"the slow rank of {name} to be named")
+            (said,) = self.told(name, "RankSlow")
+            assert said.startswith((f"rank {rank} is slower than its peers: it waits ", f"rank {rank} (pod ")), said
+            assert "work (rank.py:" in said
+        finally:
+            quota.write_text("-1" if quota.name == "cpu.cfs_quota_us" else "max 100000")
+
     def death(self, name: str, rank: int) -> dict[str, Any]:
         """The first death of the job; it must be this rank's."""
         self.until(lambda: self.why(name)["incidents"], f"the death of rank {rank} of {name} to be known")
@@ -204,6 +227,7 @@ def test_every_hurt_is_named_and_healed(cluster: Cluster, tmp_path: Path) -> Non
     cluster.up()
     chaos, dice = Chaos(cluster, tmp_path / "ranks"), random.Random(SEED)
     ways = ["kill", "stop", "stop-one-of-a-pod", "raise", "eat"]
+    ways += ["starve"] if limits.how() != "watchdog" else []  # without control groups nothing can hold a rank back
     end, number = time.monotonic() + SECONDS, 0
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         while not number or time.monotonic() < end:
