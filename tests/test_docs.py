@@ -110,7 +110,7 @@ DESIGN = sorted((REPO / "docs" / "design").glob("*.md"))
 @pytest.mark.parametrize("page", DESIGN, ids=lambda p: p.name)
 def test_files_that_a_design_page_names_exist(page: Path) -> None:
     known = {p.name for p in (REPO / "src").rglob("*.py")} | {p.name for p in (REPO / "tests").rglob("*.py")}
-    known |= {p.name for p in (REPO / "scripts").rglob("*.py")}
+    known |= {p.name for room in ("scripts", "benchmarks") for p in (REPO / room).rglob("*.py")}
     text = page.read_text(encoding="utf-8")
     named = {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.py)`", text)}
     assert not named - known, f"no such file: {', '.join(sorted(named - known))}"

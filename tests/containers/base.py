@@ -28,6 +28,8 @@ FILES = {
 }
 LEFT_OUT = ("site-packages", "test", "tests", "__pycache__", "idlelib", "*.a")
 NEVER_USED = ("triton",)
+ALL_EXTRAS = ("cuda-toolkit",)
+"""What torch wants with nearly all its extras."""
 PREFIX = "opt/python"
 
 
@@ -65,7 +67,7 @@ def needed(names: Sequence[str]) -> list[str]:
         except importlib.metadata.PackageNotFoundError:
             continue  # for another system, or an extra that is not installed
         found.append(name)
-        waiting += [text for text in requires if "extra ==" not in text]
+        waiting += [text for text in requires if "extra ==" not in text or name in ALL_EXTRAS]
     return found
 
 
