@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.node.conftest import pod
+from tests.node.conftest import Node, on_node, pod
 
 from rowlock.cluster.node import containers, engine, pause
 from rowlock.cluster.node.containers import LABEL, Program, Scene
@@ -136,3 +137,21 @@ def test_a_sandbox_sleeps_until_it_is_killed(tmp_path: Path) -> None:
     assert process.returncode == -9
     with pytest.raises(ValueError, match="not there yet on s390x"):
         pause.program("s390x")
+
+
+def test_pods_as_processes_wait_for_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deaf = socket.socket(socket.AF_UNIX)
+    deaf.bind(str(tmp_path / "deaf"))
+    deaf.listen()
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/deaf")
+    monkeypatch.setattr(engine, "PROBE", 0.2)
+
+    async def body(node: Node) -> None:
+        assert node.kubelet.runtime.why == f"the container engine at {tmp_path}/deaf does not answer (timed out)"
+        monkeypatch.setattr(engine, "PROBE", 60.0)
+        await node.add(pod("a", "exit 3"))
+        await node.ended("a")
+        assert node.state("a", "state.terminated.exitCode") == 3
+
+    with deaf:
+        on_node(tmp_path / "data", body)

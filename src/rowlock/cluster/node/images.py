@@ -128,12 +128,15 @@ class Images:
 
     def contained(self, reference: str) -> bool:
         """Is it an image that a container engine runs?"""
+        return not self.own(reference) and normalise(reference) in self.foreign
+
+    def own(self, reference: str) -> bool:
+        """Is no engine to be asked about it: the machine itself, a name in our table, or no image name at all?"""
         try:
             name = normalise(reference)
         except ValueError:
-            return False
-        host = name.rpartition(":")[0] in HOST
-        return not host and name in self.foreign and self._read(name) is None
+            return True
+        return name.rpartition(":")[0] in HOST or self._read(name) is not None
 
     def _read(self, name: str) -> Image | None:
         path = self.where(name) / "image.json"

@@ -85,26 +85,26 @@ class Runtime:
 
     async def look(self, pod: Object) -> None:
         """Brings up to date what is known of the pod's images. A machine whose engine comes later is noticed here."""
-        if self.wanted == "process":
-            return
+        names = {str(c.get("image") or "") for c in all_containers(pod) if not emulated(c)}
+        wanted = [normalise(name) for name in names if not self.images.own(name)]
+        if self.wanted == "process" or not wanted:
+            return  # so that pods as processes wait for no engine
         if self.engine is None and engine.present(self.env):
             with contextlib.suppress(Invalid):
                 await self.find()
         self.images.engine = self.name
         if self.engine is not None:
-            names = {str(c.get("image") or "") for c in all_containers(pod) if not emulated(c)}
-            await asyncio.gather(*(asyncio.to_thread(self._look, self.engine, name) for name in names))
+            await asyncio.gather(*(asyncio.to_thread(self._look, self.engine, name) for name in wanted))
 
-    def _look(self, where: Engine, reference: str) -> None:
-        with contextlib.suppress(ValueError):  # what is no image name is told elsewhere
-            name = normalise(reference)
-            try:
-                self.images.foreign[name] = image(name, where, where.ask("GET", f"/images/{name}/json"))
-            except EngineError as error:
-                if error.status:
-                    self.images.foreign.pop(name, None)
-                elif isinstance(self.images.foreign.get(name), Image) or self.wanted == "container":
-                    self.images.foreign[name] = Problem("CreateContainerError", f"{error}: start the engine again")
+    def _look(self, where: Engine, name: str) -> None:
+        known = self.images.foreign
+        try:
+            known[name] = image(name, where, where.ask("GET", f"/images/{name}/json"))
+        except EngineError as error:
+            if error.status:
+                known.pop(name, None)
+            elif name in known or self.wanted == "container":
+                known[name] = Problem("CreateContainerError", f"{error}: start the engine again")
 
     def holds(self, pod: Object) -> bool:
         """Does the pod run in containers? By what is known of its images."""
