@@ -67,6 +67,23 @@ def labelled(**labels: str) -> dict[str, Any]:
     return {**config_map(), "metadata": {"name": "a", "labels": labels}}
 
 
+EVENTS, NEWER = "/api/v1/namespaces/{ns}/events", "/apis/events.k8s.io/v1/namespaces/{ns}/events"
+MOMENT = "2126-01-02T03:04:05.000006Z"  # a time that no collector finds old
+
+
+def event(**more: Any) -> dict[str, Any]:
+    """In the spelling of `events.k8s.io`."""
+    about = {"kind": "Pod", "name": "p", "namespace": "{ns}"}
+    made = {"eventTime": MOMENT, "type": "Normal", "reason": "Started", "action": "Starting", "note": "it began"}
+    who = {"reportingController": "example.test/c", "reportingInstance": "c-0", "regarding": about}
+    return {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}, **made, **who, **more}
+
+
+def old_event(**more: Any) -> dict[str, Any]:
+    about = {"kind": "Pod", "name": "p", "namespace": "{ns}"}
+    return {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "o"}, "involvedObject": about, **more}
+
+
 CASES: dict[str, list[Step]] = {
     # ---- objects and their life
     "config map": [create(MAPS, config_map()), ("GET", MAPS + "/a", None), ("DELETE", MAPS + "/a", None), ("GET", MAPS + "/a", None)],
@@ -222,6 +239,23 @@ CASES: dict[str, list[Step]] = {
     "delete with bad grace": [create(PODS, pod()), ("DELETE", PODS + "/p?gracePeriodSeconds=soon", None)],
     "delete options of another kind": [create(MAPS, config_map()), ("DELETE", MAPS + "/a", config_map())],
     "delete with both policies": [create(MAPS, config_map()), ("DELETE", MAPS + "/a", {"propagationPolicy": "Orphan", "orphanDependents": True})],
+    "put of what is not there": [("PUT", LEASES + "/l", {"metadata": {"name": "l"}, "spec": {"holderIdentity": "h"}}), ("PUT", EVENTS + "/o", old_event()), ("PUT", SERVICES + "/s", {"metadata": {"name": "s"}, "spec": {"clusterIP": "None"}}), ("PUT", "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles/r", {"metadata": {"name": "r"}, "rules": []}), ("PUT", MAPS + "/a", config_map()), ("PUT", SECRETS + "/s", {"metadata": {"name": "s"}}), ("PUT", LEASES + "/m", {"metadata": {"name": "m", "resourceVersion": "5"}})],
+    # ---- events in two spellings
+    "event, newer": [create(NEWER, event()), ("GET", NEWER + "/e", None), ("GET", EVENTS + "/e", None), create(NEWER, event())],
+    "event, older": [create(EVENTS, old_event(message="m", count=3, source={"component": "c"})), ("GET", NEWER + "/o", None), ("GET", NEWER, None)],
+    "event, gone": [("GET", NEWER + "/e", None), create(NEWER, event()), ("DELETE", NEWER + "/e", None), ("DELETE", NEWER + "/e", None)],
+    "event patched": [create(NEWER, event()), ("PATCH", NEWER + "/e", {"series": {"count": 2, "lastObservedTime": MOMENT}}, STRATEGIC), ("PATCH", NEWER + "/e", {"note": "again"}, MERGE), ("PATCH", NEWER + "/e", [{"op": "replace", "path": "/regarding/name", "value": "q"}], STEPS), ("GET", EVENTS + "/e", None)],
+    "event applied": [("PATCH", NEWER + "/e?fieldManager=m", event(), APPLY), ("GET", EVENTS + "/e", None)],
+    "event put": [create(NEWER, event()), ("PUT", NEWER + "/e", event(note="put")), ("PUT", NEWER + "/n", event(metadata={"name": "n"}))],
+    "event without its fields": [create(NEWER, event(**{name: ""})) for name in ("type", "reason", "action", "reportingController", "reportingInstance")] + [create(NEWER, event(eventTime=None))],
+    "event with older fields": [create(NEWER, event(deprecatedCount=1)), create(NEWER, event(deprecatedSource={"component": "c"})), create(NEWER, event(deprecatedFirstTimestamp="2126-01-02T03:04:05Z"))],
+    "event too long": [create(NEWER, event(note="x" * 1025)), create(NEWER, event(reportingInstance="x" * 129)), create(NEWER, event(reportingController="a b"))],
+    "event series": [create(NEWER, event(series={"count": 1, "lastObservedTime": MOMENT})), create(NEWER, event(series={"count": 2}))],
+    "event elsewhere": [create(NEWER, event(regarding={"kind": "Pod", "namespace": "other"})), create(NEWER, event(metadata={"name": "f"}, regarding={"kind": "Pod"}))],
+    "event of unknown fields": [create(NEWER, event(message="x")), create(NEWER, event(metadata={"name": "s"}, message="x"), "?fieldValidation=Strict"), create(NEWER, event(apiVersion="v1"))],
+    "old event, dated": [create(EVENTS, old_event(eventTime=MOMENT)), create(EVENTS, old_event(involvedObject={"namespace": "default"})), create(EVENTS, old_event(eventTime=MOMENT, involvedObject={}))],
+    "event field selectors": [("GET", NEWER + "?fieldSelector=regarding.name%3Dq", None), ("GET", NEWER + "?fieldSelector=involvedObject.name%3Dq", None), ("GET", NEWER + "?fieldSelector=note%3Dq", None), ("GET", EVENTS + "?fieldSelector=regarding.name%3Dq", None), ("GET", NEWER + "?fieldSelector=reportingController%3Dc", None)],
+    "event paths": [("GET", "/apis/events.k8s.io", None), ("GET", NEWER, None, "accept:application/json;as=Table;v=v1;g=meta.k8s.io")],
     # ---- lists and watches
     "bad label selector": [("GET", MAPS + "?labelSelector=a%20b", None), ("GET", MAPS + "?labelSelector=a%20in%20b", None), ("GET", MAPS + "?labelSelector=,", None)],
     "bad field selector": [("GET", MAPS + "?fieldSelector=a", None), ("GET", PODS + "?fieldSelector=spec.colour%3Dred", None), ("GET", JOBS + "?fieldSelector=spec.x%3Dy", None)],

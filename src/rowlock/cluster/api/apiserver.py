@@ -247,7 +247,7 @@ class ApiServer:
             return await definitions.served(call, send, rest)
         if version == (events.GROUP, events.VERSION):
             return await events.served(
-                call, send, rest, lambda call, send: self._resource(call, receive, send, ("", "v1"), rest)
+                call, send, self._store, rest, lambda call, send: self._resource(call, receive, send, ("", "v1"), rest)
             )
         if version == (endpoint_slices.GROUP, "v1"):
             return await endpoint_slices.served(call, send, self._store, rest)

@@ -99,8 +99,10 @@ def _service_spec(made: Made) -> None:
     _SERVICE_SPEC(made)
     if made.get("type") != "ExternalName":
         made.setdefault("internalTrafficPolicy", "Cluster")
-        made.setdefault("ipFamilies", ["IPv4"])
-        made.setdefault("ipFamilyPolicy", "SingleStack")
+        # names without a selector are somebody else's to fill: of either family
+        both = made.get("clusterIP") == "None" and not made.get("selector")
+        made.setdefault("ipFamilies", ["IPv4", "IPv6"] if both else ["IPv4"])
+        made.setdefault("ipFamilyPolicy", "RequireDualStack" if both else "SingleStack")
     if made.get("clusterIP"):
         made.setdefault("clusterIPs", [made["clusterIP"]])
 
@@ -128,7 +130,7 @@ def _event(made: Made) -> None:
     made.setdefault("source", {})
     made.setdefault("firstTimestamp", None)
     made.setdefault("lastTimestamp", None)
-    made.setdefault("reportingComponent", (made.get("source") or {}).get("component", ""))
+    made.setdefault("reportingComponent", "")
     made.setdefault("reportingInstance", "")
     for key in ("firstTimestamp", "lastTimestamp"):
         if made[key] is None and made.get("eventTime") is None:
@@ -137,6 +139,10 @@ def _event(made: Made) -> None:
 
 def _autoscaler(made: Made) -> None:
     made.setdefault("minReplicas", 1)
+
+
+def _role(made: Made) -> None:
+    made["rules"] = made.get("rules") or None
 
 
 def _role_binding(made: Made) -> None:
@@ -192,5 +198,6 @@ DEFAULTS: dict[str, Fill] = {
     _CORE + "Event": _event,
     "io.k8s.api.scheduling.v1.PriorityClass": _values(preemptionPolicy="PreemptLowerPriority"),
     "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec": _autoscaler,
+    "io.k8s.api.rbac.v1.Role": _role,
     "io.k8s.api.rbac.v1.RoleBinding": _role_binding,
 }

@@ -14,9 +14,12 @@ import msgspec
 from starlette.types import Message, Send
 
 from rowlock import kinds, objects
+from rowlock.api import WriteOptions
 from rowlock.cluster.api import admission, bodies, requests, validation, verbs, wording
 from rowlock.cluster.api.answers import encode
+from rowlock.cluster.api.patches import Patches
 from rowlock.cluster.api.requests import NOWHERE, Call, Target
+from rowlock.cluster.storage.store import Store
 from rowlock.errors import ApiError, BadRequest, Cause, NotFound, invalid
 from rowlock.objects import Object
 
@@ -36,21 +39,22 @@ _NEWER = {core: newer for newer, core in _CORE.items()}
 Serve = Callable[[Call, Send], Awaitable[None]]
 
 
-async def served(call: Call, send: Send, rest: list[str], serve: Serve) -> None:
+async def served(call: Call, send: Send, store: Store, rest: list[str], serve: Serve) -> None:
     """`rest` is what follows `/apis/events.k8s.io/v1`; `serve` answers the same for the core group."""
     core = requests.target_of("", VERSION, rest)
     if core.kind is not kinds.EVENT or core.subresource:
         raise NotFound(NOWHERE)
     _selector(call)
+    there = store.core.current(kinds.EVENT, core.namespace, core.name) if core.name else None
     if call.method in ("POST", "PUT") and core.namespace:
-        _rewritten(call, Target(EVENT, core.namespace, core.name))
+        _rewritten(call, Target(EVENT, core.namespace, core.name), there)
     elif call.method == "PATCH":
-        _patch(call)
+        _patch(call, there)
     try:
         await serve(call, Renamed(send))
     except ApiError as error:
-        if error.details.get("kind") in ("events", "Event"):
-            text = re.sub(r'\b(events|Event)(?= "| is forbidden)', rf"\1.{GROUP}", error.message, count=1)
+        if error.details.get("kind") == "events":
+            text = re.sub(r'\bevents(?= "| is forbidden)', f"events.{GROUP}", error.message, count=1)
             error.message = text.replace('in API group ""', f'in API group "{GROUP}"')
             error.details = {**error.details, "group": GROUP}
         raise
@@ -62,10 +66,13 @@ def _selector(call: Call) -> None:
     terms = [re.match(r"\s*([^=!]*)(.*)", term, re.DOTALL) for term in text.split(",")] if text else []
     fields = [(term[1].strip(), term[2]) for term in terms if term]
     for name, _ in fields:
-        if name.partition(".")[0] in _NEWER:
+        if name and name not in _SELECTABLE and not name.startswith("regarding."):
             raise BadRequest(f"field label not supported: {name}")
     if fields:
         call.query["fieldSelector"] = ",".join(_field(name) + rest for name, rest in fields)
+
+
+_SELECTABLE = frozenset({"metadata.name", "metadata.namespace", "reason", "type", "reportingController"})
 
 
 def _field(name: str) -> str:
@@ -76,13 +83,37 @@ def _field(name: str) -> str:
 # ---------------------------------------------------------------- what comes in
 
 
-def _rewritten(call: Call, target: Target) -> None:
+def _rewritten(call: Call, target: Target, there: Object | None) -> None:
     """The body of a create or an update, in the core group's spelling. Raises BadRequest, Invalid."""
     options = requests.write_options(call, "CreateOptions" if call.method == "POST" else "UpdateOptions")
     event = admission.decoded(EVENT, verbs.writable(call, target, options), options)
-    if call.method == "POST" and (causes := list(_causes(event))):
-        raise invalid("Event", objects.name(event), causes, GROUP)
-    _carry(call, {**_renamed(event, _CORE), "apiVersion": "v1"})
+    core = {**_renamed(event, _CORE), "apiVersion": "v1"}
+    causes = list(_causes(event) if there is None or call.method == "POST" else _changes(there, core))
+    if causes:
+        raise invalid("Event", objects.name(event), causes)
+    _carry(call, core)
+
+
+def _changes(there: Object, new: Object) -> Iterator[Cause]:
+    """Once written in this spelling only an Event's series and its metadata may change."""
+    for name in _FIXED:
+        if (there.get(name) or None) != (new.get(name) or None):
+            yield wording.immutable(name, _as_go_has_it(new.get(name)))
+
+
+_FIXED = (
+    "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type", "eventTime",
+    "action", "related", "reportingComponent", "reportingInstance",
+)  # fmt: skip
+_REFERENCE = ("Kind", "Namespace", "Name", "UID", "APIVersion", "ResourceVersion", "FieldPath")
+
+
+def _as_go_has_it(value: Any) -> Any:
+    """A reference as the real server shows one: its structure's own names, all of them."""
+    if not isinstance(value, dict) or "component" in value or "host" in value:
+        return value
+    given = {name.lower(): text for name, text in value.items()}
+    return {name: given.get(name.lower(), "") for name in _REFERENCE}
 
 
 def _causes(event: Object) -> Iterator[Cause]:
@@ -106,20 +137,27 @@ def _causes(event: Object) -> Iterator[Cause]:
         yield wording.invalid_value("source", "", "needs to be unset")
 
 
-def _patch(call: Call) -> None:
+def _patch(call: Call, there: Object | None) -> None:
     """The four kinds of patches name fields too. Raises BadRequest for a name that this spelling does not have."""
     kind = verbs.PATCHES.get(call.header(b"content-type").partition(";")[0].strip())
     if kind is None:
         return  # refused further on, as for every kind
     found = bodies.yaml_of(call.body) if kind == "apply" else bodies.patch_of(call.body, "")
     if kind == "json" and isinstance(found, list):
-        _carry(call, [_step(step) if isinstance(step, dict) else step for step in found])
+        core: Any = [_step(step) if isinstance(step, dict) else step for step in found]
     elif isinstance(found, dict):
         strange = next((name for name in found if name in _NEWER), None)
         if strange:
             raise BadRequest(f'Event in version "{VERSION}" cannot be handled as a Event: unknown field "{strange}"')
         version = {"apiVersion": "v1"} if found.get("apiVersion") == EVENT.api_version else {}
-        _carry(call, {**_renamed(found, _CORE), **version})
+        core = {**_renamed(found, _CORE), **version}
+    else:
+        return
+    _carry(call, core)
+    if there is not None and kind != "apply":
+        causes = list(_changes(there, Patches().apply(kinds.EVENT, there, core, kind, WriteOptions())))
+        if causes:
+            raise invalid("Event", objects.name(there), causes)
 
 
 def _step(step: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,6 +229,8 @@ def _shown(value: Any) -> Any:
         return {**_renamed(value, _NEWER), "apiVersion": EVENT.api_version}
     if kind == "EventList" and version == "v1":
         return {**value, "apiVersion": EVENT.api_version, "items": [_shown(item) for item in value["items"]]}
+    if kind == "Status" and (value.get("details") or {}).get("kind") == "events":
+        return {**value, "details": {**value["details"], "group": GROUP}}
     if kind == "Table":
         rows = [{**row, "object": _shown(row["object"])} if row.get("object") else row for row in value["rows"]]
         return {**value, "rows": rows}

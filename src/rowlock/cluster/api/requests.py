@@ -244,7 +244,7 @@ def shaped(call: Call, target: Target, obj: Any) -> objects.Object:
 
 def _of_kind(kind: Kind, version: str, name: str) -> None:
     """The body's version and kind are those of the path. Raises BadRequest."""
-    if version != kind.api_version and kind.custom:
+    if version != kind.api_version and (kind.custom or kind is kinds.NEWER_EVENT):
         text = f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
         raise BadRequest(text)
     if (version, name) == (kind.api_version, kind.name):

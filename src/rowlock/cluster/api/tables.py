@@ -34,12 +34,11 @@ def _columns(cells: Cells, *names: str) -> Columns:
     made: list[dict[str, Any]] = []
     for name in names:
         text, _, kind = name.lstrip("+").partition(":")
-        first = not made or text == "Name"
         made.append(
             {
                 "name": text,
                 "type": kind or "string",
-                "format": "name" if first else "",
+                "format": "name" if text == "Name" else "",
                 "description": "",
                 "priority": 1 if name.startswith("+") else 0,
             }

@@ -208,8 +208,19 @@ async def update(call: Call, send: Send, store: Store, target: Target) -> None:
             "FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
         )
         raise invalid(target.kind.plural, target.name, [cause], target.kind.group)
+    absent = store.core.current(target.kind, target.namespace, target.name) is None
+    if absent and target.kind in _MADE_BY_UPDATES and not target.subresource:
+        fresh = {k: v for k, v in obj["metadata"].items() if k not in ("resourceVersion", "uid")}
+        made = await store.create(target.kind, {**obj, "metadata": fresh}, options=options)
+        return await _written(call, send, store, target.kind, made, code=201)
     made = await store.update(target.kind, obj, subresource=target.subresource, options=options)
     await _written(call, send, store, target.kind, made)
+
+
+_MADE_BY_UPDATES = frozenset(
+    {kinds.EVENT, kinds.LEASE, kinds.SERVICE, kinds.PRIORITY_CLASS, kinds.ROLE, kinds.ROLE_BINDING}
+)
+"""What a real server makes when an update finds nothing to update."""
 
 
 def writable(call: Call, target: Target, options: WriteOptions) -> Object:
