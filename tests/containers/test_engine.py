@@ -251,3 +251,19 @@ def test_the_stack_of_a_rank_in_a_container_is_read_from_outside(tmp_path: Path)
         assert "stuck" in [frame.function for frame in shot.stack.frames]
 
     on_node(tmp_path, body)
+
+
+def test_a_pod_in_the_machines_network_is_found_at_the_machines_address(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        listen = "import socket; s = socket.create_server(('', 23499)); print('up', flush=True); s.accept()[0].sendall(b'here')"
+        made = pod("a", "", container={"command": ["python", "-c", listen]}, spec={"hostNetwork": True})
+        await node.add(made)
+        await node.phase("a", "Running")
+        await node.said("a", "up")
+        assert node.pod("a")["status"]["podIP"].endswith(".0.1")
+        ask = "import socket; print(socket.create_connection(('a', 23499), 20).recv(9))"
+        await node.add(pod("b", "", container={"command": ["python", "-c", ask]}))
+        await node.ended("b")
+        assert await node.log("b") == "b'here'\n"
+
+    on_node(tmp_path, body)

@@ -77,9 +77,11 @@ class PodNetwork:
         self.dirty = self.dirty or self.prefix != prefix
         self.prefix = prefix
 
-    def container_address(self, uid: str) -> str:
-        """The address of a pod in containers: the same in another network."""
-        return f"{self.prefix}.{'.'.join(self._addresses.of(uid).split('.')[2:])}"
+    def container_address(self, pod: Object) -> str:
+        """The address of a pod in containers: the same in another network; with `hostNetwork` the machine's in it."""
+        if (pod.get("spec") or {}).get("hostNetwork"):
+            return f"{self.prefix}.0.1"
+        return f"{self.prefix}.{'.'.join(self._addresses.of(uid_of(pod)).split('.')[2:])}"
 
     def restore(self, cards: Iterable[PodCard]) -> None:
         """What was given out before this server started."""
@@ -124,7 +126,7 @@ class PodNetwork:
     def _seen(self, pod: Object) -> str:
         """Where others find it."""
         inside = self.prefix and self.contained(pod)
-        return self.container_address(uid_of(pod)) if inside else self._addresses.of(uid_of(pod))
+        return self.container_address(pod) if inside else self._addresses.of(uid_of(pod))
 
     def _write(self, home: str, text: str) -> None:
         path = self.hosts_file(home)

@@ -164,8 +164,8 @@ class Tending:
             return None
         if problem := await starting.runtime.prepare(pod):
             return problem
-        network, uid_ = starting.network, tended.card.uid
-        address = network.container_address(uid_) if contained else network.address(uid_)
+        network = starting.network
+        address = network.container_address(pod) if contained else network.address(tended.card.uid)
         tended.card = replace(tended.card, contained=contained, ip=address)
         starting.directories.write(tended.card)
         network.write_hosts()
