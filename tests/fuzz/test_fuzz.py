@@ -150,3 +150,26 @@ def test_a_namespace_whose_spec_is_none(attack: Attack) -> None:
 def test_a_scale_is_patched_with_json(attack: Attack) -> None:
     path = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/absent/scale"
     assert attack.ask(Request("PATCH", path, MERGE, b"\xff\xfe"))[0] in (400, 404)
+
+
+@pytest.mark.parametrize("wrong", ["5", '"text"', "[1]", '{"a": 1}', "[null]", "true", "[[]]"])
+@pytest.mark.parametrize(
+    "path", [CONFIGS, CONFIGS.replace("/api/v1", "/apis/kubeflow.org/v1").replace("configmaps", "jaxjobs")]
+)
+def test_finalizers_of_another_type(attack: Attack, path: str, wrong: str) -> None:
+    """Found by seed 404: an object that is being deleted is asked for them before its type is."""
+    name = f"held-{abs(hash((path, wrong)))}"
+    spec = b""
+    if "jaxjobs" in path:
+        template = '{"spec": {"containers": [{"name": "jax", "image": "i"}]}}'
+        spec = f', "spec": {{"jaxReplicaSpecs": {{"Worker": {{"template": {template}}}}}}}'.encode()
+    body = f'{{"metadata": {{"name": "{name}", "finalizers": ["example.com/x"]}}'.encode() + spec + b"}"
+    status, told = post(attack, body, path)
+    assert status == 201, told
+    assert attack.ask(Request("DELETE", f"{path}/{name}", {}, b""))[0] == 200
+    merge = {"Content-Type": "application/merge-patch+json"}
+    patch = f'{{"metadata": {{"finalizers": {wrong}}}}}'.encode()
+    status, said = attack.ask(Request("PATCH", f"{path}/{name}", merge, patch))
+    assert status in (400, 422), said
+    freed = attack.ask(Request("PATCH", f"{path}/{name}", merge, b'{"metadata": {"finalizers": null}}'))
+    assert freed[0] == 200 and attack.get(f"{path}/{name}")[0] == 404

@@ -150,7 +150,10 @@ def _desired(obj: Object) -> Object:
 
 
 def finalizers(obj: Object) -> list[str]:
-    return list(objects.meta(obj).get("finalizers") or ())
+    """None where a client wrote something else: admission, which comes later, says what."""
+    found = objects.meta(obj).get("finalizers")
+    texts = ["" if text is None else text for text in found] if isinstance(found, list) else []
+    return texts if all(isinstance(text, str) for text in texts) else []
 
 
 def removable(kind: Kind, obj: Object) -> bool:
