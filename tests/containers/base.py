@@ -20,7 +20,10 @@ PROGRAMS = (
     "sh bash echo uname find xargs tee ls cat sleep hostname ps mkdir cp ln rm mv touch chmod chown kill tar grep sed pwd true false date dd df "
     "env id getent head tail wc tr cut sort seq test stat stty mount base64 printf nproc timeout setsid mktemp readlink"
 ).split()
-LIBRARIES = ("libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2")
+LIBRARIES = (
+    "libnss_dns.so.2 libnss_files.so.2 libresolv.so.2 "  # loaded by name
+    "libpthread.so.0 libdl.so.2 librt.so.1 libutil.so.1 libm.so.6 libstdc++.so.6 libgcc_s.so.1"  # wheels want these
+).split()
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
     "etc/group": "root:x:0:\nnogroup:x:65534:\n",
