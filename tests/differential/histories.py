@@ -43,10 +43,9 @@ def history(seed: int) -> History:
     wrong = chance(dice, 0.14)
     made = job(dice, wrong)
     steps: list[Step] = [("create",)]
-    if chance(dice, 0.03):
-        steps.insert(0, ("foreign", dice.choice(("Pod", "Service")), dice.choice(_last(made))))
-    elif chance(dice, 0.03):
-        steps.insert(0, ("labelled", dice.choice(("Pod", "Service")), dice.choice(_last(made))))
+    if (places := _places(made)) and chance(dice, 0.12):
+        what = dice.choice(("foreign", "labelled"))
+        steps.insert(0, (what, dice.choice(("Pod", "Service")), dice.choice(places)))
     # Of a job whose pods are refused the operator goes on trying, in another order each time and ever more seldom:
     # what else happens to it is chance.
     for _ in range(dice.choice((0, 0, 1)) if wrong else dice.choice((1, 3, 4, 5, 6, 7, 8))):
@@ -54,14 +53,11 @@ def history(seed: int) -> History:
     return History(seed, made, tuple(steps))
 
 
-def _last(made: Manifest) -> list[str]:
-    """Where an obstacle is put: the slots of the type that the operator takes last, as a rule (it walks through a Go map
-    of few keys, which begins with the first in seven of eight cases). What it takes after the obstacle is chance."""
-    found = slots(made) or ["worker-0"]
-    if made["kind"] == "MPIJob":
-        return found  # it has an order
-    last = max(slot.rpartition("-")[0] or slot for slot in found)
-    return [slot for slot in found if slot.startswith(last)]
+def _places(made: Manifest) -> list[str]:
+    """Where an obstacle may be put; nowhere in a job of several types. The operator walks through them in random order, as
+    far as the obstacle: what happens to the others is chance. An MPIJob has an order."""
+    one = made["kind"] == "MPIJob" or len(replicas_of(made)) < 2
+    return (slots(made) or ["worker-0"]) if one else []
 
 
 def slots(made: Manifest) -> list[str]:
