@@ -94,7 +94,7 @@ def test_config_maps_secrets_fields_and_their_sum_are_files(tmp_path: Path) -> N
         mounts += [{"name": "c", "mountPath": "/rowlock-v/just.conf", "subPath": "conf", "readOnly": True}]
         script = (
             "cd /rowlock-v; cat c/lr c/conf s/password d/labels; echo; cat d/in/cpus p/rates/one p/password just.conf;"
-            "stat -Lc %a s/password p/rates/one; ls c; touch just.conf || echo kept"
+            "stat -Lc %a s/password p/rates/one; ls c; touch just.conf 2>&1 || echo kept"
         )
         made = mounting("a", script, volumes, mounts, labels={"role": "trainer", "b": 'q"'})
         made["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
