@@ -6,6 +6,8 @@ import signal
 
 
 def pytest_configure() -> None:
-    """A background job of a script ignores Ctrl-C, and so would every process that a test starts and interrupts."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A background job of a script ignores Ctrl-C, one under nohup the end of its terminal; and so would every process
+    that a test starts."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)

@@ -40,5 +40,9 @@ def test_the_gang_starts_again_elsewhere(cluster: Cluster) -> None:
     )  # fmt: skip
     found = cluster.api("GET", f"{JOBS}/train")["status"]["conditions"]
     assert "Failed" not in {c["type"] for c in found if c["status"] == "True"}
-    events = cluster.api("GET", "/api/v1/namespaces/runai-default/events")["items"]
-    assert any("a node of its gang is gone; the gang starts again whole" in e["message"] for e in events)
+
+    def told() -> bool:
+        events = cluster.api("GET", "/api/v1/namespaces/runai-default/events")["items"]
+        return any("a node of its gang is gone; the gang starts again whole" in e["message"] for e in events)
+
+    cluster.until(told, "events say why", 10)

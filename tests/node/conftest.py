@@ -154,7 +154,8 @@ def _sweep(data: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             facts = json.loads(path.read_bytes() or b"{}")
         if facts.get("shim") and ticks(facts["shim"]) == facts["shim_ticks"]:
-            os.kill(facts["shim"], signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
+                os.kill(facts["shim"], signal.SIGKILL)
     kill_strays(path.name for path in data.glob("pods/*"))
     for path in data.glob("pods/*"):
         limits.clear(path.name)
