@@ -43,6 +43,6 @@ def test_the_gang_starts_again_elsewhere(cluster: Cluster) -> None:
 
     def told() -> bool:
         events = cluster.api("GET", "/api/v1/namespaces/runai-default/events")["items"]
-        return any("a node of its gang is gone; the gang starts again whole" in e["message"] for e in events)
+        return any(f"node {lost} of its gang is gone; the gang starts again whole" in e["message"] for e in events)
 
     cluster.until(told, "events say why", 10)

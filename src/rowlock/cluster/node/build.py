@@ -116,7 +116,7 @@ class Build:
         seen = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
         if base is not None:
             seen[:0] = [p for b in base.path for p in glob.glob(f"{Path(b).parent}/lib/python3*/site-packages")]
-        site_packages = next(where.glob("lib/python3*/site-packages"))
+        site_packages = min(where.glob("lib/python3*/site-packages"))
         (site_packages / "_rowlock_base.py").write_text(_BASE.format(paths=seen))
         (site_packages / "_rowlock_base.pth").write_text("import _rowlock_base\n")
         for script in Path(interpreter_path()).iterdir():
@@ -155,7 +155,7 @@ class Build:
         if (bin_directory / "pip").exists():
             return
         if subprocess.run([python, "-c", "import pip"], capture_output=True, check=False).returncode != 0:
-            site_packages = next((self.directory / "venv").glob("lib/python3*/site-packages"))
+            site_packages = min((self.directory / "venv").glob("lib/python3*/site-packages"))
             (site_packages / "_rowlock_pip.pth").write_text(f"{self._unpacked_pip()}\n")
         for name in ("pip", "pip3"):
             (bin_directory / name).write_text(f"#!{python}\n{_PIP}")
