@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -421,3 +422,32 @@ def test_without_py_spy_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "py-spy is not installed" in asyncio.run(stackshots.shot(1)).blind
     monkeypatch.setattr(stackshots, "spy", lambda: shutil.which("false") or "/bin/false")
     assert asyncio.run(stackshots.shot(os.getpid())).blind.startswith("py-spy: ")
+
+
+INTERRUPTIBLE = """
+import ctypes, os, socket, struct, sys
+ours, theirs = socket.socketpair()
+ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 20, 0))
+libc = ctypes.CDLL(None, use_errno=True)
+sys.stdout.write("ready\\n")
+sys.stdout.flush()
+if os.fork() == 0:
+    sys.stdin.read(1)
+    theirs.send(b"x")
+    os._exit(0)
+print(libc.recv(ours.fileno(), ctypes.create_string_buffer(1), 1, 0), os.strerror(ctypes.get_errno()))
+"""
+
+
+@needs_spy
+def test_looking_at_a_process_does_not_end_its_system_calls() -> None:
+    """A library that waits with SO_RCVTIMEO and takes EINTR for the end: XGBoost's tracker failed for a look of ours."""
+    words = [sys.executable, "-c", INTERRUPTIBLE]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout and process.stdout.readline() == "ready\n"
+        for _ in range(5):
+            found = asyncio.run(stackshots.shot(process.pid))
+            assert found.stack and found.stack.frames, found.blind
+        process.stdin.write("g")
+        process.stdin.close()
+        assert process.stdout.read() == "1 Success\n"

@@ -1,7 +1,9 @@
 """Looks at processes while they run: whether they compute, where their code stands.
 
-Nothing is asked of the user's program. `/proc` tells state and CPU; py-spy reads the Python stack from outside, pausing
-the process for some milliseconds. Where it may not or is not there, the reason comes back instead of a stack.
+Nothing is asked of the user's program, and nothing is done to it. `/proc` tells state and CPU; py-spy reads the Python
+stack from outside, without pausing the process: a pause ends system calls that have a time limit (a `recv` with
+SO_RCVTIMEO answers EINTR), and a library that does not expect that fails for it. A process that runs on while it is read
+can be caught in a muddle; then it is read again. Where py-spy may not or is not there, the reason comes back instead.
 """
 
 import asyncio
@@ -20,6 +22,7 @@ from rowlock.verdicts.stacks import Stack
 
 _PATIENCE = 5.0
 _AT_ONCE = 4
+_TRIES = 4
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -74,8 +77,16 @@ async def shot(pid: int) -> Shot:
         return Shot(None, "py-spy is not installed where rowlock runs (`pip install py-spy`)")
     if without_python(pid):
         return Shot(None, "they are no Python programs")
-    more = ["--nonblocking"] if state(pid) == "T" else []  # a stopped process cannot be paused once more
-    words = [tool, "dump", "--json", "--pid", str(pid), *more]
+    found = Shot(None)
+    for _ in range(_TRIES):
+        found = await _read(tool, pid)
+        if (found.stack is not None and found.stack.frames) or not state(pid):
+            break
+    return found
+
+
+async def _read(tool: str, pid: int) -> Shot:
+    words = [tool, "dump", "--json", "--nonblocking", "--pid", str(pid)]
     run = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
     try:
         said, complaint = await asyncio.wait_for(run.communicate(), _PATIENCE)
