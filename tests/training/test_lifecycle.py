@@ -395,7 +395,12 @@ def test_xgboost_says_running_before_every_verdict(play: Player, policy: str, se
 
 @pytest.mark.parametrize(
     ("kind", "called", "made"),
-    [(POD, "job-launcher", []), (CONFIG_MAP, "job-config", ["job-launcher"]), (SERVICE_ACCOUNT, "job-launcher", None)],
+    [
+        (POD, "job-launcher", []),
+        (POD, "job-worker-0", ["job-launcher"]),
+        (CONFIG_MAP, "job-config", ["job-launcher"]),
+        (SERVICE_ACCOUNT, "job-launcher", None),
+    ],
 )
 def test_mpi_objects_of_somebody_else(play: Player, kind: Kind, called: str, made: list[str] | None) -> None:
     """As recorded from the real operator: a foreign ServiceAccount is used, anything else stops the job."""

@@ -62,25 +62,35 @@ def _sync(turn: Turn) -> bool:
     job = turn.job
     pods = {name(p): p for p in turn.seen.pods}
     launcher = pods.get(launcher_name(job))
-    foreign = turn.seen.others.get(POD, {}).get(launcher_name(job))
-    if foreign and is_foreign(turn, foreign):
-        in_the_way(turn, 'MPIJobKind "Pod"', foreign)
+    if _blocked(turn, launcher_name(job)):
         return False
     workers: list[Object] = []
     if launcher is None or phase(launcher) not in ("Succeeded", "Failed"):
         workers = [p for p in turn.pods.get("worker", []) if phase(p) == "Running"]
         if not sync_objects(turn, sorted(map(name, workers))):
             return False
-        workers = _sync_workers(turn, pods)
+        staying = _sync_workers(turn, pods)
+        if staying is None:
+            return False
+        workers = staying
         if launcher is None:
             _launch(turn)
     _count(turn, launcher, workers)
     return True
 
 
-def _sync_workers(turn: Turn, pods: dict[str, Object]) -> list[Object]:
-    """Make missing workers, remove those beyond the number; the ones that stay. A job that no longer speaks of workers
-    keeps those it has, and does not look at them."""
+def _blocked(turn: Turn, called: str) -> bool:
+    """Whether a pod of somebody else has a name that the job needs; then it is said."""
+    found = turn.seen.others.get(POD, {}).get(called)
+    if found is None or not is_foreign(turn, found):
+        return False
+    in_the_way(turn, 'MPIJobKind "Pod"', found)
+    return True
+
+
+def _sync_workers(turn: Turn, pods: dict[str, Object]) -> list[Object] | None:
+    """Make missing workers, remove those beyond the number; the ones that stay, None when one cannot be made. A job that
+    no longer speaks of workers keeps those it has, and does not look at them."""
     worker = turn.job.replicas.get(WORKER)
     if worker is None:
         return []
@@ -94,6 +104,8 @@ def _sync_workers(turn: Turn, pods: dict[str, Object]) -> list[Object]:
         if rank.name in pods:
             stay.append(pods[rank.name])
             continue
+        if _blocked(turn, rank.name):
+            return None
         done = turn.record("Normal", "SuccessfulCreatePod", f"Created worker pod: {rank.name}")
         failed = turn.record("Warning", "FailedCreatePod", "Created worker pod: ")
         turn.create(POD, worker_pod(rank), done, failed)

@@ -44,7 +44,7 @@ def names(job: Job) -> list[tuple[Kind, str]]:
     if LAUNCHER not in job.replicas:
         return []
     return [
-        (POD, own),
+        *((POD, pod) for pod in (own, *worker_names(job))),
         (SERVICE_ACCOUNT, account_name(job)),
         (CONFIG_MAP, config_name(job)),
         (ROLE, own),
