@@ -10,7 +10,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,13 @@ def make(data: Path, home: Path) -> Cluster:
         "KUBECONFIG": str(data / "kubeconfig"),
     }
     return Cluster(data, env)
+
+
+@contextmanager
+def lent(home: Path) -> Iterator[Cluster]:
+    """A cluster below `home` that is not started yet (call `up`), and is down afterwards."""
+    made = make(home / "data", home)
+    try:
+        yield made
+    finally:
+        subprocess.run([BIN / "rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=60)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.cluster import BIN, Cluster, make
+from tests.end_to_end.cluster import Cluster, lent, make
 
 JOB = """
 apiVersion: kubeflow.org/v1
@@ -31,14 +31,10 @@ spec:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two nodes with a pretend GPU each, and one finished job."""
-    home = tmp_path_factory.mktemp("bad-input")
-    made = make(home / "data", home)
-    try:
+    with lent(tmp_path_factory.mktemp("bad-input")) as made:
         made.up("--nodes", "2", "--simulated-gpus", "1")
         made.run("rowlock", "run", "--name", "hello", "--", "true")
         yield made
-    finally:
-        subprocess.run([BIN / "rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=60)
 
 
 def refused(cluster: Cluster, line: str, **env: str) -> tuple[int, str]:

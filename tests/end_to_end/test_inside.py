@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.cluster import BIN, Cluster, make
+from tests.end_to_end.cluster import Cluster, lent
 from tests.end_to_end.test_run import Terminal
 from tests.kubectl.walks import kubectl
 
@@ -22,8 +22,7 @@ SERVE = "[ $RANK = 0 ] || exec sleep 100000; mkdir -p {0}/www; echo hello from $
 def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster with the job `trainer`, which serves a page, and the pod `alone`."""
     home = tmp_path_factory.mktemp("inside")
-    made = make(home / "data", home)
-    try:
+    with lent(home) as made:
         made.up()
         made.run("rowlock", "run", "-d", "--name", "trainer", "-n", "2", "--", "sh", "-c", SERVE.format(home))
         made.run("rowlock", "wait", "trainer", "--for", "running", "--timeout", "60s")
@@ -33,8 +32,6 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         one = "/api/v1/namespaces/runai-default/pods/alone"
         made.until(lambda: made.api("GET", one)["status"].get("phase") == "Running", "alone to run")
         yield made
-    finally:
-        subprocess.run([BIN / "rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=60)
 
 
 def entered(cluster: Cluster, *argv: str, given: bytes = b"") -> tuple[int, str, str]:

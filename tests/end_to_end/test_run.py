@@ -13,20 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.cluster import BIN, Cluster, make
+from tests.end_to_end.cluster import Cluster, lent, make
 
 LONG = ("sh", "-c", "echo it runs; sleep 600")
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    home = tmp_path_factory.mktemp("run")
-    made = make(home / "data", home)
-    try:
+    with lent(tmp_path_factory.mktemp("run")) as made:
         made.up()
         yield made
-    finally:
-        subprocess.run([BIN / "rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=60)
 
 
 class Terminal:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.end_to_end.cluster import BIN, Cluster, make
+from tests.end_to_end.cluster import Cluster, lent
 
 from rowlock.cluster.node import delivery
 
@@ -19,13 +19,9 @@ JOBS = "/apis/kubeflow.org/v1/namespaces/runai-default/mpijobs"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    home = tmp_path_factory.mktemp("delivery")
-    made = make(home / "data", home)
-    try:
+    with lent(tmp_path_factory.mktemp("delivery")) as made:
         made.up()
         yield made
-    finally:
-        subprocess.run([BIN / "rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=60)
 
 
 def launch(cluster: Cluster, name: str, script: str) -> tuple[str, str]:

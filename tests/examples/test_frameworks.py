@@ -10,7 +10,6 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.end_to_end.cluster import BIN, REPO, Cluster, make
+from tests.end_to_end.cluster import BIN, REPO, Cluster, lent
 
 EXAMPLES = REPO / "examples"
 TF_MNIST = ("gcr.io/kubeflow-ci/tf-dist-mnist-test:1.0", "tf-dist-mnist")
@@ -69,16 +68,12 @@ def need(*names: str) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    home = tmp_path_factory.mktemp("examples")
-    made = make(home / "data", home)
-    made.env["OMP_NUM_THREADS"] = "1"
-    try:
+    with lent(tmp_path_factory.mktemp("examples")) as made:
+        made.env["OMP_NUM_THREADS"] = "1"
         made.up("--nodes", "2", "--simulated-gpus", "1")
         for image, directory in (TOGETHER, TF_MNIST):
             made.run("rowlock", "build", "-t", image, str(EXAMPLES / directory))
         yield made
-    finally:
-        subprocess.run([BIN / "rowlock", "down", "--yes"], env=made.env, capture_output=True, timeout=60)
 
 
 def create(cluster: Cluster, path: Path) -> str:
