@@ -33,3 +33,23 @@ def test_down_waits_once_for_all_jobs_that_nobody_stops(cluster: Cluster) -> Non
     assert "1 unfinished job was stopped" in said
     assert "Nobody stopped 3 unfinished jobs" in said
     assert all(name in said for name in ("one", "two", "three"))
+
+
+def test_down_names_the_pods_of_no_job_which_go_on(cluster: Cluster) -> None:
+    cluster.up()
+    body = {
+        "metadata": {"name": "alone"},
+        "spec": {
+            "containers": [{"name": "main", "image": "rowlock.dev/host", "command": ["sleep", "100000"]}],
+            "terminationGracePeriodSeconds": 0,
+        },
+    }
+    one = "/api/v1/namespaces/runai-default/pods/alone"
+    cluster.api("POST", one.rpartition("/")[0], body)
+    cluster.until(lambda: cluster.api("GET", one)["status"].get("phase") == "Running", "alone to run")
+    said = cluster.run("rowlock", "down")
+    assert "1 pod of no job goes on (runai-default/alone)" in said, said
+    cluster.up()
+    assert cluster.api("GET", one)["status"]["phase"] == "Running", "the next server finds it"
+    cluster.api("DELETE", one)
+    assert "of no job" not in cluster.run("rowlock", "down")

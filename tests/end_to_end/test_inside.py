@@ -32,6 +32,7 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         one = "/api/v1/namespaces/runai-default/pods/alone"
         made.until(lambda: made.api("GET", one)["status"].get("phase") == "Running", "alone to run")
         yield made
+        made.api("DELETE", one)  # a pod of no job would outlive the cluster
 
 
 def entered(cluster: Cluster, *argv: str, given: bytes = b"") -> tuple[int, str, str]:

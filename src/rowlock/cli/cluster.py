@@ -180,6 +180,8 @@ def down(line: Line) -> int:
         busy = [w for w in busy if w not in left]
         if left:
             tell(f"Nobody stopped {_named(left)}: what runs of it goes on. The next `rowlock up` finds it")
+    if not line.keep_jobs:
+        _tell_of_bare_pods(line)
     if line.server is not None:
         line.server.close()  # a server waits for its connections before it ends
     pid = int(found["pid"])
@@ -213,6 +215,27 @@ def _busy(line: Line) -> list[dict[str, Any]]:
         tell(f"The server could not be asked about its jobs: {refusal.message}")
         return []
     return [w for w in found if w["phase"] not in ("Completed", "Failed", "Stopped", "Deleting")]
+
+
+def _tell_of_bare_pods(line: Line) -> None:
+    """Pods without a controller cannot be suspended and are not ours to delete: they go on, and that is said."""
+    try:
+        found = client.connect(line).get("/api/v1/pods")["items"]
+    except Refused:
+        return  # `_busy` has said that the server does not answer
+    bare = [
+        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        for pod in found
+        if pod["spec"].get("nodeName")
+        and not pod["metadata"].get("ownerReferences")
+        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    ]
+    if bare:
+        which, verb = ("pods", "go") if len(bare) != 1 else ("pod", "goes")
+        names = ", ".join(bare[:5]) + (" …" if len(bare) > 5 else "")
+        tell(
+            f"{len(bare)} {which} of no job {verb} on ({names}): `kubectl delete pod` ends what the next `rowlock up` finds"
+        )
 
 
 def _agree(line: Line, busy: list[dict[str, Any]]) -> None:
