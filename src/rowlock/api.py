@@ -216,11 +216,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """`failed` is recorded when the API refuses, with `{error}` in its message replaced by the API's sentence."""
+    """`failed` is recorded when the API refuses, with `{error}` in messages replaced by the API's sentence."""
 
     kind: Kind
     object: Object
-    failed: Record | None = None
+    failed: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class Delete:
     namespace: str
     name: str
     options: DeleteOptions = DELETE
-    failed: Record | None = None
+    failed: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,9 @@ def test_what_comes_after_a_refused_creation_is_not_made(tmp_path: Path, on_disk
     def decide(view: View, key: Key, now: float) -> Decision:
         parent = view.get(CM, *key)
         assert parent
-        made = [Create(SECRET, secret(name), told(parent, f"{name}: {{error}}", "Refused")) for name in ("a", "b", "c")]
+        made = [
+            Create(SECRET, secret(name), (told(parent, f"{name}: {{error}}", "Refused"),)) for name in ("a", "b", "c")
+        ]
         return Decision(tuple(item for create in made for item in (create, told(parent, objects.name(create.object)))))
 
     async def begin(store: Store) -> None:
@@ -174,7 +176,7 @@ def test_refusals_are_told_and_tried_again() -> None:
         failed = Record(obj, "Warning", "FailedCreate", "no: {error}", "toy")
         space = "nowhere" if len(toy.turns) < 3 else "default"
         made = {"metadata": {"name": "s", "namespace": space}}
-        return Decision((Create(SECRET, made, failed), told(obj))) if not list(view.all(SECRET)) else Decision()
+        return Decision((Create(SECRET, made, (failed,)), told(obj))) if not list(view.all(SECRET)) else Decision()
 
     toy = Toy(decide)
     store = play([toy], lambda s: count(s, EVENT) == 2, lambda s: s.create(CM, config("a")))

@@ -105,8 +105,7 @@ class World:
             try:
                 self._do(write)
             except Refused as refused:
-                failed = write.failed if isinstance(write, Create | Delete) else None
-                if failed:
+                for failed in write.failed if isinstance(write, Create | Delete) else ():
                     self._event(failed, str(refused))
                 return False
         return True

@@ -428,6 +428,17 @@ def test_an_mpi_job_that_no_longer_speaks_of_workers_keeps_them(play: Player) ->
     assert sorted(run.pods()) == ["job-launcher", "job-worker-0", "job-worker-1"]
 
 
+def test_a_refused_mpi_worker_is_told_twice_once_with_the_reason(play: Player) -> None:
+    """As the differential test found it (seed 224): a container's name that no pod may have."""
+    run = play("MPIJob")
+    run.create({"mpiReplicaSpecs": {"Launcher": replica("mpi", 1), "Worker": replica("mpi", 1)}})
+    worker = next(w for w in run.turn().writes if isinstance(w, Create) and name(w.object) == "job-worker-0")
+    assert [(f.reason, f.message) for f in worker.failed] == [
+        ("FailedCreatePod", "Created worker pod: "),
+        ("MPIJobFailed", "worker pod created failed: {error}"),
+    ]
+
+
 def test_mpi_slots_and_account_as_given(play: Player) -> None:
     run = play("MPIJob")
     launcher = replica("mpi", 1, serviceAccountName="mine")

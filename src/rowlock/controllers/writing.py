@@ -109,5 +109,5 @@ def records(step: Step, result: Object | BaseException | None) -> Sequence[Recor
     """What to tell about a write that has been tried."""
     if not isinstance(result, ApiError):
         return step.records
-    failed = step.write.failed if isinstance(step.write, Create | Delete) else None
-    return [replace(failed, message=failed.message.replace("{error}", result.message))] if failed else ()
+    failed = step.write.failed if isinstance(step.write, Create | Delete) else ()
+    return [replace(record, message=record.message.replace("{error}", result.message)) for record in failed]

@@ -20,7 +20,7 @@ def sync_autoscaler(turn: Turn) -> None:
             turn.acts.append(Delete(AUTOSCALER, job.namespace, job.name))
     elif found is None:
         failed = turn.record("Warning", f"FailedCreate{AUTOSCALER.name}", "Error creating: {error}")
-        turn.create(AUTOSCALER, autoscaler_of(job), failed=failed)
+        turn.create(AUTOSCALER, autoscaler_of(job), None, failed)
     elif not deleting(found):
         want = _spec(job)
         if any(found["spec"].get(key) != value for key, value in want.items()):

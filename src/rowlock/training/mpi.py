@@ -107,8 +107,9 @@ def _sync_workers(turn: Turn, pods: dict[str, Object]) -> list[Object] | None:
         if _blocked(turn, rank.name):
             return None
         done = turn.record("Normal", "SuccessfulCreatePod", f"Created worker pod: {rank.name}")
-        failed = turn.record("Warning", "FailedCreatePod", "Created worker pod: ")
-        turn.create(POD, worker_pod(rank), done, failed)
+        failed = turn.record("Warning", "FailedCreatePod", "Created worker pod: ")  # the operator has no name to say
+        why = turn.record("Warning", "MPIJobFailed", "worker pod created failed: {error}")
+        turn.create(POD, worker_pod(rank), done, failed, why)
     return stay
 
 

@@ -100,7 +100,7 @@ class Turn:
         """`say` with the kind's name before the reason."""
         self.say(level, self.job.framework.reason(word), message)
 
-    def create(self, kind: Kind, obj: Object, done: Record | None = None, failed: Record | None = None) -> None:
+    def create(self, kind: Kind, obj: Object, done: Record | None = None, *failed: Record) -> None:
         """Make an object, with the events for success and refusal."""
         self.acts.append(Create(kind, obj, failed))
         if done:
@@ -122,7 +122,7 @@ class Turn:
         if deleting(obj):
             return
         failed = self.record("Warning", f"FailedDelete{kind.name}", "Error deleting: {error}")
-        self.acts.append(Delete(kind, namespace(obj), name(obj), failed=failed))
+        self.acts.append(Delete(kind, namespace(obj), name(obj), failed=(failed,)))
         self.acts.append(self.record("Normal", f"SuccessfulDelete{kind.name}", f"Deleted {kind.singular}: {name(obj)}"))
 
     def delete_with_service(self, pod: Object) -> None:
@@ -138,7 +138,7 @@ class Turn:
                 job.framework.kind,
                 job.namespace,
                 job.name,
-                failed=self.record("Warning", "FailedDeleteJob", "Error deleting: {error}"),
+                failed=(self.record("Warning", "FailedDeleteJob", "Error deleting: {error}"),),
             )
         )
         self.acts.append(self.record("Normal", job.framework.ttl_reason, f"Deleted job: {job.name}"))
