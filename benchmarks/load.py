@@ -60,7 +60,7 @@ class Connection:
                 time.sleep(0.0002)
 
     def arrived(self) -> bytes:
-        """Everything that is there now. Raises ConnectionError when the server has hung up."""
+        """What is there now; the rest of much comes at the next call. Raises ConnectionError when the server has hung up."""
         parts = []
         while True:
             try:
@@ -70,6 +70,8 @@ class Connection:
             if not part:
                 raise ConnectionError("the server closed the connection")
             parts.append(part)
+            if not self.socket.pending():  # cheaper to ask than to be told by an exception
+                return b"".join(parts)
 
     def answer(self) -> tuple[int, bytes] | None:
         """The whole answer, status and body (chunks as they came), or None while some of it is missing."""

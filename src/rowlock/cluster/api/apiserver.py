@@ -147,8 +147,11 @@ class ApiServer:
     async def _call(self, scope: Scope, receive: Receive, headers: Mapping[bytes, bytes]) -> Call:
         path = scope["path"]
         call = Call(scope["method"], path, requests.query_of(scope["query_string"]), headers, User("", ()))
-        if "rowlock.take_over" in (scope.get("extensions") or ()):
+        extensions = scope.get("extensions") or {}
+        if "rowlock.take_over" in extensions:
             call.upgrade = scope
+        if "rowlock.single" in extensions:
+            call.single = extensions["rowlock.single"]["call"]
         if path not in _OPEN and not path.startswith(("/livez/", "/readyz/", "/healthz/")):
             call.user = self._authenticated(call, (scope.get("server") or ("",))[0])
         if call.method in ("POST", "PUT", "PATCH", "DELETE"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -25,6 +25,10 @@ BODY_LIMIT = 3 * 1024 * 1024
 PAGE_LIMIT = 1_000_000
 YAML = "application/yaml"
 NOWHERE = "the server could not find the requested resource"
+
+
+def _nothing(on: bool) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,8 @@ class Call:
     warnings: list[str] = field(default_factory=list)
     upgrade: Any = None
     """The ASGI scope of a client that asks for SPDY/3.1 on this connection (see `wire.py`)."""
+    single: Callable[[bool], object] = _nothing
+    """Whether each piece of the answer goes out at once, without waiting for more (see `secure.py`)."""
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")

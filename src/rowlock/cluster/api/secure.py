@@ -161,10 +161,11 @@ class Connection(asyncio.Transport, asyncio.BufferedProtocol):
             parts, self._parts, self._size = self._parts, [], 0
             self._encrypt(parts[0] if len(parts) == 1 else b"".join(parts))
 
-    def single(self) -> None:
-        """From now on every write is a record of its own: for a client that asks select() after each message."""
+    def single(self, on: bool = True) -> None:
+        """From now on every write is a record of its own and goes out at once: for a client that asks select() after each
+        message, and for one of a thousand watchers, which need not wait for the others to be written to."""
         self.flush()
-        self._single = True
+        self._single = on
 
     def _encrypt(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data)

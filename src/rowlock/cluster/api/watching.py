@@ -21,6 +21,7 @@ from rowlock.cluster.api import requests, tables
 from rowlock.cluster.api.answers import begin_stream, encode, end_stream, stream
 from rowlock.cluster.api.requests import Call, Form, Target
 from rowlock.cluster.api.verbs import selectors
+from rowlock.cluster.storage.reading import Wanted
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
 
@@ -57,6 +58,7 @@ async def watch(call: Call, receive: Receive, send: Send, store: Store, target: 
     lines = _Lines(call, target, store)
     timeout = call.number("timeoutSeconds")
     await begin_stream(send, warnings=call.warnings)
+    call.single(True)
     sender = asyncio.create_task(_send(lines, send))
     leaver = asyncio.create_task(_left(receive))
     try:
@@ -68,6 +70,7 @@ async def watch(call: Call, receive: Receive, send: Send, store: Store, target: 
     for result in ended:
         if isinstance(result, Exception):
             raise result
+    call.single(False)
     await end_stream(send)
 
 
@@ -78,8 +81,8 @@ async def _left(receive: Receive) -> None:
 
 async def _send(lines: _Lines, send: Send) -> None:
     try:
-        async for line in lines.read():
-            await stream(send, line)
+        async for batch in lines.read():
+            await stream(send, batch)
     except ApiError as error:
         await stream(send, b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n")
 
@@ -93,7 +96,9 @@ class _Lines:
         if requests.in_yaml(call.header(b"accept")):
             raise NotAcceptable("a watch is a stream of JSON objects, not of YAML: accept application/json")
         self._target, self._store = target, store
-        self._labels, self._fields = selectors(call, target.kind)
+        self._wanted = Wanted(
+            target.kind, target.namespace if target.kind.namespaced else "", *selectors(call, target.kind)
+        )
         if target.name:
             raise BadRequest("a watch is about a collection: use a field selector on metadata.name")
         self._initial = "sendInitialEvents" in call.query and call.flag("sendInitialEvents")
@@ -117,24 +122,16 @@ class _Lines:
             raise BadRequest(f'includeObject is None, Metadata or Object, not "{self._include}"')
 
     async def read(self) -> AsyncIterator[bytes]:
-        changes = self._store.watch(
-            self._target.kind,
-            self._target.namespace,
-            since=self._since,
-            labels=self._labels,
-            fields=self._fields,
-            bookmarks=self._bookmarks,
-        )
+        """What there is to say at each time; a bookmark comes alone."""
         ready = self._since is not None
-        async for change in changes:
-            if change.type != "Bookmark":
-                yield self._line(change)
-            elif not ready:
+        async for batch in self._store.news(self._wanted, since=self._since, bookmarks=self._bookmarks):
+            if batch and batch[0].type == "Bookmark":
+                wanted, about = (self._bookmarks, None) if ready else (self._initial, _INITIAL_END)
                 ready = True
-                if self._initial:
-                    yield self._bookmark(change.revision, _INITIAL_END)
-            elif self._bookmarks:
-                yield self._bookmark(change.revision)
+                if wanted:
+                    yield self._bookmark(batch[0].revision, about)
+            elif batch:
+                yield b"".join(map(self._line, batch))
 
     def _line(self, change: Change) -> bytes:
         if self._form.view:

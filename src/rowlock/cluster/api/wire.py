@@ -91,6 +91,8 @@ class Protocol(HttpToolsProtocol):
         self._head = None
         if self._get_upgrade() == b"spdy/3.1":
             self.scope["extensions"] = {"rowlock.take_over": {"call": self._take_over}}
+        elif b"watch" in self.url and isinstance(self.transport, Connection):
+            self.scope["extensions"] = {"rowlock.single": {"call": self.transport.single}}
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

@@ -1,13 +1,15 @@
 """Group commit: whatever is staged while one fsync runs goes into the next one, together.
 
 One thread writes. Its answer comes back into the event loop, which shows the batch to readers and watchers and only
-then answers the writers. When a commit fails, every write that is staged fails with it and the next one tries anew:
-a full disk heals by itself.
+then answers the writers. A lone write on a quick disk is written by the event loop itself: to change threads twice takes
+as long as the fsync. When a commit fails, every write that is staged fails with it and the next one tries anew: a full
+disk heals by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,9 +35,14 @@ class _Batch:
     def compacted(self) -> int:
         return self.drop[-1].since if self.drop else 0
 
-    def write(self, journal: Journal) -> None:
-        rows = [_row(change) for change in self.changes]
-        journal.append(rows, [item.revision for item in self.drop], self.compacted)
+    def write(self, journal: Journal) -> BaseException | None:
+        """What went wrong; whatever it is, the writers hear it."""
+        try:
+            rows = [_row(change) for change in self.changes]
+            journal.append(rows, [item.revision for item in self.drop], self.compacted)
+        except Exception as fault:  # noqa: BLE001 (returned)
+            return fault
+        return None
 
 
 class _Writer:
@@ -59,11 +66,7 @@ class _Writer:
     def _run(self) -> None:
         while (given := self._work.get()) is not None:
             batch, done = given
-            error: BaseException | None = None
-            try:
-                batch.write(self._journal)
-            except Exception as fault:  # noqa: BLE001 (whatever it is, the writers hear it)
-                error = fault
+            error = batch.write(self._journal)
             try:
                 done(error)
             except RuntimeError:  # the event loop has gone, and with it everybody who waited
@@ -72,6 +75,8 @@ class _Writer:
 
 STEP = 200  # superseded rows that one commit may remove besides as many as it adds
 WORTH = 32  # fewer wait for the next commit: each removal dirties a page of its own
+QUICK = 0.001  # seconds: nobody notices that the event loop is away for so long
+MEMORY = 0.9  # of how slow the disk was last, after each commit
 
 
 class Commits:
@@ -87,6 +92,8 @@ class Commits:
         self._garbage: deque[Garbage] = deque()
         self._waiting: list[asyncio.Future[None]] = []
         self._writer = _Writer(journal)
+        self._pace = QUICK
+        """Seconds that a commit may take: the slowest of the latest, older ones counting less and less."""
         self._busy = self._scheduled = self._closed = False
 
     def load(self, garbage: Sequence[Garbage], compacted: int) -> None:
@@ -126,11 +133,18 @@ class Commits:
             _answer(waiting, None)
             return
         self._busy = True
-        batch = _Batch(changes, self._due(changes), waiting)
-        self._writer.write(batch, lambda error: loop.call_soon_threadsafe(self._done, loop, batch, error))
+        batch, began = _Batch(changes, self._due(changes), waiting), time.perf_counter()
+        if len(changes) == len(waiting) == 1 and not batch.drop and self._pace < QUICK:
+            return self._done(loop, batch, batch.write(self._journal), time.perf_counter() - began)
 
-    def _done(self, loop: asyncio.AbstractEventLoop, batch: _Batch, error: BaseException | None) -> None:
+        def written(error: BaseException | None) -> None:
+            loop.call_soon_threadsafe(self._done, loop, batch, error, time.perf_counter() - began)
+
+        self._writer.write(batch, written)
+
+    def _done(self, loop: asyncio.AbstractEventLoop, batch: _Batch, error: BaseException | None, took: float) -> None:
         self._busy = False
+        self._pace = max(took, self._pace * MEMORY)
         if error is not None:
             self._core.fail()
             waiting = batch.waiting + self._waiting

@@ -94,7 +94,7 @@ class Journal:
                 )
             log.execute("PRAGMA journal_mode = WAL")
             log.execute("PRAGMA synchronous = FULL")
-            log.execute("PRAGMA wal_autocheckpoint = 4000")  # pages; fewer, longer checkpoints than the default
+            # Checkpoints come as SQLite has it, after 1,000 pages: a WAL file that still grows costs two writes a sync.
             if found < FORMAT:
                 log.executescript(_TABLES)
                 log.execute(f"PRAGMA user_version = {FORMAT}")

@@ -47,6 +47,8 @@ WINDOW = 2_048
 """Changes kept in memory for watchers; older ones are read from the journal."""
 BOOKMARKS = 60.0
 """Seconds between the bookmarks of a quiet watch."""
+LISTED = 256
+"""Objects of a watch's first list that go together."""
 _CHUNK = 500
 
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
@@ -165,20 +167,27 @@ class Store:
         bookmarks: bool = False,
     ) -> AsyncIterator[Change]:
         wanted = Wanted(kind, namespace if kind.namespaced else "", labels, fields)
-        cursor: Cursor | None = None
+        async for batch in self.news(wanted, since=since, bookmarks=bookmarks):
+            for change in batch:
+                yield change
+
+    async def news(
+        self, wanted: Wanted, *, since: int | None = None, bookmarks: bool = False
+    ) -> AsyncIterator[Sequence[Change]]:
+        """A watch by the batch: all that there is to tell now goes together."""
+        kind, cursor = wanted.kind, None
         if since is None:
             since, cursor = self.revision, self._history.cursor(kind, wanted.namespace)
-            for change in self._added(wanted):  # one consistent list, made before anybody waits
-                yield change
-            yield Change("Bookmark", since)
+            added = self._added(wanted)  # one consistent list, made before anybody waits
+            for start in range(0, len(added), LISTED):
+                yield added[start : start + LISTED]
+            yield (Change("Bookmark", since),)
         follow = self._follow(wanted.namespace, kind, since, cursor, BOOKMARKS if bookmarks else None)
         async for revision, batch in follow:
-            for change in batch:
-                seen = wanted.seen(change)
-                if seen is not None:
-                    yield seen
-            if bookmarks and not batch:
-                yield Change("Bookmark", revision)
+            if batch:
+                yield [seen for change in batch if (seen := wanted.seen(change)) is not None]
+            elif bookmarks:
+                yield (Change("Bookmark", revision),)
 
     async def changes(self) -> AsyncIterator[Change]:
         """All kinds at once, for controllers: the state as Added changes, a bookmark, then everything that happens."""
