@@ -19,7 +19,8 @@ $(UV):
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 
 $(STAMP): pyproject.toml $(UV)
-	$(UV) pip install --quiet --python $(BIN)/python -e '.[dev]'
+	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python -e '.[dev]'
+	@$(BIN)/python -m compileall -q src # else the first server compiles everything, and keeps the memory
 	@touch $@
 
 $(TORCH): $(STAMP)
