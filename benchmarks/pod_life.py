@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,14 @@ MOUNT = {"name": "work", "mountPath": "/rowlock-work"}
 NOISE = "yes 'a line of output as programs write them, some words' | head -c {size}; echo; echo last"
 
 
-def _until(client: Client, name: str, *phases: str) -> dict[str, Any]:
+def _until(client: Client, name: str, wanted: str) -> dict[str, Any]:
     while True:
         found: dict[str, Any] = client.call("GET", f"{PODS}/{name}")
-        if found.get("status", {}).get("phase") in phases:
+        phase = found.get("status", {}).get("phase")
+        if phase == wanted:
             return found
+        if phase in ("Succeeded", "Failed"):
+            raise RuntimeError(f"{name} was to be {wanted} and is {phase}: {json.dumps(found['status'])}")
         time.sleep(0.005)
 
 
@@ -104,11 +107,13 @@ def followers(client: Client, count: int = 100) -> list[Figure]:
     return [Figure(f"a line → each of {count} followers", "ms", late)]
 
 
-def figures() -> list[Figure]:
+def figures() -> Iterator[Figure]:
     with running("--cpus-per-node", "4000") as client:
-        data = client.data
-        return [*memory(client, data), *noisy(client, data), *followers(client)]
+        yield from memory(client, client.data)
+        yield from noisy(client, client.data)
+        yield from followers(client)
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(figure.row() for figure in figures()) + "\n")
+    for measured in figures():
+        print(measured.row(), flush=True)

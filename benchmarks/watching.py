@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from bisect import bisect_left
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.cluster import JOBS, Client, job, running
@@ -109,16 +110,14 @@ def loss(watched: list[float], alone: list[float], draws: int = 2000) -> list[fl
     return [drawn[int(draws * 0.05)], cost(pairs), drawn[int(draws * 0.95)]]
 
 
-def figures(seconds: float = 1.0, pairs: int = 120) -> list[Figure]:
+def figures(seconds: float = 1.0, pairs: int = 120) -> Iterator[Figure]:
     with running() as client:
         watched, alone, share = train(client, seconds, pairs)
     low, middle, high = loss(watched, alone)
     told = f"unwatched: {statistics.mean(alone):.1f} steps/s, watched: {statistics.mean(watched):.1f}"
     name = f"throughput that watching costs, 2 ranks on {os.cpu_count()} CPUs, {pairs} × {seconds:g} s (90 % interval)"
-    return [
-        Figure(name, "%", [low, middle, high], beside=told),
-        Figure("CPU of the server and py-spy meanwhile, of all CPUs", "%", [100 * share]),
-    ]
+    yield Figure(name, "%", [low, middle, high], beside=told)
+    yield Figure("CPU of the server and py-spy meanwhile, of all CPUs", "%", [100 * share])
 
 
 if __name__ == "__main__":

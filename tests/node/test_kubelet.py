@@ -5,17 +5,21 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.node.conftest import WAY, Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
+from rowlock.cluster.node import beginning
 from rowlock.cluster.node.images import Image
 from rowlock.cluster.node.pod_directory import PodCard, PodDirectories
+from rowlock.cluster.node.processes import PodHost, read_run
 from rowlock.errors import BadRequest, NotFound
 from rowlock.objects import is_true
 
@@ -270,6 +274,47 @@ def test_a_killed_shim_takes_its_program_along_and_is_reported(tmp_path: Path) -
         await until(lambda: not alive(facts["pid"]) and not alive(grandchild))
 
     on_node(tmp_path, body)
+
+
+def test_a_shim_that_dies_before_it_claims_its_start_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, dead = PodHost.ask, subprocess.Popen(["true"])
+    dead.wait()
+    starts: list[int] = []
+
+    async def first_time_dead(host: PodHost, op: str, **fields: Any) -> dict[str, Any]:
+        if op == "start":
+            starts.append(fields["n"])
+            if len(starts) == 1:
+                return {"shim": dead.pid, "cold": ""}
+        return await ask(host, op, **fields)
+
+    async def body(node: Node) -> None:
+        monkeypatch.setattr(PodHost, "ask", first_time_dead)
+        await node.add(pod("a", "echo hello"))
+        await node.ended("a")
+        assert (starts, await node.log("a")) == ([0, 0], "hello\n")
+
+    on_node(tmp_path, body, sweep=0.05)
+
+
+def test_a_claim_comes_to_be_with_the_shims_name_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet looks at any moment; a claim of nobody it would take for a lost shim's, and kill the program."""
+    made = beginning.Beginning({"dir": str(tmp_path), "n": 0}, -1, lambda spec: "")
+    seen: list[Any] = []
+
+    def ticks(pid: int) -> int:
+        seen.append(read_run(tmp_path, 0))
+        return 7
+
+    monkeypatch.setattr(beginning, "ticks", ticks)
+    assert made._claim()
+    assert seen == [None], "nothing is there while the name is made"
+    run = read_run(tmp_path, 0)
+    assert run is not None and (run.shim, run.shim_ticks) == (os.getppid(), 7)
+    assert not made._claim(), "the second is told so"
+    assert os.listdir(tmp_path) == ["start.0"]
 
 
 def test_pods_that_vanished_from_the_store_are_killed(tmp_path: Path) -> None:

@@ -201,14 +201,25 @@ def test_a_look_at_the_snapshot_swallows_no_change() -> None:
     assert b.node_of("p") == "n1"
 
 
-def test_a_gang_that_lost_its_node_is_put_back_whole_at_once() -> None:
+def on_three_nodes() -> tuple[Bench, str]:
+    """A gang of six that runs on three nodes, and the node of its first pod."""
     b = bench()
     b.node("n2", 2)
     b.node("n3", 4)
     b.gang("j", 6)
     b.turn()
     b.kubelet()
-    lost = b.node_of("j-0")
+    return b, b.node_of("j-0")
+
+
+def left_whole(b: Bench, lost: str) -> None:
+    left = b.all(POD).values()
+    assert left and all(deleting(p) for p in left), "the others leave in their own time"
+    assert all(dig(p, "spec.nodeName") != lost for p in left), "nobody is left there to confirm the end"
+
+
+def test_a_gang_that_lost_its_node_is_put_back_whole_at_once() -> None:
+    b, lost = on_three_nodes()
     b.now += 60
     b.turn()
     b.store.core.delete(NODE, "", lost, api.DeleteOptions())
@@ -218,19 +229,11 @@ def test_a_gang_that_lost_its_node_is_put_back_whole_at_once() -> None:
     b.now += 6
     b.turn()
     assert sum(f"node {lost} of its gang is gone" in e for e in b.events() if e.startswith("j-")) == 6
-    left = b.all(POD).values()
-    assert left and all(deleting(p) for p in left), "the others leave in their own time"
-    assert all(dig(p, "spec.nodeName") != lost for p in left), "nobody is left there to confirm the end"
+    left_whole(b, lost)
 
 
 def test_a_gang_whose_node_is_not_ready_is_put_back_whole_after_a_while() -> None:
-    b = bench()
-    b.node("n2", 2)
-    b.node("n3", 4)
-    b.gang("j", 6)
-    b.turn()
-    b.kubelet()
-    lost = b.node_of("j-0")
+    b, lost = on_three_nodes()
     b.ready(lost, yes=False)
     b.turn()
     assert b.again is not None and 30 < b.again <= 40, "it often comes back"
@@ -246,9 +249,7 @@ def test_a_gang_whose_node_is_not_ready_is_put_back_whole_after_a_while() -> Non
     b.now += 41
     b.turn()
     assert sum(f"node {lost} of its gang is not ready since " in e for e in b.events() if e.startswith("j-")) == 6
-    left = b.all(POD).values()
-    assert left and all(deleting(p) for p in left), "the others leave in their own time"
-    assert all(dig(p, "spec.nodeName") != lost for p in left), "nobody is left there to confirm the end"
+    left_whole(b, lost)
 
 
 def test_levels_and_declared_runtimes_come_from_the_group() -> None:

@@ -60,13 +60,16 @@ class Beginning:
             return str(error)
 
     def _claim(self) -> bool:
-        """The first to create `start.N` runs it: a request that was sent twice starts one program."""
+        """The first to make `start.N` runs it: a request that was sent twice starts one program. It comes to be with the
+        shim's name in it: a claim of nobody would read as one whose shim was lost, and its program be killed."""
+        mine = f"{path(self._spec, 'start')}.{os.getpid()}"
+        write_fact(mine, self._identity())
         try:
-            fd = os.open(path(self._spec, "start"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            os.link(mine, path(self._spec, "start"))
         except FileExistsError:
             return False
-        os.close(fd)
-        write_fact(path(self._spec, "start"), self._identity())
+        finally:
+            os.unlink(mine)
         if self._spec.get("message_path"):
             os.close(os.open(path(self._spec, "message"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
             os.chmod(path(self._spec, "message"), 0o666)

@@ -68,6 +68,8 @@ class ContainerFacts:
     problem: Problem | None = None
     problem_since: float = 0.0
     asked: int | None = None
+    shim: int = 0
+    """The process that was made for that start."""
     stop_by: float | None = None
     image_id: str = ""
     started: bool = False

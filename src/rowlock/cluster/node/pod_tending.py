@@ -15,7 +15,8 @@ from rowlock import kinds
 from rowlock.api import Api, DeleteOptions, Record
 from rowlock.cluster.node import claims, eviction, gpu_shares, pod_rights, pod_status, pod_sync, processes
 from rowlock.cluster.node.environment import Missing
-from rowlock.cluster.node.pod_facts import NO_FACTS, Problem, Run, all_containers, init_containers
+from rowlock.cluster.node.facts import ticks
+from rowlock.cluster.node.pod_facts import NO_FACTS, ContainerFacts, Problem, Run, all_containers, init_containers
 from rowlock.cluster.node.pod_starting import Starting, remarks
 from rowlock.cluster.node.pod_sync import Publish, Remove, Start, Stop
 from rowlock.cluster.node.probing import Probing
@@ -65,6 +66,9 @@ class Tending:
         directory = self.starting.directories.container(tended.card.uid, container)
         number = processes.newest(directory)
         known = tended.containers.get(container, NO_FACTS)
+        if _stillborn(known, number):
+            tended.set(container, replace(known, asked=None, shim=0))
+            return []
         run = None if number is None else processes.read_run(directory, number)
         if run is None or number is None:
             return []
@@ -203,7 +207,8 @@ class Tending:
         self.starting.directories.drop_old_runs(tended.card.uid, start.container, start.number)
         if self.open_files:
             spec["rlimits"] = {"RLIMIT_NOFILE": self.open_files}
-        tended.set(start.container, replace(known, asked=start.number, problem=None, stop_by=None, image_id=image.id))
+        known = replace(known, asked=start.number, shim=0, problem=None, stop_by=None, image_id=image.id)
+        tended.set(start.container, known)
         answer = await self._host.ask("start", **spec)
         known = tended.containers[start.container]
         if answer == processes.GONE:
@@ -213,6 +218,8 @@ class Tending:
             problem = Problem("CreateContainerError", f"the program could not be started: {answer['error']}")
             tended.set(start.container, replace(known, asked=None, problem=problem, problem_since=self._clock()))
             return
+        if known.asked == start.number:
+            tended.set(start.container, replace(known, shim=int(answer.get("shim") or 0)))
         text = f'Container image "{_image(pod, start.container)}" already present on machine'
         where = start.container
         self._event(pod, "Normal", "Pulled", text, where)
@@ -332,6 +339,12 @@ class Tending:
     def _event(self, pod: Object, kind: str, reason: str, message: str, container: str = "") -> None:
         record = Record(pod, kind, reason, message, "kubelet", _part(pod, container))  # type: ignore[arg-type] # Normal, Warning
         self._recorder.record(record)
+
+
+def _stillborn(known: ContainerFacts, newest: int | None) -> bool:
+    """Did the shim die before it could claim the start it was made for?"""
+    waits = known.asked is not None and (newest is None or newest < known.asked)
+    return waits and known.shim > 0 and os.path.isdir("/proc/self") and not ticks(known.shim)
 
 
 def _part(pod: Object, container: str) -> str:
