@@ -10,6 +10,7 @@ import itertools
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -87,6 +88,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=[FIRST, *SECTIONS], help="measure one section anew and keep the others")
     only = parser.parse_args().only
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the clusters end with us, however we end
     page = renewed(PAGE.read_text(), only) if only else whole()
     PAGE.write_text(page)
     print(page)

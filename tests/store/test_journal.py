@@ -167,7 +167,7 @@ def test_compaction_keeps_pace_with_writes(file: Path) -> None:
             rows = store._journal._log.execute("SELECT count(*) FROM log").fetchone()[0]
             assert 100 <= rows <= 100 + 20 + 40
             with pytest.raises(errors.Expired, match="too old resource version: 1 "):
-                store._history.trim(store.revision)
+                store.history.trim(store.revision)
                 await anext(store.watch(CM, since=1))
             missed = await take(store.watch(CM, since=store.revision - 50), 50)
             assert len(missed) == 50 and missed[-1].type == "Deleted"

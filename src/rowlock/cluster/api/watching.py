@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -81,8 +81,8 @@ async def _left(receive: Receive) -> None:
 
 async def _send(lines: _Lines, send: Send) -> None:
     try:
-        async for batch in lines.read():
-            await stream(send, batch)
+        while True:
+            await stream(send, await lines.next())
     except ApiError as error:
         await stream(send, b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n")
 
@@ -95,10 +95,8 @@ class _Lines:
         self._form: Form = requests.form_of(call.header(b"accept"), listed=True)
         if requests.in_yaml(call.header(b"accept")):
             raise NotAcceptable("a watch is a stream of JSON objects, not of YAML: accept application/json")
-        self._target, self._store = target, store
-        self._wanted = Wanted(
-            target.kind, target.namespace if target.kind.namespaced else "", *selectors(call, target.kind)
-        )
+        self._target = target
+        wanted = Wanted(target.kind, target.namespace if target.kind.namespaced else "", *selectors(call, target.kind))
         if target.name:
             raise BadRequest("a watch is about a collection: use a field selector on metadata.name")
         self._initial = "sendInitialEvents" in call.query and call.flag("sendInitialEvents")
@@ -106,9 +104,12 @@ class _Lines:
         self._include = call.query.get("includeObject") or "Metadata"
         if call.number("limit") or call.query.get("continue"):
             call.query.pop("limit", None)
-        wanted = requests.revision_of(call)
-        self._since = None if not wanted or self._initial else wanted
+        asked = requests.revision_of(call)
+        since = None if not asked or self._initial else asked
         self._check(call)
+        self._ready = since is not None
+        """Has it said all that was there at the beginning?"""
+        self._following = store.follow(wanted, since=since, bookmarks=self._bookmarks)
 
     def _check(self, call: Call) -> None:
         match = call.query.get("resourceVersionMatch", "")
@@ -121,17 +122,16 @@ class _Lines:
         if self._include not in ("None", "Metadata", "Object"):
             raise BadRequest(f'includeObject is None, Metadata or Object, not "{self._include}"')
 
-    async def read(self) -> AsyncIterator[bytes]:
-        """What there is to say at each time; a bookmark comes alone."""
-        ready = self._since is not None
-        async for batch in self._store.news(self._wanted, since=self._since, bookmarks=self._bookmarks):
-            if batch and batch[0].type == "Bookmark":
-                wanted, about = (self._bookmarks, None) if ready else (self._initial, _INITIAL_END)
-                ready = True
-                if wanted:
-                    yield self._bookmark(batch[0].revision, about)
-            elif batch:
-                yield b"".join(map(self._line, batch))
+    async def next(self) -> bytes:
+        """What there is to say, as soon as there is something; a bookmark comes alone."""
+        while True:
+            batch = await self._following.next()
+            if batch[0].type != "Bookmark":
+                return b"".join(map(self._line, batch))
+            wanted, about = (self._bookmarks, None) if self._ready else (self._initial, _INITIAL_END)
+            self._ready = True
+            if wanted:
+                return self._bookmark(batch[0].revision, about)
 
     def _line(self, change: Change) -> bytes:
         if self._form.view:

@@ -34,7 +34,8 @@ from rowlock.api import (
 from rowlock.cluster.storage import reading
 from rowlock.cluster.storage.commits import Commits
 from rowlock.cluster.storage.core import Admission, Core, Open, Patches, Rules
-from rowlock.cluster.storage.history import Cursor, History
+from rowlock.cluster.storage.following import Following
+from rowlock.cluster.storage.history import History
 from rowlock.cluster.storage.journal import Journal, Row
 from rowlock.cluster.storage.reading import Wanted
 from rowlock.cluster.storage.state import FIRST, State, Stored
@@ -47,8 +48,6 @@ WINDOW = 2_048
 """Changes kept in memory for watchers; older ones are read from the journal."""
 BOOKMARKS = 60.0
 """Seconds between the bookmarks of a quiet watch."""
-LISTED = 256
-"""Objects of a watch's first list that go together."""
 _CHUNK = 500
 
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
@@ -62,8 +61,8 @@ class Store:
         self.logs: LogSource | None = None
         """Who answers `log`: the kubelet."""
         self._journal = journal
-        self._history = History(core.revision, window)
-        self._commits = Commits(core, journal, self._history.publish) if journal else None
+        self.history = History(core.revision, window)
+        self._commits = Commits(core, journal, self.history.publish) if journal else None
 
     @classmethod
     def open(
@@ -137,9 +136,9 @@ class Store:
 
     def _page(self, wanted: Wanted, limit: int, token: str) -> Page:
         revision, after = reading.place(token) if token else (self.revision, FIRST)
-        if revision < self._history.floor or revision > self.revision:
+        if revision < self.history.floor or revision > self.revision:
             raise Expired(reading.EXPIRED_TOKEN)
-        since = self._history.after(wanted.kind, revision)
+        since = self.history.after(wanted.kind, revision)
         page = reading.page(wanted, reading.at(self.view, wanted, since, after), limit)
         if not limit or len(page) <= limit:
             return Page([o for _, o in page], revision)
@@ -167,36 +166,22 @@ class Store:
         bookmarks: bool = False,
     ) -> AsyncIterator[Change]:
         wanted = Wanted(kind, namespace if kind.namespaced else "", labels, fields)
-        async for batch in self.news(wanted, since=since, bookmarks=bookmarks):
-            for change in batch:
+        following = self.follow(wanted, since=since, bookmarks=bookmarks)
+        while True:
+            for change in await following.next():
                 yield change
 
-    async def news(
-        self, wanted: Wanted, *, since: int | None = None, bookmarks: bool = False
-    ) -> AsyncIterator[Sequence[Change]]:
-        """A watch by the batch: all that there is to tell now goes together."""
-        kind, cursor = wanted.kind, None
-        if since is None:
-            since, cursor = self.revision, self._history.cursor(kind, wanted.namespace)
-            added = self._added(wanted)  # one consistent list, made before anybody waits
-            for start in range(0, len(added), LISTED):
-                yield added[start : start + LISTED]
-            yield (Change("Bookmark", since),)
-        follow = self._follow(wanted.namespace, kind, since, cursor, BOOKMARKS if bookmarks else None)
-        async for revision, batch in follow:
-            if batch:
-                yield [seen for change in batch if (seen := wanted.seen(change)) is not None]
-            elif bookmarks:
-                yield (Change("Bookmark", revision),)
+    def follow(self, wanted: Wanted, *, since: int | None = None, bookmarks: bool = False) -> Following:
+        """A watch by the batch."""
+        listed = self._added(wanted) if since is None else ()
+        return Following(self, wanted, since=since, listed=listed, quiet=BOOKMARKS if bookmarks else None)
 
     async def changes(self) -> AsyncIterator[Change]:
         """All kinds at once, for controllers: the state as Added changes, a bookmark, then everything that happens."""
-        since, cursor = self.revision, self._history.cursor(None)
-        for change in [change for kind in kinds.KINDS for change in self._added(Wanted(kind))]:
-            yield change
-        yield Change("Bookmark", since)
-        async for _, batch in self._follow("", None, since, cursor, None):
-            for change in batch:
+        listed = [change for kind in kinds.KINDS for change in self._added(Wanted(kind))]
+        following = Following(self, listed=listed)
+        while True:
+            for change in await following.next():
                 yield change
 
     def _added(self, wanted: Wanted) -> Sequence[Stored]:
@@ -207,38 +192,16 @@ class Store:
             if wanted.matches(obj)
         ]
 
-    async def _follow(
-        self, namespace: str, kind: Kind | None, since: int, cursor: Cursor | None, quiet: float | None
-    ) -> AsyncIterator[tuple[int, Sequence[Stored]]]:
-        """Everything after `since`, in batches with the revision they reach; an empty one after `quiet` seconds."""
-        if since > self.revision:
-            await self._reach(since)
-        while True:
-            if cursor is None and since >= self._history.floor:
-                cursor = self._history.cursor(kind, namespace, since)
-            batch = cursor.take() if cursor else None
-            if cursor is None or batch is None:  # memory has moved on: the journal knows
-                missed, since = await self._missed(kind, since)
-                cursor = None
-                yield since, missed
-                continue
-            since = self.revision
-            if batch:
-                yield since, batch
-                continue
-            if not await cursor.wait(quiet):
-                yield self.revision, ()
-
-    async def _reach(self, since: int) -> None:
+    async def reach(self, since: int) -> None:
         """A watch from the future: a revision handed out but not durable yet; or one of another cluster."""
         if since > self.core.revision:
             raise Expired(f"too large resource version: {since}, current: {self.revision}: list again")
         if self._commits:
             await self._commits.settled()
 
-    async def _missed(self, kind: Kind | None, since: int) -> tuple[Sequence[Stored], int]:
+    async def missed(self, kind: Kind | None, since: int) -> tuple[Sequence[Stored], int]:
         """Changes that memory no longer has, from the journal; and up to which revision they go."""
-        oldest = self._commits.compacted if self._commits else self._history.floor
+        oldest = self._commits.compacted if self._commits else self.history.floor
         rows = await asyncio.to_thread(self._journal.read, since, _CHUNK) if self._journal and since >= oldest else []
         if not rows:
             raise Expired(f"too old resource version: {since} ({oldest})")
@@ -306,11 +269,11 @@ class Store:
         batch = self.core.take()
         if batch:
             self.core.settle(batch)
-            self._history.publish(batch)
+            self.history.publish(batch)
 
     def compact(self, revision: int) -> None:
         """In memory: forget history up to `revision`."""
-        self._history.trim(revision)
+        self.history.trim(revision)
 
 
 def _uuids() -> Iterator[str]:
