@@ -55,6 +55,7 @@ fix: $(STAMP) ## let ruff repair what it can
 	$(BIN)/ruff format src tests benchmarks scripts
 
 bench: $(TORCH) ## measure, print ratios, write docs/benchmarks.md
+	$(BIN)/python scripts/real_cluster build --kwok --or-say # peers to stand beside
 	$(BIN)/python -m benchmarks
 
 docs: $(STAMP) ## regenerate the generated pages (command reference)

@@ -210,7 +210,10 @@ def table(subjects: Sequence[Subject]) -> Iterator[str]:
         for other in others:
             theirs = statistics.median(other.figures[name])
             ratio = mine / theirs if name.endswith("per second") else theirs / mine
-            cells += [f"{theirs:23.4g}", f"{ratio:8.2f}×"]
+            cells += [
+                f"{theirs:23.4g}",
+                f"{ratio:8.2f}×" if ratio > 0 else f"{'–':>9}",
+            ]  # collected meanwhile: no figure
         yield "  ".join(cells)
 
 

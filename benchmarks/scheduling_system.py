@@ -420,6 +420,8 @@ def growth(sizes: Sequence[int]) -> Iterator[Line]:
 
 # ---------------------------------------------------------------- kube-scheduler beside it
 
+STAGES = Path(__file__).with_name("kwok-stages.yaml")
+
 
 def real_parts() -> tuple[Path, str]:
     """(the directory of the binaries, what is missing of them)."""
@@ -433,7 +435,7 @@ def kube_scheduler(nodes: int) -> Iterator[Line]:
     """The same fill on etcd, kube-apiserver, controller-manager, kube-scheduler and kwok."""
     place, lacking = real_parts()
     if lacking:
-        print(f"kube-scheduler: not measured, {lacking} not built here (`make real-cluster`)", file=sys.stderr)
+        print(f"kube-scheduler: not measured, {lacking} not built here (`python scripts/real_cluster build --kwok`)")
         return
     with ExitStack() as stack:
         peer = stack.enter_context(peers.real("--scheduler"))
@@ -467,10 +469,7 @@ def _node(i: int) -> bytes:
 def _kwok(place: Path, peer: Peer) -> Iterator[psutil.Process]:
     """kwok plays the kubelets of all nodes. Raises RuntimeError when it does not stay up."""
     config = next(p for d in peer.authority.parents[:2] if (p := d / "kubeconfig").exists())
-    argv = [str(place / "kwok"), "--kubeconfig", str(config), "--manage-all-nodes=true"]
-    stages = place / "kwok-stages.yaml"
-    if stages.exists():
-        argv += ["--config", str(stages)]
+    argv = [str(place / "kwok"), "--kubeconfig", str(config), "--manage-all-nodes=true", "--config", str(STAGES)]
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(2)

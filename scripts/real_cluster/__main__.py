@@ -1,6 +1,7 @@
 """A real Kubernetes control plane on loopback, for tests: `python scripts/real_cluster build|up|down|where`.
 
     build            build what `recipe.py` pins (needs Go; minutes when cold, nothing when already built)
+    build --kwok     … and kwok, which plays the kubelets of pretend nodes in benchmarks
     build --within 1200 --or-say    … in at most 20 minutes; without Go or a network say so and succeed (for CI)
     up DIR           start etcd, kube-apiserver and controller-manager with their state in DIR; print the kubeconfig
     up DIR --crds    … and the kinds of the training operator without the operator
@@ -64,7 +65,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _build(args: argparse.Namespace) -> int:
     try:
-        print(build(args.within))
+        print(build(args.within, kwok=args.kwok))
     except Missing as error:
         if not args.or_say:
             raise
@@ -81,6 +82,7 @@ def _arguments() -> argparse.Namespace:
     made.add_argument(
         "--within", type=float, default=None, metavar="SECONDS", help="give up then; no limit unless said"
     )
+    made.add_argument("--kwok", action="store_true", help="kwok too, for benchmarks with pretend nodes")
     made.add_argument("--or-say", action="store_true", help="what this machine lacks is a sentence, not a failure")
     verbs.add_parser("where")
     up = verbs.add_parser("up")

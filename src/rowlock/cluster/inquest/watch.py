@@ -43,6 +43,8 @@ _CONFIRM = 0.5
 _SWEEP = 60.0
 _LOOKS, _APART, _FIRST = 12, 0.25, 10.0
 """A search for a straggler: how many looks, seconds between them, and how long after a job's begin the first one is."""
+_SPARING = 0.004
+"""The part of the time that searches may take: stacks are read with the CPU that training wants."""
 log = logging.getLogger("rowlock.inquest")
 
 
@@ -193,7 +195,7 @@ class Watch:
         watched.hang = None
 
     async def _search(self, watched: Watched) -> None:
-        """For a straggler: some looks in a row, then not for a while: reading stacks takes less than 1 % of the time."""
+        """For a straggler: some looks in a row, then not for a while."""
         seen: dict[str, list[Stack]] = defaultdict(list)
         half = spent = 0.0
         for number in range(_LOOKS):
@@ -204,7 +206,7 @@ class Watch:
             spent += time.monotonic()
             await asyncio.sleep(_APART)
         now = time.monotonic()
-        watched.next_search = now + max(min(max(60.0, now - watched.began), _SELDOM), spent / _COST)
+        watched.next_search = now + max(min(max(60.0, now - watched.began), _SELDOM), spent / _SPARING)
         if (verdict := slowest(seen, wrote=_wrote(watched.subjects) > half)) is not None:
             self._slow(watched, verdict)
 
