@@ -94,7 +94,7 @@ def test_shrinking_cuts_what_comes_after_and_then_drops_steps_and_parts() -> Non
 
 
 @pytest.mark.real
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_random_histories_end_alike_on_the_real_operator_and_on_ours(tmp_path: Path) -> None:
     if missing := real_cluster_missing(operator=True):
         pytest.skip(missing)
