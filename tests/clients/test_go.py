@@ -36,6 +36,7 @@ def client() -> Path:
     return built
 
 
+@pytest.mark.timeout(900)  # the first of them compiles
 @pytest.mark.parametrize("streaming", ["true", "false"])
 def test_client_go(client: Path, site: Site, streaming: str) -> None:
     env = {**os.environ, "KUBE_FEATURE_WatchListClient": streaming}
