@@ -31,8 +31,9 @@ from rowlock.cluster.storage.store import Store
 from rowlock.errors import ApiError, Internal
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.snapshot import Snapshot
-from rowlock.server.app import Face, Settings
+from rowlock.server.app import Face
 from rowlock.server.auth import Guest, Guests
+from rowlock.server.call import Settings
 
 
 def secret(path: Path) -> str:

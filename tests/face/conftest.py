@@ -19,7 +19,8 @@ from rowlock.api import LogOptions
 from rowlock.cluster.storage.store import Store
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.server.app import Face, Settings
+from rowlock.server.app import Face
+from rowlock.server.call import Settings
 
 CLUSTER = "71f69d83-ba66-4822-adf5-55ce55efd210"
 TOKEN = "secret"

@@ -33,7 +33,8 @@ from rowlock.cluster.storage.store import Store
 from rowlock.objects import Object, name
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.snapshot import Snapshot
-from rowlock.server.app import Face, Settings
+from rowlock.server.app import Face
+from rowlock.server.call import Settings
 from rowlock.training import controller as training
 from rowlock.training.group import GroupController
 

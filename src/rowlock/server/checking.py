@@ -8,7 +8,7 @@ from rowlock import kinds, objects
 from rowlock.api import WriteOptions
 from rowlock.errors import AlreadyExists, ApiError
 from rowlock.objects import Object
-from rowlock.server.app import Call
+from rowlock.server.call import Call
 from rowlock.server.scheduler import asked, home
 from rowlock.training import advice
 from rowlock.workloads.fields import nearest

@@ -17,7 +17,7 @@ from rowlock import objects
 from rowlock.api import Api, LogOptions
 from rowlock.errors import ApiError, BadRequest, NotFound
 from rowlock.objects import Object
-from rowlock.server.app import Call
+from rowlock.server.call import Call
 from rowlock.server.catalog import Catalog
 from rowlock.server.workloads import find
 from rowlock.workloads import pods as ranks

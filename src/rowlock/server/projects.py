@@ -11,7 +11,7 @@ from typing import Any
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Conflict, NotFound
-from rowlock.server.app import Answer, Call
+from rowlock.server.call import Answer, Call
 from rowlock.server.catalog import Catalog
 from rowlock.server.workloads import ACCEPTED, MANAGER
 from rowlock.workloads import present as workload_json

@@ -17,7 +17,7 @@ from rowlock.errors import AlreadyExists, BadRequest, Conflict
 from rowlock.objects import Object
 from rowlock.scheduling.snapshot import Snapshot, dumps
 from rowlock.scheduling.what_if import Outcome, Rehearsal
-from rowlock.server.app import Call
+from rowlock.server.call import Call
 from rowlock.workloads import hypothetical
 from rowlock.workloads.fields import nearest
 

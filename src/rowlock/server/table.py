@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowlock.server import checking, logs, projects, scheduler, workloads
-from rowlock.server.app import Endpoint
+from rowlock.server.call import Endpoint
 
 _W = "/api/v1/workloads"
 _P = "/api/v1/org-unit/projects"

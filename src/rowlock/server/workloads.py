@@ -11,7 +11,7 @@ from rowlock.api import DeleteOptions, WriteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.server.app import Answer, Call
+from rowlock.server.call import Answer, Call
 from rowlock.server.catalog import FIELDS, Catalog, Row
 from rowlock.workloads import pods as ranks
 from rowlock.workloads import present, query, spec, story
