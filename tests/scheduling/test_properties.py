@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -186,11 +187,11 @@ def check_queues(before: World, after: World) -> None:
 
 
 def check_gangs(cluster: Cluster, found: Plan) -> None:
-    started = {b.gang for b in found.binds}
+    started, moved = {b.gang for b in found.binds}, Counter(e.gang for e in found.evicts if e.moves_to)
     for key in started:
         gang = cluster.gangs[key]
-        running = sum(t.status in (Status.RUNNING, Status.BOUND) for t in gang.tasks)
-        assert running >= gang.pod_sets[0].minimum, f"{key} runs with {running}"
+        there = running(gang) + moved[key]
+        assert there >= gang.pod_sets[0].minimum, f"{key} runs with {there}"
     gain = started | {r.gang for r in found.reservations}
     for e in found.evicts:
         assert e.act in ("stale", "lost") or e.by in gain, f"{e.pod} was evicted for nobody ({e.act} for {e.by})"

@@ -179,10 +179,7 @@ class Planner:
                 continue
             self.world.forget()
             self._joined(state)
-            for task, *_ in self.world.log[mark:]:
-                if task.gang is not state:
-                    state.served = True
-                    self.causes.setdefault(task.gang.gang.key, (name, state.gang.key))
+            state.served |= self._blame(name, state, mark)
             order.refresh()
 
     def _reserve(self) -> None:
@@ -196,9 +193,20 @@ class Planner:
                 continue
             self.world.forget()
             self._joined(state)
-            for task, *_ in self.world.log[mark:]:
-                if task.gang is not state:
-                    self.causes.setdefault(task.gang.gang.key, ("reserve", state.gang.key))
+            self._blame("reserve", state, mark)
+
+    def _blame(self, act: str, asker: GangState, mark: int) -> bool:
+        """Note why others lose pods since `mark`, and for whom; False when nobody does. Who was only moved had lost nothing
+        before. What others left for one that has lost its promise is left for the asker now."""
+        losers = dict.fromkeys(task.gang for task, *_ in self.world.log[mark:] if task.gang is not asker)
+        for loser in losers:
+            key = loser.gang.key
+            if self.causes.get(key, ("consolidate",))[0] == "consolidate":
+                self.causes[key] = (act, asker.gang.key)
+            if not promised(loser):
+                heirs = [gang for gang, (_, by) in self.causes.items() if by == key]
+                self.causes.update((gang, (self.causes[gang][0], asker.gang.key)) for gang in heirs)
+        return bool(losers)
 
     def _stale(self) -> None:
         for state in evict_lost(self.world):
