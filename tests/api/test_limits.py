@@ -169,6 +169,22 @@ def test_requests_sent_together_are_answered_in_order(server: Running) -> None:
     assert found == [True, False, True, False, True]
 
 
+def test_a_connection_serves_on_after_a_watch(server: Running) -> None:
+    """While it watches each piece goes out at once; afterwards an answer is one piece again."""
+    with connected(server) as connection:
+        connection.sendall(head(f"GET {CONFIGS}?watch=1&timeoutSeconds=1 HTTP/1.1") + b"\r\n\r\n")
+        said = b""
+        while not said.endswith(b"0\r\n\r\n"):
+            piece = connection.recv(65536)
+            assert piece, said[-300:]
+            said += piece
+        assert b"transfer-encoding: chunked" in said.lower()
+        for _ in range(2):
+            connection.sendall(head("GET /readyz HTTP/1.1") + b"\r\n\r\n")
+            answer = connection.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"\r\n\r\nok"), answer
+
+
 def test_who_is_silent_after_an_answer_is_cut_off(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not before: every request begins the time anew, and an answer that takes long does not count."""
     monkeypatch.setattr(wire, "FIRST_S", 0.3)
