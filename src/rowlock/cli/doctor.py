@@ -121,7 +121,7 @@ def containers() -> Finding:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = done.stdout.strip()
     if done.returncode == 0:
-        return Finding("containers", "ok", f"{found}: pods whose image it has run in containers")
+        return Finding("containers", "ok", f"{found}: images that it has or can pull run in containers")
     refused = "does not answer" in found
     fix = "start it, or join its group (`docker`) to be let in; until then pods run as processes" if refused else ""
     return Finding("containers", "warn" if refused else "ok", f"pods run as processes: {found}", fix)

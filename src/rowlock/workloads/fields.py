@@ -36,7 +36,10 @@ COMPUTE = (
 SSH_MOUNT = "/root" + "/.ssh"
 """What Run:ai's own client sends with every create."""
 LATER: dict[str, tuple[Any, str]] = {
-    "imagePullSecrets": ((), "process images need no registry credentials"),
+    "imagePullSecrets": (
+        (),
+        "registry credentials come from `docker login` on the node, or from imagePullSecrets of a job in YAML",
+    ),
     "storage": ({}, "pods of the embedded cluster see the host's file system; use a path of the host"),
     "security": ({}, "pods run as the user who started the cluster"),
     "nodeAffinityRequired": (None, "nodes cannot be chosen by affinity yet; use nodeType"),

@@ -50,7 +50,7 @@ class Engine:
             try:
                 text = b"".join(iter(lambda: stream.recv(_CHUNK), b""))
             except OSError as error:
-                raise self._silent(error) from None
+                raise self.silent(error) from None
         with contextlib.suppress(ValueError):
             return json.loads(text)
         return None
@@ -61,26 +61,25 @@ class Engine:
         """One request; what follows the head of its answer, and that head. Raises EngineError."""
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         kind = "application/x-tar" if isinstance(body, bytes) else "application/json"
-        head = (
-            f"{method} {path} HTTP/1.0\r\nHost: engine\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n"
-        )
+        first = head(method, path, {"Content-Type": kind}, len(data))
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.settimeout(patience)
             connection.connect(self.path)
-            connection.sendall(head.encode() + data)
+            connection.sendall(first + data)
             status, headers, rest = _head(connection)
         except OSError as error:
             connection.close()
-            raise self._silent(error) from None
+            raise self.silent(error) from None
         stream = Stream(connection, rest)
         if status >= 400:
             with stream:
                 text = b"".join(iter(lambda: stream.recv(_CHUNK), b""))
-            raise EngineError(status, _sentence(text) or f"{method} {path}: {status}")
+            raise EngineError(status, sentence(text) or f"{method} {path}: {status}")
         return stream, headers
 
-    def _silent(self, error: OSError) -> EngineError:
+    def silent(self, error: OSError) -> EngineError:
+        """What is said of an engine that does not answer."""
         why = "permission denied" if isinstance(error, PermissionError) else error.strerror or str(error)
         return EngineError(0, f"the container engine at {self.path} does not answer ({why.lower()})")
 
@@ -120,15 +119,27 @@ def _head(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
         if not piece:
             raise ConnectionResetError("it hung up")
         data += piece
-    head, _, rest = data.partition(b"\r\n\r\n")
-    first, *lines = head.decode("latin-1").split("\r\n")
+    said, _, rest = data.partition(b"\r\n\r\n")
+    return *parsed(said), rest
+
+
+def head(method: str, path: str, headers: Mapping[str, str], length: int = 0) -> bytes:
+    """What is sent before a request's body."""
+    lines = [f"{method} {path} HTTP/1.0", "Host: engine", *(f"{k}: {v}" for k, v in headers.items())]
+    return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
+
+
+def parsed(said: bytes) -> tuple[int, dict[str, str]]:
+    """Status and headers of an answer. Raises OSError when that is no HTTP."""
+    first, *lines = said.decode("latin-1").strip().split("\r\n")
     words = first.split(" ")
     if not first.startswith("HTTP/") or not words[1].isdigit():
         raise OSError(f"it does not speak HTTP: {first[:40]!r}")
-    return int(words[1]), {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}, rest
+    return int(words[1]), {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
 
 
-def _sentence(answer: bytes) -> str:
+def sentence(answer: bytes) -> str:
+    """Why the engine refused, from the body of its answer."""
     try:
         return str(json.loads(answer).get("message") or "").strip()
     except (ValueError, AttributeError):

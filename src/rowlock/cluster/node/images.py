@@ -1,4 +1,4 @@
-"""Images as programs: what an image name means on a machine without a container runtime.
+"""Images as programs: what an image name means to a node, with or without a container engine.
 
     python -m rowlock.cluster.node.images --data-dir D  list | add NAME --host | add NAME --dir DIR … | remove NAME  [--json]
 
@@ -97,8 +97,6 @@ class Images:
         self._known: dict[str, tuple[int, Image]] = {}
         self.foreign: dict[str, Image | Problem] = {}
         """What the container engine was last seen to have, or why it could not be asked; see `runtime.py`."""
-        self.engine = ""
-        """Its name, where there is one."""
 
     def where(self, name: str) -> Path:
         return self._directory / mangle(name)
@@ -124,11 +122,18 @@ class Images:
             return Problem(
                 "InvalidImageName", f'Failed to apply default image tag "{reference}": {sentence}. {fix(reference)}'
             )
-        return Problem("ErrImagePull", f'no image "{reference}" on this node: {fix(reference, self.engine)}')
+        return Problem("ErrImagePull", f'no image "{reference}" on this node: {fix(reference)}')
 
     def contained(self, reference: str) -> bool:
         """Is it an image that a container engine runs?"""
         return not self.own(reference) and normalise(reference) in self.foreign
+
+    def absent(self, reference: str) -> bool:
+        """Is it an image that a container engine does not have and a registry may?"""
+        if self.own(reference) or _shouts(reference):
+            return False
+        name = normalise(reference)
+        return name not in self.foreign and name.rpartition(":")[0] != DELIVERY
 
     def own(self, reference: str) -> bool:
         """Is no engine to be asked about it: the machine itself, a name in our table, or no image name at all?"""
@@ -179,13 +184,15 @@ def _shouts(reference: str) -> bool:
     return repository != repository.lower()
 
 
-def fix(reference: str, engine: str = "") -> str:
+def fix(reference: str) -> str:
     """The lines that make an unknown image known."""
-    pull = "images are not pulled on a node without a container runtime"
-    if engine:
-        pull = f"{engine} does not have it and rowlock pulls nothing: `{engine} pull {reference}` does"
+    return f"images are not pulled on a node without a container runtime; {instead(reference)}"
+
+
+def instead(reference: str) -> str:
+    """What can be done where a registry does not give it."""
     return (
-        f"{pull}; build it with `rowlock build -t {reference} DIR`, "
+        f"build it with `rowlock build -t {reference} DIR`, "
         f"or run its command with this machine's programs: `rowlock image add {reference} --host`"
     )
 

@@ -132,10 +132,10 @@ class Kubelet:
             warm_start=settings.warm_start,
         )
         self._tending = Tending(self._api, self._host, starting, self._recorder, clock=clock)
-        self._tending.backoff = settings.restart_backoff
+        self._tending.backoff = self._tending.pulling.backoff = settings.restart_backoff
         self.entrance = Entrance(view, self._host, self.network, self._directories, self._pods, self.log)
         self._tending.probing.checks = Checks(self.entrance, self._host, self.network)
-        self._tending.probing.changed = self._mark
+        self._tending.probing.changed = self._tending.pulling.changed = self._mark
         self.pods, self.recorder, self.directory = self._pods, self._recorder, self._directories.container
         self.on_end: Callable[[Tended, str, Run], None] = lambda tended, container, run: None
         """Told of every run of a container that has ended, once or more."""
@@ -227,7 +227,7 @@ class Kubelet:
         loop.add_reader(self._pipe, self._hints)
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._tending.probing.group = tasks
+                self._tending.probing.group = self._tending.pulling.group = tasks
                 tasks.create_task(self._feed(changes))
                 tasks.create_task(self._recorder.run())
                 tasks.create_task(self._resync())

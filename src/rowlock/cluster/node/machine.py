@@ -205,7 +205,7 @@ def tell_runtime(node: dict[str, Any], engine: Engine | None, why: str) -> None:
     """What runs containers here, in the node's object."""
     if engine is not None:
         node["status"]["nodeInfo"]["containerRuntimeVersion"] = f"{engine.name}://{engine.version}"
-        why = f"{engine}: runs the images that it has; what `rowlock image` knows runs as processes"
+        why = f"{engine}: runs images that it has or pulls; what `rowlock image` knows runs as processes"
     if why:
         node["metadata"]["annotations"][RUNTIME] = why
 

@@ -60,6 +60,23 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Pull:
+    """How it stands with the image of a container that a container engine must fetch first."""
+
+    under_way: bool = False
+    failures: int = 0
+    not_before: float = 0.0
+    """When it may be tried again."""
+    why: str = ""
+    """Why the last try failed."""
+    told: bool = False
+    """It has come, which an event has said."""
+
+
+NO_PULL = Pull()
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerFacts:
     """`run` is the newest life, `last` the end of the one before; `asked` the number of a start that is under way."""
 
@@ -72,6 +89,7 @@ class ContainerFacts:
     """The process that was made for that start."""
     stop_by: float | None = None
     image_id: str = ""
+    pull: Pull = NO_PULL
     started: bool = False
     """Of the newest run: its startup probe has passed and its postStart hook is done; only for who has these."""
     ready: bool = False

@@ -175,7 +175,7 @@ class Starting:
         image = self.images.find(str(container.get("image") or ""))
         if isinstance(image, Problem):
             return _policy(container, image)
-        if problem := self.runtime.unfit(image, card.contained):
+        if problem := self.runtime.unfit(pod, image, card.contained):
             return problem
         if image.engine:
             return pod_containing.request(self, pod, card, start, image)

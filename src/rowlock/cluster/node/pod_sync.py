@@ -213,6 +213,8 @@ def _next(
 ) -> tuple[Start | None, float | None]:
     """The start that is due, or how long until it is."""
     known, (now, base) = facts.of(container), clock
+    if known.pull.under_way:
+        return None, None  # its end is the next turn
     if known.problem is not None:
         wait = known.problem_since + base / 2 - now
         if wait > 0:

@@ -16,7 +16,16 @@ from rowlock.api import Api, DeleteOptions, Record
 from rowlock.cluster.node import claims, eviction, gpu_shares, pod_rights, pod_status, pod_sync, processes
 from rowlock.cluster.node.environment import Missing
 from rowlock.cluster.node.facts import ticks
-from rowlock.cluster.node.pod_facts import NO_FACTS, ContainerFacts, Problem, Run, all_containers, init_containers
+from rowlock.cluster.node.pod_facts import (
+    NO_FACTS,
+    NO_PULL,
+    ContainerFacts,
+    Problem,
+    Run,
+    all_containers,
+    init_containers,
+)
+from rowlock.cluster.node.pod_pulling import PULLING, PodPulling
 from rowlock.cluster.node.pod_starting import Starting, remarks
 from rowlock.cluster.node.pod_sync import Publish, Remove, Start, Stop
 from rowlock.cluster.node.probing import Probing
@@ -24,10 +33,9 @@ from rowlock.cluster.node.processes import PodHost
 from rowlock.cluster.node.tended import Tended
 from rowlock.controllers.recorder import Recorder
 from rowlock.errors import NotFound, Unavailable
-from rowlock.objects import Object, dig, namespace, revision, uid
+from rowlock.objects import Object, deleting, dig, namespace, revision, uid
 from rowlock.objects import name as name_of
 
-PULLING = ("ErrImagePull", "ImagePullBackOff")
 EXPECTED = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull": "ErrImageNeverPull"}
 UNMOUNTED = "FailedMount"
 """Problem → the reason of the event that tells its cause (else Failed)."""
@@ -57,6 +65,8 @@ class Tending:
         self.backoff = 10.0
         self.probing = Probing(clock)
         self.probing.event, self.probing.stop = self._event, self._end
+        self.pulling = PodPulling(starting.runtime, starting.view, clock)
+        self.pulling.event = self._event
         self.open_files: tuple[int, int] | None = None
 
     # ------------------------------------------------------------ facts
@@ -125,7 +135,7 @@ class Tending:
 
     async def turn(self, pod: Object, tended: Tended) -> float | None:
         """Does what is due for the pod; returns when to look again."""
-        problem = await self._choose(pod, tended) if tended.fresh() else None
+        problem = await self._choose(pod, tended) if tended.fresh() and not deleting(pod) else None
         if tended.untidy:
             tended.untidy = False
             await self.starting.runtime.sweep()
@@ -144,10 +154,11 @@ class Tending:
         starts = [c for c in turn.chores if isinstance(c, Start)]
         if starts and tended.card.contained and problem is None:
             problem = await self._contain(pod, tended)
-        if problem := problem or await self._volumes(pod, tended, starting=bool(starts)):
+        problem = problem or await self._volumes(pod, tended, starting=bool(starts))
+        if problem and starts:
             for start in starts:
                 self._cannot(pod, tended, start.container, problem)
-            return 0.0 if starts else turn.again
+            return 0.0
         await asyncio.gather(*(self._start(pod, tended, start) for start in starts))
         for chore in turn.chores:
             if isinstance(chore, Stop):
@@ -156,8 +167,8 @@ class Tending:
                 await self._publish(pod, tended)
             elif isinstance(chore, Remove):
                 await self._remove(pod, tended)
-        failed = any(tended.containers.get(s.container, NO_FACTS).problem for s in starts)
-        return 0.0 if failed else turn.again
+        known = [tended.containers.get(s.container, NO_FACTS) for s in starts]
+        return 0.0 if any(k.problem or k.pull.under_way for k in known) else turn.again
 
     async def _choose(self, pod: Object, tended: Tended) -> Problem | None:
         """Before a pod's first program: is it to run as processes or in containers?"""
@@ -199,7 +210,9 @@ class Tending:
         known = tended.containers.get(start.container, NO_FACTS)
         request = self.starting.request(pod, tended.card, start)
         if isinstance(request, Problem):
-            self._cannot(pod, tended, start.container, request)
+            container = next(c for c in all_containers(pod) if c["name"] == start.container)
+            if request.reason not in PULLING or not self.pulling.takes(pod, tended, container):
+                self._cannot(pod, tended, start.container, request)
             return
         spec, image = request
         directory = self.starting.directories.container(tended.card.uid, start.container)
@@ -207,7 +220,8 @@ class Tending:
         self.starting.directories.drop_old_runs(tended.card.uid, start.container, start.number)
         if self.open_files:
             spec["rlimits"] = {"RLIMIT_NOFILE": self.open_files}
-        known = replace(known, asked=start.number, shim=0, problem=None, stop_by=None, image_id=image.id)
+        told = known.pull.told
+        known = replace(known, asked=start.number, shim=0, problem=None, stop_by=None, image_id=image.id, pull=NO_PULL)
         tended.set(start.container, known)
         answer = await self._host.ask("start", **spec)
         known = tended.containers[start.container]
@@ -222,7 +236,8 @@ class Tending:
             tended.set(start.container, replace(known, shim=int(answer.get("shim") or 0)))
         text = f'Container image "{_image(pod, start.container)}" already present on machine'
         where = start.container
-        self._event(pod, "Normal", "Pulled", text, where)
+        if not told:
+            self._event(pod, "Normal", "Pulled", text, where)
         self._event(pod, "Normal", "Created", f"Created container: {where}", where)
         self._event(pod, "Normal", "Started", f"Started container {where}{_warmth(answer)}", where)
         for sentence in pod_rights.unwritable(spec["mounts"], spec["user"]) if start.number == 0 else ():
@@ -277,6 +292,7 @@ class Tending:
 
     async def _forget(self, tended: Tended) -> None:
         """Nothing of it runs any more: its network, its memory and its containers go."""
+        self.pulling.forget(tended.card.uid)
         await self._host.ask("forget", uid=tended.card.uid)
         if tended.card.contained:
             await self.starting.runtime.forget(tended.card.uid)

@@ -1,7 +1,7 @@
 """Which pods run in containers, and the engine that runs them: found, asked about images, kept tidy.
 
-`--runtime auto`: an image that rowlock's own table knows (`rowlock image`) is a process, one that the engine has is a
-container. Nothing here is needed on a machine without an engine, and nothing is asked of it but a few `stat` calls. All
+`--runtime auto`: an image that rowlock's own table knows (`rowlock image`) is a process, any other one is a container:
+the engine has it, or pulls it (`pod_pulling.py`). Nothing here is needed on a machine without an engine, and nothing is asked of it but a few `stat` calls. All
 that is made in the engine carries the cluster's label, and whatever nobody looks after is removed: after a restart,
 after a shim was killed, every now and then.
 """
@@ -22,9 +22,9 @@ import psutil
 from rowlock.cluster.node import containers, engine
 from rowlock.cluster.node.containers import LABEL
 from rowlock.cluster.node.engine import Engine, EngineError
-from rowlock.cluster.node.images import Image, Images, normalise
+from rowlock.cluster.node.images import DELIVERY, Image, Images, normalise
 from rowlock.cluster.node.network import PodNetwork
-from rowlock.cluster.node.pod_facts import Problem, all_containers, emulated
+from rowlock.cluster.node.pod_facts import Problem, all_containers, emulated, main_containers
 from rowlock.cluster.node.tended import Tended
 from rowlock.errors import Invalid
 from rowlock.objects import Object, uid
@@ -48,6 +48,7 @@ class Runtime:
     engine: Engine | None = None
     why: str = ""
     """Why the one that should be there does not answer."""
+    _sizes: dict[str, int] = field(default_factory=dict)
     _ready: set[str] = field(default_factory=set)
     _making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -92,14 +93,14 @@ class Runtime:
         if self.engine is None and engine.present(self.env):
             with contextlib.suppress(Invalid):
                 await self.find()
-        self.images.engine = self.name
         if self.engine is not None:
             await asyncio.gather(*(asyncio.to_thread(self._look, self.engine, name) for name in wanted))
 
     def _look(self, where: Engine, name: str) -> None:
         known = self.images.foreign
         try:
-            known[name] = image(name, where, where.ask("GET", f"/images/{name}/json"))
+            said = where.ask("GET", f"/images/{name}/json")
+            known[name], self._sizes[name] = image(name, where, said), int(said.get("Size") or 0)
         except EngineError as error:
             if error.status:
                 known.pop(name, None)
@@ -109,15 +110,34 @@ class Runtime:
     def holds(self, pod: Object) -> bool:
         """Does the pod run in containers? By what is known of its images."""
         wanted = [c for c in all_containers(pod) if not emulated(c)]
-        return any(self.images.contained(str(c.get("image") or "")) for c in wanted)
+        return any(self.images.contained(str(c.get("image") or "")) or self.absent(c) for c in wanted)
+
+    def absent(self, container: Mapping[str, Any]) -> bool:
+        """Is its image one that the engine must fetch first, and may?"""
+        if self.engine is None or self.wanted == "process" or container.get("imagePullPolicy") == "Never":
+            return False
+        return self.images.absent(str(container.get("image") or ""))
+
+    async def came(self, name: str) -> int | None:
+        """Looks for an image after a pull: its size in bytes, None when it is not there."""
+        if self.engine is None:
+            return None
+        await asyncio.to_thread(self._look, self.engine, name)
+        return self._sizes.get(name) if isinstance(self.images.foreign.get(name), Image) else None
 
     def contained(self, pod: Object) -> bool:
         """What was decided before its first program; until then, what would be."""
         tended = self.pods.get(uid(pod))
         return tended.card.contained if tended is not None and not tended.fresh() else self.holds(pod)
 
-    def unfit(self, image: Image, contained: bool) -> Problem | None:
+    def unfit(self, pod: Object, image: Image, contained: bool) -> Problem | None:
         """Why a container of that image cannot be part of the pod."""
+        if contained and not image.engine and image.name.rpartition(":")[0] == DELIVERY:
+            text = (
+                "the launcher of an MPIJob cannot run in a container yet: run its command with this machine's programs"
+            )
+            add = f"`rowlock image add {main_containers(pod)[0].get('image')} --host`"
+            return Problem("CreateContainerConfigError", f"{text}: {add}")
         if not image.engine and self.wanted == "container":
             text = f'image "{image.name}" stands for a process of this machine, and the cluster runs containers only'
             return Problem("CreateContainerConfigError", f"{text}: start it with --runtime auto, or build the image")
