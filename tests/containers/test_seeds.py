@@ -44,7 +44,7 @@ def test_a_cluster_from_the_command_line(cluster: Cluster, tmp_path: Path) -> No
         assert "is an image of docker: `docker rmi Team/App` removes it" in refused
         node = cluster.api("GET", "/api/v1/nodes")["items"][0]
         assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("docker://")
-        assert "runs the images that it has" in node["metadata"]["annotations"]["rowlock.dev/runtime"]
+        assert "runs images that it has or pulls" in node["metadata"]["annotations"]["rowlock.dev/runtime"]
         cluster.run(
             "rowlock", "run", "--name", "app", "--image", "Team/App", "--", "sh", "-c", "cat made; exit 3", code=3
         )
