@@ -36,14 +36,28 @@ CMD ["./launch.sh"]
         ("/team/x", "team/x:latest"),
         ("docker.io/YOUR-USER-NAME/distributed_training_pytorch", "your-user-name/distributed_training_pytorch:latest"),
         ("registry:5000/a/b:T", "registry:5000/a/b:T"),
-        ("a@sha256:AB", "a@sha256:ab"),
+        (f"a:1@sha256:{'AB' * 32}", f"a@sha256:{'ab' * 32}"),
     ],
 )
 def test_one_spelling(reference: str, name: str) -> None:
     assert normalise(reference) == name
 
 
-@pytest.mark.parametrize("reference", ["", "a b", "a:", "a//b", "-x", "a:b:c"])
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "",
+        "a b",
+        "a:",
+        "a//b",
+        "-x",
+        "a:b:c",
+        "a@",
+        "a@sha256:ab",
+        f"a@sha256:{'0' * 64}/../x",
+        f"a@s:{'0' * 64} HTTP/1.1\r\n",
+    ],
+)
 def test_what_is_no_name(reference: str) -> None:
     with pytest.raises(ValueError, match="invalid reference format"):
         normalise(reference)

@@ -37,6 +37,7 @@ _REGISTRIES = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _NAME = re.compile(rf"(?:[a-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-f]{32,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,10 @@ def normalise(reference: str) -> str:
     for registry in _REGISTRIES:
         name = name.removeprefix(registry)
     name = name.removeprefix("library/")
-    if not _NAME.fullmatch(name) or not _TAG.fullmatch(tag):
+    digest = digest.lower()
+    if not _NAME.fullmatch(name) or not _TAG.fullmatch(tag) or (at and not _DIGEST.fullmatch(digest)):
         raise ValueError(f'couldn\'t parse image name "{reference}": invalid reference format')
-    return f"{name}@{digest.lower()}" if at else f"{name}:{tag}"
+    return f"{name}@{digest}" if at else f"{name}:{tag}"
 
 
 def mangle(name: str) -> str:
