@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import pytest
 from tests.node.conftest import Node, node, pod, until
 
 from rowlock import kinds
+from rowlock.cluster.node.engine import Engine
 from rowlock.cluster.node.images import DELIVERY, normalise
 from rowlock.cluster.node.pod_facts import ContainerFacts, PodFacts, Pull
 from rowlock.cluster.node.pod_sync import Publish, Turn, sync
+from rowlock.cluster.node.pulling import Pulls
 from rowlock.cluster.node.registry import (
     NOBODY,
     Answer,
@@ -166,11 +169,21 @@ class Played:
         self.open = 0
         """Pulls under way."""
         self.go = asyncio.Event()
+        self.status = "200 OK"
         self.pull: Callable[[asyncio.StreamWriter], Awaitable[None]] = self.held
 
     async def held(self, writer: asyncio.StreamWriter) -> None:
         writer.write(GOOD)
         await self.go.wait()
+
+    async def refuses(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'{"message": "pull access denied for team/x"}')
+
+    async def is_silent(self, writer: asyncio.StreamWriter) -> None:
+        """The head of an answer, and nothing more."""
+
+    async def breaks_off(self, writer: asyncio.StreamWriter) -> None:
+        writer.write(GOOD)
 
     async def fails(self, writer: asyncio.StreamWriter) -> None:
         writer.write(GOOD + BAD)
@@ -191,7 +204,7 @@ class Played:
             auth = lines.get("X-Registry-Auth")
             user = json.loads(base64.urlsafe_b64decode(auth))["username"] if auth else ""
             self.asked.append((path.partition("=")[2].replace("%2F", "/").replace("&tag=", ":"), user))
-            writer.write(b"HTTP/1.0 200 OK\r\n\r\n")
+            writer.write(f"HTTP/1.0 {self.status}\r\n\r\n".encode())
             await self._pulled(reader, writer)
             return
         name = path.removeprefix("/images/").removesuffix("/json")
@@ -271,6 +284,67 @@ def test_a_pull_that_fails_is_told_as_on_a_real_node(tmp_path: Path, monkeypatch
             engine.have.add("team/x:1")  # by other means
             await node.store.create(kinds.SECRET, secret("t", {}))
             await told(node, "a", "already present on machine")
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "quiet", "error"),
+    [
+        (Played.breaks_off, "200 OK", 60.0, ""),
+        (Played.fails, "200 OK", 60.0, "manifest unknown: no such tag"),
+        (Played.refuses, "404 Not Found", 60.0, "pull access denied for team/x"),
+        (Played.is_silent, "500 Internal Server Error", 60.0, "the engine answered 500"),
+        (Played.held, "200 OK", 0.05, "docker has said nothing about the pull for 0 s: does the registry answer?"),
+    ],
+)
+def test_how_a_pull_ends(
+    tmp_path: Path,
+    how: Callable[[Played, asyncio.StreamWriter], Awaitable[None]],
+    status: str,
+    quiet: float,
+    error: str,
+) -> None:
+    async def whole() -> None:
+        engine = Played()
+        engine.pull, engine.status = partial(how, engine), status
+        async with await asyncio.start_unix_server(engine.serve, f"{tmp_path}/engine"), asyncio.TaskGroup() as tasks:
+            ended = await Pulls(quiet).fetch(tasks, Engine(f"{tmp_path}/engine"), "team/x:1", (NOBODY,))
+            assert ended.error == error
+            gone = await Pulls().fetch(tasks, Engine(f"{tmp_path}/nobody"), "team/x:1", (NOBODY,))
+            why = f"the container engine at {tmp_path}/nobody does not answer (no such file or directory)"
+            assert gone.error == why
+
+    asyncio.run(whole())
+
+
+def test_a_pull_that_breaks_off_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def whole() -> None:
+        async with played(tmp_path, monkeypatch, restart_backoff=600.0) as (node, engine):
+            engine.pull = engine.breaks_off
+            await node.add(wants("a", "team/x:1"))
+            await waits(node, "a", "ErrImagePull")
+            sentence = "docker ended the pull without a word, and does not have the image; build it with "
+            assert node.state("a", "state.waiting.message").startswith(sentence)
+
+    asyncio.run(whole())
+
+
+def test_a_server_that_goes_leaves_no_pull_and_one_that_comes_pulls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def whole() -> None:
+        async with played(tmp_path, monkeypatch) as (node, engine):
+            await node.add(wants("a", "team/x:1"))
+            await until(lambda: engine.open == 1)
+            await node.stop()
+            await until(lambda: engine.open == 0)
+            await node.start()
+            await until(lambda: engine.open == 1)
+            engine.have.add("team/x:1")
+            engine.go.set()
+            await told(node, "a", "Successfully pulled image")
+            assert len(engine.asked) == 2
 
     asyncio.run(whole())
 
