@@ -6,15 +6,20 @@ import json
 import resource
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from tests.face.served import Served, call
 
+from rowlock import kinds
 from rowlock.cli import run
 from rowlock.cli.grammar import Command, Group, help_of
 from rowlock.cli.tree import ROOT as ROWLOCK
 from rowlock.cli.v1_tree import ROOT as RUNAI
+from rowlock.workloads import story
+from rowlock.workloads.present import Workload
+from rowlock.workloads.projects import Project
 
 SUBMIT = "runai submit-dist pytorch t1 --workers=1 -i host"
 
@@ -85,6 +90,46 @@ def test_merged_logs_have_ranks_and_the_order_of_time(served: Served) -> None:
     assert sorted(followed) == ["[rank 0] one", "[rank 0] three", "[rank 1] two"]
     code, _, err = served.run("rowlock logs t1 --pod worker-7")
     assert code == 1 and "Its pods: t1-master-0, t1-worker-0." in err
+
+
+def test_a_suspended_job_says_so(served: Served) -> None:
+    served.node("a")
+    served.ok(SUBMIT)
+    served.ok("rowlock suspend t1")
+    served.until(served.reap)
+    served.until(lambda: "Stopped" in served.ok("rowlock list"))
+    again = "t1 is suspended and has no pods: `rowlock resume t1` starts it again."
+    assert again in served.run("rowlock logs t1")[2]
+    assert served.ok("rowlock why t1") == "It is suspended: `rowlock resume t1` starts it again.\n"
+    assert "It is suspended: `rowlock resume t1`" in served.ok("rowlock explain t1")
+
+
+def test_a_suspended_job_has_not_failed() -> None:
+    """Its ranks were asked to end: that is no incident, and nobody is blamed."""
+    job = {"metadata": {"name": "j", "uid": "u"}, "spec": {"runPolicy": {"suspend": True}}}
+    workload = Workload(job, [], None, Project("p", "p", "runai-p", "p", "", "", Decimal(0), Decimal(0)), "c")
+    told = {"sentence": "Nobody failed: rank 0 was asked to end.", "deaths": [], "asked": True}
+    failed = {"sentence": "rank 1 failed.", "deaths": [], "asked": False}
+    resume = "It is suspended: `rowlock resume j` starts it again."
+    found = {"incidents": [told], "verdict": None, "ranks": []}
+    assert story.why(workload, found)["sentence"] == resume
+    assert (
+        story.why(workload, {**found, "incidents": [failed, told]})["sentence"]
+        == f"{resume} Before that: rank 1 failed."
+    )
+
+
+def test_pods_that_cannot_be_made_are_the_reason(served: Served) -> None:
+    container = {"name": "pytorch", "image": "i"}
+    replica = {"replicas": 1, "restartPolicy": "OnFailur", "template": {"spec": {"containers": [container]}}}
+    job = {
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "typo", "namespace": "runai-default"},
+        "spec": {"pytorchReplicaSpecs": {"Master": replica}},
+    }  # fmt: skip
+    served.do(lambda: served.store.create(kinds.PYTORCHJOB, job))
+    served.until(lambda: "typo" in served.ok("rowlock list"))
+    served.until(lambda: 'Unsupported value: "OnFailur"' in served.ok("rowlock why typo"))
+    served.until(lambda: "Error creating: Pod" in served.ok("rowlock list"))
 
 
 def test_projects(served: Served) -> None:

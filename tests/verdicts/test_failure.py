@@ -82,6 +82,12 @@ def test_sentences(incident: list[Death], ranks: int, said: str) -> None:
     assert sentence(incident, ranks) == said
 
 
+def test_ranks_that_were_asked_to_end_have_not_failed() -> None:
+    ended_by_us = [dead(n, 143, signal=15, stopped=True, said="step 7") for n in (1, 0)]
+    assert sentence(ended_by_us, 2).startswith("Nobody failed: rank 0 and rank 1 were asked to end (")
+    assert sentence([*ended_by_us, dead(2, trouble=CAUSE)]).startswith("rank 2 (pod j-worker-2, node n1) ended with")
+
+
 def test_a_cause_beats_an_earlier_echo_and_the_earliest_cause_wins() -> None:
     late = Trouble("KeyError", "x", 12.7)
     assert culprit([dead(0, trouble=ECHO), dead(1, trouble=late), dead(2, trouble=CAUSE)]).rank == "rank 2"

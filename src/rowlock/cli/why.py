@@ -36,6 +36,8 @@ def _deaths(incidents: list[dict[str, Any]]) -> Iterator[str]:
             where = f" ({trouble['place']})" if trouble["place"] else ""
             said += f": {trouble['kind']}{': ' + trouble['text'] if trouble['text'] else ''}{where}"
             said += "  [an echo: it lost a peer]" if trouble["secondary"] else ""
+        elif death["stopped"]:
+            said += "  [it was asked to end]"
         yield f"  {death['rank']}, run {death['run']}: {said}"
     if len(incidents) > 1:
         yield f"  {len(incidents) - 1} earlier incident{'s' if len(incidents) > 2 else ''}; `--json` shows all"

@@ -109,9 +109,10 @@ async def merged(call: Call) -> Any:
     if not any(started(pod) for pod in workload.pods):
         now = workload.standing()
         why = now.message or f"it is {now.phase}."
-        raise BadRequest(
-            f"no pod of {objects.name(workload.job)} has started yet: {why.rstrip('.')}. Follow with -f to wait."
-        )
+        name = objects.name(workload.job)
+        if now.phase in ("Stopping", "Stopped"):
+            raise BadRequest(f"{name} is suspended and has no pods: `rowlock resume {name}` starts it again.")
+        raise BadRequest(f"no pod of {name} has started yet: {why.rstrip('.')}. Follow with -f to wait.")
     return await _streamed(source.read_all(workload, asked))
 
 

@@ -232,7 +232,20 @@ async def index(call: Call) -> Any:
     catalog = call.room.catalog
     page, following = query.page(_selected(catalog, asked), asked)
     found = [workload for row in page if (workload := catalog.workload(row.uid))]
-    return _listed("workloads", [present.present(workload) for workload in found], following)
+    bodies = [present.present(workload) for workload in found]
+    await _say_what_cannot_be_made(call, found, bodies)
+    return _listed("workloads", bodies, following)
+
+
+async def _say_what_cannot_be_made(call: Call, found: Sequence[Workload], bodies: Sequence[dict[str, Any]]) -> None:
+    """A workload that waits without the scheduler's word may have pods that the operator cannot make."""
+    events: dict[str, list[Object]] = {}
+    for workload, body in zip(found, bodies, strict=True):
+        if body["phase"] == "Pending" and not body["phaseMessage"]:
+            space = objects.namespace(workload.job)
+            if space not in events:
+                events[space] = (await call.room.api.list(kinds.EVENT, space)).items
+            body["phaseMessage"] = story.unmade(workload.job, events[space])
 
 
 def _selected(catalog: Catalog, asked: query.Query) -> Sequence[Row]:
@@ -295,7 +308,7 @@ async def why(call: Call) -> Any:
     workload = find(call)
     inquest = call.room.inquest
     found = await inquest(workload.job) if inquest is not None else {"incidents": [], "verdict": None, "ranks": []}
-    return story.why(find(call), found)
+    return story.why(find(call), found, await _events(call, workload))
 
 
 # ---------------------------------------------------------------- dictionaries

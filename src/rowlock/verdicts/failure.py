@@ -22,6 +22,9 @@ _HINTS = {
 }
 
 
+_ASKED = "the job was suspended, scaled down or preempted, a pod was deleted, or a probe failed"
+
+
 @dataclass(frozen=True, slots=True)
 class Death:
     """The end of one run of one rank that did not succeed. Times in seconds since the epoch."""
@@ -90,6 +93,11 @@ def culprit(incident: Sequence[Death]) -> Death:
     return min(incident, key=lambda d: (d.echo, d.first))
 
 
+def asked(incident: Sequence[Death]) -> bool:
+    """Nobody failed: the platform itself had asked each of them to end."""
+    return all(d.stopped and d.reason != "OOMKilled" for d in incident)
+
+
 def ended(code: int, signal: int, reason: str = "", message: str = "") -> str:
     """How a program ended, in words: `was killed with SIGKILL (exit code 137)`. `message` says why it could not start."""
     if reason == "OOMKilled":
@@ -104,6 +112,10 @@ def ended(code: int, signal: int, reason: str = "", message: str = "") -> str:
 
 def sentence(incident: Sequence[Death], ranks: int = 0) -> str:
     """What happened. `ranks`: how many the job has, 0 = unknown."""
+    if asked(incident):
+        names = sorted({d.rank for d in incident})
+        plural = "was" if len(names) == 1 else "were"
+        return f"Nobody failed: {listed(names)} {plural} asked to end ({_ASKED})."
     cause = culprit(incident)
     others = {d.rank for d in incident if d.rank != cause.rank}
     echoes = {d.rank for d in incident if d.echo} & others

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rowlock import objects
@@ -110,6 +110,8 @@ def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
     group = workload.group or {}
     waiting = now.phase in ("Pending", "Creating")
     sentence = (message if waiting else now.message) or ""
+    if now.phase in ("Stopping", "Stopped"):
+        sentence = suspended(objects.name(workload.job))
     said = sentence.partition(": ")[2] or sentence
     known = list(events)
     warnings = [e for e in known if e.get("type") == "Warning" and not (said and said in str(e.get("message")))]
@@ -132,19 +134,24 @@ def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
     }
 
 
-def why(workload: Workload, inquest: dict[str, Any]) -> dict[str, Any]:
+def unmade(job: Object, events: Iterable[Object]) -> str:
+    """Why a pod of the job could not be made, by the operator's last word on it; "" when it did not say."""
+    said = [e for e in events if _about(e) == objects.uid(job) and str(e.get("reason")).startswith("FailedCreate")]
+    return str(max(said, key=event_order).get("message") or "") if said else ""
+
+
+def why(workload: Workload, inquest: dict[str, Any], events: Iterable[Object] = ()) -> dict[str, Any]:
     """What happened, in one sentence, over the record of an inquest (`incidents`, `verdict`, `ranks`)."""
     now = workload.standing()
-    message, _ = pending(workload.group, workload.pods)
-    verdict, incidents = inquest["verdict"], inquest["incidents"]
-    last = incidents[-1]["sentence"] if incidents else ""
+    name, known = objects.name(workload.job), list(events)
+    verdict = inquest["verdict"]
+    failures = [i["sentence"] for i in inquest["incidents"] if not i.get("asked")]
+    last = failures[-1] if failures else ""
     said = now.message or ""
     if now.phase in ("Pending", "Creating"):
-        sentence = message or "It has not been scheduled yet."
-    elif now.phase == "Stopped":
-        sentence = (
-            f"It is suspended; before that: {last}" if last else "It is suspended: `rowlock resume` starts it again."
-        )
+        sentence = _waits(workload, known)
+    elif now.phase in ("Stopping", "Stopped"):
+        sentence = suspended(name) + (f" Before that: {last}" if last else "")
     elif now.phase == "Failed":
         sentence = last or said or "It failed, and none of its ranks left a trace here."
     elif verdict is not None and verdict["kind"] != "moving":
@@ -155,4 +162,18 @@ def why(workload: Workload, inquest: dict[str, Any]) -> dict[str, Any]:
         sentence = f"{verdict['sentence']} Before that: {last}" if last else verdict["sentence"]
     else:
         sentence = last or said or "Nothing is wrong that could be seen."
-    return {"name": objects.name(workload.job), "phase": now.phase, "sentence": sentence, **inquest}
+    return {"name": name, "phase": now.phase, "sentence": sentence, **inquest}
+
+
+def suspended(job: str) -> str:
+    return f"It is suspended: `rowlock resume {job}` starts it again."
+
+
+def _waits(workload: Workload, events: Sequence[Object]) -> str:
+    """Why it does not run yet; and for whom it made room, when it ran before."""
+    message, _ = pending(workload.group, workload.pods)
+    message = message or unmade(workload.job, events) or "It has not been scheduled yet."
+    gone = [e for e in events if e.get("reason") == "Evict" and _about(e) == objects.uid(workload.job)]
+    if not gone:
+        return message
+    return f"{message} It ran before, and goes on when there is room: {str(gone[-1].get('message')).splitlines()[0]}"

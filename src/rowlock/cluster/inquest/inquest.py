@@ -23,7 +23,7 @@ from rowlock.cluster.node.pod_facts import Run
 from rowlock.cluster.node.tended import Tended
 from rowlock.controllers.recorder import Recorder
 from rowlock.objects import Object, controller_of, name, uid
-from rowlock.verdicts.failure import Death, culprit, incidents, sentence
+from rowlock.verdicts.failure import Death, asked, culprit, incidents, sentence
 from rowlock.verdicts.hang import Look, Verdict, judge
 from rowlock.verdicts.stacks import Stack
 
@@ -80,7 +80,7 @@ class Inquest:
         """The latest incident as an Event of the job; once."""
         self._telling.discard(uid(job))
         latest = incidents(self.deaths.of(uid(job)))[-1]
-        if self._told.get(uid(job)) == latest[0].finished or all(d.stopped for d in latest):
+        if self._told.get(uid(job)) == latest[0].finished or asked(latest):
             return
         self._told[uid(job)] = latest[0].finished
         self.tell(job, "Warning", "RankFailed", sentence(latest, self._size(job)))
@@ -148,7 +148,11 @@ class Inquest:
         """What is known of a job: its last incident, and where its running ranks stand now."""
         found: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": []}
         for incident in incidents(self.deaths.of(uid(job))):
-            told = {"sentence": sentence(incident, self._size(job)), "at": culprit(incident).first}
+            told = {
+                "sentence": sentence(incident, self._size(job)),
+                "at": culprit(incident).first,
+                "asked": asked(incident),
+            }
             found["incidents"].append({**told, "deaths": [d.plain() for d in _in_order(incident)]})
         looks = await self.look(uid(job))
         if looks:
