@@ -6,6 +6,7 @@ import json
 import resource
 import subprocess
 import sys
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,8 +14,9 @@ import pytest
 from tests.face.served import Served, call
 
 from rowlock import kinds
-from rowlock.cli import run
+from rowlock.cli import client, run
 from rowlock.cli.grammar import Command, Group, help_of
+from rowlock.cli.news import News
 from rowlock.cli.tree import ROOT as ROWLOCK
 from rowlock.cli.v1_tree import ROOT as RUNAI
 from rowlock.workloads import story
@@ -90,6 +92,32 @@ def test_merged_logs_have_ranks_and_the_order_of_time(served: Served) -> None:
     assert sorted(followed) == ["[rank 0] one", "[rank 0] three", "[rank 1] two"]
     code, _, err = served.run("rowlock logs t1 --pod worker-7")
     assert code == 1 and "Its pods: t1-master-0, t1-worker-0." in err
+
+
+def test_a_hang_is_told_to_who_follows_the_log(served: Served) -> None:
+    """The log of a job that hangs is silent: the event must be said beside it, once."""
+    served.node("a")
+    served.ok(SUBMIT)
+    (job,) = json.loads(served.ok("rowlock list --json"))
+
+    def event(reason: str, message: str) -> None:
+        about = {"kind": "PyTorchJob", "namespace": "runai-default", "name": "t1", "uid": job["childrenIds"][0]["id"]}
+        meta = {"name": f"e-{reason.lower()}", "namespace": "runai-default"}
+        made = {"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about, "reason": reason}
+        served.do(lambda: served.store.create(kinds.EVENT, {**made, "message": message, "type": "Warning"}))
+
+    found = client.state(str(served.data))
+    assert found is not None
+    server = client.Server(found["url"], str(served.data))
+    event("RankFailed", "rank 0 ended")
+    event("JobHangs", "rank 1 keeps the others waiting")
+    with closing(News(server, "t1", job["id"])) as news:
+        news.look()
+        news.look()
+    assert served.capsys.readouterr().err == "Job t1: rank 1 keeps the others waiting\n"
+    with closing(News(server, "t1", job["id"], restarts=True)) as news:
+        news.look()
+    assert "Job t1: rank 0 ended\n" in served.capsys.readouterr().err
 
 
 def test_a_suspended_job_says_so(served: Served) -> None:

@@ -175,6 +175,8 @@ def test_the_first_failure_is_told_and_its_echoes_are_marked(tmp_path: Path) -> 
         found = await job.why()
         (incident,) = found["incidents"]
         assert incident["sentence"] == said
+        whose = job.object["metadata"]["uid"]
+        assert (job.attached.said(whose, "Failed"), job.attached.said(whose, "Running")) == (said, "")
         assert [(d["rank"], d["trouble"]["secondary"]) for d in incident["deaths"]] == [
             ("rank 2", False),
             ("rank 0", True),
@@ -290,8 +292,11 @@ def test_a_stopped_rank_is_named_and_goes_on(tmp_path: Path, hasty: None) -> Non
         os.kill(job.pid("j-worker-0"), signal.SIGSTOP)
         said = await job.event("JobHangs")
         assert said.startswith("rank 1 is stopped by a signal") and f"`kill -CONT {job.pid('j-worker-0')}`" in said
+        whose = job.object["metadata"]["uid"]
+        assert (job.attached.said(whose, "Running"), job.attached.said(whose, "Failed")) == (said, "")
         os.kill(job.pid("j-worker-0"), signal.SIGCONT)
         assert "The ranks move again" in await job.event("JobMovesAgain")
+        assert job.attached.said(whose, "Running") == ""
 
     on_job(tmp_path, body)
 

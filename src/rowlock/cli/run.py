@@ -17,6 +17,7 @@ from rowlock.cli.client import Server
 from rowlock.cli.grammar import Line, Refused
 from rowlock.cli.jobs import WORKLOADS, until
 from rowlock.cli.logs import write
+from rowlock.cli.news import News
 from rowlock.cli.output import ask, show, tell
 from rowlock.cli.place import data_dir, prepare, project
 
@@ -175,7 +176,8 @@ def _free_name(server: Server, line: Line, command: list[str]) -> str:
 def _follow(line: Line, server: Server, name: str, identity: str) -> int:
     try:
         _until_it_starts(server, name, identity)
-        write(server.lines(f"{WORKLOADS}/{identity}/logs", follow=True))
+        with News(server, name, identity, restarts=bool(line.backoff_limit)):
+            write(server.lines(f"{WORKLOADS}/{identity}/logs", follow=True))
         body = until(client.connect(line), {"id": identity}, "Completed", None)
     except KeyboardInterrupt:
         return _interrupted(line, name, identity)

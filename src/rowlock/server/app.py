@@ -54,8 +54,9 @@ class Face:
         clock: Callable[[], float] = time.time,
         planned: Planned = None,
         inquest: Asked = None,
+        said: Callable[[str, str], str] | None = None,
     ) -> None:
-        self.catalog = Catalog(api, settings.cluster_id)
+        self.catalog = Catalog(api, settings.cluster_id, said)
         self._room = Room(api, self.catalog, settings, clock, planned=planned, inquest=inquest)
         self._door = Door(settings.token, settings.user, settings.guests)
 

@@ -34,9 +34,10 @@ _AGAIN = 0.2
 class Catalog:
     """The cluster at a glance. `version` counts changes; it moves whenever anything does."""
 
-    def __init__(self, api: Api, cluster: str = "") -> None:
+    def __init__(self, api: Api, cluster: str = "", said: Callable[[str, str], str] | None = None) -> None:
         self._api = api
         self._cluster = cluster
+        self.said = said
         self._shelves: dict[Kind, dict[Key, Object]] = {kind: {} for kind in WATCHED}
         self._synced: set[Kind] = set()
         self._jobs: dict[str, Object] = {}
@@ -225,7 +226,7 @@ class Catalog:
         if job is None or project is None:
             return None
         mine = ranks.ordered(self._pods.get(uid, {}).values())
-        return Workload(job, mine, self._groups.get(uid), project, self.cluster)
+        return Workload(job, mine, self._groups.get(uid), project, self.cluster, self.said)
 
     def named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""

@@ -7,8 +7,8 @@ for, but our command lines show, is in `additionalFields`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -33,9 +33,14 @@ class Workload:
     group: Object | None
     project: Project
     cluster: str
+    said: Callable[[str, str], str] | None = None
+    """What the inquest says of a job (its uid) in a phase: who failed first, who keeps the others waiting; or ""."""
 
     def standing(self) -> Standing:
-        return standing(self.job, self.pods, self.group)
+        """The phase; its sentence is the inquest's where that knows better than the objects do."""
+        now = standing(self.job, self.pods, self.group)
+        word = self.said(objects.uid(self.job), now.phase) if self.said is not None else ""
+        return replace(now, message=word) if word else now
 
 
 def workload_id(job: Object) -> str:

@@ -60,6 +60,8 @@ class Inquest:
         self.deaths = Deaths(data)
         self._telling: set[str] = set()
         self._told: dict[str, float] = {}
+        self.hangs: dict[str, str] = {}
+        """Jobs, by uid, whose ranks were found standing and have not moved since, with the sentence."""
 
     # ------------------------------------------------------------ deaths
 
@@ -84,6 +86,13 @@ class Inquest:
             return
         self._told[uid(job)] = latest[0].finished
         self.tell(job, "Warning", "RankFailed", sentence(latest, self._size(job)))
+
+    def said(self, job: str, phase: str) -> str:
+        """What is known of a job that stands like this, in a sentence; "" for nothing."""
+        if phase in ("Running", "Degraded"):
+            return self.hangs.get(job, "")
+        failures = [i for i in incidents(self.deaths.of(job)) if not asked(i)] if phase == "Failed" else []
+        return sentence(failures[-1]) if failures else ""
 
     def tell(self, job: Object, kind: str, reason: str, message: str) -> None:
         """An Event of the job."""

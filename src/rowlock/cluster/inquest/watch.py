@@ -110,6 +110,7 @@ class Watch:
             groups[uid(subject.job)].append(subject)
         for gone in self._jobs.keys() - groups.keys():
             del self._jobs[gone]
+            self._inquest.hangs.pop(gone, None)
         for job, subjects in groups.items():
             watched = self._jobs.setdefault(job, Watched(subjects[0].job, now, next_search=now + _FIRST))
             if [s.run for s in subjects] != [s.run for s in watched.subjects]:
@@ -184,6 +185,7 @@ class Watch:
     def _hangs(self, job: str, watched: Watched, verdict: Verdict) -> None:
         if self._jobs.get(job) is watched:
             watched.hang, watched.hang_since = verdict, time.monotonic()
+            self._inquest.hangs[job] = verdict.sentence
             self._inquest.tell(watched.job, "Warning", "JobHangs", verdict.sentence)
 
     def _moves_again(self, watched: Watched, now: float) -> None:
@@ -193,6 +195,7 @@ class Watch:
             watched.job, "Normal", "JobMovesAgain", f"The ranks move again, {after} after they were found standing."
         )
         watched.hang = None
+        self._inquest.hangs.pop(uid(watched.job), None)
 
     async def _search(self, watched: Watched) -> None:
         """For a straggler: some looks in a row, then not for a while."""

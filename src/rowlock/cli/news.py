@@ -1,0 +1,60 @@
+"""What the platform notices while a log is followed: a job that hangs is silent, so somebody else must speak.
+
+A thread beside the log asks for the job's warnings every few seconds and tells those of the inquest once, on stderr.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from rowlock.cli.client import Server
+from rowlock.cli.grammar import Refused
+from rowlock.cli.jobs import WORKLOADS
+from rowlock.cli.output import tell
+
+EVERY = 3.0
+"""Seconds between two questions."""
+_REASONS = frozenset({"JobHangs", "JobStill", "RankSlow", "JobMovesAgain"})
+
+
+class News:
+    """For as long as a log is followed: `with News(server, name, identity): …`."""
+
+    def __init__(self, server: Server, name: str, identity: str, *, restarts: bool = False) -> None:
+        """With `restarts` ranks that failed are told, too; without, the end of the job tells it."""
+        self._reasons = _REASONS | ({"RankFailed"} if restarts else set())
+        self._server = Server(server.url, server.directory)  # a connection of its own: the log has the other
+        self._name, self._events = name, f"{WORKLOADS}/{identity}/events"
+        self._told: set[tuple[str, str]] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="news", daemon=True)
+
+    def __enter__(self) -> News:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def _run(self) -> None:
+        try:
+            while not self._over.wait(EVERY):
+                self.look()
+        except Refused:  # the job or the server is gone: who follows the log says so
+            return
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+        self._server.close()
+
+    def look(self) -> None:
+        """Tells what is new, the oldest first."""
+        found: list[dict[str, Any]] = self._server.get(self._events, limit=100)["events"]
+        for event in reversed(found):
+            key = (str(event["reason"]), str(event["message"]))
+            if key[0] in self._reasons and key not in self._told and not self._over.is_set():
+                self._told.add(key)
+                tell(f"Job {self._name}: {key[1]}")
