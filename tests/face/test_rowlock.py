@@ -17,6 +17,7 @@ from rowlock import kinds
 from rowlock.cli import client, run
 from rowlock.cli.grammar import Command, Group, help_of
 from rowlock.cli.news import News
+from rowlock.cli.output import amount
 from rowlock.cli.tree import ROOT as ROWLOCK
 from rowlock.cli.v1_tree import ROOT as RUNAI
 from rowlock.workloads import story
@@ -86,7 +87,9 @@ def test_merged_logs_have_ranks_and_the_order_of_time(served: Served) -> None:
     served.logs["t1-master-0"] = ["2026-01-01T00:00:00Z one", "2026-01-01T00:00:02Z three"]
     served.logs["t1-worker-0"] = ["2026-01-01T00:00:01Z two"]
     assert served.ok("rowlock logs t1") == "[rank 0] one\n[rank 1] two\n[rank 0] three\n"
-    assert served.ok("rowlock logs t1 --pod worker-0") == "two\n"
+    assert served.ok("rowlock logs t1 --pod worker-0") == served.ok("rowlock logs t1 --rank 1") == "two\n"
+    assert "t1 has no rank 2; it has rank 0, rank 1." in served.run("rowlock logs t1 --rank 2")[2]
+    assert served.run("rowlock logs t1 --rank 0 --pod worker-0")[0] == 2
     served.finish()
     followed = served.ok("rowlock logs -f t1").splitlines()
     assert sorted(followed) == ["[rank 0] one", "[rank 0] three", "[rank 1] two"]
@@ -232,12 +235,15 @@ def test_status_names_the_server(served: Served) -> None:
     body = json.loads(served.ok("rowlock status --json"))
     assert body["running"] is True and body["pid"] and body["url"].startswith("http")
     assert "a " in served.ok("rowlock status")
+    assert (amount("24684084Ki"), amount("512Ki"), amount("16Gi")) == ("23.5Gi", "0.5Mi", "16Gi")
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
         ("rowlock lst", "Did you mean `list`?"),
+        ("rowlock submit train.py", "`rowlock run -- python train.py` submits"),
+        ("rowlock run train.py", "say what runs it, `rowlock run … -- python train.py …`"),
         ("rowlock list --jsn", "Did you mean `--json`?"),
         ("rowlock list x", "takes no argument"),
         ("rowlock describe", "needs one job"),

@@ -15,7 +15,7 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.grammar import Line, Refused
-from rowlock.cli.output import ask, seconds, show, show_json, size, table, tell
+from rowlock.cli.output import amount, ask, seconds, show, show_json, size, table, tell
 from rowlock.cli.place import data_dir, prepare
 
 SETTINGS = (
@@ -322,7 +322,7 @@ def _node(node: dict[str, Any]) -> tuple[str, ...]:
         node["metadata"]["name"],
         "Ready" if ready else "NotReady",
         str(have.get("cpu", "")),
-        str(have.get("memory", "")),
+        amount(str(have.get("memory", ""))),
         gpus + simulated,
         notes.get("rowlock.dev/network", ""),
     )

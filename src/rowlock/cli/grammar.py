@@ -60,7 +60,8 @@ class Command(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Verbs under a noun. `default` is the verb that runs when none is given."""
+    """Verbs under a noun. `default` is the verb that runs when none is given. `elsewhere`: words of other command lines,
+    and what to write here."""
 
     name: str
     summary: str
@@ -68,6 +69,7 @@ class Group(NamedTuple):
     also: str = ""
     default: str = ""
     hidden: bool = False
+    elsewhere: tuple[tuple[str, str], ...] = ()
 
 
 class Line:
@@ -98,7 +100,12 @@ def nearest(word: str, known: list[str]) -> str:
     """` Did you mean x?`, or nothing."""
     import difflib
 
-    found = difflib.get_close_matches(word, known, 1, 0.5)
+    if word.startswith("--"):  # the dashes that all flags begin with are no likeness
+        bare = {name.lstrip("-"): name for name in known}
+        close = difflib.get_close_matches(word.lstrip("-"), bare, 1, 0.6)
+        found = [bare[name] for name in close]
+    else:
+        found = difflib.get_close_matches(word, known, 1, 0.5)
     return f" Did you mean `{found[0]}`?" if found else ""
 
 
@@ -135,12 +142,21 @@ def resolve(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> tuple[Com
         word = left.pop(0)
         found = _named(here, word)
         if found is None:
-            known = [c.name for c in here.commands if not c.hidden]
-            where = " ".join([root.name, *path])
-            raise Refused(f"`{where}` has no command `{word}`.{nearest(word, known)} `{where} --help` lists them.", 2)
+            raise Refused(_unknown(here, word, " ".join([root.name, *path])), 2)
         path.append(found.name)
         here = found
     return here, " ".join(path), before + left
+
+
+def _unknown(group: Group, word: str, where: str) -> str:
+    """What to write instead of a word that is no command here."""
+    known = [c.name for c in group.commands if not c.hidden]
+    if word.startswith("-"):
+        return f"`{where}` needs a command before {word}: {', '.join(known)}. `{where} --help` says what each does."
+    for words, instead in group.elsewhere:
+        if word in words.split():
+            return f"`{where}` has no command `{word}`. {instead}"
+    return f"`{where}` has no command `{word}`.{nearest(word, known)} `{where} --help` lists them."
 
 
 def _named(group: Group, word: str) -> Command | Group | None:

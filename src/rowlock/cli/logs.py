@@ -21,12 +21,14 @@ def logs(line: Line) -> int:
     asked = {"follow": line.follow, "timestamps": line.timestamps, "tail": line.tail}
     if line.since:
         asked["since"] = seconds(line.since, "--since")
-    if line.pod:
-        pod = pod_name(server, workload, line.pod)
+    if line.pod and line.rank is not None:
+        raise Refused("--pod and --rank both name a pod: give one of them", 2)
+    if line.pod or line.rank is not None:
+        pod = pod_name(server, workload, line.pod) if line.pod else _pod_of(server, workload, line.rank)
         write(server.lines(f"{one}/pods/{pod}/logs", previous=line.previous, **asked))
         return 0
     if line.previous:
-        raise Refused("--previous needs --pod: every rank has restarts of its own", 2)
+        raise Refused("--previous needs --rank or --pod: every rank has restarts of its own", 2)
     write(server.lines(f"{one}/logs", **asked))
     return 0
 
@@ -39,6 +41,19 @@ def pod_name(server: client.Server, workload: dict[str, Any], word: str) -> str:
             return str(name)
     known = f" Its pods: {', '.join(names)}." if names else " It has no pods."
     raise Refused(f"Failed to find pod: '{word}' of job: '{workload['name']}'.{nearest(word, names)}{known}")
+
+
+def _pod_of(server: client.Server, workload: dict[str, Any], rank: int) -> str:
+    """The pod that is this rank of the job."""
+    pods = client.pages(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")
+    ranks = {p["rank"]: str(p["name"]) for p in pods}
+    if found := ranks.get(f"rank {rank}"):
+        return found
+    if not any(tag.startswith("rank ") for tag in ranks):
+        raise Refused(
+            f"the pods of {workload['name']} are not one rank each: name one with --pod ({', '.join(ranks) or 'none yet'})"
+        )
+    raise Refused(f"{workload['name']} has no rank {rank}; it has {', '.join(ranks)}.")
 
 
 def write(lines: Iterable[bytes]) -> None:

@@ -90,6 +90,16 @@ def number(value: Any) -> str:
     return f"{float(value or 0):g}"
 
 
+def amount(memory: str) -> str:
+    """A Kubernetes amount of memory as people read it: `24684084Ki` → `23.5Gi`; what is no such amount as it is."""
+    if not memory.endswith("Ki") or not memory[:-2].isdigit():
+        return memory
+    value, unit = int(memory[:-2]) / 1024, "Mi"
+    if value >= 1024:
+        value, unit = value / 1024, "Gi"
+    return f"{value:.1f}{unit}"
+
+
 def seconds(text: str, what: str) -> float:
     """`90`, `30s`, `2m`, `1h30m`, `1d` as seconds. Raises Refused."""
     import re

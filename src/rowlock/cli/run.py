@@ -40,6 +40,7 @@ def run(line: Line) -> int:
     if not command:
         raise Refused("say what to run: `rowlock run [flags] -- python train.py …`", 2)
     _sane(line)
+    _a_program(line, command[0])
     server = _server(line)
     body = submission(line, command, _free_name(server, line, command))
     made = _submitted(server, body)
@@ -70,6 +71,17 @@ def _sane(line: Line) -> None:
         value = getattr(line, name)
         if value is not None and value < least:
             raise Refused(f"--{name.replace('_', '-')} must be at least {least}, but is {value}", 2)
+
+
+def _a_program(line: Line, first: str) -> None:
+    """Refuse a script where a program must stand: nobody has said what runs it."""
+    if line.image == HOST and first.endswith(".py"):
+        import shutil
+
+        if not shutil.which(first):
+            raise Refused(
+                f"{first} is a script, not a program: say what runs it, `rowlock run … -- python {first} …`", 2
+            )
 
 
 def _server(line: Line) -> Server:

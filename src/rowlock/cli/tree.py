@@ -79,12 +79,13 @@ LIST = Command("list", "List jobs and why they wait.", "jobs:index", flags=(
 DESCRIBE = Command("describe", "Show a job: its phase, pods, reasons and events.", "jobs:describe", "JOB",
                    (PROJECT, DATA_DIR, JSON))  # fmt: skip
 LOGS = Command("logs", "Print a job's log: all ranks merged, or one pod's.", "logs:logs", "JOB", (
+    Flag("--rank", "int", "only this rank", value="N"),
     Flag("--pod", "text", "only this pod (its name, or for example master-0 or worker-1)", value="POD"),
     Flag("-f --follow", "switch", "go on until the job is over"),
     Flag("-t --tail", "int", "only the last N lines of each pod", value="N"),
     Flag("--since", "text", "only what is newer, for example 5m", value="DURATION"),
     Flag("--timestamps", "switch", "begin every line with its time"),
-    Flag("--previous", "switch", "the log before the last restart (with --pod)"),
+    Flag("--previous", "switch", "the log before the last restart (with --rank or --pod)"),
     PROJECT, DATA_DIR,
 ))  # fmt: skip
 _INSIDE = (
@@ -184,4 +185,10 @@ VERSION = Command("version", "Print the version.", "cluster:version", flags=(JSO
 ROOT = Group("rowlock", "Distributed training on one machine or a Kubernetes cluster.", (
     UP, DOWN, STATUS, KUBECONFIG, RUN, LIST, DESCRIBE, LOGS, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME, DELETE, CHECK, EXPLAIN, WHY,
     PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, DOCTOR, VERSION,
+), elsewhere=(
+    ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
+    ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),
+    ("start serve init", "`rowlock up -d` starts the cluster; `rowlock resume JOB` starts a suspended job again."),
+    ("top stats", "`rowlock why JOB` shows what each rank does, `rowlock status` the nodes."),
+    ("create apply get", "Manifests are kubectl's: `export KUBECONFIG=$(rowlock kubeconfig --path)`; jobs: `rowlock list`."),
 ))  # fmt: skip

@@ -29,7 +29,8 @@ def _select(line: Line) -> str:
     if name not in names:
         hint = nearest(name, names)
         raise Refused(
-            f"project {name} was not found. Please run 'runai list project' to view all avaliable projects{hint}"
+            f"project {name} was not found. Please run 'runai list project' to view all avaliable projects."
+            f"{hint} `rowlock project create {name} --gpus 1` makes it."
         )
     remember(line, project=name)
     return name

@@ -89,7 +89,21 @@ LOGOUT = Command("logout", "Log out.", "v1_context:logout", flags=(DATA_DIR,))
 WHOAMI = Command("whoami", "Say who is logged in.", "v1_context:whoami", flags=(DATA_DIR,))
 VERSION = Command("version", "Print the version.", "v1_context:version", flags=(Flag("--short", "switch", "one line"),))
 
+_V2 = (
+    "It is of Run:ai's second command line (V2), which is not here yet; in the first: `runai submit-dist pytorch NAME"
+    " --workers=2 -g 0.1 -i IMAGE`, `runai list jobs`, `runai describe job NAME`, `runai logs NAME`, `runai delete job NAME`."
+)
+_ELSEWHERE = (
+    ("distributed training pytorch tensorflow tf mpi xgboost jax workload workspace inference workloads", _V2),
+    (
+        "submit",
+        "Jobs here are distributed: `runai submit-dist pytorch NAME --workers=1 -g 1 -i IMAGE`; of a single pod:"
+        " `rowlock run -g 1 --image IMAGE -- COMMAND`.",
+    ),
+    ("top", "`runai list nodes` shows what nodes have and hold, `runai list jobs` what jobs hold."),
+    ("update", "Submit the job again; `kubectl edit` changes what Kubernetes lets change."),
+)
 ROOT = Group("runai", "Run:ai's command line for rowlock.", (
     SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, LOGS, EXEC, BASH, ATTACH, PORT_FORWARD, DELETE, SUSPEND, RESUME, CONFIG, PROJECT_GROUP, CLUSTER_GROUP,
     LOGIN, LOGOUT, WHOAMI, VERSION,
-))  # fmt: skip
+), elsewhere=_ELSEWHERE)  # fmt: skip

@@ -266,7 +266,11 @@ async def pods(call: Call) -> Any:
     asked = query.parse(call.query, (), also=("deleted",))
     workload = find(call)
     body = present.present(workload)
-    found = [ranks.present(pod, body) for pod in workload.pods if asked.search in objects.name(pod)]
+    found = [
+        {**ranks.present(pod, body), "rank": ranks.tag(workload.job, pod)}
+        for pod in workload.pods
+        if asked.search in objects.name(pod)
+    ]
     page, following = query.page(found, asked)
     return _listed("pods", list(page), following)
 
