@@ -211,6 +211,12 @@ def test_a_dead_server(shared: Cluster, tmp_path: Path) -> None:
     for line in ("rowlock list", "runai list jobs"):
         _, said = refused(shared, line, ROWLOCK_DATA_DIR=str(tmp_path))
         assert "is not running any more. Start it again: `rowlock up -d`; nothing is lost" in said
+    flags = {"nodes": 2, "simulated_gpus": 1, "network": "auto", "port": 7, "users": None}
+    (tmp_path / "server.json").write_text(json.dumps({"pid": gone.pid, "url": "https://127.0.0.1:1", "flags": flags}))
+    for line in ("rowlock list", "rowlock status", "rowlock doctor"):
+        env = {**shared.env, "ROWLOCK_DATA_DIR": str(tmp_path)}
+        done = subprocess.run(shlex.split(line), env=env, text=True, capture_output=True, timeout=60, check=False)
+        assert "`rowlock up -d --nodes 2 --simulated-gpus 1`" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("line", ["rowlock up -d", "rowlock up", "rowlock run -- true"])

@@ -130,7 +130,10 @@ def test_a_suspended_job_says_so(served: Served) -> None:
     served.until(served.reap)
     served.until(lambda: "Stopped" in served.ok("rowlock list"))
     again = "t1 is suspended and has no pods: `rowlock resume t1` starts it again."
-    assert again in served.run("rowlock logs t1")[2]
+    assert served.run("rowlock logs t1")[2].strip() == again
+    kept = served.data / "logs" / "runai-default_t1-master-0_uid"
+    kept.mkdir(parents=True)
+    assert f"{again} Logs of its earlier pods: {kept.parent}/runai-default_t1-*/" in served.run("rowlock logs t1")[2]
     assert served.ok("rowlock why t1") == "It is suspended: `rowlock resume t1` starts it again.\n"
     assert "It is suspended: `rowlock resume t1`" in served.ok("rowlock explain t1")
 
@@ -172,6 +175,15 @@ def test_projects(served: Served) -> None:
     served.ok("rowlock project update project_name --gpus 3")
     assert json.loads(served.ok("rowlock project list --json"))[1]["totalResources"]["gpuQuota"] == 3
     assert served.ok("rowlock project delete project_name -y") == "Project project_name deleted.\n"
+
+
+def test_a_project_with_work_in_it_is_not_deleted(served: Served) -> None:
+    said = served.ok("rowlock project create a --gpus 1")
+    assert "1 GPU)" in said
+    served.ok(f"{SUBMIT} -p a")
+    code, _, err = served.run("rowlock project delete a -y")
+    assert code == 1 and "has 1 unfinished workload (t1); delete it first: `rowlock delete -p a t1`" in err
+    served.ok("rowlock delete -p a t1")
 
 
 def test_run_submits_what_was_typed(served: Served) -> None:

@@ -71,6 +71,24 @@ def running(directory: str) -> dict[str, Any] | None:
     return found if found and alive(found) else None
 
 
+_SHAPE = {
+    "nodes": 1, "pretend_nodes": 0, "simulated_gpus": 0, "gpus_per_node": None, "cpus_per_node": None, "bind": "",
+    "users": None, "tls_san": "", "network": "auto", "runtime": "auto", "without": "",
+}  # fmt: skip
+"""Flags of `up` without which it would be another cluster, with what they are when nobody gives them."""
+
+
+def again(found: dict[str, Any] | None) -> str:
+    """The line that starts a server as it was: without its flags the nodes and GPUs of its jobs would not come back."""
+    flags = (found or {}).get("flags") or {}
+    given = [
+        f"--{name.replace('_', '-')} {flags[name]}"
+        for name, usual in _SHAPE.items()
+        if flags.get(name) not in (usual, None)
+    ]
+    return " ".join(["rowlock up -d", *given])
+
+
 def connect(line: Any) -> Server:
     """The server of the data directory; one per command line. Raises Refused when there is none."""
     if line.server is not None:
@@ -83,7 +101,7 @@ def connect(line: Any) -> Server:
     if not alive(found):
         raise Refused(
             f"the server of {directory} (pid {found.get('pid')}) is not running any more. "
-            "Start it again: `rowlock up -d`; nothing is lost"
+            f"Start it again: `{again(found)}`; nothing is lost"
         )
     made = Server(str(found["url"]), directory)
     line.server = made

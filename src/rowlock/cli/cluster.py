@@ -287,7 +287,7 @@ def status(line: Line) -> int:
         if line.json:
             show_json(body)
         elif old:
-            show(f"The server of {directory} (pid {old.get('pid')}) is gone. Start it again: `rowlock up -d`")
+            show(f"The server of {directory} (pid {old.get('pid')}) is gone. Start it again: `{client.again(old)}`")
         else:
             show(f"No server is running for {directory}. Start one: `rowlock up -d`")
         return 1

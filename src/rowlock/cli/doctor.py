@@ -151,7 +151,7 @@ def server(line: Line, directory: str) -> Finding:
     if found is None:
         dead = client.state(directory)
         word = f"gone (pid {dead.get('pid')} is not there)" if dead else "not running"
-        return Finding("server", "warn", word, "start it: `rowlock up -d`")
+        return Finding("server", "warn", word, f"start it: `{client.again(dead)}`")
     try:
         client.connect(line).get("/api/v1/clusters")
     except Refused as refusal:

@@ -29,8 +29,21 @@ def logs(line: Line) -> int:
         return 0
     if line.previous:
         raise Refused("--previous needs --rank or --pod: every rank has restarts of its own", 2)
-    write(server.lines(f"{one}/logs", **asked))
+    try:
+        write(server.lines(f"{one}/logs", **asked))
+    except client.ServerRefused as refusal:
+        raise Refused(refusal.message + _kept(server, workload)) from None
     return 0
+
+
+def _kept(server: client.Server, workload: dict[str, Any]) -> str:
+    """Where the logs of a job's pods are that are gone; "" when there are none."""
+    import glob
+    import os
+
+    logs = os.path.join(server.directory, "logs")
+    first = glob.escape(os.path.join(logs, f"{workload['namespace']}_{workload['name']}-"))
+    return f" Logs of its earlier pods: {first}*/" if glob.glob(f"{first}*-[0-9]*_*") else ""
 
 
 def pod_name(server: client.Server, workload: dict[str, Any], word: str) -> str:

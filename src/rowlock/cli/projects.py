@@ -59,7 +59,7 @@ def update(line: Line) -> int:
 
 def _quota(one: dict[str, Any]) -> str:
     quota = one["totalResources"]["gpuQuota"]
-    return "GPUs without bound" if quota < 0 else f"{number(quota)} GPUs"
+    return "GPUs without bound" if quota < 0 else f"{number(quota)} GPU{'' if quota == 1 else 's'}"
 
 
 def index(line: Line) -> int:

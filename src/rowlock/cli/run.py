@@ -196,7 +196,7 @@ def _follow(line: Line, server: Server, name: str, identity: str) -> int:
     except client.ServerRefused:
         raise
     except Refused:
-        again = f"start it again (`rowlock up -d`), then follow the job: `rowlock logs -f {name}`"
+        again = f"start it again (`{client.again(client.state(server.directory))}`), then follow the job: `rowlock logs -f {name}`"
         raise Refused(f"the server is gone, but job {name} goes on: {again}") from None
     pods = server.get(f"{WORKLOADS}/{identity}/pods")["pods"] if body["phase"] != "Deleted" else []
     why = str(body.get("phaseMessage") or "") if body["phase"] != "Completed" else ""

@@ -118,8 +118,11 @@ async def delete(call: Call) -> Any:
     rows = [row for row in catalog.rows() if row.project.namespace == project.namespace]
     busy = [objects.name(row.job) for row in rows if catalog.standing(row.uid).phase not in TERMINAL]
     if busy:
+        one = len(busy) == 1
+        count, them = f"{len(busy)} unfinished workload{'' if one else 's'}", "it" if one else "them"
         named = ", ".join(sorted(busy)[:3]) + (" …" if len(busy) > 3 else "")
-        raise Conflict(f"project {project.name!r} has {len(busy)} unfinished workloads ({named}); delete them first")
+        line = f"`rowlock delete -p {project.name} {min(busy) if one else '--all'}`"
+        raise Conflict(f"project {project.name!r} has {count} ({named}); delete {them} first: {line}")
     await api.delete(kinds.NAMESPACE, "", project.namespace, options=DeleteOptions(propagation="Background"))
     if catalog.queue(project.queue) is not None:
         await api.delete(kinds.QUEUE, "", project.queue)
