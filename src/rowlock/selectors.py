@@ -78,6 +78,8 @@ def parse_labels(text: str | None) -> Selector:
             raise BadRequest(f'unable to parse requirement: "{text}" is not a label selector near "{text[at:]}"')
         terms.append(_term(found, text))
         at = found.end()
+    if text.rstrip().endswith(","):
+        raise BadRequest(f'unable to parse requirement: "{text}" ends where another requirement should begin')
     return Selector(tuple(terms))
 
 

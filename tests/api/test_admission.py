@@ -173,6 +173,39 @@ def test_who_owns_what_after_two_writers() -> None:
     assert owned == {"one": {"f:data": {".": {}, "f:b": {}}}, "two": {"f:data": {"f:a": {}}}}
 
 
+def test_a_pod_may_not_move_nor_get_more_time() -> None:
+    live = admit(kinds.POD, pod(activeDeadlineSeconds=100))
+    for change, text in (
+        ({"nodeName": "x"}, "pod updates may not change fields other than"),
+        ({"activeDeadlineSeconds": 200}, "must be less than or equal to previous value"),
+        ({"activeDeadlineSeconds": None}, "must not update from a positive integer to nil value"),
+    ):
+        with pytest.raises(ApiError, match=text):
+            Admission().update(kinds.POD, live, {**live, "spec": {**live["spec"], **change}}, "", WriteOptions())
+    status = {**live["status"], "podIP": "nonsense"}
+    with pytest.raises(ApiError, match=r"status.podIPs.0.: Invalid value"):
+        Admission().update(kinds.POD, live, {**live, "status": status}, "status", WriteOptions())
+
+
+def test_a_claim_grows_only_once_it_is_bound_and_a_node_keeps_its_provider() -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    live = admit(kinds.PERSISTENT_VOLUME_CLAIM, {"spec": spec})
+    more = {**live, "spec": {**live["spec"], "resources": {"requests": {"storage": "2Gi"}}}}
+    with pytest.raises(ApiError, match="spec is immutable after creation"):
+        Admission().update(kinds.PERSISTENT_VOLUME_CLAIM, live, more, "", WriteOptions())
+    bound = {"status": {"phase": "Bound"}}
+    assert Admission().update(kinds.PERSISTENT_VOLUME_CLAIM, {**live, **bound}, {**more, **bound}, "", WriteOptions())
+    node = admit(kinds.NODE, {"spec": {"providerID": "a"}})
+    with pytest.raises(ApiError, match="may not change providerID"):
+        Admission().update(kinds.NODE, node, {**node, "spec": {"providerID": "b"}}, "", WriteOptions())
+
+
+def test_times_that_are_not_known_and_specs_that_are_empty_are_written() -> None:
+    event = admit(kinds.EVENT, {"involvedObject": {"namespace": "n"}, "reason": "R"})
+    assert {event[key] for key in ("eventTime", "firstTimestamp", "lastTimestamp")} == {None}
+    assert admit(kinds.LEASE, {})["spec"] == {}
+
+
 def test_apply_keeps_lists_by_key() -> None:
     patches = Patches(clock=lambda: 0.0)
     live = admit(kinds.POD, pod(), manager="creator")

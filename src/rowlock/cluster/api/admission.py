@@ -20,6 +20,7 @@ from rowlock.cluster.api import (
     gang_admission,
     managedfields,
     pod_admission,
+    pod_warnings,
     quotas,
     types,
     validation,
@@ -60,6 +61,8 @@ class Admission:
         elif kind is kinds.SERVICE:
             _only_headless(new)
         self._validate(kind, None, new)
+        if kind is kinds.POD:
+            options.warnings.extend(pod_warnings.warnings(new))
         _review(kind, None, new, options, self.parity)
         if kind in gang_admission.GUARDED:
             gang_admission.review(kind, None, new, options, self.view if self.schedules else None)
@@ -113,12 +116,17 @@ class Admission:
             rule, update = validation.RULES.get(kind), validation.UPDATES.get(kind)
             if rule is not None:
                 causes += rule(new)
+            if old is None and kind in validation.FIRST:
+                causes += validation.FIRST[kind](new)
             if old is not None and update is not None:
                 causes += update(old, new)
         if causes:
             raise invalid(kind.name, objects.name(new), causes, kind.group)
 
     def _validate_status(self, kind: Kind, new: Object) -> None:
+        if rule := validation.STATUS.get(kind):
+            if found := list(rule(new)):
+                raise invalid(kind.name, objects.name(new), found, kind.group)
         if not kind.custom or "status" not in new:
             return
         node = types.field(types.of(kind), "status") or types.ANYTHING
@@ -201,8 +209,9 @@ def _only_headless(service: Object) -> None:
     spec = service.get("spec") or {}
     if spec.get("clusterIP") == "None":
         return
-    for cause in validation.meta_causes(kinds.SERVICE, service):
-        raise invalid("Service", objects.name(service), [cause])
+    causes = [*validation.meta_causes(kinds.SERVICE, service), *validation.RULES[kinds.SERVICE](service)]
+    if causes:
+        raise invalid("Service", objects.name(service), causes)
     raise Unsupported(
         f'services "{objects.name(service)}": rowlock has names but no virtual addresses:'
         " only headless Services are served, set spec.clusterIP: None"

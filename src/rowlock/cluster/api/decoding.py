@@ -103,20 +103,29 @@ def compiled(name: str) -> Decoder:
     return _value(node, name, _short(name), "")
 
 
-def _lazy(name: str) -> Decoder:
+def _lazy(name: str, owner: str) -> Decoder:
+    """A named type inside another, `owner`, whom a value of the wrong sort is blamed on."""
+    structured = "properties" in types.schema(name)
+
     def decoder(value: Any, walk: Walk) -> Any:
+        if structured and value.__class__ is not dict:
+            raise _wrong(value, walk, owner, f"v1.{_short(name)}")
         return compiled(name)(value, walk)
 
     return decoder
 
 
+_GO = {"string": "string", "integer": "int64", "boolean": "bool"}
+
+
 def _value(node: types.Schema, owner: str, go_owner: str, key: str) -> Decoder:
     """The decoder of an unnamed schema: a scalar, a list, a map."""
     if "$ref" in node:
-        return _lazy(node["$ref"])
+        return _lazy(node["$ref"], go_owner)
     kind = node.get("type")
     if kind == "array":
-        return _list(_value(node.get("items") or {}, owner, go_owner, ""), go_owner, key)
+        items = node.get("items") or {}
+        return _list(_value(items, owner, go_owner, ""), go_owner, key or _GO.get(items.get("type", ""), ""))
     if kind == "object":
         more = node.get("additionalProperties")
         return _map(_value(more, owner, go_owner, ""), go_owner) if isinstance(more, dict) else _anything
@@ -255,6 +264,7 @@ def _struct(name: str, node: types.Schema) -> Decoder:
             key in required or _keeps_empty(name, key, child),
         )
     fill = DEFAULTS.get(name)
+    has_spec = name in _HAVE_A_SPEC
 
     def decoder(value: Any, walk: Walk) -> Any:
         if value.__class__ is not dict:
@@ -274,11 +284,26 @@ def _struct(name: str, node: types.Schema) -> Decoder:
             if not element and not known[1] and _dropped(key, element):
                 continue
             out[key] = element
+        if has_spec and walk.fill and "spec" not in out:
+            out["spec"] = fields["spec"][0]({}, walk)
         if fill is not None and walk.fill:
             fill(out)
         return out
 
     return decoder
+
+
+_HAVE_A_SPEC = frozenset(
+    {
+        "io.k8s.api.core.v1.Pod",
+        "io.k8s.api.core.v1.Service",
+        "io.k8s.api.core.v1.PersistentVolumeClaim",
+        "io.k8s.api.core.v1.ResourceQuota",
+        "io.k8s.api.core.v1.Node",
+        "io.k8s.api.coordination.v1.Lease",
+    }
+)
+"""Whose `spec` is there, with its defaults, even where nobody wrote one."""
 
 
 def _dropped(key: str, empty: Any) -> bool:

@@ -128,13 +128,10 @@ def _namespace(made: Made) -> None:
 
 def _event(made: Made) -> None:
     made.setdefault("source", {})
-    made.setdefault("firstTimestamp", None)
-    made.setdefault("lastTimestamp", None)
+    for key in ("eventTime", "firstTimestamp", "lastTimestamp"):  # a time that is not known is written as one
+        made.setdefault(key, None)
     made.setdefault("reportingComponent", "")
     made.setdefault("reportingInstance", "")
-    for key in ("firstTimestamp", "lastTimestamp"):
-        if made[key] is None and made.get("eventTime") is None:
-            del made[key]
 
 
 def _autoscaler(made: Made) -> None:

@@ -226,7 +226,8 @@ def _shown(value: Any) -> Any:
     """Whatever the core group answered. What is no Event (a Status, metadata alone) stays as it is."""
     kind, version = value.get("kind"), value.get("apiVersion")
     if kind == "Event" and version == "v1":
-        return {**_renamed(value, _NEWER), "apiVersion": EVENT.api_version}
+        newer = {**_renamed(value, _NEWER), "apiVersion": EVENT.api_version}
+        return {k: v for k, v in newer.items() if v != "" or k not in ("reportingController", "reportingInstance")}
     if kind == "EventList" and version == "v1":
         return {**value, "apiVersion": EVENT.api_version, "items": [_shown(item) for item in value["items"]]}
     if kind == "Status" and (value.get("details") or {}).get("kind") == "events":

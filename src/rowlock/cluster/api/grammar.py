@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import re
 
+from rowlock.cluster.api.wording import label_key_problems, label_value_problems, shown
+from rowlock.errors import BadRequest
+from rowlock.selectors import Selector
+
 _TOKEN = re.compile(r"\s*(==|!=|=|!|<|>|,|\(|\)|[^\s=!<>,()]+)")
 _OPERATORS = ("in", "notin", "=", "==", "!=", ">", "<")
 
@@ -28,6 +32,20 @@ def spoken(text: str) -> str:
         if at == len(tokens):
             return "found '', expected: identifier after ','"
     return ""
+
+
+def check(selector: Selector) -> None:
+    """Keys and values that no label can have match nothing: they are mistakes. Raises BadRequest."""
+    for term in selector.terms:
+        if problems := label_key_problems(term.key):
+            raise BadRequest(_refusal("<nil>", term.key, problems))
+        for index, value in enumerate(sorted(term.values)):
+            if problems := label_value_problems(value):
+                raise BadRequest(_refusal(f"values[{index}][{term.key}]", value, problems))
+
+
+def _refusal(where: str, value: str, problems: list[str]) -> str:
+    return f"unable to parse requirement: {where}: Invalid value: {shown(value)}: {'; '.join(problems)}"
 
 
 def _requirement(tokens: list[str], at: int) -> tuple[str, int]:

@@ -29,6 +29,7 @@ def _refused(pod: Object, why: str) -> Forbidden:
 def admitted(pod: Object, view: View | None) -> Object:
     """The pod with everything admission adds. Raises Forbidden for what it names and does not exist."""
     spec = dict(pod.get("spec") or {})
+    _runtime(pod, spec)
     _account(pod, spec, view)
     _priority(pod, spec, view)
     _tolerations(spec)
@@ -89,11 +90,10 @@ _TOKEN_SOURCES = {  # one for all pods: objects are values
 def _priority(pod: Object, spec: dict[str, Any], view: View | None) -> None:
     name = spec.get("priorityClassName")
     if not name:
-        default = _default_class(view)
-        spec.setdefault("priority", default.get("value", 0) if default else 0)
+        default = _default_class(view) or {}
         if default:
             spec["priorityClassName"] = objects.name(default)
-        spec.setdefault("preemptionPolicy", (default or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+        _computed(pod, spec, default, int(default.get("value", 0)))
         return
     found = view.get(kinds.PRIORITY_CLASS, "", name) if view else None
     if found is None and name not in _SYSTEM_PRIORITIES:
@@ -101,11 +101,25 @@ def _priority(pod: Object, spec: dict[str, Any], view: View | None) -> None:
             raise _refused(pod, f"no PriorityClass with name {name} was found")
         found = {}
     value = (found or {}).get("value", _SYSTEM_PRIORITIES.get(name, 0))
+    _computed(pod, spec, found or {}, value)
+
+
+def _computed(pod: Object, spec: dict[str, Any], found: Object, value: int) -> None:
+    """Priority and preemption come from the class; who says something else is refused."""
+    policy = found.get("preemptionPolicy", "PreemptLowerPriority")
     if spec.get("priority") not in (None, value):
         why = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission"
         raise _refused(pod, f"{why} controller computed {value} from the given PriorityClass name")
-    spec["priority"] = value
-    spec.setdefault("preemptionPolicy", (found or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+    if spec.get("preemptionPolicy") not in (None, policy):
+        why = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec;"
+        raise _refused(pod, f"{why} priority admission controller computed {policy} from the given PriorityClass name")
+    spec["priority"], spec["preemptionPolicy"] = value, policy
+
+
+def _runtime(pod: Object, spec: dict[str, Any]) -> None:
+    """There are no RuntimeClasses here: a name goes through, so that manifests for GPU clusters work; a price does not."""
+    if spec.get("overhead"):
+        raise _refused(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 
 
 def _default_class(view: View | None) -> Object | None:

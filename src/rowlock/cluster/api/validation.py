@@ -1,17 +1,21 @@
 """What every object must satisfy: names, labels, annotations, owners; and what each built-in kind adds.
 
 The texts are the real API server's. Each rule returns causes; `admission.py` collects them into one Invalid.
-Kinds find their rules in `RULES` (create and update) and `UPDATES` (update only). Pure.
+Kinds find their rules in `RULES` (create and update), `FIRST` (create), `UPDATES` and `STATUS`. Pure.
 """
 
 from __future__ import annotations
 
-import re
+import base64
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from rowlock import kinds
-from rowlock.cluster.api.validation_pods import pod_causes, pod_update_causes
+from rowlock.cluster.api.validation_containers import config_key_problems
+from rowlock.cluster.api.validation_placement import EFFECTS, selector_causes
+from rowlock.cluster.api.validation_pods import first_causes, pod_causes, pod_update_causes, status_causes
+from rowlock.cluster.api.validation_services import label_causes, service_causes
 from rowlock.cluster.api.wording import (
     dns_label_problems,
     forbidden,
@@ -27,10 +31,13 @@ from rowlock.cluster.api.wording import (
 from rowlock.errors import Cause
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.quantity import parse
 
 Causes = Iterator[Cause]
 
 ANNOTATION_BYTES = 256 * 1024
+_FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
+_FINALIZER_TEXT = "name is neither a standard finalizer name nor is it fully qualified"
 _RBAC_NAMES = (kinds.ROLE, kinds.ROLE_BINDING)
 
 
@@ -61,17 +68,8 @@ def meta_causes(kind: Kind, obj: Object) -> Causes:
     yield from _annotation_causes(meta.get("annotations") or {})
     yield from _owner_causes(meta.get("ownerReferences") or ())
     for index, finalizer in enumerate(meta.get("finalizers") or ()):
-        if "/" not in finalizer and finalizer not in ("orphan", "foregroundDeletion", "kubernetes"):
-            text = "name is neither a standard finalizer name nor is it fully qualified"
-            yield invalid_value(f"metadata.finalizers[{index}]", finalizer, text)
-
-
-def label_causes(labels: dict[str, str], path: str) -> Causes:
-    for key, value in labels.items():
-        for problem in label_key_problems(key):
-            yield invalid_value(path, key, problem)
-        for problem in label_value_problems(value):
-            yield invalid_value(path, value, problem)
+        if "/" not in finalizer and finalizer not in _FINALIZERS:
+            yield invalid_value(f"metadata.finalizers[{index}]", finalizer, _FINALIZER_TEXT)
 
 
 def _annotation_causes(annotations: dict[str, str]) -> Causes:
@@ -111,20 +109,11 @@ def meta_update_causes(old: Object, new: Object) -> Causes:
 # ---------------------------------------------------------------- kinds
 
 
-_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
-
-
 def _data_causes(obj: Object, *fields: str) -> Causes:
-    text = (
-        "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',"
-        "  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-    )
     for name in fields:
         for key in obj.get(name) or {}:
-            if not _CONFIG_KEY.fullmatch(key):
-                yield invalid_value(f"{name}[{key}]", key, text)
-            elif len(key) > 253:
-                yield invalid_value(f"{name}[{key}]", key, "must be no more than 253 characters")
+            for problem in config_key_problems(key):
+                yield invalid_value(f"{name}[{key}]", key, problem)
     size = sum(len(k) + len(v) for name in fields for k, v in (obj.get(name) or {}).items())
     if size > 1024 * 1024:
         yield Cause("FieldValueTooLong", "Too long: may not be more than 1048576 bytes", "")
@@ -139,11 +128,39 @@ def _config_map(obj: Object) -> Causes:
 
 def _secret(obj: Object) -> Causes:
     yield from _data_causes(obj, "data")
-    kind, data = obj.get("type"), obj.get("data") or {}
-    needed = {"kubernetes.io/dockerconfigjson": [".dockerconfigjson"], "kubernetes.io/tls": ["tls.crt", "tls.key"]}
-    for key in needed.get(str(kind), ()):
+    kind, data = str(obj.get("type")), obj.get("data") or {}
+    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & data.keys():
+        yield required("data[username]")
+        yield required("data[password]")
+    if kind == "kubernetes.io/service-account-token":
+        named = "kubernetes.io/service-account.name"
+        if not ((obj.get("metadata") or {}).get("annotations") or {}).get(named):
+            yield required(f"metadata.annotations[{named}]")
+    for key in _NEEDED.get(kind, ()):
         if key not in data:
             yield required(f"data[{key}]")
+        elif key.startswith(".docker"):
+            yield from _json_causes(data[key], f"data[{key}]")
+
+
+_NEEDED = {
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+
+
+def _json_causes(encoded: str, field: str) -> Causes:
+    """Credentials of a registry are JSON; what they say is never repeated."""
+    text = base64.b64decode(encoded).decode(errors="replace").lstrip()
+    try:
+        json.loads(text)
+    except ValueError:
+        why = (
+            f"invalid character '{text[0]}' looking for beginning of value" if text else "unexpected end of JSON input"
+        )
+        yield invalid_value(field, "<secret contents redacted>", why)
 
 
 def _frozen(old: Object, new: Object) -> Causes:
@@ -162,39 +179,6 @@ def _secret_update(old: Object, new: Object) -> Causes:
     yield from _frozen(old, new)
 
 
-def _service(obj: Object) -> Causes:
-    spec = obj.get("spec") or {}
-    ports = spec.get("ports") or ()
-    if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
-        yield required("spec.ports")
-    names: set[str] = set()
-    numbers: set[tuple[Any, Any]] = set()
-    for index, port in enumerate(ports):
-        path = f"spec.ports[{index}]"
-        name = port.get("name") or ""
-        if not name and len(ports) > 1:
-            yield required(f"{path}.name")
-        elif name:
-            for problem in dns_label_problems(name):
-                yield invalid_value(f"{path}.name", name, problem)
-            if name in names:
-                yield Cause("FieldValueDuplicate", f'Duplicate value: "{name}"', f"{path}.name")
-        names.add(name)
-        number = port.get("port", 0)
-        if not 0 < number < 65536:
-            yield invalid_value(f"{path}.port", number, "must be between 1 and 65535, inclusive")
-        if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
-            yield not_supported(f"{path}.protocol", port.get("protocol"), ("SCTP", "TCP", "UDP"))
-        if (port.get("protocol"), number) in numbers:
-            kind = port.get("protocol")
-            shown = f'{{"Name":"","Protocol":"{kind}","AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}'
-            yield Cause("FieldValueDuplicate", f"Duplicate value: {shown}", path)
-        numbers.add((port.get("protocol"), number))
-    if spec.get("sessionAffinity") not in ("None", "ClientIP"):
-        yield not_supported("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None"))
-    yield from label_causes(spec.get("selector") or {}, "spec.selector")
-
-
 def _service_update(old: Object, new: Object) -> Causes:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     if before.get("clusterIP") != after.get("clusterIP") and before.get("clusterIP"):
@@ -210,14 +194,28 @@ def _claim(obj: Object) -> Causes:
     for mode in modes:
         if mode not in known:
             yield not_supported("spec.accessModes", mode, known)
-    if "storage" not in ((spec.get("resources") or {}).get("requests") or {}):
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        yield forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes")
+    yield from selector_causes(spec.get("selector") or {}, "spec.selector")
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if size is None:
         yield required("spec.resources[storage]")
+    elif parse(size) <= 0:
+        yield invalid_value("spec.resources[storage]", size, "must be greater than zero")
+    name = spec.get("storageClassName") or ""
+    for problem in subdomain_problems(name) if name else ():
+        yield invalid_value("spec.storageClassName", name, problem)
+    if spec.get("volumeMode", "Filesystem") not in ("Block", "Filesystem"):
+        yield not_supported("spec.volumeMode", spec["volumeMode"], ("Block", "Filesystem"))
 
 
 def _claim_update(old: Object, new: Object) -> Causes:
     def fixed(obj: Object) -> dict[str, Any]:
         spec = obj.get("spec") or {}
-        return {k: v for k, v in spec.items() if k not in ("resources", "volumeName", "volumeAttributesClassName")}
+        return {k: v for k, v in spec.items() if k not in free}
+
+    bound = (old.get("status") or {}).get("phase") == "Bound"
+    free = {"volumeName", "volumeAttributesClassName", *(("resources",) if bound else ())}
 
     if fixed(old) != fixed(new):
         text = (
@@ -235,7 +233,7 @@ def _priority_class(obj: Object) -> Causes:
         text = "maximum allowed value of a user defined priority is 1000000000"
         yield forbidden("value", text)
     if obj.get("preemptionPolicy") not in ("Never", "PreemptLowerPriority"):
-        yield not_supported("preemptionPolicy", obj.get("preemptionPolicy"), ("Never", "PreemptLowerPriority"))
+        yield not_supported("preemptionPolicy", obj.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"))
 
 
 def _priority_class_update(old: Object, new: Object) -> Causes:
@@ -248,18 +246,70 @@ def _priority_class_update(old: Object, new: Object) -> Causes:
 def _node(obj: Object) -> Causes:
     seen = set()
     for index, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
-        path = f"spec.taints[{index}]"
+        path = f"metadata.taints[{index}]"  # where the real server looks for them, too
         for problem in label_key_problems(taint.get("key") or ""):
             yield invalid_value(f"{path}.key", taint.get("key") or "", problem)
         for problem in label_value_problems(taint.get("value") or ""):
             yield invalid_value(f"{path}.value", taint.get("value"), problem)
-        if taint.get("effect") not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
-            known = ("NoExecute", "NoSchedule", "PreferNoSchedule")
-            yield not_supported(f"{path}.effect", taint.get("effect") or "", known)
+        if taint.get("effect") not in EFFECTS:
+            yield not_supported(f"{path}.effect", taint.get("effect") or "", EFFECTS)
         pair = (taint.get("key"), taint.get("effect"))
         if pair in seen:
-            yield Cause("FieldValueDuplicate", "Duplicate value: taints must be unique by key and effect pair", path)
+            shown = json.dumps(
+                {
+                    "Key": pair[0],
+                    "Value": taint.get("value") or "",
+                    "Effect": pair[1],
+                    "TimeAdded": taint.get("timeAdded"),
+                },
+                separators=(",", ":"),
+            )
+            text = f"Duplicate value: {shown}: taints must be unique by key and effect pair"
+            yield Cause("FieldValueDuplicate", text, path)
         seen.add(pair)
+
+
+def _node_update(old: Object, new: Object) -> Causes:
+    before, after = ((obj.get("spec") or {}).get("providerID") or "" for obj in (old, new))
+    if before and before != after:
+        yield forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
+
+
+def _namespace(obj: Object) -> Causes:
+    for name in (obj.get("spec") or {}).get("finalizers") or ():
+        if "/" not in name and name not in _FINALIZERS:
+            yield invalid_value("spec.finalizers", name, _FINALIZER_TEXT)
+
+
+_SCOPES = (
+    "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating",
+    "VolumeAttributesClass",
+)  # fmt: skip
+_COUNTED = frozenset(
+    "pods services replicationcontrollers resourcequotas secrets configmaps persistentvolumeclaims"
+    " services.nodeports services.loadbalancers".split()
+)
+_MEASURED = frozenset({"cpu", "memory", "ephemeral-storage", "storage"})
+
+
+def _quota(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    for name, amount in (spec.get("hard") or {}).items():
+        field, number = f"spec.hard[{name}]", parse(amount)
+        known = name in _COUNTED or name.removeprefix("requests.").removeprefix("limits.") in _MEASURED
+        if "/" not in name and not known and "hugepages-" not in name:
+            yield invalid_value(field, name, "must be a standard resource type or fully qualified")
+            yield invalid_value(field, name, "must be a standard resource for quota")
+        if number < 0:
+            yield invalid_value(field, amount, "must be greater than or equal to 0")
+        if (name in _COUNTED or name.startswith("count/")) and number != number.to_integral_value():
+            yield invalid_value(field, amount, "must be an integer")
+    scopes = spec.get("scopes") or []
+    if any(scope not in _SCOPES for scope in scopes):
+        yield invalid_value("spec.scopes", scopes, "unsupported scope")
+    for pair in ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}):
+        if pair <= set(scopes):
+            yield invalid_value("spec.scopes", scopes, "conflicting scopes")
 
 
 def event_causes(obj: Object, controller: str = "reportingComponent") -> Causes:
@@ -290,6 +340,9 @@ def _lease(obj: Object) -> Causes:
     seconds = (obj.get("spec") or {}).get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
         yield invalid_value("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+    turns = (obj.get("spec") or {}).get("leaseTransitions")
+    if turns is not None and turns < 0:
+        yield invalid_value("spec.leaseTransitions", turns, "must be greater than or equal to 0")
 
 
 def _role_binding_update(old: Object, new: Object) -> Causes:
@@ -304,13 +357,18 @@ RULES: dict[Kind, Rule] = {
     kinds.POD: pod_causes,
     kinds.CONFIG_MAP: _config_map,
     kinds.SECRET: _secret,
-    kinds.SERVICE: _service,
+    kinds.SERVICE: service_causes,
     kinds.PERSISTENT_VOLUME_CLAIM: _claim,
     kinds.PRIORITY_CLASS: _priority_class,
     kinds.NODE: _node,
     kinds.EVENT: event_causes,
     kinds.LEASE: _lease,
+    kinds.NAMESPACE: _namespace,
+    kinds.RESOURCE_QUOTA: _quota,
 }
+FIRST: dict[Kind, Rule] = {kinds.POD: first_causes}
+STATUS: dict[Kind, Rule] = {kinds.POD: status_causes}
+
 UPDATES: dict[Kind, Update] = {
     kinds.POD: pod_update_causes,
     kinds.CONFIG_MAP: _frozen,
@@ -318,5 +376,6 @@ UPDATES: dict[Kind, Update] = {
     kinds.SERVICE: _service_update,
     kinds.PERSISTENT_VOLUME_CLAIM: _claim_update,
     kinds.PRIORITY_CLASS: _priority_class_update,
+    kinds.NODE: _node_update,
     kinds.ROLE_BINDING: _role_binding_update,
 }

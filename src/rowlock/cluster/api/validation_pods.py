@@ -1,15 +1,24 @@
 """The rules of pods: what kube-apiserver refuses in a PodSpec, in its order and its words. Pure.
 
-Covered is what a training pod can get wrong: containers, images, ports, resources, environment, mounts, volumes,
-restart policy, and what may still change once a pod exists.
+The parts have files of their own: containers, volumes and placement (`validation_containers.py` …). Here is the order,
+what concerns the whole pod, and what may still change once a pod exists.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rowlock.cluster.api.validation_containers import container_causes, identity_causes
+from rowlock.cluster.api.validation_placement import (
+    affinity_causes,
+    gate_causes,
+    spread_causes,
+    toleration_causes,
+)
+from rowlock.cluster.api.validation_volumes import volume_causes
 from rowlock.cluster.api.wording import (
     dns_label_problems,
     duplicate,
@@ -17,24 +26,18 @@ from rowlock.cluster.api.wording import (
     invalid_value,
     label_key_problems,
     label_value_problems,
-    not_found,
     not_supported,
     required,
     subdomain_problems,
 )
 from rowlock.errors import Cause
 from rowlock.objects import Object
-from rowlock.quantity import parse
 
 Causes = Iterator[Cause]
 
 _RESTART = ("Always", "OnFailure", "Never")
-_DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
-_PULL = ("Always", "IfNotPresent", "Never")
-_FIELD_PATH = re.compile(
-    r"metadata\.(name|namespace|uid|labels\['.+'\]|annotations\['.+'\])|spec\.(nodeName|serviceAccountName)"
-    r"|status\.(hostIPs?|podIPs?)"
-)
+_DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
 _CHANGEABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -49,7 +52,7 @@ def pod_causes(pod: Object) -> Causes:
 def spec_causes(spec: dict[str, Any], path: str) -> Causes:
     """The rules of a PodSpec, in the real server's order."""
     volumes: set[str] = set()
-    yield from _volume_causes(spec.get("volumes") or (), f"{path}.volumes", volumes)
+    yield from volume_causes(spec.get("volumes") or (), f"{path}.volumes", volumes)
     containers = spec.get("containers") or ()
     if not containers:
         yield required(f"{path}.containers")
@@ -57,12 +60,13 @@ def spec_causes(spec: dict[str, Any], path: str) -> Causes:
     for field in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(field) or ()):
             where = f"{path}.{field}[{index}]"
-            yield from _container_causes(container, where, volumes)
+            yield from container_causes(container, where, volumes, first=field == "initContainers")
             name = container.get("name") or ""
             if name and name in names:
                 yield duplicate(f"{where}.name", name)
             names.add(name)
     yield from _policy_causes(spec, path)
+    yield from _naming_causes(spec, path)
 
 
 def _policy_causes(spec: dict[str, Any], path: str) -> Causes:
@@ -75,168 +79,91 @@ def _policy_causes(spec: dict[str, Any], path: str) -> Causes:
             yield invalid_value(f"{path}.nodeSelector", key, problem)
         for problem in label_value_problems(value):
             yield invalid_value(f"{path}.nodeSelector", value, problem)
-    for field in ("serviceAccountName", "nodeName", "priorityClassName", "subdomain", "hostname"):
-        value = spec.get(field)
-        check = dns_label_problems if field in ("subdomain", "hostname") else subdomain_problems
-        for problem in check(value) if value else ():
-            yield invalid_value(f"{path}.{field}", value, problem)
+    yield from _security_causes(spec, f"{path}.securityContext")
+    if spec.get("affinity"):
+        yield from affinity_causes(spec["affinity"], f"{path}.affinity")
+    if spec.get("dnsConfig"):
+        for index, server in enumerate(spec["dnsConfig"].get("nameservers") or ()):
+            yield from address_causes(server, f"{path}.dnsConfig.nameservers[{index}]")
+    elif spec.get("dnsPolicy") == "None":
+        yield required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
+    for index, gate in enumerate(spec.get("readinessGates") or ()):
+        for problem in label_key_problems(gate.get("conditionType") or ""):
+            yield invalid_value(f"{path}.readinessGates[{index}].conditionType", gate.get("conditionType"), problem)
+    yield from gate_causes(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
+    yield from spread_causes(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
+
+
+def _security_causes(spec: dict[str, Any], path: str) -> Causes:
+    context = spec.get("securityContext") or {}
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        text = "ShareProcessNamespace and HostPID cannot both be enabled"
+        yield invalid_value(f"{path}.shareProcessNamespace", True, text)
+    yield from identity_causes(context, path)
+    for index, sysctl in enumerate(context.get("sysctls") or ()):
+        name = sysctl.get("name") or ""
+        if not name:
+            yield required(f"{path}.sysctls[{index}].name")
+        elif len(name) > 253 or not _SYSCTL.fullmatch(name):
+            text = f"must have at most 253 characters and match regex ^{_SYSCTL.pattern.replace('./', chr(92) + './')}$"
+            yield invalid_value(f"{path}.sysctls[{index}].name", name, text)
+
+
+def _naming_causes(spec: dict[str, Any], path: str) -> Causes:
+    for field in ("serviceAccountName", "nodeName"):
+        yield from _name_causes(spec, field, path)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2**31 - 1:
         yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
+    for field in ("hostname", "subdomain"):
+        yield from _name_causes(spec, field, path)
     for index, toleration in enumerate(spec.get("tolerations") or ()):
-        yield from _toleration_causes(toleration, f"{path}.tolerations[{index}]")
+        yield from toleration_causes(toleration, f"{path}.tolerations[{index}]")
+    for index, alias in enumerate(spec.get("hostAliases") or ()):
+        yield from _alias_causes(alias, f"{path}.hostAliases[{index}]")
+    yield from _name_causes(spec, "priorityClassName", path)
+    system = (spec.get("os") or {}).get("name")
+    if "os" in spec and system not in ("linux", "windows"):
+        yield not_supported(f"{path}.os", system, ("linux", "windows"))
 
 
-def _toleration_causes(toleration: dict[str, Any], path: str) -> Causes:
-    key, operator = toleration.get("key") or "", toleration.get("operator") or "Equal"
-    for problem in label_key_problems(key) if key else ():
-        yield invalid_value(f"{path}.key", key, problem)
-    if operator not in ("Equal", "Exists"):
-        yield not_supported(f"{path}.operator", operator, ("Equal", "Exists"))
-    if operator == "Exists" and toleration.get("value"):
-        yield invalid_value(f"{path}.operator", toleration, "value must be empty when `operator` is 'Exists'")
-    if toleration.get("effect") not in (None, "", "NoSchedule", "PreferNoSchedule", "NoExecute"):
-        yield not_supported(f"{path}.effect", toleration["effect"], ("NoExecute", "NoSchedule", "PreferNoSchedule"))
+def _name_causes(spec: dict[str, Any], field: str, path: str) -> Causes:
+    value = spec.get(field)
+    check = dns_label_problems if field in ("subdomain", "hostname") else subdomain_problems
+    for problem in check(value) if value else ():
+        yield invalid_value(f"{path}.{field}", value, problem)
 
 
-def _volume_causes(volumes: Sequence[dict[str, Any]], path: str, names: set[str]) -> Causes:
-    for index, volume in enumerate(volumes):
-        where, name = f"{path}[{index}]", volume.get("name") or ""
-        if not name:
-            yield required(f"{where}.name")
-        else:
-            for problem in dns_label_problems(name):
-                yield invalid_value(f"{where}.name", name, problem)
-            if name in names:
-                yield duplicate(f"{where}.name", name)
-        names.add(name)
-        sources = [key for key in volume if key != "name"]
-        for extra in sources[1:]:
-            yield forbidden(f"{where}.{extra}", "may not specify more than 1 volume type")
-        for source, field in (("configMap", "name"), ("secret", "secretName"), ("persistentVolumeClaim", "claimName")):
-            if source in volume and not volume[source].get(field):
-                yield required(f"{where}.{source}.{field}")
-        if "hostPath" in volume and not volume["hostPath"].get("path"):
-            yield required(f"{where}.hostPath.path")
+def _alias_causes(alias: dict[str, Any], path: str) -> Causes:
+    yield from address_causes(alias.get("ip") or "", f"{path}.ip")
+    for index, name in enumerate(alias.get("hostnames") or ()):
+        for problem in subdomain_problems(name):
+            yield invalid_value(f"{path}.hostnames[{index}]", name, problem)
 
 
-def _container_causes(container: dict[str, Any], path: str, volumes: set[str]) -> Causes:
-    name, image = container.get("name") or "", container.get("image") or ""
-    if not name:
-        yield required(f"{path}.name")
-    else:
-        for problem in dns_label_problems(name):
-            yield invalid_value(f"{path}.name", name, problem)
-    if not image:
-        yield required(f"{path}.image")
-    elif image != image.strip():
-        yield invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
-    yield from _port_causes(container.get("ports") or (), f"{path}.ports")
-    yield from _env_causes(container.get("env") or (), f"{path}.env")
-    yield from _mount_causes(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes)
-    if container.get("imagePullPolicy") not in _PULL:
-        yield not_supported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL)
-    yield from _resource_causes(container.get("resources") or {}, f"{path}.resources")
-    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if probe in container:
-            yield from _probe_causes(container[probe], f"{path}.{probe}")
+def address_causes(address: str, field: str) -> Causes:
+    """An IP address, of either family."""
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        yield invalid_value(field, address, text)
 
 
-_ACTIONS = ("exec", "httpGet", "tcpSocket", "grpc")
+def first_causes(pod: Object) -> Causes:
+    """What a new pod may not have yet."""
+    if (pod.get("spec") or {}).get("ephemeralContainers"):
+        yield forbidden("spec.ephemeralContainers", "cannot be set on create")
 
 
-def _probe_causes(probe: dict[str, Any], path: str) -> Causes:
-    actions = [a for a in _ACTIONS if a in probe]
-    if not actions:
-        yield required(path, "must specify a handler type")
-    for extra in actions[1:]:
-        yield forbidden(f"{path}.{extra}", "may not specify more than 1 handler type")
-    for field in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
-        if probe.get(field, 0) < 0:
-            yield invalid_value(f"{path}.{field}", probe[field], "must be greater than or equal to 0")
-
-
-def _port_causes(ports: Sequence[dict[str, Any]], path: str) -> Causes:
-    names: set[str] = set()
-    for index, port in enumerate(ports):
-        where, name = f"{path}[{index}]", port.get("name")
-        if name:
-            if len(name) > 15:
-                yield invalid_value(f"{where}.name", name, "must be no more than 15 characters")
-            for problem in dns_label_problems(name) if len(name) <= 15 else ():
-                yield invalid_value(f"{where}.name", name, problem)
-            if name in names:
-                yield duplicate(f"{where}.name", name)
-            names.add(name)
-        for field in ("containerPort", "hostPort"):
-            number = port.get(field)
-            if field == "containerPort" and not number:
-                yield required(f"{where}.{field}")
-            elif number is not None and not 0 < number < 65536:
-                yield invalid_value(f"{where}.{field}", number, "must be between 1 and 65535, inclusive")
-        if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
-            yield not_supported(f"{where}.protocol", port.get("protocol"), ("SCTP", "TCP", "UDP"))
-
-
-def _env_causes(variables: Sequence[dict[str, Any]], path: str) -> Causes:
-    for index, variable in enumerate(variables):
-        name = variable.get("name") or ""
-        if not name:
-            yield required(f"{path}[{index}].name")
-        elif "=" in name or not name.isascii() or not name.isprintable():
-            text = "a valid environment variable name must consist only of printable ASCII characters other than '='"
-            yield invalid_value(f"{path}[{index}].name", name, text)
-        field = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
-        if field is not None and not _FIELD_PATH.fullmatch(field):
-            text = f"error converting fieldPath: field label not supported: {field}"
-            yield invalid_value(f"{path}[{index}].valueFrom.fieldRef.fieldPath", field, text)
-        if variable.get("value") and variable.get("valueFrom"):
-            text = "may not be specified when `value` is not empty"
-            yield invalid_value(f"{path}[{index}].valueFrom", "", text)
-
-
-def _mount_causes(mounts: Sequence[dict[str, Any]], path: str, volumes: set[str]) -> Causes:
-    paths: set[str] = set()
-    for index, mount in enumerate(mounts):
-        name, where = mount.get("name") or "", mount.get("mountPath") or ""
-        if not name:
-            yield required(f"{path}[{index}].name")
-        elif name not in volumes:
-            yield not_found(f"{path}[{index}].name", name)
-        if not where:
-            yield required(f"{path}[{index}].mountPath")
-        elif where in paths:
-            yield invalid_value(f"{path}[{index}].mountPath", where, "must be unique")
-        paths.add(where)
-
-
-def _resource_causes(resources: dict[str, Any], path: str) -> Causes:
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    for field, amounts in (("limits", limits), ("requests", requests)):
-        for name, amount in amounts.items():
-            where = f"{path}.{field}[{name}]"
-            if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
-                text = "must be a standard resource type or fully qualified"
-                yield invalid_value(f"{path}.{field}", name, text)
-                text = "must be a standard resource for containers"
-                yield invalid_value(f"{path}.{field}", name, text)
-            number = parse(amount)
-            if number < 0:
-                yield invalid_value(where, amount, "must be greater than or equal to 0")
-            if "/" in name and number != number.to_integral_value():
-                yield invalid_value(where, amount, "must be an integer")
-    for name, amount in requests.items():
-        limit = limits.get(name)
-        if limit is None:
-            if "/" in name and "kubernetes.io/" not in name:
-                yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
-        elif "/" in name and parse(amount) != parse(limit):
-            yield invalid_value(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")
-        elif parse(amount) > parse(limit):
-            yield invalid_value(f"{path}.requests", amount, f"must be less than or equal to {name} limit of {limit}")
-
-
-_STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
+def status_causes(pod: Object) -> Causes:
+    """The rules of what a kubelet reports."""
+    status = pod.get("status") or {}
+    addresses: Sequence[dict[str, Any]] = status.get("podIPs") or ()
+    if not addresses and status.get("podIP"):
+        addresses = ({"ip": status["podIP"]},)
+    for index, entry in enumerate(addresses):
+        yield from address_causes(entry.get("ip") or "", f"status.podIPs[{index}]")
 
 
 def pod_update_causes(old: Object, new: Object) -> Causes:
@@ -250,12 +177,24 @@ def pod_update_causes(old: Object, new: Object) -> Causes:
     added = after.get("tolerations") or []
     if any(t not in added for t in before.get("tolerations") or ()):
         yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+    yield from _deadline_causes(before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds"))
     if _fixed(before) != _fixed(after):
         yield forbidden("spec", _CHANGEABLE)
 
 
+def _deadline_causes(before: int | None, after: int | None) -> Causes:
+    """A deadline may come nearer, never go."""
+    field = "spec.activeDeadlineSeconds"
+    if before is None or before == after:
+        return
+    if after is None:
+        yield invalid_value(field, None, "must not update from a positive integer to nil value")
+    elif after > before:
+        yield invalid_value(field, after, "must be less than or equal to previous value")
+
+
 def _fixed(spec: dict[str, Any]) -> dict[str, Any]:
-    free = {"activeDeadlineSeconds", "tolerations", "nodeName", "schedulingGates", "ephemeralContainers"}
+    free = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"}
     kept = {k: v for k, v in spec.items() if k not in free}
     for field in ("containers", "initContainers"):
         if field in kept:

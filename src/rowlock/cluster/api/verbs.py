@@ -58,6 +58,7 @@ def selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
         found = parse_labels(labels), parse_fields(fields)
     except BadRequest as error:
         raise BadRequest(grammar.spoken(labels) or error.message) from None
+    grammar.check(found[0])
     known = _META_FIELDS | _FIELDS.get(kind, frozenset())
     for term in found[1].terms:
         if term.key not in known:
@@ -112,6 +113,7 @@ async def list_(call: Call, send: Send, store: Store, target: Target) -> None:
 
 async def page_of(call: Call, store: Store, target: Target) -> Page:
     labels, fields = selectors(call, target.kind)
+    call.number("timeoutSeconds")
     limit, token = call.number("limit") or 0, call.query.get("continue", "")
     match, wanted = call.query.get("resourceVersionMatch", ""), requests.revision_of(call)
     if match not in ("", "Exact", "NotOlderThan"):

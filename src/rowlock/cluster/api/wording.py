@@ -83,7 +83,24 @@ def _too_long(limit: int) -> str:
 @lru_cache(4096)
 def dns_label_problems(name: str) -> list[str]:
     problems = [_too_long(63)] if len(name) > 63 else []
-    return problems if _LABEL.fullmatch(name) else [*problems, _LABEL_TEXT]
+    if _LABEL.fullmatch(name):
+        return problems
+    return [*problems, "must not contain dots" if _SUBDOMAIN.fullmatch(name) else _LABEL_TEXT]
+
+
+@lru_cache(4096)
+def port_name_problems(name: str) -> list[str]:
+    """What is wrong with the name of a port: an IANA service name."""
+    problems = ["must be no more than 15 characters"] if len(name) > 15 else []
+    if not re.fullmatch(r"[-a-z0-9]+", name):
+        problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search(r"[a-z]", name):
+        problems.append("must contain at least one letter (a-z)")
+    if "--" in name:
+        problems.append("must not contain consecutive hyphens")
+    if name.startswith("-") or name.endswith("-"):
+        problems.append("must not begin or end with a hyphen")
+    return problems
 
 
 @lru_cache(4096)

@@ -1,0 +1,333 @@
+"""The rules of containers: image, ports, environment, mounts, resources, handlers and probes, and who they run as.
+
+In the real server's order and words: what is wrong in a container is found here, before a program is started with it. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rowlock.cluster.api.wording import (
+    dns_label_problems,
+    duplicate,
+    forbidden,
+    invalid_value,
+    not_found,
+    not_supported,
+    port_name_problems,
+    required,
+    subdomain_problems,
+)
+from rowlock.errors import Cause
+from rowlock.quantity import parse
+
+Causes = Iterator[Cause]
+
+PORTS = "must be between 1 and 65535, inclusive"
+_PULL = ("Always", "IfNotPresent", "Never")
+_MESSAGES = ("File", "FallbackToLogsOnError")
+_FIELD_PATH = re.compile(
+    r"metadata\.(name|namespace|uid|labels\['.+'\]|annotations\['.+'\])|spec\.(nodeName|serviceAccountName)"
+    r"|status\.(hostIPs?|podIPs?)"
+)
+_STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
+_MEASURED = tuple(f"{what}.{name}" for what in ("limits", "requests") for name in sorted(_STANDARD))
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_CONFIG_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',"
+    "  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+
+
+def config_key_problems(key: str) -> list[str]:
+    """What is wrong with a key of a ConfigMap or Secret."""
+    problems = [] if len(key) <= 253 else ["must be no more than 253 characters"]
+    if not _CONFIG_KEY.fullmatch(key):
+        return [*problems, _CONFIG_KEY_TEXT]
+    if key in (".", ".."):
+        return [*problems, f"must not be '{key}'"]
+    return [*problems, "must not start with '..'"] if key.startswith("..") else problems
+
+
+def container_causes(container: dict[str, Any], path: str, volumes: set[str], *, first: bool = False) -> Causes:
+    """The rules of one container; `first` says that it is to end before others begin."""
+    name, image = container.get("name") or "", container.get("image") or ""
+    if not name:
+        yield required(f"{path}.name")
+    else:
+        for problem in dns_label_problems(name):
+            yield invalid_value(f"{path}.name", name, problem)
+    if not image:
+        yield required(f"{path}.image")
+    elif image != image.strip():
+        yield invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
+    if container.get("terminationMessagePolicy", "File") not in _MESSAGES:
+        yield not_supported(f"{path}.terminationMessagePolicy", container["terminationMessagePolicy"], _MESSAGES)
+    yield from _port_causes(container.get("ports") or (), f"{path}.ports")
+    yield from _env_causes(container.get("env") or (), f"{path}.env")
+    yield from _env_from_causes(container.get("envFrom") or (), f"{path}.envFrom")
+    yield from _mount_causes(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes)
+    for index, device in enumerate(container.get("volumeDevices") or ()):
+        if device.get("name") not in volumes:
+            yield not_found(f"{path}.volumeDevices[{index}].name", device.get("name") or "")
+    if container.get("imagePullPolicy") not in _PULL:
+        yield not_supported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL)
+    yield from _resource_causes(container.get("resources") or {}, f"{path}.resources")
+    yield from _security_causes(container.get("securityContext") or {}, f"{path}.securityContext")
+    if first and container.get("restartPolicy") != "Always":
+        for field in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
+            if field in container:
+                text = "may not be set for init containers without restartPolicy=Always"
+                yield forbidden(f"{path}.{field}", text)
+    else:
+        yield from _handler_causes(container, path)
+
+
+# ---------------------------------------------------------------- handlers and probes
+
+
+def _handler_causes(container: dict[str, Any], path: str) -> Causes:
+    for hook in ("postStart", "preStop"):
+        lifecycle = container.get("lifecycle") or {}
+        if hook in lifecycle:
+            yield from _action_causes(lifecycle[hook], f"{path}.lifecycle.{hook}", _HOOKS)
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if probe in container:
+            yield from _probe_causes(container[probe], f"{path}.{probe}", once=probe != "readinessProbe")
+
+
+_ACTIONS = ("exec", "httpGet", "tcpSocket", "grpc")
+_HOOKS = ("exec", "httpGet", "tcpSocket", "sleep")
+_COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+
+
+def _action_causes(handler: dict[str, Any], path: str, known: Sequence[str]) -> Causes:
+    actions = [a for a in known if a in handler]
+    if not actions:
+        yield required(path, "must specify a handler type")
+    for extra in actions[1:]:
+        yield forbidden(f"{path}.{extra}", "may not specify more than 1 handler type")
+    if actions[:1] == ["exec"] and not handler["exec"].get("command"):
+        yield required(f"{path}.exec.command")
+    for action in actions[:1]:
+        if action in ("httpGet", "tcpSocket", "grpc"):
+            yield from port_causes(handler[action].get("port", 0), f"{path}.{action}.port")
+
+
+def port_causes(port: int | str, path: str) -> Causes:
+    """A port by its number or by its name."""
+    if isinstance(port, int):
+        if not 0 < port < 65536:
+            yield invalid_value(path, port, PORTS)
+        return
+    for problem in port_name_problems(port):
+        yield invalid_value(path, port, problem)
+
+
+def _probe_causes(probe: dict[str, Any], path: str, *, once: bool) -> Causes:
+    yield from _action_causes(probe, path, _ACTIONS)
+    for field in _COUNTS:
+        if probe.get(field, 0) < 0:
+            yield invalid_value(f"{path}.{field}", probe[field], "must be greater than or equal to 0")
+    if probe.get("terminationGracePeriodSeconds", 1) <= 0:
+        text = "must be greater than 0"
+        yield invalid_value(f"{path}.terminationGracePeriodSeconds", probe["terminationGracePeriodSeconds"], text)
+    if once and probe.get("successThreshold", 1) != 1:
+        yield invalid_value(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
+
+
+# ---------------------------------------------------------------- ports and environment
+
+
+def _port_causes(ports: Sequence[dict[str, Any]], path: str) -> Causes:
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        where, name = f"{path}[{index}]", port.get("name")
+        if name:
+            problems = port_name_problems(name)
+            for problem in problems:
+                yield invalid_value(f"{where}.name", name, problem)
+            if name in names:
+                yield duplicate(f"{where}.name", name)
+            names.add(name)
+        for field in ("containerPort", "hostPort"):
+            number = port.get(field)
+            if field == "containerPort" and not number:
+                yield required(f"{where}.{field}")
+            elif number is not None and not 0 < number < 65536:
+                yield invalid_value(f"{where}.{field}", number, PORTS)
+        if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
+            yield not_supported(f"{where}.protocol", port.get("protocol"), ("SCTP", "TCP", "UDP"))
+
+
+_ENV_NAME_TEXT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+
+
+def _env_name(name: str) -> bool:
+    return "=" not in name and name.isascii() and name.isprintable()
+
+
+def _env_causes(variables: Sequence[dict[str, Any]], path: str) -> Causes:
+    for index, variable in enumerate(variables):
+        name, where = variable.get("name") or "", f"{path}[{index}]"
+        if not name:
+            yield required(f"{where}.name")
+        elif not _env_name(name):
+            yield invalid_value(f"{where}.name", name, _ENV_NAME_TEXT)
+        if "valueFrom" in variable:
+            yield from _source_causes(variable, f"{where}.valueFrom")
+
+
+_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
+
+
+def _source_causes(variable: dict[str, Any], path: str) -> Causes:
+    source = variable["valueFrom"] or {}
+    if "fieldRef" in source:
+        yield from field_causes(source["fieldRef"], f"{path}.fieldRef")
+    if "resourceFieldRef" in source:
+        yield from measured_causes(source["resourceFieldRef"], f"{path}.resourceFieldRef")
+    for kind in ("configMapKeyRef", "secretKeyRef"):
+        if kind not in source:
+            continue
+        name, key = source[kind].get("name") or "", source[kind].get("key") or ""
+        for problem in subdomain_problems(name):
+            yield invalid_value(f"{path}.{kind}.name", name, problem)
+        if not key:
+            yield required(f"{path}.{kind}.key")
+        for problem in config_key_problems(key) if key else ():
+            yield invalid_value(f"{path}.{kind}.key", key, problem)
+    count = sum(1 for kind in _SOURCES if kind in source)
+    if not count:
+        text = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        yield invalid_value(path, "", text)
+    elif variable.get("value"):
+        yield invalid_value(path, "", "may not be specified when `value` is not empty")
+    elif count > 1:
+        yield invalid_value(path, "", "may not have more than one field specified at a time")
+
+
+def field_causes(reference: dict[str, Any], path: str) -> Causes:
+    """A field of the pod itself, as an environment variable or a file."""
+    field = reference.get("fieldPath") or ""
+    if not field:
+        yield required(f"{path}.fieldPath")
+    elif not _FIELD_PATH.fullmatch(field):
+        text = f"error converting fieldPath: field label not supported: {field}"
+        yield invalid_value(f"{path}.fieldPath", field, text)
+
+
+def measured_causes(reference: dict[str, Any], path: str, *, of: bool = False) -> Causes:
+    """A container's resource, as an environment variable or (`of`: it must name its container) a file."""
+    if of and not reference.get("containerName"):
+        yield required(f"{path}.containerName")
+    resource = reference.get("resource") or ""
+    if not resource:
+        yield required(f"{path}.resource")
+    elif resource not in _MEASURED and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
+        yield not_supported(f"{path}.resource", resource, _MEASURED)
+
+
+def _env_from_causes(sources: Sequence[dict[str, Any]], path: str) -> Causes:
+    for index, source in enumerate(sources):
+        where, prefix = f"{path}[{index}]", source.get("prefix") or ""
+        if prefix and not _env_name(prefix):
+            yield invalid_value(f"{where}.prefix", prefix, _ENV_NAME_TEXT)
+        kinds = [kind for kind in ("configMapRef", "secretRef") if kind in source]
+        for kind in kinds:
+            name = source[kind].get("name") or ""
+            if not name:
+                yield required(f"{where}.{kind}.name")
+            for problem in subdomain_problems(name) if name else ():
+                yield invalid_value(f"{where}.{kind}.name", name, problem)
+        if not kinds:
+            yield invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
+        elif len(kinds) > 1:
+            yield invalid_value(path, "", "may not have more than one field specified at a time")
+
+
+# ---------------------------------------------------------------- mounts, resources, rights
+
+
+def _mount_causes(mounts: Sequence[dict[str, Any]], path: str, volumes: set[str]) -> Causes:
+    paths: set[str] = set()
+    for index, mount in enumerate(mounts):
+        name, where = mount.get("name") or "", mount.get("mountPath") or ""
+        if not name:
+            yield required(f"{path}[{index}].name")
+        elif name not in volumes:
+            yield not_found(f"{path}[{index}].name", name)
+        if not where:
+            yield required(f"{path}[{index}].mountPath")
+        elif where in paths:
+            yield invalid_value(f"{path}[{index}].mountPath", where, "must be unique")
+        paths.add(where)
+        if mount.get("subPath"):
+            yield from within_causes(mount["subPath"], f"{path}.subPath")
+
+
+def within_causes(path: str, field: str) -> Causes:
+    """A path that must stay inside its volume."""
+    if path.startswith("/"):
+        yield invalid_value(field, path, "must be a relative path")
+    if ".." in path.split("/"):
+        yield invalid_value(field, path, "must not contain '..'")
+
+
+def _resource_causes(resources: dict[str, Any], path: str) -> Causes:
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for field, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in amounts.items():
+            where = f"{path}.{field}[{name}]"
+            if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+                yield invalid_value(where, name, "must be a standard resource type or fully qualified")
+                yield invalid_value(where, name, "must be a standard resource for containers")
+            number = parse(amount)
+            if number < 0:
+                yield invalid_value(where, amount, "must be greater than or equal to 0")
+            if "/" in name and number != number.to_integral_value():
+                yield invalid_value(where, amount, "must be an integer")
+    yield from _request_causes(limits, requests, path)
+    named = limits.keys() | requests.keys()
+    if any(name.startswith("hugepages-") for name in named) and not named & {"cpu", "memory"}:
+        yield forbidden(path, "HugePages require cpu or memory")
+
+
+def _request_causes(limits: dict[str, Any], requests: dict[str, Any], path: str) -> Causes:
+    for name, amount in requests.items():
+        limit = limits.get(name)
+        if limit is None:
+            if "/" in name and "kubernetes.io/" not in name:
+                yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        elif "/" in name and parse(amount) != parse(limit):
+            yield invalid_value(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")
+        elif parse(amount) > parse(limit):
+            yield invalid_value(f"{path}.requests", amount, f"must be less than or equal to {name} limit of {limit}")
+
+
+_SECURITY_FIELDS = (  # as the real server prints them
+    "capabilities", "privileged", "seLinuxOptions", "windowsOptions", "runAsUser", "runAsGroup", "runAsNonRoot",
+    "readOnlyRootFilesystem", "allowPrivilegeEscalation", "procMount", "seccompProfile", "appArmorProfile",
+)  # fmt: skip
+_SECCOMP = ("Localhost", "RuntimeDefault", "Unconfined")
+
+
+def _security_causes(context: dict[str, Any], path: str) -> Causes:
+    yield from identity_causes(context, path)
+    if context.get("privileged") and context.get("allowPrivilegeEscalation") is False:
+        printed = {"SELinuxOptions" if f == "seLinuxOptions" else f[0].upper() + f[1:]: f for f in _SECURITY_FIELDS}
+        whole = {name: context.get(field) for name, field in printed.items()}
+        yield invalid_value(path, whole, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+
+
+def identity_causes(context: dict[str, Any], path: str) -> Causes:
+    """Numbers of users and groups, and the seccomp profile: of a container or of a whole pod."""
+    for field in ("runAsUser", "runAsGroup", "fsGroup"):
+        number = context.get(field)
+        if number is not None and not 0 <= number <= 2**31 - 1:
+            yield invalid_value(f"{path}.{field}", number, "must be between 0 and 2147483647, inclusive")
+    profile = context.get("seccompProfile")
+    if profile is not None and profile.get("type") not in _SECCOMP:
+        yield not_supported(f"{path}.seccompProfile.type", profile.get("type"), _SECCOMP)

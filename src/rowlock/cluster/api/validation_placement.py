@@ -1,0 +1,150 @@
+"""The rules of where a pod may run: tolerations, affinity, spreading, gates. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rowlock.cluster.api.wording import (
+    duplicate,
+    forbidden,
+    invalid_value,
+    label_key_problems,
+    label_value_problems,
+    not_supported,
+    required,
+    subdomain_problems,
+)
+from rowlock.errors import Cause
+
+Causes = Iterator[Cause]
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_SPREAD = ("DoNotSchedule", "ScheduleAnyway")
+
+
+def toleration_causes(toleration: dict[str, Any], path: str) -> Causes:
+    key, operator, value = (toleration.get(field) or "" for field in ("key", "operator", "value"))
+    for problem in label_key_problems(key) if key else ():
+        yield invalid_value(f"{path}.key", key, problem)
+    if not key and operator != "Exists":
+        text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        yield invalid_value(f"{path}.operator", operator, text)
+    if toleration.get("tolerationSeconds") is not None and toleration.get("effect") != "NoExecute":
+        text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        yield invalid_value(f"{path}.effect", toleration.get("effect") or "", text)
+    if operator in ("", "Equal"):
+        if problems := label_value_problems(value):
+            yield invalid_value(f"{path}.operator", value, ";".join(problems))
+    elif operator != "Exists":
+        yield not_supported(f"{path}.operator", operator, ("Equal", "Exists"))
+    elif value:
+        yield invalid_value(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'")
+    if toleration.get("effect") not in (None, "", *EFFECTS):
+        yield not_supported(f"{path}.effect", toleration["effect"], EFFECTS)
+
+
+def affinity_causes(affinity: dict[str, Any], path: str) -> Causes:
+    nodes = affinity.get("nodeAffinity") or {}
+    if _REQUIRED in nodes:
+        where, terms = f"{path}.nodeAffinity.{_REQUIRED}.nodeSelectorTerms", nodes[_REQUIRED].get("nodeSelectorTerms")
+        if not terms:
+            yield required(where, "must have at least one node selector term")
+        for index, term in enumerate(terms or ()):
+            yield from _matching(term, f"{where}[{index}]", _node_words)
+    for index, choice in enumerate(nodes.get(_PREFERRED) or ()):
+        where = f"{path}.nodeAffinity.{_PREFERRED}[{index}]"
+        yield from _weight_causes(choice, where)
+        yield from _matching(choice.get("preference") or {}, f"{where}.preference", _node_words)
+    for kind in ("podAffinity", "podAntiAffinity"):
+        pods = affinity.get(kind) or {}
+        for index, term in enumerate(pods.get(_REQUIRED) or ()):
+            yield from _pod_term_causes(term, f"{path}.{kind}.{_REQUIRED}[{index}]")
+        for index, choice in enumerate(pods.get(_PREFERRED) or ()):
+            where = f"{path}.{kind}.{_PREFERRED}[{index}]"
+            yield from _weight_causes(choice, where)
+            yield from _pod_term_causes(choice.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm")
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _weight_causes(choice: dict[str, Any], path: str) -> Causes:
+    if not 1 <= choice.get("weight", 0) <= 100:
+        yield invalid_value(f"{path}.weight", choice.get("weight", 0), "must be in the range 1-100")
+
+
+def _pod_term_causes(term: dict[str, Any], path: str) -> Causes:
+    yield from selector_causes(term.get("labelSelector") or {}, f"{path}.labelSelector")
+    for name in term.get("namespaces") or ():
+        for problem in subdomain_problems(name):
+            yield invalid_value(f"{path}.namespace", name, problem)
+    key = term.get("topologyKey") or ""
+    if not key:
+        yield required(f"{path}.topologyKey", "can not be empty")
+    for problem in label_key_problems(key):
+        yield invalid_value(f"{path}.topologyKey", key, problem)
+
+
+def selector_causes(selector: dict[str, Any], path: str) -> Causes:
+    """A label selector as objects hold it."""
+    for key, value in (selector.get("matchLabels") or {}).items():
+        for problem in label_key_problems(key):
+            yield invalid_value(f"{path}.matchLabels", key, problem)
+        for problem in label_value_problems(value):
+            yield invalid_value(f"{path}.matchLabels", value, problem)
+    yield from _matching(selector, path, _label_words)
+
+
+def _matching(term: dict[str, Any], path: str, words: Any) -> Causes:
+    for index, wanted in enumerate(term.get("matchExpressions") or ()):
+        where = f"{path}.matchExpressions[{index}]"
+        yield from words(wanted.get("operator") or "", wanted.get("values") or (), where)
+        for problem in label_key_problems(wanted.get("key") or ""):
+            yield invalid_value(f"{where}.key", wanted.get("key") or "", problem)
+
+
+def _label_words(operator: str, values: Sequence[str], path: str) -> Causes:
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            yield forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    else:
+        yield invalid_value(f"{path}.operator", operator, "not a valid selector operator")
+
+
+def _node_words(operator: str, values: Sequence[str], path: str) -> Causes:
+    if operator not in ("Gt", "Lt"):
+        yield from _label_words(operator, values, path)
+    elif len(values) != 1:
+        yield required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
+
+
+def spread_causes(spreads: Sequence[dict[str, Any]], path: str) -> Causes:
+    pairs: set[tuple[str, str]] = set()
+    for index, spread in enumerate(spreads):
+        where, key, otherwise = f"{path}[{index}]", spread.get("topologyKey") or "", spread.get("whenUnsatisfiable")
+        if spread.get("maxSkew", 0) <= 0:
+            yield invalid_value(f"{where}.maxSkew", spread.get("maxSkew", 0), "must be greater than zero")
+        if not key:
+            yield required(f"{where}.topologyKey", "can not be empty")
+        if otherwise not in _SPREAD:
+            yield not_supported(f"{where}.whenUnsatisfiable", otherwise, _SPREAD)
+        if (key, str(otherwise)) in pairs:
+            yield duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {otherwise}}}")
+        pairs.add((key, str(otherwise)))
+        yield from selector_causes(spread.get("labelSelector") or {}, f"{where}.labelSelector")
+
+
+def gate_causes(gates: Sequence[dict[str, Any]], path: str) -> Causes:
+    seen: set[str] = set()
+    for index, gate in enumerate(gates):
+        name = gate.get("name") or ""
+        for problem in label_key_problems(name):
+            yield invalid_value(f"{path}[{index}]", name, problem)
+        if name in seen:
+            yield duplicate(f"{path}[{index}]", name)
+        seen.add(name)

@@ -1,0 +1,116 @@
+"""The rules of Services: ports, addresses, families, policies. Only headless ones are served, all are read strictly. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rowlock.cluster.api.validation_containers import PORTS, port_causes
+from rowlock.cluster.api.validation_pods import address_causes
+from rowlock.cluster.api.wording import (
+    dns_label_problems,
+    duplicate,
+    forbidden,
+    invalid_value,
+    label_key_problems,
+    label_value_problems,
+    not_supported,
+    required,
+)
+from rowlock.errors import Cause
+from rowlock.objects import Object
+
+Causes = Iterator[Cause]
+
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_CHOICES = (
+    ("ipFamilyPolicy", ("PreferDualStack", "RequireDualStack", "SingleStack")),
+    ("internalTrafficPolicy", ("Cluster", "Local")),
+    ("trafficDistribution", ("PreferClose", "PreferSameZone", "PreferSameNode")),
+)
+
+
+def service_causes(obj: Object) -> Causes:
+    spec = obj.get("spec") or {}
+    ports, kind, address = spec.get("ports") or (), spec.get("type", "ClusterIP"), spec.get("clusterIP") or ""
+    if not ports and address != "None" and kind != "ExternalName":
+        yield required("spec.ports")
+    if kind == "ExternalName":
+        if address or spec.get("clusterIPs"):
+            yield forbidden("spec.clusterIPs", "may not be set for ExternalName services")
+        if not spec.get("externalName"):
+            yield required("spec.externalName")
+    yield from _ports_causes(ports, kind)
+    yield from label_causes(spec.get("selector") or {}, "spec.selector")
+    yield from _affinity_causes(spec)
+    if kind not in _TYPES:
+        yield not_supported("spec.type", kind, _TYPES)
+    for index, entry in enumerate(spec.get("externalIPs") or ()):
+        yield from address_causes(entry, f"spec.externalIPs[{index}]")
+    for index, family in enumerate(spec.get("ipFamilies") or ()):
+        if family not in ("IPv4", "IPv6"):
+            yield not_supported(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6"))
+    for field, known in _CHOICES:
+        if spec.get(field) not in (None, *known):
+            yield not_supported(f"spec.{field}", spec[field], known)
+    yield from _address_causes(address, spec.get("clusterIPs") or ())
+
+
+def label_causes(labels: dict[str, str], path: str) -> Causes:
+    for key, value in labels.items():
+        for problem in label_key_problems(key):
+            yield invalid_value(path, key, problem)
+        for problem in label_value_problems(value):
+            yield invalid_value(path, value, problem)
+
+
+def _address_causes(address: str, addresses: Sequence[str]) -> Causes:
+    if addresses and addresses[0] != address:
+        yield invalid_value("spec.clusterIPs", addresses, "first value must match `clusterIP`")
+    elif address not in ("", "None"):
+        yield from address_causes(address, "spec.clusterIPs[0]")
+
+
+def _ports_causes(ports: Sequence[dict[str, Any]], kind: str) -> Causes:
+    names: set[str] = set()
+    numbers: set[tuple[Any, Any]] = set()
+    for index, port in enumerate(ports):
+        path, name, number, protocol = (
+            f"spec.ports[{index}]",
+            port.get("name") or "",
+            port.get("port", 0),
+            port.get("protocol"),
+        )
+        if not name and len(ports) > 1:
+            yield required(f"{path}.name")
+        elif name:
+            for problem in dns_label_problems(name):
+                yield invalid_value(f"{path}.name", name, problem)
+            if name in names:
+                yield duplicate(f"{path}.name", name)
+        names.add(name)
+        if not 0 < number < 65536:
+            yield invalid_value(f"{path}.port", number, PORTS)
+        if protocol not in ("TCP", "UDP", "SCTP"):
+            yield not_supported(f"{path}.protocol", protocol, ("SCTP", "TCP", "UDP"))
+        yield from port_causes(port.get("targetPort", number), f"{path}.targetPort")
+        for problem in label_key_problems(port["appProtocol"]) if port.get("appProtocol") else ():
+            yield invalid_value(f"{path}.appProtocol", port["appProtocol"], problem)
+        if port.get("nodePort") and kind == "ClusterIP":
+            yield forbidden(f"{path}.nodePort", "may not be used when `type` is 'ClusterIP'")
+        if (protocol, number) in numbers:
+            shown = (
+                f'{{"Name":"","Protocol":"{protocol}","AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}'
+            )
+            yield Cause("FieldValueDuplicate", f"Duplicate value: {shown}", path)
+        numbers.add((protocol, number))
+
+
+def _affinity_causes(spec: dict[str, Any]) -> Causes:
+    affinity = spec.get("sessionAffinity")
+    if affinity not in ("None", "ClientIP"):
+        yield not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None"))
+    seconds = ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds")
+    if seconds is not None and not 0 < seconds <= 86400:
+        field = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
+        yield invalid_value(field, seconds, "must be greater than 0 and less than 86400")
