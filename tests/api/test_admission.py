@@ -219,3 +219,18 @@ def test_apply_keeps_lists_by_key() -> None:
     shorter = {**config, "spec": {"containers": [{"name": "c"}]}}
     again = patches.apply(kinds.POD, made, shorter, "apply", WriteOptions(manager="m"))
     assert not again["spec"]["containers"][0].get("env")
+
+
+def test_kubectl_goes_over_to_server_side_apply_without_a_conflict() -> None:
+    note = "kubectl.kubernetes.io/last-applied-configuration"
+    before = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"a": "1"}}
+    body = {"data": {"a": "1", "b": "1"}, "metadata": {"annotations": {note: json.dumps(before)}}}
+    live = admit(kinds.CONFIG_MAP, body, manager="kubectl-client-side-apply")
+    config = {**before, "metadata": {"name": "x", "namespace": "n"}, "data": {"a": "2"}}
+    patches = Patches(clock=lambda: 0.0)
+    made = patches.apply(kinds.CONFIG_MAP, live, config, "apply", WriteOptions(manager="kubectl"))
+    assert made["data"] == {"a": "2", "b": "1"}
+    assert json.loads(made["metadata"]["annotations"][note])["data"] == {"a": "2"}, "the way back stays open"
+    for wanted, manager in (({"a": "3"}, "another"), ({"b": "2"}, "kubectl")):  # not its own, not by kubectl
+        with pytest.raises(ApiError, match="Apply failed with 1 conflict"):
+            patches.apply(kinds.CONFIG_MAP, live, {**config, "data": wanted}, "apply", WriteOptions(manager=manager))

@@ -7,6 +7,7 @@ that this manager applied before and no longer names. `now` is text. Pure.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -146,14 +147,44 @@ def applied(kind: Kind, live: Object | None, config: Object, author: Author, *, 
     new = fieldsets.merged(bare, config, node)
     changes = fieldsets.difference(bare, new, node, custom=kind.custom)
     prior, others = _split(live, author)
-    others = _contested(others, (changes.modified | changes.added) & named, force)
+    contested = (changes.modified | changes.added) & named
+    others = _contested(others, contested, force or _handed_over(others, contested, live, author, kind))
     kept = named.union(*(_fields(e) for e in others))
     gone = (_fields(prior) if prior else set()) - kept
     if gone:
         new = fieldsets.without(new, node, gone, kept)
     if prior and new == bare and prior["fieldsV1"] == fields:
         mine = prior
+    if author.manager == KUBECTL and LAST_APPLIED in objects.annotations(new):
+        new = _noted(new, config)
     return _with(new, [*others, mine] if fields else others, settled=True)
+
+
+KUBECTL, LAST_APPLIED = "kubectl", "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def _handed_over(others: list[Entry], contested: Fields, live: Object, author: Author, kind: Kind) -> bool:
+    """Whether `kubectl apply --server-side` takes over what `kubectl apply` has written: then nobody else minds."""
+    noted = objects.annotations(live).get(LAST_APPLIED)
+    if author.manager != KUBECTL or not noted:
+        return False
+    try:
+        before = json.loads(noted)
+    except ValueError:
+        return False
+    if not isinstance(before, dict):
+        return False
+    own = set(fieldsets.paths(fieldsets.tree(before, types.of(kind), applied=True, custom=kind.custom)))
+    return all(_fields(entry) & contested <= own for entry in others)
+
+
+def _noted(new: Object, config: Object) -> Object:
+    """The object with its note of what was applied last, for those who go back to `kubectl apply`."""
+    meta = {k: v for k, v in objects.meta(config).items() if k != "managedFields"}
+    if LAST_APPLIED in (meta.get("annotations") or {}):
+        meta["annotations"] = {k: v for k, v in meta["annotations"].items() if k != LAST_APPLIED}
+    text = json.dumps({**config, "metadata": meta}, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
+    return objects.changed(new, "metadata.annotations", {**objects.annotations(new), LAST_APPLIED: text})
 
 
 def _split(live: Object, author: Author) -> tuple[Entry | None, list[Entry]]:

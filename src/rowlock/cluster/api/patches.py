@@ -75,6 +75,8 @@ def _checked(current: Object, new: Any) -> Object:
         raise BadRequest("the patch leaves something that is not an object")
     for key in ("name", "namespace"):
         had, has = objects.meta(current).get(key), new["metadata"].get(key)
+        if has is not None and has != had and key == "namespace":
+            raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
         if has is not None and has != had:
             raise BadRequest(f"the {key} of the object ({has}) does not match the {key} on the URL ({had})")
     if new["metadata"].get("managedFields") is not objects.meta(current).get("managedFields"):
@@ -91,6 +93,8 @@ def typed(kind: Kind, config: Any) -> Object:
     """A configuration for server-side apply, checked against the schema. Raises Untyped, BadRequest."""
     if not isinstance(config, dict):
         raise BadRequest("an apply configuration is an object")
+    if (config.get("metadata") or {}).get("managedFields") is not None:
+        raise BadRequest("metadata.managedFields must be nil")
     walk = Walk(fill=False)
     try:
         if kind.custom:
