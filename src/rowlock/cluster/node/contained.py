@@ -29,6 +29,8 @@ _REFUSED = re.compile(
     rb"(?:\[FATAL tini \(\d+\)\] exec .* failed: |(?:ERROR )?\(?catatonit.*?: )(No such file[^\r\n]*|Perm[^\r\n]*)"
 )
 """What the engine's init says when there is no such program."""
+_INITS = (b"[FATAL tini (", b"ERROR catatonit", b"ERROR (catatonit", b"catatonit")
+"""How such a line begins; it comes in several pieces."""
 _CODES = {126: "permission denied", 127: "no such file or directory"}
 """What the exit code of a program that could not begin means, where the engine does not say it better."""
 _CHUNK = 1 << 16
@@ -243,6 +245,8 @@ class Pump:
         self._terminal, self._stdin = terminal, stdin
         self._frames = b""
         self._said = False
+        self._held = b""
+        """The beginning of what may be a line of the engine's init."""
         self.refused = ""
         """Why the engine's init could not start the program."""
         if terminal:
@@ -274,6 +278,7 @@ class Pump:
             if happened & ~select.POLLOUT:
                 piece = _received(connection)
                 if not piece:
+                    self._end()
                     return
                 self._out(piece)
             if 0 in ready:
@@ -306,11 +311,24 @@ class Pump:
             self._frames = self._frames[_FRAME + size :]
 
     def _say(self, fd: int, data: bytes) -> None:
-        if not self._said and (found := _REFUSED.match(data)):
-            self.refused = found[1].decode(errors="replace")
-            return
-        self._said = self._said or bool(data)
+        if not self._said and data:
+            self._held, data = b"", self._held + data
+            if b"\n" not in data and data.startswith(_INITS):
+                self._held = data
+                return
+            if found := _REFUSED.match(data):
+                self.refused = found[1].decode(errors="replace")
+                return
+            self._said = True
         _write(fd, data)
+
+    def _end(self) -> None:
+        """Nothing more will come: what was held back is looked at as it is."""
+        held, self._held = self._held, b""
+        if found := _REFUSED.match(held):
+            self.refused = found[1].decode(errors="replace")
+        elif held:
+            _write(1 if self._terminal else 2, held)
 
 
 def _received(connection: Any) -> bytes:
