@@ -283,6 +283,9 @@ def test_the_token_is_asked_for(locked: World) -> None:
 def test_unknown_paths_and_ids(world: World) -> None:
     assert world.client.get(f"{W}/nothing").status_code == 404
     assert world.client.get("/api/v1/workloads/x/y/z").json()["code"] == 404
+    for path, meant in (("workload", "workloads"), ("projects", "org-unit/projects"), ("cluster/x", "clusters")):
+        said = world.client.get(f"/api/v1/{path}").json()
+        assert said["code"] == 404 and f'Did you mean "/api/v1/{meant}"?' in said["message"], said
 
 
 def test_a_submission_of_the_fixture_is_the_seeds() -> None:

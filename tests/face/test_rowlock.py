@@ -166,6 +166,27 @@ def test_pods_that_cannot_be_made_are_the_reason(served: Served) -> None:
     served.until(lambda: "Error creating: Pod" in served.ok("rowlock list"))
 
 
+def test_closed_nodes_are_not_just_ready(served: Served) -> None:
+    served.node("old")
+    served.node("new")
+    assert ", closed" not in served.ok("rowlock status")
+    cordon = {"spec": {"unschedulable": True}}
+    served.do(lambda: served.store.patch(kinds.NODE, "", "old", cordon, type="merge"))
+    said = served.ok("rowlock status")
+    assert said.count("Ready, closed") == 1 and "A closed node takes no new pods" in said
+
+
+def test_a_pipe_gets_the_whole_sentence(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    served.node("a", 1)
+    served.node("b", 1)
+    served.ok("rowlock run -d -n 12 -g 1 --name big -- python train.py")
+    served.until(lambda: "2 of 12 pods fit" in served.ok("rowlock explain big"))
+    whole = json.loads(served.ok("rowlock explain big --json"))["message"]
+    assert len(whole) > 100 and whole in served.ok("rowlock list")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert whole[:99] + "…" in served.ok("rowlock list")
+
+
 def test_projects(served: Served) -> None:
     assert served.ok("rowlock project create project_name --gpus 2").startswith("Project project_name created")
     served.ok("rowlock project set project_name")

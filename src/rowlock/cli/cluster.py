@@ -309,7 +309,14 @@ def status(line: Line) -> int:
     show("Workloads:   " + (", ".join(f"{n} {p}" for p, n in sorted(phases.items())) or "none"))
     show("")
     show(table(("NODE", "STATUS", "CPUS", "MEMORY", "GPUS", "NETWORK"), [_node(n) for n in nodes]))
+    if any(node.get("spec", {}).get("unschedulable") for node in nodes):
+        show(_CLOSED)
     return 0
+
+
+_CLOSED = """
+A closed node takes no new pods: `kubectl cordon` closed it, or it is of an earlier `rowlock up` with other flags and pods
+are still on it. The next start without them removes it (`rowlock delete JOB` removes a job's pods)."""
 
 
 def _node(node: dict[str, Any]) -> tuple[str, ...]:
@@ -320,7 +327,7 @@ def _node(node: dict[str, Any]) -> tuple[str, ...]:
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or [])
     return (
         node["metadata"]["name"],
-        "Ready" if ready else "NotReady",
+        ("Ready" if ready else "NotReady") + (", closed" if node.get("spec", {}).get("unschedulable") else ""),
         str(have.get("cpu", "")),
         amount(str(have.get("memory", ""))),
         gpus + simulated,

@@ -86,7 +86,8 @@ def _row(workload: dict[str, Any], with_project: bool) -> tuple[str, ...]:
 
 
 def _short(text: str, width: int = 100) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+    """Cut for a screen; a pipe is read by programs, and they search the whole sentence."""
+    return text if len(text) <= width or not sys.stdout.isatty() else text[: width - 1] + "…"
 
 
 # ---------------------------------------------------------------- describe

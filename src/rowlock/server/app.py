@@ -27,6 +27,7 @@ from rowlock.server.auth import Door
 from rowlock.server.call import Answer, Asked, Call, Endpoint, Planned, Room, Settings
 from rowlock.server.catalog import Catalog
 from rowlock.server.table import TABLE
+from rowlock.workloads.fields import nearest
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,10 @@ def error_body(error: ApiError) -> dict[str, Any]:
 
 def answer(code: int, body: Any) -> Response:
     return Response(msgspec.json.encode(body), code, media_type="application/json")
+
+
+_MISTAKEN = ("workload", "distributed", "projects", "project", "cluster", "jobs")
+"""What people take for resources of the REST API; else the Kubernetes API would answer that it has none."""
 
 
 class Face:
@@ -69,7 +74,8 @@ class Face:
         made = [Route(path, self._endpoint(serve), methods=[method]) for method, path, serve in TABLE]
         made.append(Route("/api/v1/token", self._token, methods=["POST"]))
         prefixes = ("workloads", "org-unit", "clusters", "workload-types", "workload-priorities", "scheduler")
-        made += [Route(f"/api/v1/{p}/{{rest:path}}", self._unknown) for p in prefixes]
+        made += [Route(f"/api/v1/{p}/{{rest:path}}", self._unknown) for p in (*prefixes, *_MISTAKEN)]
+        made += [Route(f"/api/v1/{p}", self._unknown) for p in _MISTAKEN]
         return made
 
     def _endpoint(self, serve: Endpoint) -> Callable[[Request], Awaitable[Response]]:
@@ -94,7 +100,9 @@ class Face:
     async def _unknown(self, request: Request) -> Response:
         async with _boundary() as outcome:
             self._door.enter(request)
-            raise NotFound(f"there is no {request.method} {request.url.path} in this API")
+            known = sorted({path for _, path, _ in TABLE})
+            path = request.url.path
+            raise NotFound(f"there is no {request.method} {path} in this API.{nearest(path, known)}")
         return outcome.response
 
 
