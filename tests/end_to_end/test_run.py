@@ -161,7 +161,7 @@ def test_a_server_that_dies_under_a_run_leaves_the_job(running: Cluster) -> None
         os.kill(running.pid, signal.SIGKILL)
         assert process.wait(30) == 1
         last = process.stderr.read().splitlines()[-1]
+    running.up()  # first of all: else a test that fails leaves the pod host behind
     assert last.startswith("the server is gone, but job survivor goes on: start it again (`rowlock up -d`)"), last
-    running.up()
     assert running.json("rowlock", "describe", "survivor", "--json")["phase"] == "Running"
     running.run("rowlock", "delete", "survivor")

@@ -199,6 +199,7 @@ def test_projects(served: Served) -> None:
 
 
 def test_a_project_with_work_in_it_is_not_deleted(served: Served) -> None:
+    assert "`rowlock project create a` makes it" in served.run("rowlock project set a")[2]
     said = served.ok("rowlock project create a --gpus 1")
     assert "1 GPU)" in said
     served.ok(f"{SUBMIT} -p a")

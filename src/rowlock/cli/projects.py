@@ -24,7 +24,8 @@ def find(server: client.Server, name: str) -> dict[str, Any]:
         if one["name"] == name:
             return dict(one)
     names = [one["name"] for one in found]
-    raise Refused(f"project {name} was not found.{nearest(name, names)} `rowlock project list` shows them.")
+    hint = f"{nearest(name, names)} `rowlock project list` shows them, `rowlock project create {name}` makes it."
+    raise Refused(f"project {name} was not found.{hint}")
 
 
 def _resources(line: Line) -> dict[str, Any]:
