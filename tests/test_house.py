@@ -19,7 +19,7 @@ PACKAGE = REPO / "src" / "rowlock"
 MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
 
 WORDS = {"errors", "objects", "kinds", "selectors", "quantity", "api", "__init__"}
-DECIDING = {"training", "scheduling", "workloads", "verdicts", "collection", "furnishing"}
+DECIDING = {"training", "scheduling", "workloads", "verdicts", "collection", "furnishing", "quotas"}
 STOREYS: tuple[set[str], ...] = (
     WORDS,
     DECIDING,

@@ -234,3 +234,17 @@ def test_kubectl_goes_over_to_server_side_apply_without_a_conflict() -> None:
     for wanted, manager in (({"a": "3"}, "another"), ({"b": "2"}, "kubectl")):  # not its own, not by kubectl
         with pytest.raises(ApiError, match="Apply failed with 1 conflict"):
             patches.apply(kinds.CONFIG_MAP, live, {**config, "data": wanted}, "apply", WriteOptions(manager=manager))
+
+
+def test_an_applied_list_names_nothing_twice() -> None:
+    live = admit(kinds.POD, pod(), manager="creator")
+    config = {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": "n"},
+        "spec": {"containers": [{"name": "c", "image": "x"}, {"name": "c", "image": "y"}]},
+    }  # fmt: skip
+    with pytest.raises(ApiError) as caught:
+        Patches(clock=lambda: 0.0).apply(kinds.POD, live, config, "apply", WriteOptions(manager="m"))
+    assert caught.value.message == (
+        "failed to create typed patch object (n/x; /v1, Kind=Pod): "
+        '.spec.containers: duplicate entries for key [name="c"]'
+    )

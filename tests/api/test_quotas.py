@@ -6,13 +6,48 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rowlock import kinds
+from rowlock.api import WRITE
 from rowlock.cluster import seeds
+from rowlock.cluster.api import quotas
 from rowlock.cluster.api.admission import Admission
 from rowlock.cluster.api.patches import Patches
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import Forbidden
 from rowlock.objects import Object
+
+
+def opened() -> Store:
+    store = Store.open()
+    store.core.create(kinds.NAMESPACE, {"metadata": {"name": "default"}}, WRITE)
+    return store
+
+
+def test_a_quota_asks_every_container_for_what_it_limits() -> None:
+    store = opened()
+    limits = {"spec": {"hard": {"pods": "1", "requests.cpu": "1", "limits.memory": "1Gi"}}}
+    store.core.create(kinds.RESOURCE_QUOTA, {"metadata": {"name": "q", "namespace": "default"}, **limits}, WRITE)
+    store.commit()
+    with pytest.raises(
+        Forbidden, match=r"failed quota: q: must specify limits.memory for: main; requests.cpu for: main"
+    ):
+        quotas.check(kinds.POD, pod("a"), store.view)
+
+
+def test_a_quota_with_scopes_counts_only_their_pods() -> None:
+    store = opened()
+    only = {"spec": {"hard": {"pods": "0"}, "scopes": ["BestEffort", "NotTerminating"]}}
+    store.core.create(kinds.RESOURCE_QUOTA, {"metadata": {"name": "q", "namespace": "default"}, **only}, WRITE)
+    store.commit()
+    with pytest.raises(Forbidden, match="exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0"):
+        quotas.check(kinds.POD, pod("a"), store.view)
+    asking = pod("a")
+    asking["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    quotas.check(kinds.POD, asking, store.view)
+    hasty = pod("a")
+    quotas.check(kinds.POD, {**hasty, "spec": {**hasty["spec"], "activeDeadlineSeconds": 5}}, store.view)
 
 
 def pod(name: str) -> Object:

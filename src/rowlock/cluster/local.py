@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rowlock import collection, controllers, furnishing
+from rowlock import collection, controllers, furnishing, quotas
 from rowlock.api import Controller
 from rowlock.cluster import seeds
 from rowlock.cluster.api.admission import Admission
@@ -103,6 +103,7 @@ class LocalCluster:
             *collection.controllers(),
             pretend.Pretending(),
             *furnishing.controllers(self.settings.authority),
+            quotas.Quotas(),
         ]
         if self.scheduler is not None:
             made += [GroupController(), self.scheduler]

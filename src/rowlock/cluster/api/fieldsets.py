@@ -271,6 +271,26 @@ def _merged_list(live: list[Any], config: list[Any], node: types.Schema) -> list
     return [*out, *wanted.values()]
 
 
+def repeated(value: Any, node: types.Schema, at: Path = ()) -> tuple[Path, str] | None:
+    """The first list with keys, or set, that has an element twice: where, and how the element is called."""
+    if isinstance(value, list):
+        seen: set[str] = set()
+        keyed = bool(_shape(node).keys)
+        for element in value if keyed else ():
+            step = element_of(element, node)
+            if step in seen:
+                return at, step
+            seen.add(step)
+            if found := repeated(element, types.items(node), (*at, step)):
+                return found
+    elif isinstance(value, dict):
+        shape = _shape(node)
+        for key, below in value.items():
+            if isinstance(below, dict | list) and (found := repeated(below, shape.child(key), (*at, f"f:{key}"))):
+                return found
+    return None
+
+
 def without(value: Any, node: types.Schema, gone: Fields, kept: Fields, at: Path = ()) -> Any:
     """The value without the fields `gone`; a field that has something of `kept` below it stays."""
     node = types.resolved(node)

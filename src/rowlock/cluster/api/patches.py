@@ -12,7 +12,7 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.api import PatchType, WriteOptions
-from rowlock.cluster.api import decoding, jsonpatch, managedfields, strategic, types
+from rowlock.cluster.api import decoding, fieldsets, jsonpatch, managedfields, strategic, types
 from rowlock.cluster.api.custom import prune
 from rowlock.cluster.api.decoding import Walk
 from rowlock.errors import ApiError, BadRequest, Cause, Invalid, UnsupportedMediaType
@@ -106,6 +106,10 @@ def typed(kind: Kind, config: Any) -> Object:
     if walk.unknown:
         raise _untyped(kind, config, f".{walk.unknown[0]}: field not declared in schema")
     result: Object = found
+    if twice := fieldsets.repeated(result, types.of(kind)):
+        where, element = twice
+        called = fieldsets.spoken((*where, element)).removeprefix(fieldsets.spoken(where))
+        raise _untyped(kind, config, f"{fieldsets.spoken(where)}: duplicate entries for key {called}")
     return result
 
 
