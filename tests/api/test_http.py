@@ -265,3 +265,34 @@ def test_metadata_alone(client: httpx.Client, space: str) -> None:
     found = client.get(f"{space}/configmaps", headers=head).json()
     assert found["kind"] == "PartialObjectMetadataList"
     assert all(set(o) == {"kind", "apiVersion", "metadata"} for o in found["items"])
+
+
+def test_what_is_outside_the_fence_says_so(client: httpx.Client, space: str) -> None:
+    token = client.post(f"{space}/serviceaccounts/default/token", json={})
+    assert (token.status_code, "no tokens" in token.json()["message"]) == (405, True)
+    resized = patched(client, f"{space}/pods/p/resize", {}, MERGE)
+    assert (resized.status_code, "does not resize" in resized.json()["message"]) == (405, True)
+
+
+def test_a_selector_that_no_label_can_match_is_a_mistake(client: httpx.Client, space: str) -> None:
+    for selector, text in (
+        ("app=a,", "found '', expected: identifier after ','"),
+        ("a/b/c=d", 'unable to parse requirement: <nil>: Invalid value: "a/b/c": a qualified name must consist'),
+        ("app=a_", 'unable to parse requirement: values[0][app]: Invalid value: "a_": a valid label must be'),
+    ):
+        answer = client.get(f"{space}/pods", params={"labelSelector": selector})
+        assert (answer.status_code, text in answer.json()["message"]) == (400, True), answer.json()
+    assert client.get(f"{space}/pods", params={"timeoutSeconds": "x"}).status_code == 400
+    moved = client.post(f"{space}/configmaps", json=CONFIG)
+    assert moved.status_code == 201
+    answer = patched(client, f"{space}/configmaps/c", {"metadata": {"namespace": "x"}}, MERGE)
+    assert "namespace of the provided object does not match the namespace sent on" in answer.json()["message"]
+
+
+def test_an_event_of_the_newer_group_shows_times_and_no_empty_reporter(client: httpx.Client, space: str) -> None:
+    about = {"kind": "Pod", "name": "p", "namespace": space.rpartition("/")[2]}
+    client.post(f"{space}/events", json={"metadata": {"name": "e"}, "involvedObject": about, "reason": "R"})
+    core = client.get(f"{space}/events/e").json()
+    assert core["eventTime"] is None and core["firstTimestamp"] is None and core["reportingComponent"] == ""
+    newer = client.get(f"{space}/events/e".replace("/api/v1", "/apis/events.k8s.io/v1")).json()
+    assert newer["deprecatedLastTimestamp"] is None and "reportingController" not in newer

@@ -201,6 +201,11 @@ def test_the_life_of_a_namespace(path: Path | None) -> None:
             with pytest.raises(errors.Forbidden) as caught:
                 await store.delete(NS, "", "default")
             assert caught.value.message == 'namespaces "default" is forbidden: this namespace may not be deleted'
+            await store.create(
+                kinds.PRIORITY_CLASS, {"metadata": {"name": "system-node-critical"}, "value": 2000001000}
+            )
+            with pytest.raises(errors.Forbidden, match="this is a system priority class and cannot be deleted"):
+                await store.delete(kinds.PRIORITY_CLASS, "", "system-node-critical")
 
     run(body())
 

@@ -60,7 +60,9 @@ _OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 NOBODY = "this cluster was started without a kubelet: there is nothing to go into"
 _LATER = {
     "ephemeralcontainers": "rowlock has no ephemeral containers: `kubectl exec POD -- COMMAND` runs any program of this"
-    " machine inside the pod, and `kubectl debug POD --copy-to=NAME` makes a copy of it"
+    " machine inside the pod, and `kubectl debug POD --copy-to=NAME` makes a copy of it",
+    "resize": "rowlock does not resize pods that run: delete the pod and make it anew with other resources",
+    "token": "rowlock gives service accounts no tokens: programs come in with the token in the cluster's kubeconfig",
 }
 _AGGREGATED = "as=APIGroupDiscoveryList"
 
@@ -291,6 +293,8 @@ class ApiServer:
         sub, store = target.subresource, self._store
         if sub not in target.kind.subresources:
             kind = target.kind
+            if sub in _LATER and (kind.plural, sub) in (("pods", "resize"), ("serviceaccounts", "token")):
+                raise Unsupported(_LATER[sub])
             raise not_found(kind.plural, target.name, kind.group) if kind.custom else NotFound(NOWHERE)
         if sub == "log" and call.method == "GET":
             with self._watches.one_more(call.user.name) if call.flag("follow") else nullcontext():

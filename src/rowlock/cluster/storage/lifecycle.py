@@ -16,6 +16,7 @@ from rowlock.objects import Object
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+SYSTEM_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own
@@ -180,6 +181,8 @@ def check_deletable(kind: Kind, obj: Object, uid: str, revision: int | None) -> 
         raise conflict(kind.name, name, why, kind.group)
     if kind is kinds.NAMESPACE and name in IMMORTAL:
         raise forbidden(kind, name, "this namespace may not be deleted")
+    if kind is kinds.PRIORITY_CLASS and name in SYSTEM_CLASSES:
+        raise forbidden(kind, name, "this is a system priority class and cannot be deleted")
     if kind is kinds.NAMESPACE and objects.deleting(obj) and objects.dig(obj, "spec.finalizers"):
         why = (
             "The system is ensuring all content is removed from this namespace.  "
