@@ -242,9 +242,11 @@ def test_an_applied_list_names_nothing_twice() -> None:
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": "n"},
         "spec": {"containers": [{"name": "c", "image": "x"}, {"name": "c", "image": "y"}]},
     }  # fmt: skip
-    with pytest.raises(ApiError) as caught:
-        Patches(clock=lambda: 0.0).apply(kinds.POD, live, config, "apply", WriteOptions(manager="m"))
-    assert caught.value.message == (
-        "failed to create typed patch object (n/x; /v1, Kind=Pod): "
-        '.spec.containers: duplicate entries for key [name="c"]'
-    )
+    held = {**config, "metadata": {"name": "x", "namespace": "n", "finalizers": ["a/b", "a/b"]}, "spec": {}}
+    for applied, text in (
+        (config, '.spec.containers: duplicate entries for key [name="c"]'),
+        (held, '.metadata.finalizers: duplicate entries for key [="a/b"]'),
+    ):
+        with pytest.raises(ApiError) as caught:
+            Patches(clock=lambda: 0.0).apply(kinds.POD, live, applied, "apply", WriteOptions(manager="m"))
+        assert caught.value.message == f"failed to create typed patch object (n/x; /v1, Kind=Pod): {text}"

@@ -275,8 +275,7 @@ def repeated(value: Any, node: types.Schema, at: Path = ()) -> tuple[Path, str] 
     """The first list with keys, or set, that has an element twice: where, and how the element is called."""
     if isinstance(value, list):
         seen: set[str] = set()
-        keyed = bool(_shape(node).keys)
-        for element in value if keyed else ():
+        for element in () if _shape(node).atomic else value:
             step = element_of(element, node)
             if step in seen:
                 return at, step
