@@ -14,6 +14,7 @@ from rowlock.cluster.api.wording import (
     duplicate,
     forbidden,
     invalid_value,
+    label_key_problems,
     not_found,
     not_supported,
     port_name_problems,
@@ -28,10 +29,15 @@ Causes = Iterator[Cause]
 PORTS = "must be between 1 and 65535, inclusive"
 _PULL = ("Always", "IfNotPresent", "Never")
 _MESSAGES = ("File", "FallbackToLogsOnError")
-_FIELD_PATH = re.compile(
-    r"metadata\.(name|namespace|uid|labels\['.+'\]|annotations\['.+'\])|spec\.(nodeName|serviceAccountName)"
-    r"|status\.(hostIPs?|podIPs?)"
-)
+_OF_LABELS = re.compile(r"(.*)\['(.*)'\]", re.DOTALL)
+_OWN = ("metadata.name", "metadata.namespace", "metadata.uid")
+_PARTS = ("metadata.annotations", "metadata.labels")
+IN_VARIABLES = (*_OWN, "spec.nodeName", "spec.serviceAccountName",
+                "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs")  # fmt: skip
+IN_FILES = (*_PARTS, *_OWN)
+"""Fields of the pod itself that an environment variable, a file may show; one label or annotation besides."""
+_ELSEWHERE = ("spec.restartPolicy", "spec.schedulerName", "status.phase")
+"""… that are known for other purposes."""
 _STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
 _MEASURED = tuple(f"{what}.{name}" for what in ("limits", "requests") for name in sorted(_STANDARD))
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
@@ -186,7 +192,7 @@ _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
 def _source_causes(variable: dict[str, Any], path: str) -> Causes:
     source = variable["valueFrom"] or {}
     if "fieldRef" in source:
-        yield from field_causes(source["fieldRef"], f"{path}.fieldRef")
+        yield from field_causes(source["fieldRef"], f"{path}.fieldRef", IN_VARIABLES)
     if "resourceFieldRef" in source:
         yield from measured_causes(source["resourceFieldRef"], f"{path}.resourceFieldRef")
     for kind in ("configMapKeyRef", "secretKeyRef"):
@@ -209,14 +215,24 @@ def _source_causes(variable: dict[str, Any], path: str) -> Causes:
         yield invalid_value(path, "", "may not have more than one field specified at a time")
 
 
-def field_causes(reference: dict[str, Any], path: str) -> Causes:
+def field_causes(reference: dict[str, Any], path: str, allowed: tuple[str, ...]) -> Causes:
     """A field of the pod itself, as an environment variable or a file."""
-    field = reference.get("fieldPath") or ""
+    given, where = str(reference.get("fieldPath") or ""), f"{path}.fieldPath"
+    field = "spec.nodeName" if given == "spec.host" else given
+    part = _OF_LABELS.fullmatch(field)
     if not field:
-        yield required(f"{path}.fieldPath")
-    elif not _FIELD_PATH.fullmatch(field):
-        text = f"error converting fieldPath: field label not supported: {field}"
-        yield invalid_value(f"{path}.fieldPath", field, text)
+        yield required(where)
+    elif part and part[1] not in _PARTS:
+        text = f"error converting fieldPath: field label does not support subscript: {field}"
+        yield invalid_value(where, field, text)
+    elif part:
+        key = part[2] if part[1] == "metadata.labels" else part[2].lower()
+        for problem in label_key_problems(key):
+            yield invalid_value(path, key, problem)
+    elif field not in (*IN_FILES, *IN_VARIABLES, *_ELSEWHERE):
+        yield invalid_value(where, field, f"error converting fieldPath: field label not supported: {field}")
+    elif field not in allowed:
+        yield not_supported(where, field, allowed)
 
 
 def measured_causes(reference: dict[str, Any], path: str, *, of: bool = False) -> Causes:

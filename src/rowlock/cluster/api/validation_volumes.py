@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rowlock.cluster.api.validation_containers import field_causes, measured_causes, within_causes
+from rowlock.cluster.api.validation_containers import IN_FILES, field_causes, measured_causes, within_causes
 from rowlock.cluster.api.wording import dns_label_problems, duplicate, forbidden, invalid_value, not_supported, required
 from rowlock.errors import Cause
 from rowlock.quantity import parse
@@ -116,7 +116,7 @@ def _own_causes(items: Sequence[dict[str, Any]], path: str) -> Causes:
     for item in items:
         yield from _inside_causes(item.get("path") or "", f"{path}.path")
         if "fieldRef" in item:
-            yield from field_causes(item["fieldRef"], f"{path}.fieldRef")
+            yield from field_causes(item["fieldRef"], f"{path}.fieldRef", IN_FILES)
             if "resourceFieldRef" in item:
                 text = "fieldRef and resourceFieldRef can not be specified simultaneously"
                 yield invalid_value(path, "resource", text)

@@ -163,6 +163,7 @@ def pod_field(pod: Object, place: Place, path: str) -> str:
         "metadata.namespace": namespace(pod),
         "metadata.uid": str(meta(pod).get("uid", "")),
         "spec.nodeName": place.node,
+        "spec.host": place.node,  # its name in old manifests
         "spec.serviceAccountName": dig(pod, "spec.serviceAccountName", "default"),
         "status.hostIP": place.host_ip,
         "status.hostIPs": place.host_ip,
