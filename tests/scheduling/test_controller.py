@@ -66,6 +66,20 @@ def test_a_gang_that_waits_is_told_once() -> None:
         assert not [w for w in b.turn() if isinstance(w, api.Patch) and w.kind is POD_GROUP]
 
 
+def test_a_gang_whose_pods_are_being_made_is_not_told_so_before_a_second_is_over() -> None:
+    """Its creation time is a whole second: one made at .9 seems to be 0.9 s old at once."""
+    b = bench()
+    b.gang("j", 1, minimum=2)
+    b.now += 0.9
+    b.turn()
+    b.now += 1.0
+    b.turn()
+    assert "conditions" not in (b.all(POD_GROUP)["pg-j"].get("status") or {}) and b.again and b.again < 0.2
+    b.now += 0.2
+    b.turn()
+    assert "Waiting for 2 pods" in str(b.all(POD_GROUP)["pg-j"]["status"])
+
+
 def test_a_job_pod_without_its_group_is_not_scheduled_yet() -> None:
     b = bench()
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "j", "uid": "u", "controller": True}

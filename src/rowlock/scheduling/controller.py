@@ -39,6 +39,8 @@ RELEASE = 3.0
 """A promise that is kept within this many seconds needs no words."""
 PATIENCE = 1.0
 """A gang's PodGroup and pods are told that it waits when it has waited this long: most start at once."""
+ASSEMBLY = 2.0
+"""… and that some of its pods are not made yet. Creation times are whole seconds, so this is one second at least."""
 
 
 @dataclass(slots=True)
@@ -185,7 +187,8 @@ class Scheduler:
         state = self.following.planner.world.gangs.get(hold.gang)
         if state is None:
             return 0.0
-        if not state.gang.bare and (wait := state.gang.created + PATIENCE - now) > 0:
+        patience = ASSEMBLY if hold.failure.reason is Reason.NOT_READY else PATIENCE
+        if not state.gang.bare and (wait := state.gang.created + patience - now) > 0:
             return wait
         promise = self.following.planner.world.reservations.get(hold.gang)
         if hold.failure.reason is Reason.RELEASING and promise and (wait := promise.since + RELEASE - now) > 0:
