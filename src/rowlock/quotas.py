@@ -98,17 +98,29 @@ def _within(scope: dict[str, Any], spec: dict[str, Any]) -> bool:
 # ---------------------------------------------------------------- what is used
 
 
+def taken(view: View, quota: Object, kind: Kind) -> dict[str, Decimal]:
+    """What the objects of one kind that count in a quota cost together, by the names that quotas use."""
+    total: dict[str, Decimal] = {}
+    for obj in view.all(kind, objects.namespace(quota)):
+        if concerns(quota, kind, obj):
+            for name, amount in usage(kind, obj).items():
+                total[name] = total.get(name, Decimal(0)) + amount
+    return total
+
+
 def used(view: View, quota: Object) -> dict[str, str]:
     """How much of every limited thing is in use."""
     hard = objects.dig(quota, "spec.hard", {})
     total = dict.fromkeys(hard, Decimal(0))
     for kind in _kinds_of(hard):
-        for obj in view.all(kind, objects.namespace(quota)):
-            if concerns(quota, kind, obj):
-                for name, amount in usage(kind, obj).items():
-                    if name in total:
-                        total[name] += amount
+        for name, amount in taken(view, quota, kind).items():
+            if name in total:
+                total[name] += amount
     return {name: shown(name, amount) for name, amount in total.items()}
+
+
+def _counts(quota: Object, kind: Kind | None) -> bool:
+    return kind is not None and kind in _kinds_of(objects.dig(quota, "spec.hard", {}))
 
 
 def _kinds_of(hard: dict[str, Any]) -> Iterator[Kind]:
@@ -131,7 +143,9 @@ class Quotas:
     kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind.namespaced)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
-        return [objects.key(quota) for quota in view.all(RESOURCE_QUOTA, objects.namespace(change.object))]
+        """Quotas of the namespace that count what has changed: the others would be counted anew for nothing."""
+        quotas = view.all(RESOURCE_QUOTA, objects.namespace(change.object))
+        return [objects.key(quota) for quota in quotas if change.kind is RESOURCE_QUOTA or _counts(quota, change.kind)]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         quota = view.get(RESOURCE_QUOTA, key.namespace, key.name)

@@ -232,9 +232,8 @@ def _tell_of_bare_pods(line: Line) -> None:
     ]
     if bare:
         which, verb = ("pods", "go") if len(bare) != 1 else ("pod", "goes")
-        names = ", ".join(bare[:5]) + (" …" if len(bare) > 5 else "")
         tell(
-            f"{len(bare)} {which} of no job {verb} on ({names}): `kubectl delete pod` ends what the next `rowlock up` finds"
+            f"{len(bare)} {which} of no job {verb} on ({_some(bare)}): `kubectl delete pod` ends what the next `rowlock up` finds"
         )
 
 
@@ -249,8 +248,11 @@ def _agree(line: Line, busy: list[dict[str, Any]]) -> None:
 
 
 def _named(busy: list[dict[str, Any]]) -> str:
-    names = ", ".join(w["name"] for w in busy[:5]) + (" …" if len(busy) > 5 else "")
-    return f"{len(busy)} unfinished {'jobs' if len(busy) != 1 else 'job'} ({names})"
+    return f"{len(busy)} unfinished {'jobs' if len(busy) != 1 else 'job'} ({_some([w['name'] for w in busy])})"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
 
 
 def _stop_jobs(line: Line, busy: list[dict[str, Any]], deadline: float) -> list[dict[str, Any]]:

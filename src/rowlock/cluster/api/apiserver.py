@@ -59,10 +59,10 @@ log = logging.getLogger(__name__)
 _OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 NOBODY = "this cluster was started without a kubelet: there is nothing to go into"
 _LATER = {
-    "ephemeralcontainers": "rowlock has no ephemeral containers: `kubectl exec POD -- COMMAND` runs any program of this"
+    "pods/ephemeralcontainers": "rowlock has no ephemeral containers: `kubectl exec POD -- COMMAND` runs any program of this"
     " machine inside the pod, and `kubectl debug POD --copy-to=NAME` makes a copy of it",
-    "resize": "rowlock does not resize pods that run: delete the pod and make it anew with other resources",
-    "token": "rowlock gives service accounts no tokens: programs come in with the token in the cluster's kubeconfig",
+    "pods/resize": "rowlock does not resize pods that run: delete the pod and make it anew with other resources",
+    "serviceaccounts/token": "rowlock gives service accounts no tokens: programs come in with the token in the cluster's kubeconfig",
 }
 _AGGREGATED = "as=APIGroupDiscoveryList"
 
@@ -293,8 +293,8 @@ class ApiServer:
         sub, store = target.subresource, self._store
         if sub not in target.kind.subresources:
             kind = target.kind
-            if sub in _LATER and (kind.plural, sub) in (("pods", "resize"), ("serviceaccounts", "token")):
-                raise Unsupported(_LATER[sub])
+            if target.resource in _LATER:
+                raise Unsupported(_LATER[target.resource])
             raise not_found(kind.plural, target.name, kind.group) if kind.custom else NotFound(NOWHERE)
         if sub == "log" and call.method == "GET":
             with self._watches.one_more(call.user.name) if call.flag("follow") else nullcontext():
@@ -310,7 +310,7 @@ class ApiServer:
             return await verb(call, send, store, target)
         if sub in subresources.DOORS:
             return await self._upgraded(call, target)
-        raise Unsupported(_LATER.get(sub) or f"rowlock does not do {target.kind.plural}/{sub} yet")
+        raise Unsupported(_LATER.get(target.resource) or f"rowlock does not do {target.resource} yet")
 
 
 Verb = Callable[[Call, Send, Store, Target], Awaitable[None]]

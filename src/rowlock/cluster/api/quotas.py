@@ -13,7 +13,7 @@ from rowlock.errors import Forbidden
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
-from rowlock.quotas import concerns, shown, unsaid, usage
+from rowlock.quotas import concerns, shown, taken, unsaid, usage
 
 
 def check(kind: Kind, obj: Object, view: View | None) -> None:
@@ -28,10 +28,11 @@ def check(kind: Kind, obj: Object, view: View | None) -> None:
             told = "; ".join(f"{name} for: {','.join(containers)}" for name, containers in missing.items())
             raise _refused(kind, obj, f"failed quota: {objects.name(quota)}: must specify {told}")
         asked = usage(kind, obj)
+        limited = sorted(set(hard) & set(asked))
+        there = taken(view, quota, kind) if limited else {}
         over = []
-        for name in sorted(set(hard) & set(asked)):
-            charged = (o for o in view.all(kind, objects.namespace(obj)) if concerns(quota, kind, o))
-            used = sum((usage(kind, other).get(name, Decimal(0)) for other in charged), Decimal(0))
+        for name in limited:
+            used = there.get(name, Decimal(0))
             if used + asked[name] > parse(hard[name]):
                 over.append((name, asked[name], used, str(hard[name])))
         if over:
