@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,10 @@ import pytest
 from tests.store.conftest import Opened, config, run, story, take
 
 from rowlock import errors, kinds, objects
+from rowlock.api import Change
 from rowlock.cluster.storage import store as module
+from rowlock.cluster.storage.history import TURN
+from rowlock.cluster.storage.reading import Wanted
 from rowlock.cluster.storage.state import Stored
 
 CM, NS = kinds.CONFIG_MAP, kinds.NAMESPACE
@@ -131,3 +135,81 @@ def test_the_encoded_object_travels_along(path: Path | None) -> None:
             assert msgspec.json.decode(change.encoded) == change.object
 
     run(body())
+
+
+def test_news_elsewhere_does_not_hide_what_a_watch_was_woken_for() -> None:
+    async def body() -> None:
+        async with Opened(None) as store:
+            await store.create(NS, {"metadata": {"name": "quiet"}})
+            following = asyncio.ensure_future(anext(store.watch(CM, "quiet", since=store.revision)))
+            await asyncio.sleep(0)
+            await store.create(CM, config("mine", "quiet"))
+            await store.create(CM, config("other"))  # in the same turn: the watch has been woken, but has not looked
+            assert story([await asyncio.wait_for(following, 5)]) == [("Added", "mine")]
+
+    run(body())
+
+
+def test_who_can_pass_news_on_is_not_woken() -> None:
+    """Every change once and in order, whichever way it goes, also while it changes from one to the other."""
+
+    async def body() -> None:
+        async with Opened(None) as store:
+            heard: dict[int, list[str]] = {}
+            open_ = True
+
+            async def listen(number: int) -> None:
+                following = store.follow(Wanted(CM, "default" if number % 2 else ""), since=store.revision)
+                names = heard[number] = []
+
+                def at_once(changes: Sequence[Change]) -> bool:
+                    if open_ or number % 3:
+                        names.extend(objects.name(change.object) for change in changes)
+                        return True
+                    return False
+
+                while True:
+                    names.extend(f"{objects.name(change.object)} awake" for change in await following.next(at_once))
+
+            listeners = [asyncio.ensure_future(listen(number)) for number in range(3 * TURN)]
+            await asyncio.sleep(0)
+            for number in range(20):
+                open_ = not 5 <= number < 10
+                await store.create(CM, config(f"c{number:02d}"))
+                for _ in range(number % 7):  # so many turns of the loop before the next news
+                    await asyncio.sleep(0)
+            while any(len(names) < 20 for names in heard.values()):
+                await asyncio.sleep(0)
+            for task in listeners:
+                task.cancel()
+            plain = [f"c{number:02d}" for number in range(20)]
+            assert all([name.split()[0] for name in names] == plain for names in heard.values())
+            assert all(heard[number] == plain for number in heard if number % 3), "woken for nothing"
+            assert any("awake" in name for name in heard[0])
+
+    run(body())
+
+
+def test_a_watcher_that_fails_while_it_is_told_costs_the_others_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        async with Opened(None) as store:
+            heard = []
+
+            def broken(changes: Sequence[Change]) -> bool:
+                raise ZeroDivisionError
+
+            def sound(changes: Sequence[Change]) -> bool:
+                heard.extend(changes)
+                return True
+
+            first, second = (store.follow(Wanted(CM), since=store.revision) for _ in range(2))
+            tasks = [asyncio.ensure_future(first.next(broken)), asyncio.ensure_future(second.next(sound))]
+            await asyncio.sleep(0)
+            await store.create(CM, config("a"))
+            await asyncio.wait_for(asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED), 5)
+            assert story(heard) == [("Added", "a")]
+            assert tasks[0].done() and story(tasks[0].result()) == [("Added", "a")]  # it hears of it another way
+            tasks[1].cancel()
+
+    run(body())
+    assert "could not pass news on" in caplog.text

@@ -152,8 +152,8 @@ class ApiServer:
         extensions = scope.get("extensions") or {}
         if "rowlock.take_over" in extensions:
             call.upgrade = scope
-        if "rowlock.single" in extensions:
-            call.single = extensions["rowlock.single"]["call"]
+        if "rowlock.at_once" in extensions:
+            call.single, call.chunk = extensions["rowlock.at_once"]["single"], extensions["rowlock.at_once"]["chunk"]
         if path not in _OPEN and not path.startswith(("/livez/", "/readyz/", "/healthz/")):
             call.user = self._authenticated(call, (scope.get("server") or ("",))[0])
         if call.method in ("POST", "PUT", "PATCH", "DELETE"):

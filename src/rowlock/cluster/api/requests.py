@@ -31,6 +31,10 @@ def _nothing(on: bool) -> None:
     return None
 
 
+def _refused(chunk: bytes) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """What a path names: a kind, perhaps a namespace, an object, a part of it."""
@@ -61,6 +65,8 @@ class Call:
     """The ASGI scope of a client that asks for SPDY/3.1 on this connection (see `wire.py`)."""
     single: Callable[[bool], object] = _nothing
     """Whether each piece of the answer goes out at once, without waiting for more (see `secure.py`)."""
+    chunk: Callable[[bytes], bool] = _refused
+    """Sends a piece of a begun answer without waiting for anything; False: it cannot now (see `wire.py`)."""
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,7 +59,7 @@ async def watch(call: Call, receive: Receive, send: Send, store: Store, target: 
     timeout = call.number("timeoutSeconds")
     await begin_stream(send, warnings=call.warnings)
     call.single(True)
-    sender = asyncio.create_task(_send(lines, send))
+    sender = asyncio.create_task(_send(lines, send, call.chunk))
     leaver = asyncio.create_task(_left(receive))
     try:
         await asyncio.wait({sender, leaver}, timeout=timeout or LONGEST, return_when=asyncio.FIRST_COMPLETED)
@@ -79,10 +79,10 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def _send(lines: _Lines, send: Send) -> None:
+async def _send(lines: _Lines, send: Send, chunk: Callable[[bytes], bool]) -> None:
     try:
         while True:
-            await stream(send, await lines.next())
+            await stream(send, await lines.next(chunk))
     except ApiError as error:
         await stream(send, b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n")
 
@@ -122,16 +122,19 @@ class _Lines:
         if self._include not in ("None", "Metadata", "Object"):
             raise BadRequest(f'includeObject is None, Metadata or Object, not "{self._include}"')
 
-    async def next(self) -> bytes:
-        """What there is to say, as soon as there is something; a bookmark comes alone."""
+    async def next(self, chunk: Callable[[bytes], bool]) -> bytes:
+        """What there is to say, as soon as there is something; a bookmark comes alone. What `chunk` takes is said."""
         while True:
-            batch = await self._following.next()
+            batch = await self._following.next(lambda changes: chunk(self._said(changes)))
             if batch[0].type != "Bookmark":
-                return b"".join(map(self._line, batch))
+                return self._said(batch)
             wanted, about = (self._bookmarks, None) if self._ready else (self._initial, _INITIAL_END)
             self._ready = True
             if wanted:
                 return self._bookmark(batch[0].revision, about)
+
+    def _said(self, changes: Sequence[Change]) -> bytes:
+        return b"".join(map(self._line, changes))
 
     def _line(self, change: Change) -> bytes:
         if self._form.view:

@@ -1,12 +1,13 @@
 """A watcher's place in what happens: the list it begins with, then all that there is to tell, by the batch.
 
 No generator but one method, because a thousand watchers hear of each change: every layer between the news and the wire
-counts a thousand times.
+counts a thousand times. Who can pass news on at once gives `next` a way to, and is not even woken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
 from rowlock.api import Change
@@ -14,6 +15,9 @@ from rowlock.cluster.storage.history import Cursor, History
 from rowlock.cluster.storage.reading import Wanted
 from rowlock.cluster.storage.state import Stored
 from rowlock.kinds import Kind
+
+AtOnce = Callable[[Sequence[Change]], bool]
+"""Passes changes on without waiting for anything; False: it cannot now, and has passed on none of them."""
 
 LISTED = 256
 """Objects of the first list that go together."""
@@ -54,19 +58,25 @@ class Following:
         self._namespace = wanted.namespace if wanted else ""
         self._since = past.revision if since is None else since
         self._cursor: Cursor | None = None
+        self._left: Sequence[Change] = ()
+        """Taken, but not passed on yet."""
         self._first: Iterator[Sequence[Change]] = iter(())
         if since is None:
             self._cursor = past.history.cursor(self._kind, self._namespace)
             self._first = iter([*_pieces(listed), (Change("Bookmark", self._since),)])
 
-    async def next(self) -> Sequence[Change]:
+    async def next(self, at_once: AtOnce | None = None) -> Sequence[Change]:
         """What there is to tell now, as soon as there is something: changes, or one bookmark: after the first list, and
-        after `quiet` seconds without any. Raises Expired when too much has happened since the last call."""
+        after `quiet` seconds without any. Raises Expired when too much has happened since the last call.
+
+        While it waits, changes go to `at_once`; those that it does not take are the answer."""
         for batch in self._first:
             return batch
         past = self._past
         if self._since > past.revision:
             await past.reach(self._since)
+        self._left = ()
+        ear = partial(self._hear, at_once) if at_once else None
         while True:
             if self._cursor is None and self._since >= past.history.floor:
                 self._cursor = past.history.cursor(self._kind, self._namespace, self._since)
@@ -76,10 +86,22 @@ class Following:
                 found, self._since = await past.missed(self._kind, self._since)
             else:
                 self._since = past.revision
-            if seen := self._seen(found):
+            if seen := [*self._left, *self._seen(found)]:
                 return seen
-            if self._cursor and not await self._cursor.wait(self._quiet):
+            if self._cursor and not await self._cursor.wait(self._quiet, ear):
                 return (Change("Bookmark", past.revision),)
+
+    def _hear(self, at_once: AtOnce) -> bool:
+        """There is news, and nobody is awake."""
+        found = self._cursor.take() if self._cursor else None
+        if found is None:
+            return False
+        self._since = self._past.revision
+        self._left = self._seen(found)  # before anything can fail
+        if self._left and not at_once(self._left):
+            return False
+        self._left = ()
+        return True
 
     def _seen(self, found: Sequence[Stored]) -> Sequence[Change]:
         wanted = self._wanted

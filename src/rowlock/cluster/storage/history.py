@@ -1,18 +1,28 @@
 """What happened lately, once, for all watchers.
 
 Every change is appended to one shared stream per kind and to one for everything. A watcher is a cursor into a stream
-and, while it waits, a future: a thousand watchers share one list. A watcher that is too slow loses its place when
-the stream is trimmed and must find it again from the journal, or hear Expired; it cannot hold memory.
+and, while it waits, a future: a thousand watchers share one list. A watcher that can pass news on without waiting for
+anything has an ear besides: it hears them in turn, some at a time, and no task of its own wakes up. A watcher that is
+too slow loses its place when the stream is trimmed and must find it again from the journal, or hear Expired; it cannot
+hold memory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from rowlock.cluster.storage.state import Stored
 from rowlock.kinds import Kind
+
+
+log = logging.getLogger(__name__)
+
+TURN = 64
+"""Ears that hear news in one turn of the event loop: about a millisecond, in which nobody else is served."""
 
 
 class _Stream:
@@ -33,7 +43,10 @@ class Cursor:
 
     def __init__(self, stream: _Stream, position: int, namespace: str = "") -> None:
         self._stream, self._position, self._namespace = stream, position, namespace
-        self._future: asyncio.Future[None] | None = None
+        self._future: asyncio.Future[bool] | None = None
+        self._ear: Callable[[], bool] | None = None
+        self._called = False
+        """Will its ear be called?"""
 
     def take(self) -> list[Stored] | None:
         """All changes since the last call; None when some of them are no longer here."""
@@ -49,34 +62,53 @@ class Cursor:
             return [change for change in found if change.key.namespace == self._namespace]
         return found
 
-    async def wait(self, timeout: float | None = None) -> bool:
-        """Until there may be something to take; False when the time was over first."""
+    async def wait(self, timeout: float | None = None, ear: Callable[[], bool] | None = None) -> bool:
+        """Until there may be something to take; False when the time was over first.
+
+        `ear` is called in the meantime when there is, and says whether it took it; only when it did not, this ends."""
         stream = self._stream
         if self._position != stream.end:
             return True
         loop = asyncio.get_running_loop()
-        self._future = future = loop.create_future()
-        timer = loop.call_later(timeout, self.wake) if timeout is not None else None
+        self._future, self._ear = loop.create_future(), ear
+        timer = loop.call_later(timeout, self._wake, False) if timeout is not None else None
         stream.waiting.add(self)
         try:
-            await future
+            return await self._future
         finally:
             stream.waiting.discard(self)
-            self._future = None
+            self._future = self._ear = None
             if timer:
                 timer.cancel()
-        return self._position != stream.end
 
-    def wake(self) -> None:
+    def _wake(self, news: bool) -> None:
         if self._future is not None and not self._future.done():
-            self._future.set_result(None)
+            self._future.set_result(news)
 
-    def told(self, spaces: set[str]) -> None:
-        """There is news in these namespaces: wake up, or move on when none of it is for us."""
+    def told(self, spaces: set[str]) -> bool:
+        """There is news in these namespaces: wake up, or move on when none of it is for us. True: `hear` is to be called."""
+        if self._called or self._future is None or self._future.done():
+            return False  # it will look anyway
         if self._namespace and self._namespace not in spaces:
             self._position = self._stream.end
+        elif self._ear:
+            self._called = True
         else:
-            self.wake()
+            self._wake(True)
+        return self._called
+
+    def hear(self) -> None:
+        """It is this one's turn."""
+        self._called = False
+        if self._ear is None or self._future is None or self._future.done():
+            return
+        try:
+            taken = self._ear()
+        except Exception:
+            log.exception("a watcher could not pass news on; its task goes on with them")
+            taken = False
+        if not taken:
+            self._wake(True)
 
 
 class History:
@@ -87,6 +119,8 @@ class History:
         self._window = window
         self._everything = _Stream()
         self._kinds: dict[Kind, _Stream] = {}
+        self._called: deque[Cursor] = deque()
+        """Whose ears are still to hear the latest news."""
 
     def publish(self, changes: Sequence[Stored]) -> None:
         """These are durable now: tell everybody who waits for them."""
@@ -129,13 +163,22 @@ class History:
             found = self._kinds[kind] = _Stream()
         return found
 
-    @staticmethod
-    def _extend(stream: _Stream, changes: Sequence[Stored]) -> None:
+    def _extend(self, stream: _Stream, changes: Sequence[Stored]) -> None:
         stream.changes.extend(changes)
-        if stream.waiting:
-            spaces = {change.key.namespace for change in changes}
-            for cursor in stream.waiting:
-                cursor.told(spaces)
+        if not stream.waiting:
+            return
+        spaces = {change.key.namespace for change in changes}
+        before = len(self._called)
+        self._called.extend(cursor for cursor in stream.waiting if cursor.told(spaces))
+        if self._called and not before:
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        """Some ears hear; then everybody else has a turn, then more ears."""
+        for _ in range(min(TURN, len(self._called))):
+            self._called.popleft().hear()
+        if self._called:
+            asyncio.get_running_loop().call_soon(self._tell)
 
 
 def _revision(change: Stored) -> int:
