@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from rowlock.cluster.storage.state import Stored
 from rowlock.kinds import Kind
 
-
 log = logging.getLogger(__name__)
 
 TURN = 64
