@@ -150,21 +150,24 @@ def lists(subjects: Sequence[Subject], scale: Scale) -> None:
 
 
 def watches(subjects: Sequence[Subject], scale: Scale) -> None:
-    """One create after the other, each until every watcher has read it. The client's own share grows with them."""
+    """One create after the other, each until every watcher has read it; turn by turn. The client's own share grows with
+    the watchers."""
     for watchers in dict.fromkeys((1, 100, scale.watchers)):
-        for subject in subjects:
-            subject.connect()
-            total = 300 if watchers == 1 else 50 if watchers == 100 else 10
-            before = subject.peer.memory()
-            waits = _watched(subject, watchers, total)
-            subject.note(f"create → event read, {watchers:,} watcher{'s' * (watchers > 1)}: p50, ms", waits.at(0.5))
-            subject.note(f"create → event read, {watchers:,} watcher{'s' * (watchers > 1)}: p99, ms", waits.at(0.99))
-            if watchers == scale.watchers:
+        name = f"create → event read, {watchers:,} watcher{'s' * (watchers > 1)}"
+        for turn in range(scale.rounds):
+            for subject in subjects:
+                subject.connect()
+                total = 100 if watchers == 1 else 20 if watchers == 100 else 10
+                before = subject.peer.memory()
+                waits = _watched(subject, watchers, [f"news-{watchers}-{turn}-{i}" for i in range(total)])
+                subject.note(f"{name}: p50, ms", waits.at(0.5))
+                subject.note(f"{name}: p99, ms", waits.at(0.99))
                 held = (subject.figures.pop("held")[-1] - before) * 1024 / watchers
-                subject.note("memory of one watcher with its TLS connection, KiB", held)
+                if turn == 0 and watchers == scale.watchers:
+                    subject.note("memory of one watcher with its TLS connection, KiB", held)
 
 
-def _watched(subject: Subject, watchers: int, total: int) -> Times:
+def _watched(subject: Subject, watchers: int, names: Sequence[str]) -> Times:
     since = json.loads(_plain(subject.get(NEWS + "?limit=1")[1]))["metadata"]["resourceVersion"]
     asked = request(subject.peer, "GET", f"{NEWS}?watch=1&resourceVersion={since}")
     open_ = [Connection(subject.peer) for _ in range(watchers)]
@@ -173,8 +176,7 @@ def _watched(subject: Subject, watchers: int, total: int) -> Times:
             connection.send(asked)
         _begun(open_)
         subject.note("held", subject.peer.memory())
-        bodies = (json.dumps(config(f"news-{watchers}-{i}")).encode() for i in range(total))
-        writes = [request(subject.peer, "POST", NEWS, body) for body in bodies]
+        writes = [request(subject.peer, "POST", NEWS, json.dumps(config(name)).encode()) for name in names]
         return Times(news(open_, subject.connections[0], writes, lambda piece: piece.count(b'"name":"news-')))
     finally:
         for connection in open_:

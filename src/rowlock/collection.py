@@ -1,8 +1,8 @@
-"""What nobody needs any more goes: four small controllers, pure.
+"""What nobody needs any more goes: five small controllers, pure.
 
 `Garbage` removes dependents of owners that are gone and carries out foreground and orphaning deletions. `Emptying`
 empties namespaces that are being deleted. `Expiry` removes old Events. `LostPods` removes pods bound to nodes that do
-not exist. The rules are those of Kubernetes' garbage, namespace and pod collectors; time to live after a job's finish
+not exist. `Claims` lets a volume claim go when no pod uses it. The rules are those of Kubernetes' garbage, namespace and pod collectors; time to live after a job's finish
 is the job operator's business.
 """
 
@@ -13,10 +13,12 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import Change, Controller, Decision, Delete, DeleteOptions, Patch, Update, View, Write
-from rowlock.kinds import EVENT, KINDS, NAMESPACE, NODE, POD, Kind
+from rowlock.kinds import EVENT, KINDS, NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, POD, Kind
 from rowlock.objects import Key, Object
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+IN_USE = "kubernetes.io/pvc-protection"
+"""The finalizer that every claim is born with."""
 EVENT_LIFE = 3_600.0  # seconds
 QUARANTINE = 40.0  # seconds that a node may be missing before its pods are given up
 _SWEEP = 60.0  # seconds between two looks at all Events
@@ -25,7 +27,7 @@ _NOTHING = Decision()
 
 
 def controllers() -> tuple[Controller, ...]:
-    return (Garbage(), Emptying(), Expiry(), LostPods())
+    return (Garbage(), Emptying(), Expiry(), LostPods(), Claims())
 
 
 # ---------------------------------------------------------------- owners
@@ -275,3 +277,36 @@ def _given_up(pod: Object, now: float) -> Iterable[Write]:
         status = {"phase": "Failed", "conditions": [*others, condition]}
         yield Patch(POD, *place, {"metadata": {"uid": objects.uid(pod)}, "status": status}, "merge", "status")
     yield Delete(POD, *place, DeleteOptions(grace=0, uid=objects.uid(pod)))
+
+
+# ---------------------------------------------------------------- claims
+
+
+class Claims:
+    """One key per claim that is being deleted: it stays for the pods that are placed and not over."""
+
+    name = "pvc-protection-controller"
+    kinds: tuple[Kind, ...] = (PERSISTENT_VOLUME_CLAIM, POD)
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        if change.kind is PERSISTENT_VOLUME_CLAIM:
+            return [objects.key(change.object)] if objects.deleting(change.object) else []
+        if change.type != "Deleted" and objects.phase(change.object) not in _FINISHED:
+            return []
+        space = objects.namespace(change.object)
+        return [Key(space, name) for name in claims_of(change.object)]
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        claim = view.get(PERSISTENT_VOLUME_CLAIM, *key)
+        if claim is None or not objects.deleting(claim) or IN_USE not in (objects.meta(claim).get("finalizers") or ()):
+            return _NOTHING
+        users = (pod for pod in view.all(POD, key.namespace) if key.name in claims_of(pod))
+        if any(objects.dig(pod, "spec.nodeName") and objects.phase(pod) not in _FINISHED for pod in users):
+            return _NOTHING
+        return Decision((_without_finalizer(PERSISTENT_VOLUME_CLAIM, claim, IN_USE),))
+
+
+def claims_of(pod: Object) -> set[str]:
+    """The names of the claims that a pod mounts."""
+    volumes = objects.dig(pod, "spec.volumes", ())
+    return {volume["persistentVolumeClaim"]["claimName"] for volume in volumes if "persistentVolumeClaim" in volume}

@@ -276,10 +276,11 @@ def _why(obj: Object) -> str:
 
 
 def collectors() -> list[Callable[[], Controller]]:
-    garbage, emptying, _, _ = collection.controllers()
+    garbage, emptying, *_ = collection.controllers()
     return [
         type(garbage),
         type(emptying),
         collection.Expiry,
         lambda: collection.LostPods(quarantine=5.0),
+        collection.Claims,
     ]

@@ -15,6 +15,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 
 CM, POD, NS, EVENT = kinds.CONFIG_MAP, kinds.POD, kinds.NAMESPACE, kinds.EVENT
+CLAIM = kinds.PERSISTENT_VOLUME_CLAIM
 
 
 class Cluster:
@@ -83,6 +84,12 @@ class Cluster:
                     self.core.update(write.kind, write.object, write.subresource)
                 case Create() | Bind() | _:
                     raise AssertionError(f"a collector does not write {write}")
+
+    def status(self, kind: Kind, name: str, status: dict[str, Any]) -> None:
+        there = self.store.view.get(kind, "default", name)
+        assert there is not None
+        self.core.update(kind, {**there, "status": status}, "status")
+        self.settle()
 
     def names(self, kind: Kind = CM) -> list[str]:
         return [objects.name(o) for o in self.store.view.all(kind)]
@@ -191,3 +198,32 @@ def test_a_node_that_comes_back_in_time_keeps_its_pods(cluster: Cluster) -> None
     cluster.create(kinds.NODE, {"metadata": {"name": "n1"}})
     cluster.pass_time(60)
     assert cluster.names(POD) == ["p"]
+
+
+def test_a_claim_stays_for_the_pods_that_are_placed_and_not_over(cluster: Cluster) -> None:
+    claim = {"metadata": {"name": "data", "namespace": "default", "finalizers": [collection.IN_USE]}}
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    for name, node in (("runs", "n1"), ("waits", ""), ("other", "n1")):
+        made = pod(name, node=node)
+        made["spec"]["volumes"] = volumes if name != "other" else []
+        cluster.create(POD, made)
+    cluster.create(CLAIM, claim)
+    cluster.delete(CLAIM, "data")
+    assert cluster.names(CLAIM) == ["data"]
+    cluster.delete(POD, "other")
+    assert cluster.names(CLAIM) == ["data"]
+    cluster.status(POD, "runs", {"phase": "Succeeded"})
+    assert cluster.names(CLAIM) == []
+
+
+def test_a_claim_goes_with_its_last_pod_and_at_once_without_any(cluster: Cluster) -> None:
+    for name in ("used", "unused"):
+        cluster.create(CLAIM, {"metadata": {"name": name, "namespace": "default", "finalizers": [collection.IN_USE]}})
+    made = pod("p", node="n1")
+    made["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "used"}}]
+    cluster.create(POD, made)
+    for name in ("used", "unused"):
+        cluster.delete(CLAIM, name)
+    assert cluster.names(CLAIM) == ["used"]
+    cluster.delete(POD, "p")
+    assert cluster.names(CLAIM) == []

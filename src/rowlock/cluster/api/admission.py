@@ -27,6 +27,7 @@ from rowlock.cluster.api import (
 )
 from rowlock.cluster.api.decoding import Walk
 from rowlock.cluster.api.managedfields import Applied, Author
+from rowlock.collection import IN_USE
 from rowlock.errors import BadRequest, Cause, Forbidden, Unsupported, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
@@ -60,6 +61,10 @@ class Admission:
             new = pod_admission.admitted(new, self.view)
         elif kind is kinds.SERVICE:
             _only_headless(new)
+        elif kind is kinds.PERSISTENT_VOLUME_CLAIM and IN_USE not in (
+            mine := objects.meta(new).get("finalizers") or []
+        ):
+            new = objects.changed(new, "metadata.finalizers", [*mine, IN_USE])
         self._validate(kind, None, new)
         if kind is kinds.POD:
             options.warnings.extend(pod_warnings.warnings(new))

@@ -61,6 +61,11 @@ async def stream(send: Send, chunk: bytes) -> None:
     await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
+def in_chunk(data: bytes) -> bytes:
+    """As it goes over the wire in an answer without a length (RFC 9112, 7.1); for what goes past ASGI."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
 async def end_stream(send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 

@@ -153,7 +153,10 @@ class ApiServer:
         if "rowlock.take_over" in extensions:
             call.upgrade = scope
         if "rowlock.at_once" in extensions:
-            call.single, call.chunk = extensions["rowlock.at_once"]["single"], extensions["rowlock.at_once"]["chunk"]
+            call.single, call.pass_on = (
+                extensions["rowlock.at_once"]["single"],
+                extensions["rowlock.at_once"]["pass_on"],
+            )
         if path not in _OPEN and not path.startswith(("/livez/", "/readyz/", "/healthz/")):
             call.user = self._authenticated(call, (scope.get("server") or ("",))[0])
         if call.method in ("POST", "PUT", "PATCH", "DELETE"):

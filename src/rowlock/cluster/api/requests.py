@@ -65,8 +65,8 @@ class Call:
     """The ASGI scope of a client that asks for SPDY/3.1 on this connection (see `wire.py`)."""
     single: Callable[[bool], object] = _nothing
     """Whether each piece of the answer goes out at once, without waiting for more (see `secure.py`)."""
-    chunk: Callable[[bytes], bool] = _refused
-    """Sends a piece of a begun answer without waiting for anything; False: it cannot now (see `wire.py`)."""
+    pass_on: Callable[[bytes], bool] = _refused
+    """Sends a chunk of a begun answer without waiting for anything; False: it cannot now (see `wire.py`)."""
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")

@@ -168,8 +168,12 @@ class Connection(asyncio.Transport, asyncio.BufferedProtocol):
         self._single = on
 
     def _encrypt(self, data: bytes | bytearray | memoryview) -> None:
-        view = memoryview(data)
         try:
+            if len(data) <= CHUNK:
+                self._tls.write(data)
+                self._plain.write(self._outgoing.read())
+                return
+            view = memoryview(data)
             while view:
                 view = view[self._tls.write(view[:CHUNK]) :]
                 self._push()  # a long answer: the client decrypts the beginning meanwhile

@@ -18,9 +18,10 @@ from starlette.types import Receive, Send
 from rowlock import objects
 from rowlock.api import Change
 from rowlock.cluster.api import requests, tables
-from rowlock.cluster.api.answers import begin_stream, encode, end_stream, stream
+from rowlock.cluster.api.answers import begin_stream, encode, end_stream, in_chunk, stream
 from rowlock.cluster.api.requests import Call, Form, Target
 from rowlock.cluster.api.verbs import selectors
+from rowlock.cluster.storage.following import AtOnce
 from rowlock.cluster.storage.reading import Wanted
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
@@ -59,7 +60,7 @@ async def watch(call: Call, receive: Receive, send: Send, store: Store, target: 
     timeout = call.number("timeoutSeconds")
     await begin_stream(send, warnings=call.warnings)
     call.single(True)
-    sender = asyncio.create_task(_send(lines, send, call.chunk))
+    sender = asyncio.create_task(_send(lines, send, call.pass_on))
     leaver = asyncio.create_task(_left(receive))
     try:
         await asyncio.wait({sender, leaver}, timeout=timeout or LONGEST, return_when=asyncio.FIRST_COMPLETED)
@@ -79,12 +80,45 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def _send(lines: _Lines, send: Send, chunk: Callable[[bytes], bool]) -> None:
+async def _send(lines: _Lines, send: Send, pass_on: Callable[[bytes], bool]) -> None:
     try:
         while True:
-            await stream(send, await lines.next(chunk))
+            await stream(send, await lines.next(pass_on))
     except ApiError as error:
         await stream(send, b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n")
+
+
+def _plain(change: Change) -> bytes:
+    body = getattr(change, "encoded", b"") or encode(change.object)
+    return b'{"type":"' + _TYPES[change.type] + b'","object":' + body + b"}\n"
+
+
+class _Latest:
+    """The chunk of the latest change in the form that most want: the next watcher to ask asks for the same one."""
+
+    def __init__(self) -> None:
+        self._change: Change | None = None
+        self._chunk = b""
+
+    def of(self, change: Change) -> bytes:
+        if change is not self._change:
+            self._change, self._chunk = change, in_chunk(_plain(change))
+        return self._chunk
+
+
+_latest = _Latest()
+
+
+def _passing(pass_on: Callable[[bytes], bool], line: Callable[[Change], bytes]) -> AtOnce:
+    """Lines straight to the wire (see `wire.py`)."""
+    shared = _latest.of if line is _plain else None
+
+    def at_once(changes: Sequence[Change]) -> bool:
+        if shared and len(changes) == 1:
+            return pass_on(shared(changes[0]))
+        return pass_on(in_chunk(b"".join(map(line, changes))))
+
+    return at_once
 
 
 class _Lines:
@@ -122,26 +156,22 @@ class _Lines:
         if self._include not in ("None", "Metadata", "Object"):
             raise BadRequest(f'includeObject is None, Metadata or Object, not "{self._include}"')
 
-    async def next(self, chunk: Callable[[bytes], bool]) -> bytes:
-        """What there is to say, as soon as there is something; a bookmark comes alone. What `chunk` takes is said."""
+    async def next(self, pass_on: Callable[[bytes], bool]) -> bytes:
+        """What there is to say, as soon as there is something; a bookmark comes alone. What `pass_on` takes is said."""
+        at_once = _passing(pass_on, self._line if self._form.view else _plain)
         while True:
-            batch = await self._following.next(lambda changes: chunk(self._said(changes)))
+            batch = await self._following.next(at_once)
             if batch[0].type != "Bookmark":
-                return self._said(batch)
+                return b"".join(map(self._line, batch))
             wanted, about = (self._bookmarks, None) if self._ready else (self._initial, _INITIAL_END)
             self._ready = True
             if wanted:
                 return self._bookmark(batch[0].revision, about)
 
-    def _said(self, changes: Sequence[Change]) -> bytes:
-        return b"".join(map(self._line, changes))
-
     def _line(self, change: Change) -> bytes:
-        if self._form.view:
-            body = encode(self._formed(change.object))
-        else:
-            body = getattr(change, "encoded", b"") or encode(change.object)
-        return b'{"type":"' + _TYPES[change.type] + b'","object":' + body + b"}\n"
+        if not self._form.view:
+            return _plain(change)
+        return b'{"type":"' + _TYPES[change.type] + b'","object":' + encode(self._formed(change.object)) + b"}\n"
 
     def _formed(self, obj: objects.Object) -> objects.Object:
         if self._form.view != "Table":

@@ -95,8 +95,8 @@ class Protocol(HttpToolsProtocol):
         super().on_headers_complete()
         fresh = self.cycle is not None and self.cycle.scope is self.scope and "extensions" not in self.scope
         if fresh and b"watch" in self.url and isinstance(self.transport, Connection):
-            chunk = partial(_chunk, self.cycle, self.transport)
-            self.scope["extensions"] = {"rowlock.at_once": {"single": self.transport.single, "chunk": chunk}}
+            pass_on = partial(_pass_on, self.cycle, self.transport)
+            self.scope["extensions"] = {"rowlock.at_once": {"single": self.transport.single, "pass_on": pass_on}}
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -159,13 +159,13 @@ class Protocol(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
 
-def _chunk(cycle: RequestResponseCycle, transport: Connection, data: bytes) -> bool:
-    """A piece of the answer that has begun, past ASGI: what uvicorn's `send` does with it when nothing is to be waited for,
+def _pass_on(cycle: RequestResponseCycle, transport: Connection, chunk: bytes) -> bool:
+    """A chunk of the answer that has begun, past ASGI: what uvicorn's `send` does with it when nothing is to be waited for,
     for a third of the time. False: it is not so now."""
     if (
         cycle.disconnected or not cycle.response_started or cycle.response_complete or not cycle.chunked_encoding
         or cycle.flow.write_paused
     ):  # fmt: skip
         return False
-    transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+    transport.write(chunk)
     return True

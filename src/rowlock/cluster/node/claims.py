@@ -1,8 +1,9 @@
 """Persistent volume claims of the embedded node: a directory each, bound when a pod first uses it.
 
 `claims/<namespace>_<name>_<uid>` is the directory; the claim says so in an annotation. Capacity is what was asked for: a
-directory cannot refuse to grow, so who has more is told (`Full`), as a real volume would be full by then. The directory goes when the claim has gone and no pod uses it (reclaim policy Delete, as
-claims on a real cluster have by default).
+directory cannot refuse to grow, so who has more is told (`Full`), as a real volume would be full by then. The
+directory goes when the claim has gone and no pod uses it (reclaim policy Delete, as claims on a real cluster have by
+default).
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from rowlock.cluster.node.eviction import on_disk
 from rowlock.cluster.node.limits import amount
 from rowlock.cluster.node.volume_directories import VolumeDirectories
 from rowlock.cluster.node.volumes import Volume, claim_directory
+from rowlock.collection import claims_of
 from rowlock.errors import NotFound
 from rowlock.objects import Object, annotations, dig, name, namespace, uid
 from rowlock.quantity import whole
@@ -40,12 +42,7 @@ async def bind(api: Api, view: View, pod: Object, places: VolumeDirectories, vol
 
 def used(pods: Iterable[Object]) -> set[tuple[str, str]]:
     """Namespace and name of every claim that these pods name."""
-    return {
-        (namespace(pod), volume["persistentVolumeClaim"]["claimName"])
-        for pod in pods
-        for volume in dig(pod, "spec.volumes", ())
-        if "persistentVolumeClaim" in volume
-    }
+    return {(namespace(pod), claim) for pod in pods for claim in claims_of(pod)}
 
 
 class Full:

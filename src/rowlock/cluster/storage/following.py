@@ -7,17 +7,16 @@ counts a thousand times. Who can pass news on at once gives `next` a way to, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Protocol
 
 from rowlock.api import Change
-from rowlock.cluster.storage.history import Cursor, History
+from rowlock.cluster.storage.history import Cursor, Ear, History
 from rowlock.cluster.storage.reading import Wanted
 from rowlock.cluster.storage.state import Stored
 from rowlock.kinds import Kind
 
 AtOnce = Callable[[Sequence[Change]], bool]
-"""Passes changes on without waiting for anything; False: it cannot now, and has passed on none of them."""
+"""Passes changes on, all or none of them, without waiting for anything; False: it cannot now."""
 
 LISTED = 256
 """Objects of the first list that go together."""
@@ -58,8 +57,6 @@ class Following:
         self._namespace = wanted.namespace if wanted else ""
         self._since = past.revision if since is None else since
         self._cursor: Cursor | None = None
-        self._left: Sequence[Change] = ()
-        """Taken, but not passed on yet."""
         self._first: Iterator[Sequence[Change]] = iter(())
         if since is None:
             self._cursor = past.history.cursor(self._kind, self._namespace)
@@ -75,8 +72,7 @@ class Following:
         past = self._past
         if self._since > past.revision:
             await past.reach(self._since)
-        self._left = ()
-        ear = partial(self._hear, at_once) if at_once else None
+        ear = self._ear(at_once) if at_once else None
         while True:
             if self._cursor is None and self._since >= past.history.floor:
                 self._cursor = past.history.cursor(self._kind, self._namespace, self._since)
@@ -86,22 +82,23 @@ class Following:
                 found, self._since = await past.missed(self._kind, self._since)
             else:
                 self._since = past.revision
-            if seen := [*self._left, *self._seen(found)]:
+            if seen := self._seen(found):
                 return seen
             if self._cursor and not await self._cursor.wait(self._quiet, ear):
                 return (Change("Bookmark", past.revision),)
 
-    def _hear(self, at_once: AtOnce) -> bool:
-        """There is news, and nobody is awake."""
-        found = self._cursor.take() if self._cursor else None
-        if found is None:
-            return False
-        self._since = self._past.revision
-        self._left = self._seen(found)  # before anything can fail
-        if self._left and not at_once(self._left):
-            return False
-        self._left = ()
-        return True
+    def _ear(self, at_once: AtOnce) -> Ear:
+        """What hears of news in our namespace while nobody is awake."""
+        whole = self._wanted is None or not self._wanted.selective
+
+        def hear(found: Sequence[Stored]) -> bool:
+            seen = found if whole else self._seen(found)
+            if seen and not at_once(seen):
+                return False
+            self._since = found[-1].revision
+            return True
+
+        return hear
 
     def _seen(self, found: Sequence[Stored]) -> Sequence[Change]:
         wanted = self._wanted

@@ -24,6 +24,10 @@ TURN = 64
 """Ears that hear news in one turn of the event loop: about a millisecond, in which nobody else is served."""
 
 
+Ear = Callable[[Sequence[Stored]], bool]
+"""Passes news on, all or none of them, without waiting for anything; False: it cannot now."""
+
+
 class _Stream:
     """Changes in order; `base` is the absolute position of the first that is still here."""
 
@@ -43,28 +47,24 @@ class Cursor:
     def __init__(self, stream: _Stream, position: int, namespace: str = "") -> None:
         self._stream, self._position, self._namespace = stream, position, namespace
         self._future: asyncio.Future[bool] | None = None
-        self._ear: Callable[[], bool] | None = None
+        self._ear: Ear | None = None
         self._called = False
         """Will its ear be called?"""
 
     def take(self) -> list[Stored] | None:
         """All changes since the last call; None when some of them are no longer here."""
         stream = self._stream
-        if self._position < stream.base:
+        since = self._position - stream.base
+        if since < 0:
             return None
-        end = stream.end
-        if self._position == end:
-            return []
-        found = stream.changes[self._position - stream.base :]
-        self._position = end
+        found = stream.changes[since:]
+        self._position += len(found)
         if self._namespace:
             return [change for change in found if change.key.namespace == self._namespace]
         return found
 
-    async def wait(self, timeout: float | None = None, ear: Callable[[], bool] | None = None) -> bool:
-        """Until there may be something to take; False when the time was over first.
-
-        `ear` is called in the meantime when there is, and says whether it took it; only when it did not, this ends."""
+    async def wait(self, timeout: float | None = None, ear: Ear | None = None) -> bool:
+        """Until there may be something to take; False when the time was over first. What `ear` takes meanwhile is taken."""
         stream = self._stream
         if self._position != stream.end:
             return True
@@ -101,12 +101,14 @@ class Cursor:
         self._called = False
         if self._ear is None or self._future is None or self._future.done():
             return
+        before, found = self._position, self.take()
         try:
-            taken = self._ear()
+            taken = found is not None and (not found or self._ear(found))
         except Exception:
             log.exception("a watcher could not pass news on; its task goes on with them")
             taken = False
         if not taken:
+            self._position = before
             self._wake(True)
 
 
