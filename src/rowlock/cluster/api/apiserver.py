@@ -152,11 +152,8 @@ class ApiServer:
         extensions = scope.get("extensions") or {}
         if "rowlock.take_over" in extensions:
             call.upgrade = scope
-        if "rowlock.at_once" in extensions:
-            call.single, call.pass_on = (
-                extensions["rowlock.at_once"]["single"],
-                extensions["rowlock.at_once"]["pass_on"],
-            )
+        if "rowlock.pass_on" in extensions:
+            call.pass_on = extensions["rowlock.pass_on"]["call"]
         if path not in _OPEN and not path.startswith(("/livez/", "/readyz/", "/healthz/")):
             call.user = self._authenticated(call, (scope.get("server") or ("",))[0])
         if call.method in ("POST", "PUT", "PATCH", "DELETE"):

@@ -27,10 +27,6 @@ YAML = "application/yaml"
 NOWHERE = "the server could not find the requested resource"
 
 
-def _nothing(on: bool) -> None:
-    return None
-
-
 def _refused(chunk: bytes) -> bool:
     return False
 
@@ -63,8 +59,6 @@ class Call:
     warnings: list[str] = field(default_factory=list)
     upgrade: Any = None
     """The ASGI scope of a client that asks for SPDY/3.1 on this connection (see `wire.py`)."""
-    single: Callable[[bool], object] = _nothing
-    """Whether each piece of the answer goes out at once, without waiting for more (see `secure.py`)."""
     pass_on: Callable[[bytes], bool] = _refused
     """Sends a chunk of a begun answer without waiting for anything; False: it cannot now (see `wire.py`)."""
 

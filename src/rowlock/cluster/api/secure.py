@@ -1,5 +1,7 @@
 """TLS for one connection, and little else: what comes in is decrypted where it is received, and what one turn of the
-event loop writes goes out as one record in one system call.
+event loop writes goes out as one record in one system call. Connections that have something to say at the same time are
+first all encrypted and then all sent: a client that holds several of them (a thousand watchers, say) is woken once and
+finds more, where it would sleep and be woken for each; to wake somebody is the dearest part of sending.
 
 asyncio's own TLS keeps a quarter of a megabyte per connection, which a thousand watchers cannot afford, and takes
 twice the time per request. `Connection` is the protocol of a plain socket and the transport of the protocol within.
@@ -51,12 +53,31 @@ def context(certificate: Path, key: Path) -> ssl.SSLContext:
     return made
 
 
+class Outbox:
+    """The connections of one server that have written in this turn of the event loop."""
+
+    def __init__(self) -> None:
+        self._writers: list[Connection] = []
+
+    def add(self, connection: Connection) -> None:
+        if not self._writers:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._writers.append(connection)
+
+    def _send(self) -> None:
+        writers, self._writers = self._writers, []
+        for connection in writers:
+            connection.encrypt()
+        for connection in writers:
+            connection.push()
+
+
 class Connection(asyncio.Transport, asyncio.BufferedProtocol):
     """Both ends of the encryption: the socket's bytes on one side, `within`'s on the other."""
 
-    def __init__(self, tls: ssl.SSLContext, within: Within) -> None:
+    def __init__(self, tls: ssl.SSLContext, within: Within, outbox: Outbox) -> None:
         super().__init__()
-        self._context, self._within = tls, within
+        self._context, self._within, self._outbox = tls, within, outbox
         self._loop = asyncio.get_running_loop()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = tls.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -86,14 +107,14 @@ class Connection(asyncio.Transport, asyncio.BufferedProtocol):
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
-            self._push()
+            self.push()
             return False
         except ssl.SSLError as error:
             log.debug("a client's TLS handshake failed: %s", error)
-            self._push()  # the alert that says why
+            self.push()  # the alert that says why
             self._plain.close()
             return False
-        self._push()
+        self.push()
         if self._late:
             self._late.cancel()
         self._open = True
@@ -117,8 +138,7 @@ class Connection(asyncio.Transport, asyncio.BufferedProtocol):
             self._within.data_received(data)
             if not self._incoming.pending and not self._tls.pending():
                 break  # cheaper to ask than to be told by an exception
-        if self._outgoing.pending:
-            self._push()
+        self.push()
 
     def eof_received(self) -> bool | None:
         if self._open:
@@ -146,45 +166,46 @@ class Connection(asyncio.Transport, asyncio.BufferedProtocol):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closing or not data:
             return
-        if self._single:
-            return self._encrypt(data)
         if not self._parts:
-            self._loop.call_soon(self.flush)
+            self._outbox.add(self)
         self._parts.append(data)
         self._size += len(data)
-        if self._size > LARGE:
+        if self._single or self._size > LARGE:
             self.flush()
 
     def flush(self) -> None:
         """What has been written so far goes out now."""
-        if self._parts:
-            parts, self._parts, self._size = self._parts, [], 0
-            self._encrypt(parts[0] if len(parts) == 1 else b"".join(parts))
+        self.encrypt()
+        self.push()
 
-    def single(self, on: bool = True) -> None:
+    def single(self) -> None:
         """From now on every write is a record of its own and goes out at once: for a client that asks select() after each
-        message, and for one of a thousand watchers, which need not wait for the others to be written to."""
+        message."""
         self.flush()
-        self._single = on
+        self._single = True
 
-    def _encrypt(self, data: bytes | bytearray | memoryview) -> None:
+    def encrypt(self) -> None:
+        """What has been written so far."""
+        if not self._parts:
+            return
+        parts, self._parts, self._size = self._parts, [], 0
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
         try:
             if len(data) <= CHUNK:
                 self._tls.write(data)
-                self._plain.write(self._outgoing.read())
                 return
             view = memoryview(data)
             while view:
                 view = view[self._tls.write(view[:CHUNK]) :]
-                self._push()  # a long answer: the client decrypts the beginning meanwhile
+                self.push()  # a long answer: the client decrypts the beginning meanwhile
         except ssl.SSLError as error:
             log.debug("a connection broke: %s", error)
             self.abort()
 
-    def _push(self) -> None:
-        data = self._outgoing.read()
-        if data:
-            self._plain.write(data)
+    def push(self) -> None:
+        """What is encrypted goes out now."""
+        if self._outgoing.pending:
+            self._plain.write(self._outgoing.read())
 
     def close(self) -> None:
         if self._closing:
@@ -195,7 +216,7 @@ class Connection(asyncio.Transport, asyncio.BufferedProtocol):
             self._tls.unwrap()  # says goodbye; the client's own goodbye is not waited for
         except ssl.SSLError:
             pass
-        self._push()
+        self.push()
         self._plain.close()
 
     def abort(self) -> None:

@@ -59,7 +59,6 @@ async def watch(call: Call, receive: Receive, send: Send, store: Store, target: 
     lines = _Lines(call, target, store)
     timeout = call.number("timeoutSeconds")
     await begin_stream(send, warnings=call.warnings)
-    call.single(True)
     sender = asyncio.create_task(_send(lines, send, call.pass_on))
     leaver = asyncio.create_task(_left(receive))
     try:
@@ -71,7 +70,6 @@ async def watch(call: Call, receive: Receive, send: Send, store: Store, target: 
     for result in ended:
         if isinstance(result, Exception):
             raise result
-    call.single(False)
     await end_stream(send)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from rowlock.cluster.api.secure import Connection
+from rowlock.cluster.api.secure import Connection, Outbox
 
 HEAD_LIMIT = 64 * 1024
 """Bytes of a request's first line and headers together."""
@@ -28,8 +28,10 @@ REQUEST_S = 60.0
 def protocol(tls: ssl.SSLContext) -> type[asyncio.Protocol]:
     """What uvicorn calls for every connection."""
 
+    outbox = Outbox()
+
     def made(**given: Any) -> asyncio.BufferedProtocol:
-        return Connection(tls, Protocol(**given))
+        return Connection(tls, Protocol(**given), outbox)
 
     return made  # type: ignore[return-value]  # uvicorn wants a class and only calls it
 
@@ -94,9 +96,8 @@ class Protocol(HttpToolsProtocol):
             self.scope["extensions"] = {"rowlock.take_over": {"call": self._take_over}}
         super().on_headers_complete()
         fresh = self.cycle is not None and self.cycle.scope is self.scope and "extensions" not in self.scope
-        if fresh and b"watch" in self.url and isinstance(self.transport, Connection):
-            pass_on = partial(_pass_on, self.cycle, self.transport)
-            self.scope["extensions"] = {"rowlock.at_once": {"single": self.transport.single, "pass_on": pass_on}}
+        if fresh and b"watch" in self.url:
+            self.scope["extensions"] = {"rowlock.pass_on": {"call": partial(_pass_on, self.cycle)}}
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -159,7 +160,7 @@ class Protocol(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
 
-def _pass_on(cycle: RequestResponseCycle, transport: Connection, chunk: bytes) -> bool:
+def _pass_on(cycle: RequestResponseCycle, chunk: bytes) -> bool:
     """A chunk of the answer that has begun, past ASGI: what uvicorn's `send` does with it when nothing is to be waited for,
     for a third of the time. False: it is not so now."""
     if (
@@ -167,5 +168,5 @@ def _pass_on(cycle: RequestResponseCycle, transport: Connection, chunk: bytes) -
         or cycle.flow.write_paused
     ):  # fmt: skip
         return False
-    transport.write(chunk)
+    cycle.transport.write(chunk)
     return True
