@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 import time
@@ -170,7 +171,7 @@ def test_requests_sent_together_are_answered_in_order(server: Running) -> None:
 
 
 def test_a_connection_serves_on_after_a_watch(server: Running) -> None:
-    """While it watches each piece goes out at once; afterwards an answer is one piece again."""
+    """And an answer is one piece."""
     with connected(server) as connection:
         connection.sendall(head(f"GET {CONFIGS}?watch=1&timeoutSeconds=1 HTTP/1.1") + b"\r\n\r\n")
         said = b""
@@ -422,3 +423,33 @@ def test_a_crowd_of_watchers_hears_every_change(server: Running, client: httpx.C
 
     heard = asyncio.run(asyncio.wait_for(main(), 150))
     assert heard == [[f"n-{number}" for number in range(news)]] * crowd
+
+
+@pytest.mark.timeout(60)
+def test_a_watcher_that_pauses_reads_on_where_it_was(server: Running, client: httpx.Client, space: str) -> None:
+    """More than any buffer holds comes while it reads nothing; what others hear does not wait for it."""
+    times, size = 40, 400_000
+    watch = head(f"GET {space}/configmaps?watch=1&fieldSelector=metadata.name=much HTTP/1.1") + b"\r\n\r\n"
+
+    def numbers(connection: socket.socket, last: int) -> list[int]:
+        said = b""
+        while f'"number":"{last}"'.encode() not in said:
+            piece = connection.recv(1 << 20)
+            assert piece, said[-300:]
+            said += piece
+        return [int(text) for text in re.findall(rb'"number":"([0-9]+)"', said)]
+
+    with connected(server) as slow, connected(server) as other:
+        for connection in (slow, other):
+            connection.sendall(watch)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        for number in range(times):
+            data = {"number": str(number), "text": "x" * size}
+            verb, place = ("POST", "") if number == 0 else ("PUT", "/much")
+            answer = client.request(verb, f"{space}/configmaps{place}", json={"metadata": {"name": "much"}, "data": data})
+            answer.raise_for_status()
+            assert numbers(other, number) == [number]
+        assert numbers(slow, times - 1) == list(range(times))
+        data = {"number": str(times)}
+        client.put(f"{space}/configmaps/much", json={"metadata": {"name": "much"}, "data": data}).raise_for_status()
+        assert numbers(slow, times) == numbers(other, times) == [times]
