@@ -446,7 +446,9 @@ def test_a_watcher_that_pauses_reads_on_where_it_was(server: Running, client: ht
         for number in range(times):
             data = {"number": str(number), "text": "x" * size}
             verb, place = ("POST", "") if number == 0 else ("PUT", "/much")
-            answer = client.request(verb, f"{space}/configmaps{place}", json={"metadata": {"name": "much"}, "data": data})
+            answer = client.request(
+                verb, f"{space}/configmaps{place}", json={"metadata": {"name": "much"}, "data": data}
+            )
             answer.raise_for_status()
             assert numbers(other, number) == [number]
         assert numbers(slow, times - 1) == list(range(times))
