@@ -13,6 +13,7 @@ from tests.store.conftest import Opened, config, run, story, take
 from rowlock import errors, kinds, objects
 from rowlock.api import Change
 from rowlock.cluster.storage import store as module
+from rowlock.cluster.storage.following import Following
 from rowlock.cluster.storage.history import TURN
 from rowlock.cluster.storage.reading import Wanted
 from rowlock.cluster.storage.state import Stored
@@ -213,3 +214,23 @@ def test_a_watcher_that_fails_while_it_is_told_costs_the_others_nothing(caplog: 
 
     run(body())
     assert "could not pass news on" in caplog.text
+
+
+def test_no_bookmark_runs_ahead_of_news() -> None:
+    """They come when the time of quiet is over, but before the watcher has said so."""
+
+    async def body() -> None:
+        async with Opened(None) as store:
+            following = Following(store, Wanted(CM), since=store.revision, quiet=0.0)
+
+            def change() -> None:
+                with pytest.raises(StopIteration):  # in memory a write waits for nothing
+                    store.create(CM, config("a")).send(None)
+
+            task = asyncio.ensure_future(following.next())
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().call_later(0.0, change)
+            assert story(list(await asyncio.wait_for(task, 5))) == [("Added", "a")]
+            assert (await asyncio.wait_for(following.next(), 5))[0].type == "Bookmark"
+
+    run(body())

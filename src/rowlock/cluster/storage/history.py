@@ -73,7 +73,7 @@ class Cursor:
         timer = loop.call_later(timeout, self._wake, False) if timeout is not None else None
         stream.waiting.add(self)
         try:
-            return await self._future
+            return await self._future or self._position != stream.end
         finally:
             stream.waiting.discard(self)
             self._future = self._ear = None
