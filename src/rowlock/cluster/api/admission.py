@@ -19,6 +19,7 @@ from rowlock.cluster.api import (
     decoding,
     gang_admission,
     managedfields,
+    object_warnings,
     pod_admission,
     pod_warnings,
     quotas,
@@ -68,6 +69,8 @@ class Admission:
         self._validate(kind, None, new)
         if kind is kinds.POD:
             options.warnings.extend(pod_warnings.warnings(new))
+        else:
+            options.warnings.extend(object_warnings.warnings(kind, new))
         _review(kind, None, new, options, self.parity)
         if kind in gang_admission.GUARDED:
             gang_admission.review(kind, None, new, options, self.view if self.schedules else None)
@@ -83,15 +86,16 @@ class Admission:
             new = _secret_data(new)
         settled = isinstance(given, Applied)
         if new == before and not settled and (given is None or given == known):
-            if not subresource:
-                _review(
-                    kind, old, new, options, self.parity
-                )  # a webhook is asked about a change that changes nothing, too
+            if not subresource:  # who changes nothing is warned, and a webhook is asked, all the same
+                options.warnings.extend(object_warnings.warnings(kind, new))
+                _review(kind, old, new, options, self.parity)
             return old
         if subresource == "status":
             self._validate_status(kind, new)
         else:
             self._validate(kind, old, new)
+            if not subresource:
+                options.warnings.extend(object_warnings.warnings(kind, new))
             if subresource != "scale":  # webhooks are registered for the jobs themselves
                 _review(kind, old, new, options, self.parity)
                 gang_admission.review(kind, before, new, options, self.view)

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rowlock import kinds
+from rowlock.cluster.api import golang
 from rowlock.cluster.api.validation_containers import config_key_problems
 from rowlock.cluster.api.validation_placement import EFFECTS, selector_causes
 from rowlock.cluster.api.validation_pods import first_causes, pod_causes, pod_update_causes, status_causes
+from rowlock.cluster.api.validation_quotas import quota_causes
 from rowlock.cluster.api.validation_services import label_causes, service_causes
 from rowlock.cluster.api.wording import (
     dns_label_problems,
@@ -152,14 +154,11 @@ _NEEDED = {
 
 
 def _json_causes(encoded: str, field: str) -> Causes:
-    """Credentials of a registry are JSON; what they say is never repeated."""
-    text = base64.b64decode(encoded).decode(errors="replace").lstrip()
-    try:
-        json.loads(text)
-    except ValueError:
-        why = (
-            f"invalid character '{text[0]}' looking for beginning of value" if text else "unexpected end of JSON input"
-        )
+    """Credentials of a registry are a JSON object; what they say is never repeated."""
+    text = base64.b64decode(encoded)
+    if not (why := golang.json_error(text)) and not isinstance(found := json.loads(text), dict | None):
+        why = golang.unmarshal(found, "value of type map[string]interface {}")
+    if why:
         yield invalid_value(field, "<secret contents redacted>", why)
 
 
@@ -281,37 +280,6 @@ def _namespace(obj: Object) -> Causes:
             yield invalid_value("spec.finalizers", name, _FINALIZER_TEXT)
 
 
-_SCOPES = (
-    "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating",
-    "VolumeAttributesClass",
-)  # fmt: skip
-_COUNTED = frozenset(
-    "pods services replicationcontrollers resourcequotas secrets configmaps persistentvolumeclaims"
-    " services.nodeports services.loadbalancers".split()
-)
-_MEASURED = frozenset({"cpu", "memory", "ephemeral-storage", "storage"})
-
-
-def _quota(obj: Object) -> Causes:
-    spec = obj.get("spec") or {}
-    for name, amount in (spec.get("hard") or {}).items():
-        field, number = f"spec.hard[{name}]", parse(amount)
-        known = name in _COUNTED or name.removeprefix("requests.").removeprefix("limits.") in _MEASURED
-        if "/" not in name and not known and "hugepages-" not in name:
-            yield invalid_value(field, name, "must be a standard resource type or fully qualified")
-            yield invalid_value(field, name, "must be a standard resource for quota")
-        if number < 0:
-            yield invalid_value(field, amount, "must be greater than or equal to 0")
-        if (name in _COUNTED or name.startswith("count/")) and number != number.to_integral_value():
-            yield invalid_value(field, amount, "must be an integer")
-    scopes = spec.get("scopes") or []
-    if any(scope not in _SCOPES for scope in scopes):
-        yield invalid_value("spec.scopes", scopes, "unsupported scope")
-    for pair in ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}):
-        if pair <= set(scopes):
-            yield invalid_value("spec.scopes", scopes, "conflicting scopes")
-
-
 def event_causes(obj: Object, controller: str = "reportingComponent") -> Causes:
     """An Event with a time of its own is a newer one, of which more is asked. `controller` is what the field is called."""
     space = (obj.get("involvedObject") or {}).get("namespace") or ""
@@ -364,7 +332,7 @@ RULES: dict[Kind, Rule] = {
     kinds.EVENT: event_causes,
     kinds.LEASE: _lease,
     kinds.NAMESPACE: _namespace,
-    kinds.RESOURCE_QUOTA: _quota,
+    kinds.RESOURCE_QUOTA: quota_causes,
 }
 FIRST: dict[Kind, Rule] = {kinds.POD: first_causes}
 STATUS: dict[Kind, Rule] = {kinds.POD: status_causes}

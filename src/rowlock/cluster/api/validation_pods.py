@@ -6,11 +6,11 @@ what concerns the whole pod, and what may still change once a pod exists.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rowlock.cluster.api.addresses import address_causes
 from rowlock.cluster.api.validation_containers import container_causes, identity_causes
 from rowlock.cluster.api.validation_placement import (
     affinity_causes,
@@ -139,15 +139,6 @@ def _alias_causes(alias: dict[str, Any], path: str) -> Causes:
     for index, name in enumerate(alias.get("hostnames") or ()):
         for problem in subdomain_problems(name):
             yield invalid_value(f"{path}.hostnames[{index}]", name, problem)
-
-
-def address_causes(address: str, field: str) -> Causes:
-    """An IP address, of either family."""
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        yield invalid_value(field, address, text)
 
 
 def first_causes(pod: Object) -> Causes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rowlock import objects
+from rowlock.cluster.api.addresses import address_causes, elsewhere_causes
 from rowlock.cluster.api.validation_containers import PORTS, port_causes
-from rowlock.cluster.api.validation_pods import address_causes
 from rowlock.cluster.api.wording import (
     dns_label_problems,
     duplicate,
@@ -31,10 +32,13 @@ _CHOICES = (
 
 
 def service_causes(obj: Object) -> Causes:
+    yield from _hints_causes(objects.annotations(obj))
     spec = obj.get("spec") or {}
     ports, kind, address = spec.get("ports") or (), spec.get("type", "ClusterIP"), spec.get("clusterIP") or ""
     if not ports and address != "None" and kind != "ExternalName":
         yield required("spec.ports")
+    if kind in ("LoadBalancer", "NodePort") and address == "None":
+        yield invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     if kind == "ExternalName":
         if address or spec.get("clusterIPs"):
             yield forbidden("spec.clusterIPs", "may not be set for ExternalName services")
@@ -46,7 +50,8 @@ def service_causes(obj: Object) -> Causes:
     if kind not in _TYPES:
         yield not_supported("spec.type", kind, _TYPES)
     for index, entry in enumerate(spec.get("externalIPs") or ()):
-        yield from address_causes(entry, f"spec.externalIPs[{index}]")
+        yield from elsewhere_causes(entry, f"spec.externalIPs[{index}]")
+    yield from _balancer_causes(spec, kind)
     for index, family in enumerate(spec.get("ipFamilies") or ()):
         if family not in ("IPv4", "IPv6"):
             yield not_supported(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6"))
@@ -54,6 +59,37 @@ def service_causes(obj: Object) -> Causes:
         if spec.get(field) not in (None, *known):
             yield not_supported(f"spec.{field}", spec[field], known)
     yield from _address_causes(address, spec.get("clusterIPs") or ())
+
+
+def _hints_causes(annotations: dict[str, str]) -> Causes:
+    """One setting under an old name and a new one: they must agree."""
+    older, newer = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"
+    if older in annotations and newer in annotations and annotations[older] != annotations[newer]:
+        text = f"must match annotations[{older}] when both are specified"
+        yield invalid_value(f"metadata.annotations[{newer}]", annotations[newer], text)
+
+
+def _balancer_causes(spec: dict[str, Any], kind: str) -> Causes:
+    """What only a load balancer has."""
+    if kind == "LoadBalancer":
+        return
+    for field, name in _BALANCERS:
+        if spec.get(field) not in (None, []):
+            yield forbidden(f"spec.{name}", "may only be used when `type` is 'LoadBalancer'")
+    policy, check = spec.get("externalTrafficPolicy"), spec.get("healthCheckNodePort")
+    if policy and kind != "NodePort" and not spec.get("externalIPs"):
+        text = "may only be set for externally-accessible services"
+        yield invalid_value("spec.externalTrafficPolicy", policy, text)
+    if check:
+        text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        yield invalid_value("spec.healthCheckNodePort", check, text)
+
+
+_BALANCERS = (
+    ("loadBalancerSourceRanges", "LoadBalancerSourceRanges"),
+    ("allocateLoadBalancerNodePorts", "allocateLoadBalancerNodePorts"),
+    ("loadBalancerClass", "loadBalancerClass"),
+)
 
 
 def label_causes(labels: dict[str, str], path: str) -> Causes:

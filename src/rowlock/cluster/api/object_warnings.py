@@ -1,0 +1,146 @@
+"""What a real API server warns of in objects that are no Pods, and takes all the same: kubectl prints it. Pure.
+
+It is said on every write of the object, not only on the first: who labels a Secret hears of its certificate again.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.cluster.api.addresses import address_warnings
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.quantity import parse
+
+
+def warnings(kind: Kind, obj: Object) -> Iterator[str]:
+    rule = _RULES.get(kind)
+    return rule(obj) if rule else iter(())
+
+
+def _service(service: Object) -> Iterator[str]:
+    spec = service.get("spec") or {}
+    if _HINTS in objects.annotations(service):
+        yield f"annotation {_HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
+    if spec.get("clusterIP") != "None":
+        return
+    for field in ("loadBalancerIP", "externalIPs"):
+        if spec.get(field):
+            yield f"spec.{field} is ignored for headless services"
+    if spec.get("sessionAffinity", "None") != "None":
+        yield "spec.SessionAffinity is ignored for headless services"
+    for index, address in enumerate(spec.get("externalIPs") or ()):
+        yield from address_warnings(address, f"spec.externalIPs[{index}]")
+
+
+_HINTS = "service.kubernetes.io/topology-aware-hints"
+
+
+def _claim(claim: Object) -> Iterator[str]:
+    if _CLASS in objects.annotations(claim):
+        yield f'metadata.annotations[{_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
+    for field in ("requests", "limits"):
+        size = objects.dig(claim, f"spec.resources.{field}", {}).get("storage")
+        if size is not None and parse(size) % 1:
+            text = f'fractional byte value "{size}" is invalid, must be an integer'
+            yield f"spec.resources.{field}[storage]: {text}"
+
+
+_CLASS = "volume.beta.kubernetes.io/storage-class"
+
+
+def _account(account: Object) -> Iterator[str]:
+    if _MOUNTABLE in objects.annotations(account):
+        advice = "prefer separate namespaces to isolate access to mounted secrets"
+        yield f"metadata.annotations[{_MOUNTABLE}]: deprecated in v1.32+; {advice}"
+
+
+def _node(node: Object) -> Iterator[str]:
+    if objects.dig(node, "spec.externalID"):
+        yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+
+
+_MOUNTABLE = "kubernetes.io/enforce-mountable-secrets"
+
+
+def _secret(secret: Object) -> Iterator[str]:
+    if secret.get("type") != "kubernetes.io/tls":
+        return
+    data: dict[str, str] = secret.get("data") or {}
+    certificate, key = (base64.b64decode(data.get(name) or "") for name in ("tls.crt", "tls.key"))
+    if wrong := _pair_problem(certificate, key):
+        yield wrong
+
+
+# ---------------------------------------------------------------- certificates and their keys
+
+_BLOCK = re.compile(rb"-----BEGIN ([^-\n]+)-----\r?\n.*?\n-----END \1-----\r?\n?", re.DOTALL)
+
+
+def _pair_problem(certificate: bytes, key: bytes) -> str:
+    """Why Go would not serve TLS with them, in its words; "" when it would."""
+    certificates, others = _parted(certificate, lambda sort: sort == "CERTIFICATE")
+    if not certificates:
+        if not others:
+            return "tls: failed to find any PEM data in certificate input"
+        if len(others) == 1 and others[0].endswith("PRIVATE KEY"):
+            why = "did find a private key; PEM inputs may have been switched"
+            return f"tls: failed to find certificate PEM data in certificate input, but {why}"
+        return f'tls: failed to find "CERTIFICATE" PEM block in certificate input {_skipped(others)}'
+    keys, others = _parted(key, lambda sort: sort == "PRIVATE KEY" or sort.endswith(" PRIVATE KEY"))
+    if not keys:
+        if not others:
+            return "tls: failed to find any PEM data in key input"
+        if others == ["CERTIFICATE"]:
+            return "tls: found a certificate rather than a key in the PEM for the private key"
+        return f'tls: failed to find PEM block with type ending in "PRIVATE KEY" in key input {_skipped(others)}'
+    return _mismatch(certificates[0], keys[0])
+
+
+def _parted(text: bytes, wanted: Callable[[str], bool]) -> tuple[list[bytes], list[str]]:
+    """The PEM blocks that are wanted, and the sorts of the others."""
+    found, others = [], []
+    for block in _BLOCK.finditer(text):
+        sort = block[1].decode(errors="replace")
+        if wanted(sort):
+            found.append(block[0])
+        else:
+            others.append(sort)
+    return found, others
+
+
+def _skipped(sorts: list[str]) -> str:
+    return f"after skipping PEM blocks of the following types: [{' '.join(sorts)}]"
+
+
+def _mismatch(certificate: bytes, key: bytes) -> str:
+    from cryptography import x509  # here: a server that never sees a TLS Secret does not load it for this
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        public = x509.load_pem_x509_certificate(certificate).public_key()
+    except ValueError:
+        return "x509: malformed certificate"
+    except UnsupportedAlgorithm:
+        return "tls: unknown public key algorithm"
+    try:
+        own: Any = load_pem_private_key(key, password=None).public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: one that is locked with a password
+        return "tls: failed to parse private key"
+    if type(own) is not type(public):
+        return "tls: private key type does not match public key type"
+    return "" if own == public else "tls: private key does not match public key"
+
+
+_RULES: dict[Kind, Callable[[Object], Iterator[str]]] = {
+    kinds.SERVICE: _service,
+    kinds.PERSISTENT_VOLUME_CLAIM: _claim,
+    kinds.SERVICE_ACCOUNT: _account,
+    kinds.SECRET: _secret,
+    kinds.NODE: _node,
+}
