@@ -191,6 +191,10 @@ def test_the_life_of_a_namespace(path: Path | None) -> None:
             made = await store.create(NS, {"metadata": {"name": "team"}})
             assert made["spec"] == {"finalizers": ["kubernetes"]} and made["status"] == {"phase": "Active"}
             assert objects.labels(made) == {"kubernetes.io/metadata.name": "team"}
+            own = {"metadata": {"name": "held"}, "spec": {"finalizers": ["example.com/mine"]}}
+            assert (await store.create(NS, own))["spec"] == {"finalizers": ["example.com/mine", "kubernetes"]}
+            twice = {"metadata": {"name": "twice"}, "spec": {"finalizers": ["kubernetes", "example.com/mine"]}}
+            assert (await store.create(NS, twice))["spec"] == twice["spec"]
             await store.create(CM, config("a", "team"))
             leaving = await store.delete(NS, "", "team")
             assert leaving["status"] == {"phase": "Terminating"}

@@ -63,7 +63,9 @@ def _born_namespace(obj: Object) -> Object:
     labels = {**objects.labels(obj), "kubernetes.io/metadata.name": objects.name(obj)}
     obj = objects.changed(obj, "metadata.labels", labels)
     if _has_spec(obj):
-        obj = objects.changed(obj, "spec.finalizers", ["kubernetes"])
+        own = objects.dig(obj, "spec.finalizers") or []
+        if isinstance(own, list) and "kubernetes" not in own:  # what is no list is admission's to refuse
+            obj = objects.changed(obj, "spec.finalizers", [*own, "kubernetes"])
     return objects.changed(obj, "status", {"phase": "Active"})
 
 
