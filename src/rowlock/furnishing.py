@@ -1,8 +1,9 @@
-"""What Kubernetes puts into every namespace and onto every cordoned node by itself; two small controllers, pure.
+"""What Kubernetes puts into every namespace and onto every cordoned node by itself; three small controllers, pure.
 
 `Furnishing` gives a namespace its service account `default` and the ConfigMap `kube-root-ca.crt`, so that clients
 that wait for them go on. `Cordons` keeps the taint `node.kubernetes.io/unschedulable` in step with `kubectl cordon`.
-On a real cluster the controller manager does both.
+`Waiting` says
+once of a new volume claim that it is bound when a pod first uses it. On a real cluster the controller manager does all three.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from rowlock import objects
-from rowlock.api import NOTHING, Change, Controller, Create, Decision, Patch, View
-from rowlock.kinds import CONFIG_MAP, NAMESPACE, NODE, SERVICE_ACCOUNT, Kind
+from rowlock.api import NOTHING, Change, Controller, Create, Decision, Patch, Record, View
+from rowlock.kinds import CONFIG_MAP, EVENT, NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, SERVICE_ACCOUNT, Kind
 from rowlock.objects import Key, Object
 
 ACCOUNT, AUTHORITY = "default", "kube-root-ca.crt"
@@ -21,7 +22,7 @@ CORDONED = "node.kubernetes.io/unschedulable"
 
 def controllers(authority: str = "") -> tuple[Controller, ...]:
     """`authority` is the cluster's CA certificate (PEM)."""
-    return (Furnishing(authority), Cordons())
+    return (Furnishing(authority), Cordons(), Waiting())
 
 
 class Furnishing:
@@ -79,3 +80,23 @@ class Cordons:
             rest.append({"key": CORDONED, "effect": "NoSchedule", "timeAdded": objects.timestamp(now)})
         patch = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": rest or None}}
         return Decision((Patch(NODE, "", key.name, patch),))
+
+
+class Waiting:
+    """One key per claim. What was said already is in the cluster's Events: a restart does not repeat it."""
+
+    name = "persistentvolume-controller"
+    kinds: tuple[Kind, ...] = (PERSISTENT_VOLUME_CLAIM,)
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        return (objects.key(change.object),) if change.type == "Added" else ()
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        claim = view.get(PERSISTENT_VOLUME_CLAIM, *key)
+        if claim is None or objects.deleting(claim) or objects.phase(claim) != "Pending":
+            return NOTHING
+        about = (objects.dig(event, "involvedObject.uid") for event in view.all(EVENT, key.namespace))
+        if objects.uid(claim) in about:
+            return NOTHING
+        text = "waiting for first consumer to be created before binding"
+        return Decision((Record(claim, "Normal", "WaitForFirstConsumer", text, self.name),))

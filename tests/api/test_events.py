@@ -139,3 +139,14 @@ def test_both_groups_are_discovered(client: httpx.Client) -> None:
     assert [(r["name"], r["kind"], r["shortNames"]) for r in found] == [("events", "Event", ["ev"])]
     assert client.get("/apis/events.k8s.io/v1/pods").status_code == 404
     assert client.get("/apis/events.k8s.io/v1/namespaces/default").status_code == 404
+
+
+def test_field_selectors_tell_who_reported_from_where_it_came(client: httpx.Client, space: str) -> None:
+    where = space.rpartition("/")[2]
+    about = {"kind": "ConfigMap", "name": "c", "namespace": where}
+    for name, who in (("source", {"source": {"component": "t"}}), ("reporter", {"reportingComponent": "t"})):
+        event = {"metadata": {"name": name}, "involvedObject": about, **who}
+        assert client.post(f"{space}/events", json=event).status_code == 201
+    for field, names in (("reportingComponent", ["reporter"]), ("source", ["reporter", "source"])):
+        found = client.get(f"{space}/events", params={"fieldSelector": f"{field}=t"}).json()["items"]
+        assert [item["metadata"]["name"] for item in found] == names

@@ -76,3 +76,10 @@ def test_queues_show_what_they_may_have_and_what_they_hold() -> None:
         ["1", "1.5", "0.3", "2"],
         ["unlimited", None, None, None],
     ]
+
+
+def test_a_service_shows_its_outer_addresses_and_a_claim_its_older_class() -> None:
+    service = {"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "externalIPs": ["1.2.3.4", "1.2.3.5"]}}
+    assert tables.table(kinds.SERVICE, [service], 0.0)["rows"][0]["cells"][3] == "1.2.3.4,1.2.3.5"
+    claim = {"metadata": {"name": "c", "annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}, "spec": {}}
+    assert tables.table(kinds.PERSISTENT_VOLUME_CLAIM, [claim], 0.0)["rows"][0]["cells"][5] == "old"

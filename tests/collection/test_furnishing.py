@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rowlock import furnishing, objects
-from rowlock.api import WRITE, Create, Patch
+from rowlock.api import WRITE, Change, Create, Patch, Record
 from rowlock.cluster.storage.store import Store
-from rowlock.kinds import CONFIG_MAP, NAMESPACE, NODE, SERVICE_ACCOUNT, Kind
+from rowlock.kinds import CONFIG_MAP, EVENT, NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, SERVICE_ACCOUNT, Kind
 from rowlock.objects import Key, Object
 
 
@@ -38,3 +38,25 @@ def test_cordon_and_uncordon_move_the_taint() -> None:
     store.commit()
     (write,) = furnishing.Cordons().decide(store.view, Key("", "n"), 0.0).writes
     assert isinstance(write, Patch) and [t["key"] for t in write.patch["spec"]["taints"]] == ["mine"]
+
+
+def test_a_claim_that_waits_says_so_once() -> None:
+    store, waiting, key = Store.open(), furnishing.Waiting(), Key("team-a", "data")
+    put(store, NAMESPACE, "team-a")
+    meta = {"name": "data", "namespace": "team-a"}
+    claim = store.core.create(PERSISTENT_VOLUME_CLAIM, {"metadata": meta, "status": {"phase": "Pending"}}, WRITE)
+    claim = store.core.update(PERSISTENT_VOLUME_CLAIM, {**claim, "status": {"phase": "Pending"}}, "status", WRITE)
+    store.commit()
+    assert list(waiting.keys(store.view, Change("Added", 1, PERSISTENT_VOLUME_CLAIM, claim))) == [key]
+    assert list(waiting.keys(store.view, Change("Modified", 2, PERSISTENT_VOLUME_CLAIM, claim))) == []
+    (said,) = waiting.decide(store.view, key, 0.0).writes
+    text = "waiting for first consumer to be created before binding"
+    assert said == Record(claim, "Normal", "WaitForFirstConsumer", text, "persistentvolume-controller")
+    told = {"metadata": {"name": "e", "namespace": "team-a"}, "involvedObject": {"uid": objects.uid(claim)}}
+    event = store.core.create(EVENT, told, WRITE)
+    store.commit()
+    assert waiting.decide(store.view, key, 0.0).writes == (), "a restarted server does not repeat it"
+    store.core.delete(EVENT, "team-a", objects.name(event))
+    store.core.update(PERSISTENT_VOLUME_CLAIM, {**claim, "status": {"phase": "Bound"}}, "status", WRITE)
+    store.commit()
+    assert waiting.decide(store.view, key, 0.0).writes == (), "a pod uses it already"

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_CHECKS: tuple[list[str], ...] = ([], ["ping"], ["log"], ["etcd"])
 _OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 NOBODY = "this cluster was started without a kubelet: there is nothing to go into"
 _LATER = {
@@ -203,10 +204,10 @@ class ApiServer:
 
     async def _about(self, call: Call, send: Send, head: str, parts: list[str]) -> None:
         """Everything that is not an object."""
-        if head in ("healthz", "livez", "readyz"):
+        if head in ("healthz", "livez", "readyz") and parts[1:] in _CHECKS:
             return await self._health(call, send, head)
         if head == "version" and len(parts) == 1:
-            return await answer_object(send, discovery.server_version())
+            return await answer(send, discovery.version_text())
         if head == "openapi":
             return await _openapi(call, send, parts[1:])
         if head in ("api", "apis"):

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from rowlock import __version__, kinds
+from rowlock.cluster.api.answers import encode
 from rowlock.kinds import Kind
 
 _BUILT_IN = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -185,6 +188,11 @@ def _aggregated_resource(resource: Resource, kind: dict[str, str]) -> dict[str, 
     if resource.categories:
         line["categories"] = list(resource.categories)
     return line
+
+
+def version_text() -> bytes:
+    """`GET /version`, laid out as a real server lays it out: people read it."""
+    return msgspec.json.format(encode(server_version()), indent=2)
 
 
 def server_version() -> dict[str, str]:

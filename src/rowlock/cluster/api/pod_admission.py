@@ -36,7 +36,18 @@ def admitted(pod: Object, view: View | None) -> Object:
     if not spec.get("containers"):
         spec["containers"] = []
     status = {**(pod.get("status") or {}), "phase": "Pending", "qosClass": quality(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [*(status.get("conditions") or ()), _gated(pod)]
     return {**pod, "spec": spec, "status": status}
+
+
+def _gated(pod: Object) -> dict[str, Any]:
+    """Why no scheduler looks at the pod yet; said with its creation, whichever scheduler it waits for."""
+    return {
+        "type": "PodScheduled", "status": "False", "lastProbeTime": None,
+        "lastTransitionTime": objects.meta(pod).get("creationTimestamp"), "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }  # fmt: skip
 
 
 def _account(pod: Object, spec: dict[str, Any], view: View | None) -> None:

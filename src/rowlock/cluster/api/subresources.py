@@ -12,7 +12,7 @@ from starlette.types import Receive, Send
 
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions, LogOptions, PatchType
-from rowlock.cluster.api import bodies, jsonpatch, patches, requests, verbs
+from rowlock.cluster.api import bodies, jsonpatch, patches, requests, tables, verbs
 from rowlock.cluster.api.admission import SCALES
 from rowlock.cluster.api.answers import answer, answer_object, begin_stream, end_stream, stream
 from rowlock.cluster.api.requests import Call, Target
@@ -154,7 +154,10 @@ async def scale(call: Call, send: Send, store: Store, target: Target) -> None:
     shown = _scale(job, path)
     if call.method == "GET":
         call.only(requests.READ)
-        return await answer_object(send, shown)
+        form = requests.form_of(call.header(b"accept"))
+        if form.view == "Table":
+            shown = tables.scale_table(job, shown, time.time(), include=verbs.include(call))
+        return await answer_object(send, tables.partial(shown) if form.view not in ("", "Table") else shown)
     call.only(requests.PATCH if call.method == "PATCH" else requests.WRITE)
     options = requests.write_options(call, "UpdateOptions")
     wanted = _wanted_scale(call, shown)
@@ -176,9 +179,9 @@ async def scale(call: Call, send: Send, store: Store, target: Target) -> None:
 
 def _scale(job: Object, path: str) -> Object:
     meta = {
-        k: v
-        for k, v in objects.meta(job).items()
-        if k in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        name: objects.meta(job)[name]
+        for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        if name in objects.meta(job)
     }
     worker = objects.dig(job, "status.replicaStatuses.Worker", {})
     status = {

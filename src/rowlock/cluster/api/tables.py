@@ -46,6 +46,17 @@ def _columns(cells: Cells, *names: str) -> Columns:
     return Columns(tuple(made), cells)
 
 
+def scale_table(job: Object, scale: Object, now: float, *, include: Include = "Metadata") -> Object:
+    """`kubectl get --subresource=scale`: what is wanted and what is there."""
+    made = table(kinds.POD, (), now)
+    wanted, there = objects.dig(scale, "spec.replicas") or 0, objects.dig(scale, "status.replicas") or 0
+    row: dict[str, Any] = {"cells": [objects.name(job), wanted, there, _age(job, now)]}
+    if include != "None":
+        row["object"] = scale if include == "Object" else partial(scale)
+    made["metadata"] = {"resourceVersion": objects.meta(job).get("resourceVersion", "")}
+    return {**made, "columnDefinitions": list(_SCALE.definitions), "rows": [row]}
+
+
 def table(kind: Kind, found: Iterable[Object], now: float, *, include: Include = "Metadata") -> Object:
     """A `meta.k8s.io/v1` Table of objects of one kind; the caller adds list metadata."""
     columns = COLUMNS.get(kind, _DEFAULT)
@@ -115,8 +126,9 @@ def _service(obj: Object, now: float) -> list[Any]:
     spec = obj.get("spec") or {}
     ports = ",".join(f"{p.get('port')}/{p.get('protocol', 'TCP')}" for p in spec.get("ports") or ()) or "<none>"
     address = spec.get("clusterIP") or "<none>"
+    outer = ",".join(spec.get("externalIPs") or ()) or "<none>"
     selector = _pairs(spec.get("selector") or {})
-    return [objects.name(obj), spec.get("type"), address, "<none>", ports, _age(obj, now), selector]
+    return [objects.name(obj), spec.get("type"), address, outer, ports, _age(obj, now), selector]
 
 
 def _pairs(labels: dict[str, str]) -> str:
@@ -169,6 +181,8 @@ def _roles(labels: dict[str, str]) -> Iterable[str]:
             yield value
 
 
+_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""An older way to name a claim's storage class, which still goes first."""
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 
 
@@ -180,7 +194,8 @@ def _claim(obj: Object, now: float) -> list[Any]:
         modes = ",".join(_MODES.get(m, m) for m in status.get("accessModes") or ())
         capacity = str((status.get("capacity") or {}).get("storage", "0"))
     return [
-        objects.name(obj), phase, spec.get("volumeName", ""), capacity, modes, spec.get("storageClassName", ""),
+        objects.name(obj), phase, spec.get("volumeName", ""), capacity, modes,
+        objects.annotations(obj).get(_CLASS) or spec.get("storageClassName", ""),
         spec.get("volumeAttributesClassName") or "<unset>", _age(obj, now), spec.get("volumeMode") or "<unset>",
     ]  # fmt: skip
 
@@ -257,6 +272,7 @@ def _gpus(amount: str | float) -> str:
 
 _FIGURES = ("fairShare", "allocated", "requested")
 _DEFAULT = _columns(_plain, "Name", "Age")
+_SCALE = _columns(_plain, "Name", "Desired:integer", "Available:integer", "Age")
 _JOB = _columns(_job, "Name", "State", "Age:date")
 
 COLUMNS: dict[Kind, Columns] = {

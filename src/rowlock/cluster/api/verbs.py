@@ -85,13 +85,13 @@ async def get(call: Call, send: Send, store: Store, target: Target) -> None:
 def in_form(call: Call, kind: Kind, obj: Object, form: Form) -> Object:
     """One object in the form that was asked for."""
     if form.view == "Table":
-        made = tables.table(kind, [obj], time.time(), include=_include(call))
+        made = tables.table(kind, [obj], time.time(), include=include(call))
         made["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
         return made
     return tables.partial(obj) if form.view else obj
 
 
-def _include(call: Call) -> tables.Include:
+def include(call: Call) -> tables.Include:
     asked = call.query.get("includeObject") or "Metadata"
     if asked not in ("None", "Metadata", "Object"):
         raise BadRequest(f'includeObject is None, Metadata or Object, not "{asked}"')
@@ -151,7 +151,7 @@ def _listed(call: Call, store: Store, target: Target, page: Page) -> bytes:
         if page.remaining is not None:
             meta["remainingItemCount"] = page.remaining
     if form.view == "Table":
-        made = tables.table(kind, page.items, time.time(), include=_include(call))
+        made = tables.table(kind, page.items, time.time(), include=include(call))
         made["metadata"] = meta
         return encode(made)
     if form.view:

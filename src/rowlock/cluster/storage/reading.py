@@ -67,11 +67,15 @@ class Wanted:
 def field_of(kind: Kind, obj: Object, path: str) -> str:
     """A field as text for a field selector; "" when absent."""
     value: Any = objects.dig(obj, path)
-    if kind is kinds.EVENT and path in ("source", "reportingComponent"):
+    if kind is kinds.EVENT and path == "source":
         value = objects.dig(obj, "source.component") or obj.get("reportingComponent")
-    if isinstance(value, bool) or path == "spec.unschedulable":
+    if isinstance(value, bool) or path in _SAID_FALSE:
         return "true" if value else "false"
     return "" if value is None else str(value)
+
+
+_SAID_FALSE = frozenset({"spec.unschedulable", "spec.hostNetwork"})
+"""Fields that are "false" to a selector where nobody wrote them."""
 
 
 # ---------------------------------------------------------------- pages

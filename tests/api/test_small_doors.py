@@ -1,0 +1,42 @@
+"""Small things that kubectl shows: gates of a pod, the table of a scale, selectors of fields that nobody wrote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+POD: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}}
+TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+
+
+def test_a_gated_pod_says_so_from_the_first_moment(client: httpx.Client, space: str) -> None:
+    gated = {
+        **POD,
+        "spec": {**POD["spec"], "schedulingGates": [{"name": "example.com/wait"}], "schedulerName": "other"},
+    }
+    (condition,) = client.post(f"{space}/pods", json=gated).json()["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "SchedulingGated")
+    assert condition["message"] == "Scheduling is blocked due to non-empty scheduling gates"
+    rows = client.get(f"{space}/pods", headers=TABLE).json()["rows"]
+    assert [row["cells"][2] for row in rows] == ["SchedulingGated"]
+
+
+def test_a_pod_outside_the_hosts_network_is_found_by_that(client: httpx.Client, space: str) -> None:
+    client.post(f"{space}/pods", json=POD)
+    for wanted, names in (("false", ["p"]), ("true", [])):
+        found = client.get(f"{space}/pods", params={"fieldSelector": f"spec.hostNetwork={wanted}"}).json()["items"]
+        assert [item["metadata"]["name"] for item in found] == names
+
+
+def test_the_scale_of_a_job_is_a_table_too(client: httpx.Client, space: str) -> None:
+    where = space.replace("/api/v1", "/apis/kubeflow.org/v1") + "/pytorchjobs"
+    container = {"name": "pytorch", "image": "x:1"}
+    worker = {"replicas": 2, "template": {"spec": {"containers": [container]}}}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "j"}}
+    made = client.post(where, json={**job, "spec": {"pytorchReplicaSpecs": {"Worker": worker}}})
+    assert made.status_code == 201, made.text
+    shown = client.get(f"{where}/j/scale", headers=TABLE).json()
+    assert [column["name"] for column in shown["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+    assert shown["rows"][0]["cells"][:3] == ["j", 2, 0]
+    assert list(client.get(f"{where}/j/scale").json()["metadata"])[-2:] == ["resourceVersion", "creationTimestamp"]
