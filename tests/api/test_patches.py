@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from rowlock import kinds
+from rowlock.api import WriteOptions
 from rowlock.cluster.api import jsonpatch, strategic, types
-from rowlock.cluster.api.patches import merge
+from rowlock.cluster.api.patches import Patches, merge
 from rowlock.errors import ApiError
 
 JSON: list[tuple[Any, list[dict[str, Any]], Any]] = [
@@ -118,3 +119,23 @@ def test_strategic_merge(target: dict[str, Any], patch: dict[str, Any], wanted: 
     before = repr(target)
     assert strategic.merged(target, patch, types.of(kinds.POD)) == wanted
     assert repr(target) == before
+
+
+def test_who_only_shares_fields_by_applying_leaves_no_time() -> None:
+    now = iter([10.0, 20.0, 30.0, 40.0, 50.0])
+    patches = Patches(clock=lambda: next(now))
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "n"}, "data": {"k": "1"}}
+
+    def applied(live: dict[str, Any] | None, manager: str, value: str = "1", force: bool = False) -> dict[str, Any]:
+        options = WriteOptions(manager=manager, force=force)
+        return patches.apply(kinds.CONFIG_MAP, live, {**config, "data": {"k": value}}, "apply", options)
+
+    made = applied(applied(None, "one"), "two")
+    times = {entry["manager"]: entry.get("time") for entry in made["metadata"]["managedFields"]}
+    assert times == {"one": "1970-01-01T00:00:10Z", "two": None}
+    same = {entry["manager"]: entry.get("time") for entry in applied(made, "one")["metadata"]["managedFields"]}
+    assert same == times
+    with pytest.raises(ApiError) as refused:
+        applied(made, "three", "2")
+    said = 'Apply failed with 2 conflicts: conflicts with "one":\n- .data.k\nconflicts with "two":\n- .data.k'
+    assert refused.value.message == said

@@ -153,8 +153,9 @@ def applied(kind: Kind, live: Object | None, config: Object, author: Author, *, 
     gone = (_fields(prior) if prior else set()) - kept
     if gone:
         new = fieldsets.without(new, node, gone, kept)
-    if prior and new == bare and prior["fieldsV1"] == fields:
-        mine = prior
+    if new == bare:  # who changes nothing but who owns what leaves no time, as on a real server
+        del mine["time"]
+        mine |= {"time": prior["time"]} if prior and "time" in prior else {}
     if author.manager == KUBECTL and LAST_APPLIED in objects.annotations(new):
         new = _noted(new, config)
     return _with(new, [*others, mine] if fields else others, settled=True)
@@ -228,8 +229,8 @@ def _conflict(conflicts: dict[str, list[str]]) -> Conflict:
     causes = [Cause("FieldManagerConflict", _RULES + who, path) for who, fields in conflicts.items() for path in fields]
     total = len(causes)
     parts = []
-    for who, fields in conflicts.items():
-        if len(fields) == 1:
+    for who, fields in sorted(conflicts.items()):
+        if total == 1:
             parts.append(f"conflict with {who}: {fields[0]}")
         else:
             parts.append(f"conflicts with {who}:\n" + "\n".join(f"- {path}" for path in fields))
