@@ -84,6 +84,8 @@ class Admission:
         new = decoded(kind, new, options)
         if kind is kinds.SECRET:
             new = _secret_data(new)
+        if kind is kinds.POD and not subresource:
+            new = pod_admission.readmitted(new)
         settled = isinstance(given, Applied)
         if new == before and not settled and (given is None or given == known):
             if not subresource:  # who changes nothing is warned, and a webhook is asked, all the same

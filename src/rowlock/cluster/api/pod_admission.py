@@ -41,6 +41,13 @@ def admitted(pod: Object, view: View | None) -> Object:
     return {**pod, "spec": spec, "status": status}
 
 
+def readmitted(pod: Object) -> Object:
+    """A pod that is changed: the tolerations that every pod has come back when somebody takes them away."""
+    spec = dict(pod.get("spec") or {})
+    _tolerations(spec)
+    return pod if spec == pod.get("spec") else {**pod, "spec": spec}
+
+
 def _gated(pod: Object) -> dict[str, Any]:
     """Why no scheduler looks at the pod yet; said with its creation, whichever scheduler it waits for."""
     return {

@@ -148,3 +148,35 @@ def gate_causes(gates: Sequence[dict[str, Any]], path: str) -> Causes:
         if name in seen:
             yield duplicate(f"{path}[{index}]", name)
         seen.add(name)
+
+
+def gate_update_causes(before: dict[str, Any], after: dict[str, Any]) -> Causes:
+    """Gates only go; while one is there, the pod may be told more narrowly where to run."""
+    old = [gate.get("name") for gate in before.get("schedulingGates") or ()]
+    for index, gate in enumerate(after.get("schedulingGates") or ()):
+        if gate.get("name") not in old:
+            text = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            yield forbidden(f"spec.schedulingGates[{index}].name", text)
+    if not old:
+        return
+    labels = after.get("nodeSelector") or {}
+    if any(labels.get(key) != value for key, value in (before.get("nodeSelector") or {}).items()):
+        text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        yield invalid_value("spec.nodeSelector", labels or None, text)
+    path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    was, now = (_terms(spec) for spec in (before, after))
+    if was and len(was) != len(now):
+        yield invalid_value(path, now, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+        return
+    for index, term in enumerate(was):
+        fields = ("matchExpressions", "matchFields")
+        if any(need not in (now[index].get(field) or ()) for field in fields for need in term.get(field) or ()):
+            yield invalid_value(
+                f"{path}[{index}]", now[index], "only additions are allowed (no mutations or deletions)"
+            )
+
+
+def _terms(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    found = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return list(found.get("nodeSelectorTerms") or ())

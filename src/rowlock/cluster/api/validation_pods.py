@@ -15,6 +15,7 @@ from rowlock.cluster.api.validation_containers import container_causes, identity
 from rowlock.cluster.api.validation_placement import (
     affinity_causes,
     gate_causes,
+    gate_update_causes,
     spread_causes,
     toleration_causes,
 )
@@ -162,14 +163,16 @@ def pod_update_causes(old: Object, new: Object) -> Causes:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     if before == after:
         return
-    if len(before.get("containers") or ()) != len(after.get("containers") or ()):
-        yield forbidden("spec.containers", "pod updates may not add or remove containers")
-        return
-    added = after.get("tolerations") or []
-    if any(t not in added for t in before.get("tolerations") or ()):
+    for field in ("containers", "initContainers"):
+        if len(before.get(field) or ()) != len(after.get(field) or ()):
+            yield forbidden(f"spec.{field}", "pod updates may not add or remove containers")
+            return
+    yield from gate_update_causes(before, after)
+    kept = [_lasting(t) for t in after.get("tolerations") or ()]
+    if any(_lasting(t) not in kept for t in before.get("tolerations") or ()):
         yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
     yield from _deadline_causes(before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds"))
-    if _fixed(before) != _fixed(after):
+    if _fixed(before, before) != _fixed(after, before):
         yield forbidden("spec", _CHANGEABLE)
 
 
@@ -184,9 +187,21 @@ def _deadline_causes(before: int | None, after: int | None) -> Causes:
         yield invalid_value(field, after, "must be less than or equal to previous value")
 
 
-def _fixed(spec: dict[str, Any]) -> dict[str, Any]:
+def _lasting(toleration: dict[str, Any]) -> dict[str, Any]:
+    """A toleration without the time that it lasts, which may change."""
+    return {k: v for k, v in toleration.items() if k != "tolerationSeconds"}
+
+
+def _fixed(spec: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """What of a spec stays as it was `before`."""
     free = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"}
+    if before.get("schedulingGates"):  # `gate_update_causes` has judged these
+        free |= {"nodeSelector", "affinity"}
+    if (before.get("terminationGracePeriodSeconds") or 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
+        spec = {**spec, "terminationGracePeriodSeconds": before["terminationGracePeriodSeconds"]}
     kept = {k: v for k, v in spec.items() if k not in free}
+    if "affinity" in free:
+        kept["affinity"] = {k: v for k, v in (spec.get("affinity") or {}).items() if k != "nodeAffinity"}
     for field in ("containers", "initContainers"):
         if field in kept:
             kept[field] = [{k: v for k, v in c.items() if k != "image"} for c in kept[field]]
