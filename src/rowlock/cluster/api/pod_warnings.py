@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rowlock import objects
+from rowlock.cluster.api.addresses import address_warnings
 from rowlock.cluster.api.wording import dns_label_problems
 from rowlock.objects import Object
 from rowlock.quantity import parse
@@ -20,9 +21,12 @@ def warnings(pod: Object) -> Iterator[str]:
         sources = (volume.get("projected") or {}).get("sources")
         if sources is not None and not any(sources):
             yield f'volume "{volume.get("name")}" (Projected) has no sources provided'
-    for index, secret in enumerate(spec.get("imagePullSecrets") or ()):
-        if not secret.get("name"):
-            yield f'spec.imagePullSecrets[{index}].name: invalid empty name ""'
+    yield from _settings(pod, spec)
+    yield from _named_twice(spec.get("imagePullSecrets") or (), "spec.imagePullSecrets", "name")
+    yield from _named_twice(spec.get("hostAliases") or (), "spec.hostAliases", "ip")
+    yield from _addresses(spec)
+    yield from _placement(spec)
+    yield from _ports(spec)
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
             yield from _container(container, f"spec.{field}[{index}]")
@@ -42,9 +46,143 @@ def _container(container: dict[str, Any], path: str) -> Iterator[str]:
         if name in seen:
             yield f'{path}.env[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
         seen.add(name)
-    ports: dict[tuple[Any, ...], int] = {}
-    for index, port in enumerate(container.get("ports") or ()):
-        what = (port.get("containerPort"), port.get("protocol"), port.get("hostPort"), port.get("hostIP"))
-        if what in ports:
-            yield f"{path}.ports[{index}]: duplicate port definition with {path}.ports[{ports[what]}]"
-        ports.setdefault(what, index)
+
+
+# ---------------------------------------------------------------- what has a newer name, or does nothing any more
+
+_LABELS = {
+    "beta.kubernetes.io/arch": ("v1.14", "kubernetes.io/arch"),
+    "beta.kubernetes.io/os": ("v1.14", "kubernetes.io/os"),
+    "beta.kubernetes.io/instance-type": ("v1.17", "node.kubernetes.io/instance-type"),
+    "failure-domain.beta.kubernetes.io/region": ("v1.17", "topology.kubernetes.io/region"),
+    "failure-domain.beta.kubernetes.io/zone": ("v1.17", "topology.kubernetes.io/zone"),
+}
+_ANNOTATIONS = {
+    "container.apparmor.security.beta.kubernetes.io/": ("deprecated since v1.30", "appArmorProfile"),
+    "container.seccomp.security.alpha.kubernetes.io/": ("non-functional in v1.27+", "seccompProfile"),
+    "scheduler.alpha.kubernetes.io/critical-pod": ("non-functional in v1.16+", "priorityClassName"),
+    "seccomp.security.alpha.kubernetes.io/pod": ("non-functional in v1.27+", "seccompProfile"),
+    "security.alpha.kubernetes.io/sysctls": ("non-functional in v1.11+", "sysctls"),
+}
+_VOLUMES = {
+    "cephfs": ("cephfs", "v1.28, non-functional in v1.31+"),
+    "flocker": ("flocker", "v1.22, non-functional in v1.25+"),
+    "gitRepo": ("gitRepo", "v1.11, and disabled by default in v1.33+"),
+    "glusterfs": ("glusterfs", "v1.25, non-functional in v1.26+"),
+    "photonPersistentDisk": ("photonPersistentDisk", "v1.11, non-functional in v1.16+"),
+    "quobyte": ("quobyte", "v1.22, non-functional in v1.25+"),
+    "rbd": ("rbd", "v1.28, non-functional in v1.31+"),
+    "scaleIO": ("scaleIO", "v1.16, non-functional in v1.22+"),
+    "storageos": ("storageOS", "v1.22, non-functional in v1.25+"),
+}
+
+
+def _settings(pod: Object, spec: dict[str, Any]) -> Iterator[str]:
+    for key in objects.annotations(pod):
+        known = key.partition("/")[0] + "/" if key.startswith("container.") else key
+        if known in _ANNOTATIONS:
+            since, field = _ANNOTATIONS[known]
+            yield f'metadata.annotations[{key}]: {since}; use the "{field}" field instead'
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        for field in volume.keys() & _VOLUMES.keys():
+            shown, since = _VOLUMES[field]
+            yield f"spec.volumes[{index}].{shown}: deprecated in {since}"
+
+
+def _newer(label: str, path: str, says: str = " is") -> Iterator[str]:
+    if label in _LABELS:
+        since, name = _LABELS[label]
+        yield f'{path}{says} deprecated since {since}; use "{name}" instead'
+
+
+# ---------------------------------------------------------------- where it runs
+
+
+def _placement(spec: dict[str, Any]) -> Iterator[str]:
+    for label in spec.get("nodeSelector") or {}:
+        yield from _newer(label, f"spec.nodeSelector[{label}]", ":")
+    for index, rule in enumerate(spec.get("topologySpreadConstraints") or ()):
+        path = f"spec.topologySpreadConstraints[{index}]"
+        yield from _newer(rule.get("topologyKey") or "", f"{path}.topologyKey: {rule.get('topologyKey')}")
+        if rule.get("labelSelector") is None:
+            yield f"{path}.labelSelector: {_NOBODY}"
+    affinity = spec.get("affinity") or {}
+    for path, terms in _node_terms(affinity.get("nodeAffinity") or {}):
+        for index, need in enumerate(terms.get("matchExpressions") or ()):
+            key = need.get("key") or ""
+            yield from _newer(key, f"{path}.matchExpressions[{index}].key: {key}")
+    for field in ("podAffinity", "podAntiAffinity"):
+        for path, term in _pod_terms(affinity.get(field) or {}, f"spec.affinity.{field}"):
+            if term.get("labelSelector") is None:
+                yield f"{path}.labelSelector: {_NOBODY}"
+
+
+_NOBODY = "a null labelSelector results in matching no pod"
+_MUST, _SHOULD = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _node_terms(affinity: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for index, term in enumerate((affinity.get(_MUST) or {}).get("nodeSelectorTerms") or ()):
+        yield f"spec.affinity.nodeAffinity.{_MUST}.nodeSelectorTerms[{index}]", term
+    for index, wish in enumerate(affinity.get(_SHOULD) or ()):
+        yield f"spec.affinity.nodeAffinity.{_SHOULD}[{index}].preference", wish.get("preference") or {}
+
+
+def _pod_terms(affinity: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for index, term in enumerate(affinity.get(_MUST) or ()):
+        yield f"{path}.{_MUST}[{index}]", term
+    for index, wish in enumerate(affinity.get(_SHOULD) or ()):
+        yield f"{path}.{_SHOULD}[{index}].podAffinityTerm", wish.get("podAffinityTerm") or {}
+
+
+# ---------------------------------------------------------------- names, addresses and ports that are there twice
+
+
+def _named_twice(entries: Sequence[dict[str, Any]], path: str, field: str) -> Iterator[str]:
+    seen: set[str] = set()
+    for index, entry in enumerate(entries):
+        name = entry.get(field) or ""
+        if name in seen:
+            yield f'{path}[{index}].{field}: duplicate {field} "{name}"'
+        if not name and field == "name":
+            yield f'{path}[{index}].name: invalid empty name ""'
+        seen.add(name)
+
+
+def _addresses(spec: dict[str, Any]) -> Iterator[str]:
+    for index, alias in enumerate(spec.get("hostAliases") or ()):
+        yield from address_warnings(alias.get("ip") or "", f"spec.hostAliases[{index}].ip")
+    for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
+        yield from address_warnings(server, f"spec.dnsConfig.nameservers[{index}]")
+
+
+def _ports(spec: dict[str, Any]) -> Iterator[str]:
+    """Containers of a pod share its ports, and the names of them."""
+    ports: dict[tuple[Any, Any], list[tuple[str, dict[str, Any]]]] = {}
+    names: dict[str, str] = {}
+    for field in ("initContainers", "containers"):
+        for number, container in enumerate(spec.get(field) or ()):
+            for index, port in enumerate(container.get("ports") or ()):
+                path, name = f"spec.{field}[{number}].ports[{index}]", port.get("name")
+                same = ports.setdefault((port.get("containerPort"), port.get("protocol")), [])
+                yield from (f"{path}: {how} port definition with {where}" for where, how in _shared(port, same))
+                same.append((path, port))
+                if not name or (field == "initContainers" and container.get("restartPolicy") != "Always"):
+                    continue  # an init container is over before anybody asks for a port by its name
+                first = names.setdefault(name, path)
+                if first != path:
+                    used = f"services and probes that select ports by name will use {first}"
+                    yield f'{path}: duplicate port name "{name}" with {first}, {used}'
+
+
+def _shared(port: dict[str, Any], others: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, str]]:
+    """The ports of the same number that get in this one's way, and how."""
+    number, address = port.get("hostPort") or 0, port.get("hostIP") or ""
+    for path, other in others:
+        its, there = other.get("hostPort") or 0, other.get("hostIP") or ""
+        if (its, there) == (number, address):
+            yield path, "duplicate"
+        elif not number or not its:
+            yield path, "overlapping"
+        elif number == its and bool(address) != bool(there):
+            yield path, "dangerously ambiguous"
