@@ -59,3 +59,26 @@ def test_a_patch_that_is_no_json(client: httpx.Client, space: str, kind: str, sa
     for body, why in (("{oops", key), ("[", "unexpected end of JSON input")):
         answer = client.patch(f"{space}/configmaps/a", content=body, headers=headers)
         assert (answer.status_code, answer.json()["message"]) == (400, said + why)
+
+
+@pytest.mark.parametrize(
+    ("patch", "said"),
+    [
+        ({"data": {"x": 1}}, '"map[data:map[x:1]]": cannot convert int64 to string'),
+        ({"data": {"x": True}}, '"map[data:map[x:true]]": unrecognized type: string'),
+        ({"data": {"x": 1.5}}, '"map[data:map[x:1.5]]": unrecognized type: string'),
+        ({"data": "x"}, '"map[data:x]": cannot restore map from string'),
+        ({"data": [1]}, '"map[data:[1]]": cannot restore map from slice'),
+        ({"immutable": "yes"}, '"map[immutable:yes]": unrecognized type: bool'),
+        ({"metadata": {"finalizers": "x"}}, '"map[metadata:map[finalizers:x]]": cannot restore slice from string'),
+        (
+            {"metadata": {"labels": {"a": "b", "z": None}, "annotations": {"q": 2}}},
+            '"map[metadata:map[annotations:map[q:2] labels:map[a:b]]]": cannot convert int64 to string',
+        ),
+    ],
+)
+def test_strategic(client: httpx.Client, space: str, patch: object, said: str) -> None:
+    client.post(f"{space}/configmaps", json={"metadata": {"name": "c"}, "data": {"x": "1"}})
+    kind = {"content-type": "application/strategic-merge-patch+json"}
+    answer = client.patch(f"{space}/configmaps/c", json=patch, headers=kind)
+    assert (answer.status_code, answer.json()["message"]) == (422, f' "" is invalid: patch: Invalid value: {said}')

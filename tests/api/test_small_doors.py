@@ -40,3 +40,19 @@ def test_the_scale_of_a_job_is_a_table_too(client: httpx.Client, space: str) -> 
     assert [column["name"] for column in shown["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
     assert shown["rows"][0]["cells"][:3] == ["j", 2, 0]
     assert list(client.get(f"{where}/j/scale").json()["metadata"])[-2:] == ["resourceVersion", "creationTimestamp"]
+
+
+def test_whoever_is_impersonated_with_a_uid_has_it(client: httpx.Client) -> None:
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    jane = {"impersonate-user": "jane", "impersonate-uid": "u1"}
+    made = client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", json=review, headers=jane)
+    assert made.json()["status"]["userInfo"] == {"username": "jane", "uid": "u1", "groups": ["system:authenticated"]}
+
+
+def test_an_address_that_is_set_stays_and_is_complained_of_once(client: httpx.Client, space: str) -> None:
+    spec = {"clusterIP": "None", "ports": [{"port": 80}]}
+    client.post(f"{space}/services", json={"metadata": {"name": "s"}, "spec": spec})
+    kind = {"content-type": "application/merge-patch+json"}
+    answer = client.patch(f"{space}/services/s", json={"spec": {"clusterIP": "10.0.0.9"}}, headers=kind)
+    said = 'spec.clusterIPs[0]: Invalid value: ["10.0.0.9"]: may not change once set'
+    assert answer.json()["message"] == f'Service "s" is invalid: {said}'

@@ -86,6 +86,8 @@ class Admission:
             new = _secret_data(new)
         if kind is kinds.POD and not subresource:
             new = pod_admission.readmitted(new)
+        elif kind is kinds.SERVICE:
+            new = _with_addresses(before, new)
         settled = isinstance(given, Applied)
         if new == before and not settled and (given is None or given == known):
             if not subresource:  # who changes nothing is warned, and a webhook is asked, all the same
@@ -214,6 +216,15 @@ def _schema_causes(kind: Kind, old: Object | None, new: Object) -> Iterable[Caus
     if old is not None:
         causes = causes + custom.immutable_causes(old, new, node)
     return causes
+
+
+def _with_addresses(old: Object, new: Object) -> Object:
+    """Who changes `clusterIP` alone, as older clients do, changes the list that it begins."""
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    address = after.get("clusterIP")
+    if not address or address == before.get("clusterIP") or after.get("clusterIPs") != before.get("clusterIPs"):
+        return new
+    return objects.changed(new, "spec.clusterIPs", [address])
 
 
 def _only_headless(service: Object) -> None:

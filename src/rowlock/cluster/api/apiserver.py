@@ -173,7 +173,7 @@ class ApiServer:
             text = f'users "{other}" is forbidden: User "{user.name}" cannot impersonate resource "users" in API group "" at the cluster scope'
             raise Forbidden(text)
         groups = tuple(filter(None, call.header(b"impersonate-group").split(",")))
-        return User(other, (*groups, EVERYBODY))
+        return User(other, (*groups, EVERYBODY), uid=call.header(b"impersonate-uid"))
 
     async def _body(self, call: Call, receive: Receive) -> bytes:
         limit = self._settings.body_limit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 SHOWN = 30
@@ -87,6 +88,44 @@ def unmarshal(value: Any, into: str) -> str:
     """A value of the wrong type."""
     names = {list: "array", dict: "object", str: "string", bool: "bool", int: "number", float: "number"}
     return f"json: cannot unmarshal {names.get(type(value), 'null')} into Go {into}"
+
+
+_UNMARSHAL = re.compile(r"json: cannot unmarshal (\w+)(?: \S+)? into Go struct field \S+ of type (.+)")
+
+
+def unconverted(patch: Any, why: str) -> str:
+    """What a strategic merge says where the decoder says `why`: its values are in memory already, not in JSON."""
+    found = _UNMARSHAL.fullmatch(why)
+    if found is None:
+        return why
+    number = "float64" if _has_float(patch) else "int64"
+    source = {"number": number, "array": "slice", "object": "map"}.get(found[1], found[1])
+    wanted = found[2]
+    if wanted == "string" and source == "int64":
+        return "cannot convert int64 to string"
+    if wanted in ("string", "bool") or wanted.startswith("int"):
+        return f"unrecognized type: {wanted}"
+    if wanted.startswith("map["):
+        return f"cannot restore map from {source}"
+    return f"cannot restore {'slice from' if wanted.startswith('[]') else 'struct from:'} {source}"
+
+
+def _has_float(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(_has_float(inner) for inner in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float)
+
+
+def printed(value: Any) -> str:
+    """A value as Go's `%+v` shows it; what a patch takes away is not there any more."""
+    if isinstance(value, dict):
+        kept = sorted((key, inner) for key, inner in value.items() if inner is not None)
+        return f"map[{' '.join(f'{key}:{printed(inner)}' for key, inner in kept)}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(printed, value))}]"
+    if isinstance(value, bool) or value is None:
+        return "<nil>" if value is None else str(value).lower()
+    return str(value)
 
 
 def unrecognised(kind: str, body: bytes, why: str) -> str:

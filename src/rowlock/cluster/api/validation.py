@@ -181,7 +181,7 @@ def _secret_update(old: Object, new: Object) -> Causes:
 def _service_update(old: Object, new: Object) -> Causes:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     if before.get("clusterIP") != after.get("clusterIP") and before.get("clusterIP"):
-        yield invalid_value("spec.clusterIPs[0]", after.get("clusterIP") or "", "may not change once set")
+        yield invalid_value("spec.clusterIPs[0]", after.get("clusterIPs") or "", "may not change once set")
 
 
 def _claim(obj: Object) -> Causes:

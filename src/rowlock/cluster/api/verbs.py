@@ -299,16 +299,19 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
             target.kind, target.namespace, target.name, body, type=kind, subresource=target.subresource, options=options
         )
     except Unreadable as error:
-        raise error if kind == "apply" else _unfit(body, error.why) from None
+        raise error if kind == "apply" else _unfit(body, error.why, kind) from None
     except Another:
         cause = wording.immutable("metadata.uid", objects.dig(body, "metadata.uid") if isinstance(body, dict) else "")
         raise invalid(target.kind.name, target.name, [cause, cause], target.kind.group) from None
     await _written(call, send, store, target.kind, made, code=200 if existed else 201)
 
 
-def _unfit(patch: Any, why: str) -> Invalid:
+def _unfit(patch: Any, why: str, kind: PatchType) -> Invalid:
     """What a patch makes does not fit the type: the real server blames the patch and names no object."""
-    cause = wording.invalid_value("patch", encode(patch).decode(), why)
+    if kind == "strategic":
+        cause = wording.invalid_value("patch", golang.printed(patch), golang.unconverted(patch, why))
+    else:
+        cause = wording.invalid_value("patch", encode(patch).decode(), why)
     return Invalid(f' "" is invalid: patch: {cause.message}', causes=[cause])
 
 
