@@ -27,8 +27,8 @@ def delete_options(call: Call) -> DeleteOptions:
     if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
         raise BadRequest("gracePeriodSeconds is a whole number")
     asked = given.get("dryRun") or []
-    if asked not in ([], ["All"]):
-        raise BadRequest('dryRun: Unsupported value: supported values: "All"')
+    if not isinstance(asked, list):
+        raise BadRequest("dryRun is a list")
     pre = given.get("preconditions") or {}
     if not isinstance(pre, dict):
         raise BadRequest("preconditions is an object")
@@ -40,7 +40,7 @@ def delete_options(call: Call) -> DeleteOptions:
         grace=grace,
         uid=str(pre.get("uid") or ""),
         revision=int(revision) if revision else None,
-        dry_run=bool(asked) or requests.dry_run(call, "DeleteOptions"),
+        dry_run=requests.all_dry(asked, "DeleteOptions") or requests.dry_run(call, "DeleteOptions"),
     )
 
 

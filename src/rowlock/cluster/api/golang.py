@@ -133,6 +133,13 @@ def unrecognised(kind: str, body: bytes, why: str) -> str:
     return f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({_summary(body)})"
 
 
+def no_kind(kind: str, body: bytes) -> str:
+    """An object that does not say what it is."""
+    text = body.decode("utf-8", "replace")
+    missing = f"Object 'Kind' is missing in '{text}'"
+    return f"the object provided is unrecognized (must be of type {kind}): {missing} ({_summary(body)})"
+
+
 def no_object(kind: str, body: bytes, value: Any) -> str:
     """JSON, but a list, a number or a text."""
     return unrecognised(kind, body, unmarshal(value, f"value of type {_VERSION_AND_KIND}"))

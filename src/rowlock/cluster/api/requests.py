@@ -14,11 +14,13 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
+import msgspec
+
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
 from rowlock.cluster.api import golang
 from rowlock.cluster.api.users import User
-from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound
+from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound, Timeout
 from rowlock.kinds import Kind
 
 BODY_LIMIT = 3 * 1024 * 1024
@@ -66,13 +68,8 @@ class Call:
         return self.headers.get(name, b"").decode("latin-1")
 
     def flag(self, name: str) -> bool:
-        """A boolean parameter, as Go reads it."""
-        text = self.query.get(name)
-        if text in (None, "", "0", "f", "F", "false", "False", "FALSE"):
-            return False
-        if text in ("1", "t", "T", "true", "True", "TRUE"):
-            return True
-        raise BadRequest(f'the query parameter {name} is true or false, not "{text}"')
+        """A boolean parameter as Kubernetes reads it: there and not `false` or `0` is yes, so `?watch` is a watch."""
+        return name in self.query and self.query[name].lower() not in ("false", "0")
 
     def number(self, name: str) -> int | None:
         text = self.query.get(name)
@@ -124,7 +121,8 @@ def target_of(group: str, version: str, rest: list[str]) -> Target:
         kind, space, place = kinds.NAMESPACE, "", rest[1:]
     elif rest[0] == "namespaces" and len(rest) >= 3:
         kind, space, place = kinds.by_path(group, version, rest[2]), rest[1], rest[3:]
-        if not kind.namespaced or not space:
+        # no name between the slashes is every namespace: so Python's client asks when it is given ""
+        if not kind.namespaced or (place and not space):
             raise NotFound(NOWHERE)
     else:
         kind, space, place = kinds.by_path(group, version, rest[0]), "", rest[1:]
@@ -189,10 +187,18 @@ def wrong_option(kind: str, name: str, text: str) -> Invalid:
 
 
 def dry_run(call: Call, kind: str) -> bool:
-    text = call.query.get("dryRun", "")
-    if text not in ("", "All"):
-        raise wrong_option(kind, "dryRun", f'Unsupported value: ["{text}"]: supported values: "All"')
-    return text == "All"
+    """Is nothing to be written? `?dryRun=` is refused: whoever says it means something, and perhaps that."""
+    if "dryRun" not in call.query:
+        return False
+    return all_dry(call.query["dryRun"].split(","), kind)
+
+
+def all_dry(asked: list[str], kind: str) -> bool:
+    """The values of `dryRun`, of which there is one. Raises Invalid."""
+    if any(text != "All" for text in asked):
+        given = msgspec.json.encode(asked).decode()
+        raise wrong_option(kind, "dryRun", f'Unsupported value: {given}: supported values: "All"')
+    return bool(asked)
 
 
 def write_options(call: Call, kind: str) -> WriteOptions:
@@ -226,11 +232,22 @@ def revision_of(call: Call) -> int | None:
     return int(text)
 
 
+def from_the_future(wanted: int, current: int) -> Timeout:
+    """A revision that is not there yet. Informers look for the cause and list again without a revision."""
+    causes = [Cause("ResourceVersionTooLarge", "Too large resource version")]
+    return Timeout(f"Timeout: Too large resource version: {wanted}, current: {current}", causes=causes, retry_after=1)
+
+
 def shaped(call: Call, target: Target, obj: Any) -> objects.Object:
     """The body as an object of the target's kind in its place, fit for the store. Raises BadRequest."""
     kind = target.kind
     if not isinstance(obj, dict):
         raise BadRequest(golang.no_object(kind.name, call.body, obj))
+    if kind.custom and not obj.get("kind"):
+        raise BadRequest(golang.no_kind(kind.name, call.body))
+    if kind.custom and not obj.get("apiVersion"):
+        why = f"the API version in the data () does not match the expected API version ({kind.api_version})"
+        raise BadRequest(why)
     _of_kind(kind, str(obj.get("apiVersion") or kind.api_version), str(obj.get("kind") or kind.name))
     meta = obj.get("metadata")
     if meta is None:

@@ -239,6 +239,8 @@ async def evict(call: Call, send: Send, store: Store, target: Target) -> None:
     body = bodies.document(call)
     if not isinstance(body, dict):
         raise BadRequest("the body is an Eviction")
+    if (body.get("metadata") or {}).get("name") != target.name:
+        raise BadRequest("name in URL does not match name in Eviction object")
     given = body.get("deleteOptions") or {}
     pre = given.get("preconditions") or {}
     dry = requests.dry_run(call, "CreateOptions") or given.get("dryRun") == ["All"]

@@ -20,7 +20,7 @@ from rowlock.cluster.api.requests import Call, Form, Target
 from rowlock.cluster.storage import reading
 from rowlock.cluster.storage.lifecycle import Another
 from rowlock.cluster.storage.store import Store
-from rowlock.errors import BadRequest, Cause, Invalid, Timeout, Unsupported, UnsupportedMediaType, invalid
+from rowlock.errors import BadRequest, Cause, Invalid, Unsupported, UnsupportedMediaType, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.selectors import FieldSelector, Selector, parse_fields, parse_labels
@@ -102,7 +102,7 @@ def _reached(call: Call, store: Store) -> None:
     """A read at least as new as `resourceVersion`; one from the future is told so."""
     wanted = requests.revision_of(call)
     if wanted is not None and wanted > store.revision:
-        raise Timeout(f"Too large resource version: {wanted}, current: {store.revision}", retry_after=1)
+        raise requests.from_the_future(wanted, store.revision)
 
 
 async def list_(call: Call, send: Send, store: Store, target: Target) -> None:

@@ -132,12 +132,18 @@ class _Lines:
         if target.name:
             raise BadRequest("a watch is about a collection: use a field selector on metadata.name")
         self._initial = "sendInitialEvents" in call.query and call.flag("sendInitialEvents")
+        self._late: ApiError | None = None
+        """Why the list that was to come first cannot."""
         self._bookmarks = call.flag("allowWatchBookmarks")
         self._include = call.query.get("includeObject") or "Metadata"
         if call.number("limit") or call.query.get("continue"):
             call.query.pop("limit", None)
         asked = requests.revision_of(call)
+        if self._initial and asked and asked > store.revision:
+            self._late = requests.from_the_future(asked, store.revision)
         since = None if not asked or self._initial else asked
+        if since is None and "sendInitialEvents" in call.query and not self._initial:
+            since = store.revision  # only what comes from now on
         self._check(call)
         self._ready = since is not None
         """Has it said all that was there at the beginning?"""
@@ -156,6 +162,8 @@ class _Lines:
 
     async def next(self, pass_on: Callable[[bytes], bool]) -> bytes:
         """What there is to say, as soon as there is something; a bookmark comes alone. What `pass_on` takes is said."""
+        if self._late:
+            raise self._late
         at_once = _passing(pass_on, self._line if self._form.view else _plain)
         while True:
             batch = await self._following.next(at_once)
