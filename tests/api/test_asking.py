@@ -22,14 +22,14 @@ def watched(client: httpx.Client, path: str, **query: str) -> list[dict[str, Any
 
 
 @pytest.mark.parametrize("said", ["", "1", "True", "yes"])
-def test_a_flag_that_is_there_is_set(client: httpx.Client, space: str, said: str) -> None:
+def test_a_flag_is_set(client: httpx.Client, space: str, said: str) -> None:
     client.post(f"{space}/configmaps", json=CONFIG)
     news = watched(client, f"{space}/configmaps", watch=said, fieldSelector="metadata.name=c")
     assert [change["type"] for change in news] == ["ADDED"]
 
 
-@pytest.mark.parametrize("said", ["0", "false", "False", "FALSE"])
-def test_a_flag_that_says_no_is_not_set(client: httpx.Client, space: str, said: str) -> None:
+@pytest.mark.parametrize("said", ["0", "false", "False", "FALSE"], ids=["zero", "lower", "title", "upper"])
+def test_a_flag_may_say_no(client: httpx.Client, space: str, said: str) -> None:
     listed = client.get(f"{space}/configmaps", params={"watch": said})
     assert listed.json()["kind"] == "ConfigMapList"
 
@@ -43,9 +43,7 @@ def test_no_namespace_between_the_slashes_is_all_of_them(client: httpx.Client, s
 
 
 @pytest.mark.parametrize("path", ["configmaps", "configmaps/c"])
-def test_a_revision_from_the_future_has_the_cause_that_informers_look_for(
-    client: httpx.Client, space: str, path: str
-) -> None:
+def test_informers_know_the_future(client: httpx.Client, space: str, path: str) -> None:
     client.post(f"{space}/configmaps", json=CONFIG)
     answer = client.get(f"{space}/{path}", params={"resourceVersion": "999999999"})
     assert (answer.status_code, answer.headers["retry-after"]) == (504, "1")
@@ -99,10 +97,64 @@ def test_a_job_says_what_it_is(client: httpx.Client, space: str) -> None:
 
 
 @pytest.mark.parametrize("said", [{}, {"metadata": {"name": "other"}}])
-def test_an_eviction_names_its_pod(client: httpx.Client, space: str, said: dict[str, Any]) -> None:
+def test_eviction_names_its_pod(client: httpx.Client, space: str, said: dict[str, Any]) -> None:
     client.post(
         f"{space}/pods", json={"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
     )
     answer = client.post(f"{space}/pods/p/eviction", json=said)
     assert (answer.status_code, answer.json()["message"]) == (400, "name in URL does not match name in Eviction object")
     assert client.get(f"{space}/pods/p").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("accept", "given"),
+    [
+        ("application/json;q=0.5,application/yaml", "application/yaml"),
+        ("application/yaml;q=0.5,application/json", "application/json"),
+        ("text/html,*/*;q=0.1", "application/json"),
+    ],
+)
+def test_the_form_wanted_most_is_given(client: httpx.Client, accept: str, given: str) -> None:
+    answer = client.get("/api/v1/namespaces/default", headers={"accept": accept})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, given)
+
+
+def test_a_table_of_another_group_is_none(client: httpx.Client) -> None:
+    head = {"accept": "application/json;as=Table;v=v1;g=nope"}
+    assert client.get("/api/v1/namespaces/default", headers=head).status_code == 406
+    assert (
+        client.get("/api/v1/namespaces/default", headers={"accept": head["accept"] + ",*/*"}).json()["kind"]
+        == "Namespace"
+    )
+
+
+@pytest.mark.parametrize("media", ["application/merge-patch+json", "*/*", "text/plain"], ids=["patch", "any", "text"])
+@pytest.mark.parametrize("query", ["", "?fieldValidation=Ignore"], ids=["warn", "ignore"])
+def test_new_media(client: httpx.Client, space: str, media: str, query: str) -> None:
+    head = {"content-type": media}
+    answer = client.post(f"{space}/configmaps{query}", content=json.dumps(CONFIG), headers=head)
+    assert (answer.status_code, answer.json()["reason"]) == (415, "UnsupportedMediaType")
+
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [("/api", AGGREGATED), ("/apis", AGGREGATED), ("/openapi/v2", "*/*"), ("/openapi/v3/api/v1", "application/json")],
+)
+def test_a_document_that_a_client_has_is_not_sent_again(client: httpx.Client, path: str, accept: str) -> None:
+    first = client.get(path, headers={"accept": accept})
+    assert (first.status_code, first.headers["vary"]) == (200, "Accept")
+    for named in (first.headers["etag"], f'"other", W/{first.headers["etag"]}'):
+        again = client.get(path, headers={"accept": accept, "if-none-match": named})
+        assert (again.status_code, again.content) == (304, b"")
+    other = client.get(path, headers={"accept": accept, "if-none-match": '"other"'})
+    assert (other.status_code, other.content) == (200, first.content)
+
+
+def test_a_discovery_of_a_version_to_come_is_passed_over(client: httpx.Client) -> None:
+    newer = AGGREGATED.replace("v=v2", "v=v3")
+    assert client.get("/apis", headers={"accept": f"{newer},application/json"}).json()["kind"] == "APIGroupList"
+    both = client.get("/apis", headers={"accept": f"{newer},{AGGREGATED},application/json"})
+    assert both.headers["content-type"] == AGGREGATED

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 from starlette.types import Message, Send
 
+from rowlock.cluster.api.requests import Call
 from rowlock.errors import ApiError
 
 encode = msgspec.json.Encoder().encode
@@ -33,6 +36,24 @@ async def answer(
     headers = [*about, *_ALWAYS]
     headers += [warning(text) for text in dict.fromkeys(warnings)]
     await send({"type": "http.response.start", "status": code, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@lru_cache(64)
+def etag(body: bytes) -> str:
+    """A document's name, by its content."""
+    return f'"{hashlib.sha512(body).hexdigest().upper()}"'
+
+
+async def answer_document(send: Send, body: bytes, call: Call, media: bytes = JSON) -> None:
+    """A large document that seldom changes: whoever names it in If-None-Match has it already."""
+    tag = etag(body)
+    headers = [(b"etag", tag.encode()), (b"vary", b"Accept"), *_ALWAYS]
+    if tag in [text.strip().removeprefix("W/") for text in call.header(b"if-none-match").split(",")]:
+        await send({"type": "http.response.start", "status": 304, "headers": headers})
+        return await send({"type": "http.response.body", "body": b""})
+    headers += [(b"content-type", media), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -34,7 +34,7 @@ from rowlock.cluster.api import (
     verbs,
     watching,
 )
-from rowlock.cluster.api.answers import FAULT, InYaml, answer, answer_error, answer_object, encode
+from rowlock.cluster.api.answers import FAULT, InYaml, answer, answer_document, answer_error, answer_object, encode
 from rowlock.cluster.api.requests import NOWHERE, Call, Target, in_yaml
 from rowlock.cluster.api.users import EVERYBODY, Keys, User
 from rowlock.cluster.storage.store import Store
@@ -65,7 +65,6 @@ _LATER = {
     "pods/resize": "rowlock does not resize pods that run: delete the pod and make it anew with other resources",
     "serviceaccounts/token": "rowlock gives service accounts no tokens: programs come in with the token in the cluster's kubeconfig",
 }
-_AGGREGATED = "as=APIGroupDiscoveryList"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +227,10 @@ class ApiServer:
     async def _discovery(self, call: Call, send: Send, parts: list[str]) -> None:
         named, accept = parts[0] == "apis", call.header(b"accept")
         if len(parts) == 1:
-            form = next((f for f in accept.split(",") if _AGGREGATED in f and "json" in f), "")
-            if form:
-                version = "v2beta1" if "v=v2beta1" in form else "v2"
+            version = requests.aggregated_in(accept)
+            if version:
                 media = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList".encode()
-                return await answer(send, discovery_bytes(named, version), media=media)
+                return await answer_document(send, discovery_bytes(named, version), call, media)
             shown = discovery.group_list() if named else discovery.api_versions(self._settings.address)
             return await answer_object(send, shown)
         if named and len(parts) == 2 and parts[1] in discovery.groups():
@@ -365,9 +363,10 @@ async def _openapi(call: Call, send: Send, parts: list[str]) -> None:
         if accept and "json" not in accept and "*/*" not in accept:
             raise NotAcceptable("only the following media types are accepted: application/json")
         try:
-            return await answer(send, openapi.encoded("v2" if parts == ["v2"] else "/".join(parts[1:])))
+            body = openapi.encoded("v2" if parts == ["v2"] else "/".join(parts[1:]))
         except (KeyError, IndexError):
             raise NotFound(NOWHERE) from None
+        return await answer_document(send, body, call)
     raise NotFound(NOWHERE)
 
 

@@ -25,7 +25,7 @@ def document(call: Call) -> Any:
         return protobuf.decode(call.body)
     if media in ("application/yaml", "application/apply-patch+yaml"):
         return yaml_of(call.body)
-    if media and not media.endswith("json") and media != "*/*":
+    if media and media != "application/json":
         more = "" if _custom(call.path) else f", {PROTOBUF}"
         raise UnsupportedMediaType(
             "the body of the request was in an unknown format - accepted media types include:"

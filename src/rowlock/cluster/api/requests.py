@@ -147,14 +147,14 @@ class Form:
 @lru_cache(256)
 def form_of(accept: str, *, listed: bool = False) -> Form:
     """The first acceptable form that a client names. Raises NotAcceptable."""
-    for part in accept.split(",") if accept.strip() else ["*/*"]:
-        media, *parameters = [p.strip() for p in part.split(";")]
-        if media not in ("application/json", YAML, "*/*"):
+    for media, given in _accepted(accept):
+        if media not in _JSON and media != YAML:
             continue
-        given = dict(p.partition("=")[::2] for p in parameters)
         view = given.get("as", "")
         if not view:
             return Form()
+        if given.get("g", "meta.k8s.io") != "meta.k8s.io":
+            continue
         if view in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList") and given.get("v") == "v1":
             return Form(view)
     known = f"application/json, {YAML}, application/vnd.kubernetes.protobuf"
@@ -165,13 +165,36 @@ def form_of(accept: str, *, listed: bool = False) -> Form:
 
 def in_yaml(accept: str) -> bool:
     """Is YAML the first form named that there is?"""
-    for part in accept.split(","):
-        media = part.partition(";")[0].strip()
-        if media in ("application/json", "*/*"):
-            return False
-        if media == YAML:
-            return True
-    return False
+    return next((media == YAML for media, _ in _accepted(accept) if media in _JSON or media == YAML), False)
+
+
+def aggregated_in(accept: str) -> str:
+    """Which version of the aggregated discovery document is wanted, "" for the older lists."""
+    for media, given in _accepted(accept):
+        if media not in _JSON:
+            continue
+        if given.get("as", "") == "":
+            return ""
+        if given["as"] == "APIGroupDiscoveryList" and given.get("v") in ("v2", "v2beta1"):
+            return given["v"]
+    return ""
+
+
+def _accepted(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """An Accept header's types and their parameters, the most wanted first."""
+    found = []
+    for part in accept.split(",") if accept.strip() else ["*/*"]:
+        media, *parameters = [p.strip() for p in part.split(";")]
+        found.append((media, dict(p.partition("=")[::2] for p in parameters)))
+    return sorted(found, key=lambda one: -_weight(one[1].get("q", "1")))
+
+
+def _weight(text: str) -> float:
+    return float(text) if _WEIGHT.fullmatch(text) else 1.0
+
+
+_WEIGHT = re.compile(r"[01](\.[0-9]*)?")
+_JSON = ("application/json", "*/*")
 
 
 # ---------------------------------------------------------------- options

@@ -237,8 +237,8 @@ def writable(call: Call, target: Target, options: WriteOptions) -> Object:
 
 
 def _value(call: Call, kind: Kind, options: WriteOptions) -> Any:
-    media = call.header(b"content-type")
-    if options.validation != "Ignore" and (not media or "json" in media):
+    media = call.header(b"content-type").partition(";")[0].strip().lower()
+    if options.validation != "Ignore" and media in ("", "application/json"):
         value, twice = bodies.strict_json(call.body)
         _duplicates(kind, twice, options)
         return value
