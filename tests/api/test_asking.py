@@ -158,3 +158,21 @@ def test_a_discovery_of_a_version_to_come_is_passed_over(client: httpx.Client) -
     assert client.get("/apis", headers={"accept": f"{newer},application/json"}).json()["kind"] == "APIGroupList"
     both = client.get("/apis", headers={"accept": f"{newer},{AGGREGATED},application/json"})
     assert both.headers["content-type"] == AGGREGATED
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/version"),
+        ("PUT", "/api"),
+        ("DELETE", "/api/v1"),
+        ("PUT", "/api/v1/namespaces/default/pods/p/log"),
+        ("POST", "/api/v1/namespaces/default/pods/p/status"),
+        ("GET", "/api/v1/namespaces/default/finalize"),
+        ("PATCH", "/api/v1/namespaces/default/finalize"),
+    ],
+)
+def test_another_method_on_a_path_that_there_is(client: httpx.Client, method: str, path: str) -> None:
+    answer = client.request(method, path)
+    said = "the server does not allow this method on the requested resource"
+    assert (answer.status_code, answer.json()["message"]) == (405, said)

@@ -198,7 +198,7 @@ class ApiServer:
         if head == "apis" and len(parts) > 3:
             return await self._resource(call, receive, send, (parts[1], parts[2]), parts[3:])
         if call.method not in ("GET", "HEAD"):
-            raise NotFound(NOWHERE)
+            raise Unsupported(_WRONG_METHOD) if parts in _LOOKED_AT else NotFound(NOWHERE)
         await self._about(call, send, head, parts)
 
     async def _about(self, call: Call, send: Send, head: str, parts: list[str]) -> None:
@@ -300,20 +300,22 @@ class ApiServer:
                 return await subresources.log(call, receive, send, store, target)
         if sub in _POSTED:
             if call.method != "POST":
-                raise Unsupported("the server does not allow this method on the requested resource")
+                raise Unsupported(_WRONG_METHOD)
             return await _POSTED[sub](call, send, store, target)
         if sub == "scale" and call.method in ("GET", "PUT", "PATCH"):
             return await subresources.scale(call, send, store, target)
-        if sub in ("status", "finalize") and call.method in ("GET", "PUT", "PATCH"):
+        if call.method in {"status": ("GET", "PUT", "PATCH"), "finalize": ("PUT",)}.get(sub, ()):
             verb = {"GET": verbs.get, "PUT": verbs.update, "PATCH": verbs.patch}[call.method]
             return await verb(call, send, store, target)
         if sub in subresources.DOORS:
             return await self._upgraded(call, target)
-        raise Unsupported(_LATER.get(target.resource) or f"rowlock does not do {target.resource} yet")
+        raise Unsupported(_LATER.get(target.resource) or _WRONG_METHOD)
 
 
 Verb = Callable[[Call, Send, Store, Target], Awaitable[None]]
 
+_WRONG_METHOD = "the server does not allow this method on the requested resource"
+_LOOKED_AT = (["version"], ["api"], ["api", "v1"])
 _STREAMS = frozenset({"log", "exec", "attach", "portforward"})
 _POSTED: dict[str, Verb] = {"binding": subresources.bind, "eviction": subresources.evict}
 _VERBS: dict[str, Verb] = {
@@ -339,7 +341,7 @@ def _verb(call: Call, target: Target) -> str:
         return "delete" if target.name else "deletecollection"
     if call.method in ("PUT", "PATCH") and target.name:
         return "update" if call.method == "PUT" else "patch"
-    raise Unsupported("the server does not allow this method on the requested resource")
+    raise Unsupported(_WRONG_METHOD)
 
 
 def discovery_bytes(named: bool, version: str) -> bytes:
