@@ -176,3 +176,34 @@ def test_another_method_on_a_path_that_there_is(client: httpx.Client, method: st
     answer = client.request(method, path)
     said = "the server does not allow this method on the requested resource"
     assert (answer.status_code, answer.json()["message"]) == (405, said)
+
+
+@pytest.mark.parametrize(
+    ("door", "body"),
+    [
+        ("eviction", {"metadata": "p"}),
+        ("eviction", {"metadata": ["p"]}),
+        ("eviction", {"metadata": {"name": "p"}, "deleteOptions": "now"}),
+        ("eviction", {"metadata": {"name": "p"}, "deleteOptions": {"preconditions": ["u"]}}),
+        ("eviction", {"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": "soon"}}),
+        ("eviction", {"metadata": {"name": "p"}, "deleteOptions": {"dryRun": "All"}}),
+        ("eviction", {"metadata": {"name": "p"}, "deleteOptions": {"dryRun": [1]}}),
+        ("binding", {"metadata": "p", "target": {"name": "n"}}),
+        ("binding", {"metadata": {"name": "p"}, "target": "n"}),
+        ("binding", {"metadata": {"name": "p", "annotations": "much"}, "target": {"name": "n"}}),
+    ],
+)
+def test_odd_bodies_of_small_doors(client: httpx.Client, space: str, door: str, body: dict[str, Any]) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "host"}]}}
+    client.post(f"{space}/pods", json=pod).raise_for_status()
+    answer = client.post(f"{space}/pods/p/{door}", json=body)
+    assert answer.status_code in (400, 422), answer.text
+    assert "deletionTimestamp" not in client.get(f"{space}/pods/p").json()["metadata"]
+
+
+def test_an_eviction_can_name_the_pod_it_means(client: httpx.Client, space: str) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "host"}]}}
+    client.post(f"{space}/pods", json=pod).raise_for_status()
+    body = {"metadata": {"name": "p"}, "deleteOptions": {"preconditions": {"uid": "another"}}}
+    assert client.post(f"{space}/pods/p/eviction", json=body).status_code == 409
+    assert client.get(f"{space}/pods/p").status_code == 200

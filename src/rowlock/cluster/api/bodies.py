@@ -34,6 +34,14 @@ def document(call: Call) -> Any:
     return json_of(call.body)
 
 
+def part(body: dict[str, Any], name: str) -> dict[str, Any]:
+    """An object within the body, {} where there is none. Raises BadRequest."""
+    found = body.get(name) or {}
+    if not isinstance(found, dict):
+        raise BadRequest(f"{name} is an object")
+    return found
+
+
 def _custom(path: str) -> bool:
     """Is this about a kind that a real cluster gets by a CRD?"""
     group = path.split("/")[2:3] if path.startswith("/apis/") else [""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from starlette.types import Send
@@ -23,24 +24,30 @@ _DELETE_FIELDS = frozenset(
 def delete_options(call: Call) -> DeleteOptions:
     """How to delete: the body's DeleteOptions, or the query's. Raises BadRequest, Invalid."""
     given = _given(call)
-    grace = given.get("gracePeriodSeconds", call.number("gracePeriodSeconds"))
+    if given.get("gracePeriodSeconds") is None and "gracePeriodSeconds" in call.query:
+        given["gracePeriodSeconds"] = call.number("gracePeriodSeconds")
+    found = options_of(given)
+    dry = found.dry_run or requests.dry_run(call, "DeleteOptions")
+    return replace(found, propagation=_propagation(call, given), dry_run=dry)
+
+
+def options_of(given: dict[str, Any]) -> DeleteOptions:
+    """What a DeleteOptions object says, but for the propagation. Raises BadRequest, Invalid."""
+    grace = given.get("gracePeriodSeconds")
     if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
         raise BadRequest("gracePeriodSeconds is a whole number")
     asked = given.get("dryRun") or []
     if not isinstance(asked, list):
         raise BadRequest("dryRun is a list")
-    pre = given.get("preconditions") or {}
-    if not isinstance(pre, dict):
-        raise BadRequest("preconditions is an object")
+    pre = bodies.part(given, "preconditions")
     revision = str(pre.get("resourceVersion") or "")
     if revision and not revision.isdigit():
         raise BadRequest(f'preconditions.resourceVersion "{revision}" is not a resource version')
     return DeleteOptions(
-        propagation=_propagation(call, given),
         grace=grace,
         uid=str(pre.get("uid") or ""),
         revision=int(revision) if revision else None,
-        dry_run=requests.all_dry(asked, "DeleteOptions") or requests.dry_run(call, "DeleteOptions"),
+        dry_run=requests.all_dry(asked, "DeleteOptions"),
     )
 
 

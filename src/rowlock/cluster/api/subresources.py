@@ -6,15 +6,17 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, cast
 
 from starlette.types import Receive, Send
 
 from rowlock import kinds, objects
-from rowlock.api import DeleteOptions, LogOptions, PatchType
+from rowlock.api import LogOptions, PatchType
 from rowlock.cluster.api import bodies, jsonpatch, patches, requests, tables, verbs
 from rowlock.cluster.api.admission import SCALES
 from rowlock.cluster.api.answers import answer, answer_object, begin_stream, end_stream, stream
+from rowlock.cluster.api.deletes import options_of
 from rowlock.cluster.api.requests import Call, Target
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import BadRequest, Cause, Invalid, NotFound, Unsupported, invalid
@@ -215,7 +217,7 @@ async def bind(call: Call, send: Send, store: Store, target: Target) -> None:
     body = bodies.document(call)
     if not isinstance(body, dict):
         raise BadRequest("the body is a Binding")
-    meta, goal = body.get("metadata") or {}, body.get("target") or {}
+    meta, goal = bodies.part(body, "metadata"), bodies.part(body, "target")
     name = target.name or meta.get("name")
     if goal.get("kind") not in (None, "", "Node") or not goal.get("name"):
         text = (
@@ -229,7 +231,7 @@ async def bind(call: Call, send: Send, store: Store, target: Target) -> None:
     if requests.dry_run(call, "CreateOptions"):
         await store.get(kinds.POD, target.namespace, name)
     else:
-        notes = meta.get("annotations") or {}
+        notes = bodies.part(meta, "annotations")
         await store.bind(target.namespace, name, str(goal["name"]), annotations=notes, uid=str(meta.get("uid") or ""))
     await answer_object(send, _DONE, code=201)
 
@@ -239,11 +241,9 @@ async def evict(call: Call, send: Send, store: Store, target: Target) -> None:
     body = bodies.document(call)
     if not isinstance(body, dict):
         raise BadRequest("the body is an Eviction")
-    if (body.get("metadata") or {}).get("name") != target.name:
+    if bodies.part(body, "metadata").get("name") != target.name:
         raise BadRequest("name in URL does not match name in Eviction object")
-    given = body.get("deleteOptions") or {}
-    pre = given.get("preconditions") or {}
-    dry = requests.dry_run(call, "CreateOptions") or given.get("dryRun") == ["All"]
-    options = DeleteOptions(grace=given.get("gracePeriodSeconds"), uid=str(pre.get("uid") or ""), dry_run=dry)
+    given = options_of(bodies.part(body, "deleteOptions"))
+    options = replace(given, dry_run=given.dry_run or requests.dry_run(call, "CreateOptions"))
     await store.delete(kinds.POD, target.namespace, target.name, options=options)
     await answer_object(send, _DONE, code=201)
