@@ -2,8 +2,8 @@
 
 `Furnishing` gives a namespace its service account `default` and the ConfigMap `kube-root-ca.crt`, so that clients
 that wait for them go on. `Cordons` keeps the taint `node.kubernetes.io/unschedulable` in step with `kubectl cordon`.
-`Waiting` says
-once of a new volume claim that it is bound when a pod first uses it. On a real cluster the controller manager does all three.
+`Waiting` says once of a new volume claim that it is bound when a pod first uses it. On a real cluster the controller
+manager does all three.
 """
 
 from __future__ import annotations

@@ -74,3 +74,11 @@ def test_it_is_said_again_whenever_the_object_is_written() -> None:
     heard = WriteOptions()
     admission.update(kinds.SERVICE, made, {**made, "status": {"loadBalancer": {}}}, "status", heard)
     assert heard.warnings == []
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ["-----BEGIN A-----\n", "-----BEGIN ", "-----BEGIN A-----\nx\n-----END B-----\n", "-"])
+def test_a_secret_full_of_beginnings_is_read_once(text: str) -> None:
+    many = base64.b64encode((text * (700_000 // len(text))).encode()).decode()
+    secret = {"type": "kubernetes.io/tls", "data": {"tls.crt": many, "tls.key": many}}
+    assert list(warnings(kinds.SECRET, secret)) == ["tls: failed to find any PEM data in certificate input"]
