@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from rowlock import kinds
 from rowlock.api import WriteOptions
+from rowlock.cluster.api import answers, pod_warnings
 from rowlock.cluster.api.admission import Admission
 from rowlock.cluster.api.object_warnings import warnings
 
@@ -82,3 +84,16 @@ def test_a_secret_full_of_beginnings_is_read_once(text: str) -> None:
     many = base64.b64encode((text * (700_000 // len(text))).encode()).decode()
     secret = {"type": "kubernetes.io/tls", "data": {"tls.crt": many, "tls.key": many}}
     assert list(warnings(kinds.SECRET, secret)) == ["tls: failed to find any PEM data in certificate input"]
+
+
+@pytest.mark.timeout(20)
+def test_a_pod_of_many_ports_is_warned_of_as_much_as_anybody_reads() -> None:
+    same = {"containerPort": 80, "protocol": "TCP"}
+    for ports in ([same] * 20_000, [{**same, "hostPort": number, "hostIP": "10.0.0.1"} for number in range(1, 20_000)]):
+        pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "ports": ports}]}}
+        found = list(islice(pod_warnings.warnings(pod), 1_000))
+        headers = answers.warned(found)
+        assert sum(len(text) for _, text in headers) < 3 * answers.WARNED
+    assert answers.warned(["a", "b", "a"]) == [answers.warning("a"), answers.warning("b")]
+    long = answers.warned(["x" * 5_000, "y" * 100])
+    assert [len(text) for _, text in long] == [len('299 - ""') + answers.EACH, len('299 - ""') + 100]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 from rowlock import kinds, objects
@@ -41,6 +42,9 @@ SCALES = {
     kinds.JAXJOB: "spec.jaxReplicaSpecs.Worker.replicas",
 }
 
+WARNINGS = 1_000
+"""Of one object: nobody reads more, and an object can be made that deserves millions."""
+
 
 class Admission:
     """Implements what `cluster/storage/core.py` asks of an admission."""
@@ -68,7 +72,7 @@ class Admission:
             new = objects.changed(new, "metadata.finalizers", [*mine, IN_USE])
         self._validate(kind, None, new)
         if kind is kinds.POD:
-            options.warnings.extend(pod_warnings.warnings(new))
+            options.warnings.extend(islice(pod_warnings.warnings(new), WARNINGS))
         else:
             options.warnings.extend(object_warnings.warnings(kind, new))
         _review(kind, None, new, options, self.parity)

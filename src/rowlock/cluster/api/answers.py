@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import accumulate, compress, islice
 from typing import Any
 
 import msgspec
@@ -18,6 +19,20 @@ encode = msgspec.json.Encoder().encode
 JSON = b"application/json"
 FAULT = "an error on the server: this is a fault of rowlock; its log has the details"
 _ALWAYS = ((b"cache-control", b"no-cache, private"),)
+
+
+WARNED, EACH = 4096, 256
+"""Characters of all warnings of an answer, and of each when there are more: a real server's limits."""
+
+
+def warned(warnings: Iterable[str]) -> list[tuple[bytes, bytes]]:
+    """The `Warning` headers: each text once, no more of them than anybody reads."""
+    texts = list(dict.fromkeys(islice(warnings, WARNED)))
+    if sum(map(len, texts)) > WARNED:
+        texts = [text[:EACH] for text in texts]
+        fits = [length <= WARNED for length in accumulate(map(len, texts))]
+        texts = list(compress(texts, fits))
+    return [warning(text) for text in texts]
 
 
 def warning(text: str) -> tuple[bytes, bytes]:
@@ -34,7 +49,7 @@ async def answer(
     """A whole answer at once; one without a body has no type and no length."""
     about = [(b"content-type", media), (b"content-length", str(len(body)).encode())] if code != 204 else []
     headers = [*about, *_ALWAYS]
-    headers += [warning(text) for text in dict.fromkeys(warnings)]
+    headers += warned(warnings)
     await send({"type": "http.response.start", "status": code, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -62,7 +77,7 @@ async def answer_object(send: Send, value: Any, *, code: int = 200, warnings: It
 
 
 async def answer_error(send: Send, error: ApiError, warnings: Iterable[str] = ()) -> None:
-    headers = [(b"content-type", JSON), *_ALWAYS, *(warning(text) for text in dict.fromkeys(warnings))]
+    headers = [(b"content-type", JSON), *_ALWAYS, *warned(warnings)]
     body = encode(error.status())
     headers.append((b"content-length", str(len(body)).encode()))
     if error.retry_after is not None:
@@ -74,7 +89,7 @@ async def answer_error(send: Send, error: ApiError, warnings: Iterable[str] = ()
 
 
 async def begin_stream(send: Send, media: bytes = JSON, warnings: Iterable[str] = ()) -> None:
-    headers = [(b"content-type", media), *_ALWAYS, *(warning(text) for text in dict.fromkeys(warnings))]
+    headers = [(b"content-type", media), *_ALWAYS, *warned(warnings)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 

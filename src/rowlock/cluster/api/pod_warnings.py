@@ -156,6 +156,10 @@ def _addresses(spec: dict[str, Any]) -> Iterator[str]:
         yield from address_warnings(server, f"spec.dnsConfig.nameservers[{index}]")
 
 
+_COMPARED = 16
+"""Ports of one number that later ones are held against: who has more of them has read enough, and a pod may have many."""
+
+
 def _ports(spec: dict[str, Any]) -> Iterator[str]:
     """Containers of a pod share its ports, and the names of them."""
     ports: dict[tuple[Any, Any], list[tuple[str, dict[str, Any]]]] = {}
@@ -166,7 +170,8 @@ def _ports(spec: dict[str, Any]) -> Iterator[str]:
                 path, name = f"spec.{field}[{number}].ports[{index}]", port.get("name")
                 same = ports.setdefault((port.get("containerPort"), port.get("protocol")), [])
                 yield from (f"{path}: {how} port definition with {where}" for where, how in _shared(port, same))
-                same.append((path, port))
+                if len(same) < _COMPARED:
+                    same.append((path, port))
                 if not name or (field == "initContainers" and container.get("restartPolicy") != "Always"):
                     continue  # an init container is over before anybody asks for a port by its name
                 first = names.setdefault(name, path)
