@@ -159,12 +159,12 @@ def test_a_scale_is_patched_with_json(attack: Attack) -> None:
 def test_finalizers_of_another_type(attack: Attack, path: str, wrong: str) -> None:
     """Found by seed 404: an object that is being deleted is asked for them before its type is."""
     name = f"held-{abs(hash((path, wrong)))}"
-    spec, said = b"", ""
+    spec, kind = b"", ""
     if "jaxjobs" in path:
-        said = '"apiVersion": "kubeflow.org/v1", "kind": "JAXJob", '
+        kind = '"apiVersion": "kubeflow.org/v1", "kind": "JAXJob", '
         template = '{"spec": {"containers": [{"name": "jax", "image": "i"}]}}'
         spec = f', "spec": {{"jaxReplicaSpecs": {{"Worker": {{"template": {template}}}}}}}'.encode()
-    body = f'{{{said}"metadata": {{"name": "{name}", "finalizers": ["example.com/x"]}}'.encode() + spec + b"}"
+    body = f'{{{kind}"metadata": {{"name": "{name}", "finalizers": ["example.com/x"]}}'.encode() + spec + b"}"
     status, told = post(attack, body, path)
     assert status == 201, told
     assert attack.ask(Request("DELETE", f"{path}/{name}", {}, b""))[0] == 200
