@@ -33,7 +33,7 @@ class Pace:
     back_off: float = 4.0
     """… or so many times what the history has lasted, if that is longer: who failed since its start asks again only then,
     and may need luck (the operator takes the types in random order): two or three more goes."""
-    again: int = 4
+    again: int = 8
     """How often a history that differs is played again before it counts."""
 
 

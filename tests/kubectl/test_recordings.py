@@ -33,7 +33,12 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_a_real_api_server_answers_as_recorded(name: str, kubeconfig: Path) -> None:
     golden = walks.GOLDEN / f"{name}.golden.json"
     argv = [sys.executable, str(walks.CHECKER), "check", str(golden), "--kubeconfig", str(kubeconfig)]
-    told = subprocess.run([*argv, "--kubectl", walks.kubectl()], capture_output=True, text=True, timeout=280)
+    for _ in range(
+        2
+    ):  # some steps give kubectl one second, which a busy machine may need itself: those pass the next time
+        told = subprocess.run([*argv, "--kubectl", walks.kubectl()], capture_output=True, text=True, timeout=140)
+        if told.returncode == 0:
+            break
     failed = [line for line in told.stdout.splitlines() if line.startswith("FAIL ")]
     assert told.returncode == 0 and not failed, "\n".join(failed) or told.stderr[-2000:]
     assert told.stdout.rstrip().endswith(", 0 failed")
