@@ -2,8 +2,8 @@
 
 `Garbage` removes dependents of owners that are gone and carries out foreground and orphaning deletions. `Emptying`
 empties namespaces that are being deleted. `Expiry` removes old Events. `LostPods` removes pods bound to nodes that do
-not exist. `Claims` lets a volume claim go when no pod uses it. The rules are those of Kubernetes' garbage, namespace and pod collectors; time to live after a job's finish
-is the job operator's business.
+not exist. `Claims` lets a volume claim go when no pod uses it. The rules are those of Kubernetes' own controllers; time
+to live after a job's finish is the job operator's business.
 """
 
 from __future__ import annotations

@@ -66,10 +66,8 @@ class Admission:
             new = pod_admission.admitted(new, self.view)
         elif kind is kinds.SERVICE:
             _only_headless(new)
-        elif kind is kinds.PERSISTENT_VOLUME_CLAIM and IN_USE not in (
-            mine := objects.meta(new).get("finalizers") or []
-        ):
-            new = objects.changed(new, "metadata.finalizers", [*mine, IN_USE])
+        elif kind is kinds.PERSISTENT_VOLUME_CLAIM:
+            new = _protected(new)
         self._validate(kind, None, new)
         if kind is kinds.POD:
             options.warnings.extend(islice(pod_warnings.warnings(new), WARNINGS))
@@ -220,6 +218,12 @@ def _schema_causes(kind: Kind, old: Object | None, new: Object) -> Iterable[Caus
     if old is not None:
         causes = causes + custom.immutable_causes(old, new, node)
     return causes
+
+
+def _protected(claim: Object) -> Object:
+    """A claim stays while pods use it: `rowlock.collection.Claims` takes the finalizer away."""
+    own = objects.meta(claim).get("finalizers") or []
+    return claim if IN_USE in own else objects.changed(claim, "metadata.finalizers", [*own, IN_USE])
 
 
 def _with_addresses(old: Object, new: Object) -> Object:
