@@ -7,6 +7,8 @@ UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
 FRAMEWORKS := $(VENV)/.frameworks
+# Where it is set, every rank would compile its framework anew: nine seconds for each that imports TensorFlow, not three.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test lint fix bench docs soak chaos property fuzz ui-test real-cluster test-real test-examples test-containers differential clean
 

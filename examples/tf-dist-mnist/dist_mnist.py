@@ -78,16 +78,24 @@ def between_graph(cluster, server, index, options):
         with v1.device("/job:ps/task:0"):
             here = v1.get_variable("here", [], tf.int32, initializer=v1.zeros_initializer(), use_resource=True)
             join = here.assign_add(1)
+        missing = v1.report_uninitialized_variables(v1.global_variables())
     losses, data = [], batches(10 + index)
-    # Together, everybody takes part in every step, so each counts its own; alone, they share the steps.
+    if not chief:  # who finds no variables yet would look again only after 30 seconds
+        with v1.Session(server.target) as session:
+            while len(session.run(missing)):
+                time.sleep(0.1)
+    # Together, everybody takes part in every step, so each counts its own; alone, they share the steps. Together also
+    # means that nobody begins a step before all have ended the one before: who is quick would take the token of who is
+    # slow, whose next gradient is then too old and dropped, and the step it was for waits for ever.
     own = options.steps // workers if options.sync else options.steps
     if not options.sync:
         hooks.append(v1.train.StopAtStepHook(last_step=options.steps))
     with v1.train.MonitoredTrainingSession(server.target, is_chief=chief, hooks=hooks, stop_grace_period_secs=1) as session:
-        session.run(join)
-        while session.run(here) < workers:  # who comes first would have trained alone
-            time.sleep(0.05)
         while len(losses) < own and not session.should_stop():
+            if options.sync or not losses:  # who comes first would have trained alone
+                session.run(join)
+                while session.run(here) < workers * (len(losses) + 1):
+                    time.sleep(0.005)
             one_images, one_labels = next(data)
             _, value, at = session.run([train, loss, step], {images: one_images, labels: one_labels})
             losses.append(float(value))

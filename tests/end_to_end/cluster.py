@@ -31,12 +31,19 @@ class Cluster:
 
     def run(self, *argv: str, code: int | None = 0, timeout: float = 120) -> str:
         """Run a command; its output (stdout, then stderr). `code=None` accepts any exit code."""
-        done = subprocess.run(argv, env=self.env, text=True, capture_output=True, timeout=timeout, cwd=REPO)
+        try:
+            done = subprocess.run(argv, env=self.env, text=True, capture_output=True, timeout=timeout, cwd=REPO)
+        except subprocess.TimeoutExpired as late:
+            said = b"".join(part for part in (late.stdout, late.stderr) if part).decode(errors="replace")
+            pytest.fail(f"{argv} had not ended after {timeout} s; its last words:\n{said[-3000:]}\n{self.last_words()}")
         if code is not None and done.returncode != code:
-            log = self.data / "server.log"
-            tail = log.read_text(errors="replace")[-3000:] if log.exists() else ""
-            pytest.fail(f"{argv} exited with {done.returncode}\n{done.stdout}{done.stderr}\n--- server.log\n{tail}")
+            pytest.fail(f"{argv} exited with {done.returncode}\n{done.stdout}{done.stderr}\n{self.last_words()}")
         return done.stdout + done.stderr
+
+    def last_words(self) -> str:
+        """What the server logged last, for a test that fails."""
+        log = self.data / "server.log"
+        return "--- server.log\n" + (log.read_text(errors="replace")[-3000:] if log.exists() else "")
 
     def json(self, *argv: str) -> Any:
         done = subprocess.run(argv, env=self.env, text=True, capture_output=True, timeout=60, cwd=REPO)
