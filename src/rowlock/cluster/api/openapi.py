@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from rowlock import __version__, kinds
-from rowlock.cluster.api import discovery, explanations, types
+from rowlock.cluster.api import discovery, explanations, gnostic, types
 from rowlock.kinds import Kind
 
 Document = dict[str, Any]
@@ -66,17 +66,10 @@ def _of(path: str) -> tuple[str, str]:
 _SERVED = (*kinds.KINDS, kinds.NEWER_EVENT)
 
 
+@cache
 def v2_protobuf() -> bytes:
-    """`GET /openapi/v2` for clients that want protobuf: a document without definitions.
-
-    kubectl asks for it only when v3 does not know a kind, and then skips validation, which is right: the server
-    validates. Everything there is to know stands in v3 and in the JSON form."""
-
-    def field(number: int, data: bytes) -> bytes:
-        return bytes([number << 3 | 2, len(data)]) + data
-
-    info = field(1, b"rowlock") + field(2, __version__.encode())
-    return field(1, b"2.0") + field(2, info)
+    """`GET /openapi/v2` for clients that want protobuf, as kubectl does."""
+    return gnostic.document(v2())
 
 
 def v3(path: str) -> Document:
@@ -151,10 +144,27 @@ def _written(node: Any, prefix: str, todo: list[str]) -> Any:
         todo.append(ref)
         rest = {k: v for k, v in node.items() if k != "$ref"}
         return {**rest, "allOf": [{"$ref": prefix + ref}]} if prefix == _V3 else {"$ref": prefix + ref}
+    if prefix == _V2:
+        node = _older(node)
     found = {k: _written(v, prefix, todo) if k not in ("required", "enum") else v for k, v in node.items()}
-    if prefix == _V3 and isinstance(found.get("properties"), dict):
+    if isinstance(found.get("properties"), dict):
         found["properties"] = {k: _explained(k, v) for k, v in found["properties"].items()}
     return found
+
+
+_NEW_IN_V3 = ("anyOf", "oneOf", "not", "nullable")
+
+
+def _older(node: Document) -> Document:
+    """A schema as version 2 can say it: what may be one of two types has none there, or is text."""
+    if "oneOf" in node and "format" in node:
+        return {"type": "string", "format": node["format"]}
+    if "oneOf" in node:
+        return {"type": "string"}
+    left = {k: v for k, v in node.items() if k not in _NEW_IN_V3}
+    if node.get("x-kubernetes-preserve-unknown-fields"):  # to a client of version 2, declared fields are all there are
+        left = {k: v for k, v in left.items() if k not in ("properties", "items")}
+    return left
 
 
 def _explained(name: str, node: Any) -> Any:
