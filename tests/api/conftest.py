@@ -7,6 +7,7 @@ what a real cluster's controllers would give them: the default service account a
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import ssl
 import sys
@@ -140,10 +141,14 @@ def client(server: Running) -> Iterator[httpx.Client]:
         yield made
 
 
+_SPACES = itertools.count(1)
+
+
 @pytest.fixture
 def space(client: httpx.Client, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace of its own; its path."""
-    name = "t-" + "".join(c if c.isalnum() else "-" for c in request.node.name.lower())[:40].strip("-")
+    called = "".join(c if c.isalnum() else "-" for c in request.node.name.lower())[:40].strip("-")
+    name = f"t-{called}-{next(_SPACES)}"  # two cases of one test may be called alike, and a namespace takes time to go
     client.post("/api/v1/namespaces", json={"metadata": {"name": name}}).raise_for_status()
     yield f"/api/v1/namespaces/{name}"
     client.delete(f"/api/v1/namespaces/{name}")

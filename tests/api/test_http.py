@@ -119,6 +119,21 @@ def test_watch_begins_with_the_state_and_goes_on(client: httpx.Client, space: st
     assert [(e["type"], e["object"]["metadata"]["name"]) for e in seen] == [("ADDED", "after"), ("DELETED", "after")]
 
 
+def test_the_oldest_way_to_ask_for_a_watch(client: httpx.Client, space: str) -> None:
+    """`/watch/` in the path: client libraries of the first years, and people with curl."""
+    for name in ("one", "other"):
+        client.post(f"{space}/secrets", json={"metadata": {"name": name}})
+    old = space.replace("/api/v1", "/api/v1/watch")
+    for path, count in ((f"{old}/secrets", 2), (f"{old}/secrets/other", 1)):
+        with client.stream("GET", path, params={"timeoutSeconds": "20"}) as stream:
+            lines = stream.iter_lines()
+            seen = [json.loads(next(lines)) for _ in range(count)]
+        assert (seen[-1]["type"], seen[-1]["object"]["metadata"]["name"]) == ("ADDED", "other")
+    assert client.delete(f"{old}/secrets/other").status_code == 405
+    assert client.get(f"{old}/pods/p/log").status_code == 404
+    assert client.get("/api/v1/watch/nothing").status_code == 404
+
+
 def test_patches(client: httpx.Client, space: str) -> None:
     path = f"{space}/pods/p"
     client.post(f"{space}/pods", json=POD)

@@ -9,6 +9,7 @@ import pytest
 
 from rowlock import kinds
 from rowlock.api import WriteOptions
+from rowlock.cluster.api import validation_pods
 from rowlock.cluster.api.admission import Admission
 from rowlock.cluster.api.patches import merge
 from rowlock.errors import Invalid
@@ -68,3 +69,17 @@ def test_what_may_not_change_is_refused(spec: dict[str, Any], patch: dict[str, A
 
 def test_a_grace_period_that_never_made_sense_becomes_one_second() -> None:
     assert changed({"terminationGracePeriodSeconds": -1}, {"terminationGracePeriodSeconds": 1})["containers"]
+
+
+def test_a_forbidden_change_is_shown() -> None:
+    old = {"nodeName": "a", "containers": [{"name": "c", "image": "x"}]}
+    new = {"containers": [{"name": "c", "image": "y", "env": [{"name": "K", "value": "v"}]}], "nodeName": "b"}
+    (cause,) = validation_pods.pod_update_causes({"spec": old}, {"spec": new})
+    assert cause.message.splitlines()[1:] == [
+        "  spec.containers[0].env:",
+        '+ [{"name": "K", "value": "v"}]',
+        "  spec.nodeName:",
+        '- "a"',
+        '+ "b"',
+    ]
+    assert list(validation_pods.differences([1, 2], [1], "spec.x")) == ["  spec.x:", "- [1, 2]", "+ [1]"]

@@ -259,6 +259,8 @@ class ApiServer:
             return await definitions.limit_ranges(call, send, rest[rest.index("limitranges") + 1 :])
         if version == ("", "v1") and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
             target = Target(kinds.POD, rest[1], "", "binding")
+        elif rest[0] == "watch" and rest[1:]:
+            target = requests.watched(call, requests.target_of(*version, rest[1:]))
         else:
             target = requests.target_of(*version, rest)
         verb = _verb(call, target)
@@ -385,7 +387,7 @@ class Front:
         await app(scope, receive, send)
 
 
-_CORE = frozenset(kind.plural for kind in kinds.KINDS if not kind.group)
+_CORE = frozenset({"watch", *(kind.plural for kind in kinds.KINDS if not kind.group)})
 
 
 def application(

@@ -20,7 +20,7 @@ from rowlock import kinds, objects
 from rowlock.api import WriteOptions
 from rowlock.cluster.api import golang
 from rowlock.cluster.api.users import User
-from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound, Timeout
+from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound, Timeout, Unsupported
 from rowlock.kinds import Kind
 
 BODY_LIMIT = 3 * 1024 * 1024
@@ -131,6 +131,19 @@ def target_of(group: str, version: str, rest: list[str]) -> Target:
     if len(place) > 2 or not all(place):
         raise NotFound(NOWHERE)
     return Target(kind, space, *place)
+
+
+def watched(call: Call, target: Target) -> Target:
+    """What `/watch/` before a path means, the oldest way to ask: a watch, of one object where the path names one."""
+    if target.subresource:
+        raise NotFound(NOWHERE)
+    if call.method != "GET":
+        raise Unsupported("the server does not allow this method on the requested resource")
+    call.query["watch"] = "true"
+    if target.name:
+        selectors = [call.query.get("fieldSelector", ""), f"metadata.name={target.name}"]
+        call.query["fieldSelector"] = ",".join(filter(None, selectors))
+    return Target(target.kind, target.namespace)
 
 
 # ---------------------------------------------------------------- forms

@@ -6,6 +6,7 @@ what concerns the whole pod, and what may still change once a pod exists.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -172,8 +173,29 @@ def pod_update_causes(old: Object, new: Object) -> Causes:
     if any(_lasting(t) not in kept for t in before.get("tolerations") or ()):
         yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
     yield from _deadline_causes(before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds"))
-    if _fixed(before, before) != _fixed(after, before):
-        yield forbidden("spec", _CHANGEABLE)
+    if changes := list(differences(_fixed(before, before), _fixed(after, before), "spec")):
+        yield forbidden("spec", "\n".join((_CHANGEABLE, *changes[:SHOWN])))
+
+
+SHOWN = 30
+"""Lines of a forbidden change that are told."""
+
+
+def differences(old: Any, new: Any, path: str) -> Iterator[str]:
+    """What changed, three lines each: the field, what it was, what it would be (a real server prints Go's structs)."""
+    if old == new:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            yield from differences(old.get(key), new.get(key), f"{path}.{key}")
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, pair in enumerate(zip(old, new, strict=True)):
+            yield from differences(*pair, f"{path}[{index}]")
+    else:
+        yield f"  {path}:"
+        for sign, value in (("-", old), ("+", new)):
+            if value is not None:
+                yield f"{sign} {json.dumps(value, ensure_ascii=False)[:200]}"
 
 
 def _deadline_causes(before: int | None, after: int | None) -> Causes:
