@@ -146,7 +146,7 @@ class Served:
         """Wait until the scheduler has placed that many pods."""
         self.until(lambda: sum(1 for p in self.pods(namespace).values() if p["spec"].get("nodeName")) >= count)
 
-    def report(self, namespace: str, pod: str, phase: str, state: dict[str, Any]) -> None:
+    def report(self, namespace: str, pod: str, phase: str, state: dict[str, Any], restarts: int = 0) -> None:
         """What a kubelet would write."""
 
         async def write() -> None:
@@ -161,7 +161,7 @@ class Served:
                         "image": container["image"],
                         "imageID": "",
                         "ready": phase == "Running",
-                        "restartCount": 0,
+                        "restartCount": restarts,
                         "state": state,
                     }
                 ],

@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.face.served import Served, call
+from tests.face.served import NOW, Served, call
 
 from rowlock import kinds
 from rowlock.cli import client, run
@@ -20,6 +20,7 @@ from rowlock.cli.news import News
 from rowlock.cli.output import amount
 from rowlock.cli.tree import ROOT as ROWLOCK
 from rowlock.cli.v1_tree import ROOT as RUNAI
+from rowlock.server import logs
 from rowlock.workloads import story
 from rowlock.workloads.present import Workload
 from rowlock.workloads.projects import Project
@@ -95,6 +96,24 @@ def test_merged_logs_have_ranks_and_the_order_of_time(served: Served) -> None:
     assert sorted(followed) == ["[rank 0] one", "[rank 0] three", "[rank 1] two"]
     code, _, err = served.run("rowlock logs t1 --pod worker-7")
     assert code == 1 and "Its pods: t1-master-0, t1-worker-0." in err
+
+
+def test_who_follows_is_not_kept_by_a_rank_that_waits_for_a_master_that_is_done(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that dies while it ends is started again, and then waits for a rendezvous that never comes."""
+    monkeypatch.setattr(logs, "_OUTLIVING", 0.0)
+    served.node("a")
+    served.ok(SUBMIT)
+    served.bound(2)
+    served.run_pods()
+    served.logs["t1-master-0"] = ["2026-01-01T00:00:00Z trained"]
+    served.report("runai-default", "t1-worker-0", "Running", {"running": {"startedAt": NOW}}, restarts=1)
+    ended = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": NOW}}
+    served.report("runai-default", "t1-master-0", "Succeeded", ended)
+    first, last = served.ok("rowlock logs -f t1").splitlines()
+    assert first == "[rank 0] trained"
+    assert last.startswith("rowlock: t1 is over, but t1-worker-0 still runs: `rowlock logs -f t1 --pod t1-worker-0`")
 
 
 def test_a_hang_is_told_to_who_follows_the_log(served: Served) -> None:

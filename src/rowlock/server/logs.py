@@ -1,13 +1,14 @@
 """Logs over REST: of one pod, and of all pods of a workload in one stream, every line under its rank.
 
 Nothing of a log is kept here; `Api.log` gives the bytes. A followed stream waits for pods that have not started,
-goes on through restarts of a rank, and ends when the workload has; ranks that outlive the master are heard to their end.
+goes on through restarts of a rank, and ends when the workload has. Ranks that outlive the master are heard to their
+end; one that was started again is not heard for ever: it may wait for a master that is done.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +34,8 @@ _FIRST = 0.25
 """Seconds to wait for the first bytes, so that a refusal is still a status code."""
 _DRAIN = 2.0
 """Seconds that followers may go on after the end; a parameter server, or a rank of a failed job, may never end."""
+_OUTLIVING = 30.0
+"""Seconds after the end of a job in which ranks that were started again are still heard."""
 _QUEUE = 1000
 
 
@@ -97,13 +100,13 @@ async def of_pod(call: Call) -> Any:
         names = [objects.name(p) for p in workload.pods]
         job = objects.name(workload.job)
         raise NotFound(f"Failed to find pod: '{word}' of job: '{job}'.{nearest(word, names)}")
-    source = _Source(call.room.api, call.room.catalog, objects.uid(workload.job))
+    source = _source(call, workload)
     return await _streamed(source.followed(pod, asked) if asked.follow else source.read(pod, asked))
 
 
 async def merged(call: Call) -> Any:
     asked, workload = options(call), find(call)
-    source = _Source(call.room.api, call.room.catalog, objects.uid(workload.job))
+    source = _source(call, workload)
     if asked.follow:
         return await _streamed(source.follow_all(asked))
     if not any(started(pod) for pod in workload.pods):
@@ -114,6 +117,10 @@ async def merged(call: Call) -> Any:
             raise BadRequest(f"{name} is suspended and has no pods: `rowlock resume {name}` starts it again.")
         raise BadRequest(f"no pod of {name} has started yet: {why.rstrip('.')}. Follow with -f to wait.")
     return await _streamed(source.read_all(workload, asked))
+
+
+def _source(call: Call, workload: Workload) -> _Source:
+    return _Source(call.room.api, call.room.catalog, objects.uid(workload.job), call.room.clock)
 
 
 async def _streamed(lines: AsyncIterator[bytes]) -> StreamingResponse:
@@ -195,6 +202,7 @@ class _Source:
     api: Api
     catalog: Catalog
     uid: str
+    clock: Callable[[], float]
 
     def read(self, pod: Object, asked: LogOptions) -> AsyncIterator[bytes]:
         return self.api.log(objects.namespace(pod), objects.name(pod), asked)
@@ -223,7 +231,18 @@ class _Source:
         if not self.over():
             return False
         ranked = ranks.ranked(workload.job) and self.catalog.standing(self.uid).phase == "Completed"
-        return not ranked or all(objects.phase(pod) in ("Succeeded", "Failed") for pod in workload.pods)
+        left = self._running(workload)
+        return not ranked or not left or (self._patience() == 0 and all(attempt(pod)[1] for pod in left))
+
+    @staticmethod
+    def _running(workload: Workload) -> list[Object]:
+        return [pod for pod in workload.pods if objects.phase(pod) not in ("Succeeded", "Failed")]
+
+    def _patience(self) -> float | None:
+        """Seconds in which ranks that were started again are still heard; None while the job is not over."""
+        workload = self.catalog.workload(self.uid)
+        ended = objects.seconds(objects.dig(workload.job, "status.completionTime", None)) if workload else 0.0
+        return max(ended + _OUTLIVING - self.clock(), 0.0) if ended and self.over() else None
 
     # -------------------------------------------------------- all, at rest
 
@@ -279,7 +298,20 @@ class _Source:
                 await asyncio.wait(followers.values(), timeout=_DRAIN)
             for follower in followers.values():
                 follower.cancel()
+        if farewell := self._farewell():
+            await queue.put(farewell)
         await queue.put(None)
+
+    def _farewell(self) -> bytes:
+        """Who is not heard any more although it runs."""
+        workload = self.catalog.workload(self.uid)
+        left = self._running(workload) if workload and ranks.ranked(workload.job) else []
+        if not workload or not left or self._patience() is None:
+            return b""
+        job, names = objects.name(workload.job), ", ".join(objects.name(pod) for pod in left)
+        run = "run" if len(left) > 1 else "runs"
+        hint = f"`rowlock logs -f {job} --pod {objects.name(left[0])}`"
+        return f"rowlock: {job} is over, but {names} still {run}: {hint} goes on; `rowlock delete {job}` ends them.\n".encode()
 
     async def _changed(self, known: dict[tuple[str, int], Any]) -> None:
         def news() -> bool:
@@ -288,7 +320,7 @@ class _Source:
                 return True
             return any(started(p) and attempt(p) not in known for p in workload.pods)
 
-        await self.catalog.until(self.uid, news, None)
+        await self.catalog.until(self.uid, news, self._patience() or None)
 
     async def _follow(self, pod: Object, tag: bytes, queue: asyncio.Queue[bytes | None], asked: LogOptions) -> None:
         try:
