@@ -20,6 +20,11 @@ spec: {mpiReplicaSpecs: {Worker: {replicas: 2, template: {spec: {containers: [{n
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
+---
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: newer}
+spec: {mpiReplicaSpecs: {Launcher: {replicas: 1, template: {spec: {containers: [{name: mpi, image: x}]}}}}}
 """
 
 
@@ -32,6 +37,8 @@ def test_bad_manifests_are_refused_in_the_operators_words_with_a_hint(cluster: C
     assert 'what helps: Write the type as one of "Master", "Worker": capital letter first' in said
     assert "MPIJob headless: refused: MPIJob failed validation because" in said
     assert 'Deployment web: refused: no matches for kind "Deployment"' in said
+    assert 'MPIJob newer: refused: no matches for kind "MPIJob" in version "kubeflow.org/v2beta1"' in said
+    assert "what helps: It is served as `kubeflow.org/v1`." in said
     job = str(REPO / "examples/distributed-training-jobs/distributed-tensorflow-job.yaml")
     said = cluster.run("rowlock", "check", "-f", job)
     assert "TFJob distributed-tensorflow-job: admitted" in said and "note: parameter servers never end" in said

@@ -54,6 +54,8 @@ class Served:
         self.data, self.capsys = data, capsys
         self.store = Store.open(None, admission=Admission(), patches=Patches())
         self.logs: dict[str, list[str]] = {}
+        self.endless: set[str] = set()
+        """Pods whose followed log does not end: their program runs."""
         self.store.logs = self._log
         self.loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -63,6 +65,8 @@ class Served:
     async def _log(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
         for line in self.logs.get(pod, []):
             yield (line if options.timestamps else line.partition(" ")[2]).encode() + b"\n"
+        if options.follow and pod in self.endless:
+            await asyncio.Event().wait()
 
     # ------------------------------------------------------------ the server
 

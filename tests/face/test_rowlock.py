@@ -103,6 +103,8 @@ def test_who_follows_is_not_kept_by_a_rank_that_waits_for_a_master_that_is_done(
 ) -> None:
     """A rank that dies while it ends is started again, and then waits for a rendezvous that never comes."""
     monkeypatch.setattr(logs, "_OUTLIVING", 0.0)
+    monkeypatch.setattr(logs, "_DRAIN", 0.1)
+    served.endless = {"t1-worker-0"}
     served.node("a")
     served.ok(SUBMIT)
     served.bound(2)
@@ -114,6 +116,18 @@ def test_who_follows_is_not_kept_by_a_rank_that_waits_for_a_master_that_is_done(
     first, last = served.ok("rowlock logs -f t1").splitlines()
     assert first == "[rank 0] trained"
     assert last.startswith("rowlock: t1 is over, but t1-worker-0 still runs: `rowlock logs -f t1 --pod t1-worker-0`")
+
+
+def test_a_rank_that_has_ended_is_not_said_to_run_because_its_status_is_late(served: Served) -> None:
+    """Ranks of a job that fails end at the same moment: the job is over when the first is written down."""
+    served.node("a")
+    served.ok("rowlock run -d -n 2 --name t1 -- python train.py")
+    served.bound(2)
+    served.run_pods()
+    served.logs["t1-worker-0"] = ["2026-01-01T00:00:00Z No module named 'nosuchmodule'"]
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": NOW}}
+    served.report("runai-default", "t1-master-0", "Failed", ended)
+    assert served.ok("rowlock logs -f t1").splitlines() == ["[rank 1] No module named 'nosuchmodule'"]
 
 
 def test_a_hang_is_told_to_who_follows_the_log(served: Served) -> None:
@@ -299,6 +313,7 @@ def test_status_names_the_server(served: Served) -> None:
         ("rowlock run train.py", "say what runs it, `rowlock run … -- python train.py …`"),
         ("rowlock list --jsn", "Did you mean `--json`?"),
         ("rowlock list x", "takes no argument"),
+        ("rowlock check job.yaml", "Did you mean `-f job.yaml`?"),
         ("rowlock describe", "needs one job"),
         ("rowlock up --nodes 0", "must be at least 1"),
         ("rowlock up --nodes two", "whole number"),

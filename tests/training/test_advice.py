@@ -52,6 +52,8 @@ def test_a_refusal_of_a_webhook_has_a_hint(kind: Kind, obj: Object, text: str) -
 
 SENTENCES = [
     ('strict decoding error: unknown field "spec.pytorchReplicaSpecs.Worker.replica"', "`replicas`"),
+    ('PyTorchJob in version "v1" cannot be handled: unknown field "spec.replicaSpecs"', "`pytorchReplicaSpecs`"),
+    ('MPIJob in version "v1" cannot be handled: unknown field "spec.replicaSpecs"', "`mpiReplicaSpecs`"),
     ('strict decoding error: unknown field "spec.zzz"', "take it out"),
     ("spec.runPolicy.managedBy: Invalid value: null: field is immutable", "create it again"),
     (".spec.x.Worker.replicas: Invalid value: -1: should be a non-negative integer", "not below 0"),

@@ -41,7 +41,22 @@ def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> Death:
             [dead(0, trouble=CAUSE), dead(1, 3, at=14.0)],
             2,
             "rank 0 (pod j-worker-0, node n1) ended with exit code 1 after 12 s: ValueError: bad batch (train.py:12 in step)"
-            " first; rank 1 failed too.",
+            "; rank 1 failed too, but later.",
+        ),
+        (
+            [
+                dead(0, 2, said="python: can't open file 'nofile.py'"),
+                dead(1, 2, at=13.1, said="python: can't open file 'nofile.py'"),
+            ],
+            2,
+            "rank 0 (pod j-worker-0, node n1) ended with exit code 2 after 12 s; the last line of its log: python: can't open"
+            " file 'nofile.py'; rank 1 failed the same way.",
+        ),
+        (
+            [dead(0, trouble=CAUSE), dead(1, trouble=CAUSE, at=13.1), dead(2, trouble=ECHO, at=13.2)],
+            3,
+            "rank 0 (pod j-worker-0, node n1) ended with exit code 1 after 12 s: ValueError: bad batch (train.py:12 in step)"
+            "; rank 1 failed the same way, and rank 2 lost a peer.",
         ),
         (
             [dead(0, 128, reason="StartError", message='exec: "pyhton": executable file not found in $PATH')],

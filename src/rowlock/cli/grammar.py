@@ -199,7 +199,8 @@ def parse(line: Line, command: Command, left: list[str]) -> Line:
     if line.rest is not None and not command.rest:
         line.words, line.rest = line.words + line.rest, None
     if line.words and not command.words and not command.eager:
-        raise Refused(f"`{line.program} {line.path}` takes no argument, but `{line.words[0]}` was given.", 2)
+        meant = f" Did you mean `-f {line.words[0]}`?" if "-f" in names and names["-f"].takes_value else ""
+        raise Refused(f"`{line.program} {line.path}` takes no argument, but `{line.words[0]}` was given.{meant}", 2)
     return line
 
 

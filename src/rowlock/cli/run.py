@@ -238,7 +238,8 @@ def _interrupted(line: Line, name: str, identity: str) -> int:
     stop = True
     if sys.stdin.isatty():
         tell("")
-        while (answer := ask(f"[d]etach and leave job {name} running, or [s]top it? [d/s] ")[:1]) not in ("d", "s", ""):
+        question = f"[d]etach and leave job {name} running, or [s]top and delete it? [d/s] "
+        while (answer := ask(question)[:1]) not in ("d", "s", ""):
             continue
         stop = answer == "s"
     if not stop:

@@ -26,10 +26,11 @@ async def _checked(call: Call, obj: Object, space: str) -> dict[str, Any]:
     word = str(obj.get("kind", ""))
     found: dict[str, Any] = {"kind": word, "name": objects.name(obj), "refused": "", "hint": "", "remarks": []}
     kind = kinds.by_api_version(str(obj.get("apiVersion", "")), word)
-    if kind is None:
+    if kind is None or kind.api_version != obj.get("apiVersion"):
         known = [k.name for k in kinds.KINDS]
         refused = f'no matches for kind "{word}" in version "{obj.get("apiVersion", "")}"'
-        return {**found, "refused": refused, "hint": nearest(word, known).strip() or "rowlock serves no such kind."}
+        near = f"It is served as `{kind.api_version}`." if kind else nearest(word, known).strip()
+        return {**found, "refused": refused, "hint": near or "rowlock serves no such kind."}
     meta = obj.get("metadata")
     if not isinstance(meta, dict):
         return {**found, "refused": f"{word}: metadata with a name is missing"}

@@ -296,16 +296,18 @@ class _Source:
                 await self._changed(followers)
             if followers:
                 await asyncio.wait(followers.values(), timeout=_DRAIN)
+            heard = {life for life, follower in followers.items() if follower.done()}
             for follower in followers.values():
                 follower.cancel()
-        if farewell := self._farewell():
+        if farewell := self._farewell(heard):
             await queue.put(farewell)
         await queue.put(None)
 
-    def _farewell(self) -> bytes:
-        """Who is not heard any more although it runs."""
+    def _farewell(self, heard: set[tuple[str, int]]) -> bytes:
+        """Who is not heard any more although it runs. A rank heard to its end ran: the word of its end is on the way."""
         workload = self.catalog.workload(self.uid)
         left = self._running(workload) if workload and ranks.ranked(workload.job) else []
+        left = [pod for pod in left if attempt(pod) not in heard]
         if not workload or not left or self._patience() is None:
             return b""
         job, names = objects.name(workload.job), ", ".join(objects.name(pod) for pod in left)

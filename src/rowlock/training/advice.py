@@ -26,7 +26,6 @@ FIELDS = (
     "restartPolicy", "nprocPerNode", "elasticPolicy", "minReplicas", "maxReplicas", "maxRestarts", "rdzvBackend",
     "rdzvPort", "rdzvHost", "rdzvId", "rdzvConf", "successPolicy", "enableDynamicWorker", "slotsPerWorker",
     "mainContainer", "containers", "image", "command", "args", "env", "resources", "volumeMounts", "initContainers",
-    *(framework.replicas for framework in FRAMEWORKS.values()),
 )  # fmt: skip
 
 HINTS: tuple[tuple[str, str], ...] = (
@@ -64,11 +63,18 @@ MOST = 3
 def hint(message: str) -> str:
     """What to do about a refusal; "" where the sentence says it all."""
     if unknown := re.search(r'unknown field "(?:[^"]*\.)?(\w+)(?:\[\d+\])?"', message):
-        near = difflib.get_close_matches(unknown[1], FIELDS, 1, 0.6)
+        near = difflib.get_close_matches(unknown[1], _fields(message, unknown[1]), 1, 0.6)
         return f"Did you mean `{near[0]}`?" if near else "No job has such a field: take it out."
     found = ((text, re.search(pattern, message)) for pattern, text in HINTS)
     said = [text.format(*match.groups()) for text, match in found if match]
     return " ".join(said[:MOST])
+
+
+def _fields(message: str, word: str) -> list[str]:
+    """What `word` may be meant for; a word for replicas is meant for those of the kind that the sentence names."""
+    kinds = {kind: framework.replicas for kind, framework in FRAMEWORKS.items()}
+    replicas = [own for kind, own in kinds.items() if kind.name in message] or list(kinds.values())
+    return replicas if word.lower().endswith("replicaspecs") else [*FIELDS, *replicas]
 
 
 def late_refusal(kind: Kind, job: Object) -> str:

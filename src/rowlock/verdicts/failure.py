@@ -129,7 +129,18 @@ def sentence(incident: Sequence[Death], ranks: int = 0) -> str:
         return f"{said}; {count} then lost {'it' if not cause.echo else 'their peers'} and ended too."
     own = sorted(others - echoes)
     tail = f", and {listed(sorted(echoes))} lost a peer" if echoes else ""
-    return f"{said} first; {listed(own)} failed {'too' if len(own) == 1 else 'as well'}{tail}."
+    return f"{said}; {listed(own)} failed {_as(cause, incident, own)}{tail}."
+
+
+def _as(cause: Death, incident: Sequence[Death], others: Sequence[str]) -> str:
+    """How the others' own failures stand to the one that is told."""
+    alike = {_kind(cause)} == {_kind(d) for d in incident if d.rank in others}
+    return "the same way" if alike else "too, but later" if len(others) == 1 else "as well, but later"
+
+
+def _kind(death: Death) -> tuple[object, ...]:
+    error = (death.trouble.kind, death.trouble.text) if death.trouble is not None else (death.said,)
+    return (death.code, death.signal, death.reason, death.message, *error)
 
 
 def _why(cause: Death) -> str:
