@@ -148,7 +148,8 @@ def test_a_server_in_the_foreground_says_what_goes_on_without_it(running: Cluste
             server.kill()
     other.up()
     assert other.json("rowlock", "describe", "long", "--json")["phase"] == "Running"
-    assert "1 unfinished job was stopped" in other.run("rowlock", "down", "--yes")
+    said = other.run("rowlock", "down", "--yes")
+    assert "1 unfinished job was stopped" in said and "`rowlock up -d" in said and "`rowlock resume" in said
 
 
 def test_a_server_that_dies_under_a_run_leaves_the_job(running: Cluster) -> None:

@@ -285,6 +285,14 @@ def test_no_server(tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
     assert err == f"no server is running for {tmp_path}. Start one: `rowlock up -d`\n"
 
 
+def test_a_line_that_is_told_means_the_same_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    elsewhere = tmp_path / "another one"
+    _, _, err = call("rowlock", ["list", "--data-dir", str(elsewhere)], tmp_path, capsys)
+    assert f"Start one: `rowlock up -d --data-dir '{elsewhere}'`" in err
+    flags = {"data_dir": "/elsewhere", "nodes": 2}
+    assert client.again({"flags": flags}) == "rowlock up -d --data-dir /elsewhere --nodes 2"
+
+
 def test_a_dead_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rowlock.cli.grammar import Refused
-from rowlock.cli.place import data_dir
+from rowlock.cli.place import data_dir, place_flag
 
 _TIMEOUT = 90.0
 """Seconds for an answer to begin; a submit may wait for a deleted job to leave, a wait polls for 30."""
@@ -86,7 +86,7 @@ def again(found: dict[str, Any] | None) -> str:
         for name, usual in _SHAPE.items()
         if flags.get(name) not in (usual, None)
     ]
-    return " ".join(["rowlock up -d", *given])
+    return " ".join([f"rowlock up -d{place_flag(flags.get('data_dir') or data_dir(None))}", *given])
 
 
 def connect(line: Any) -> Server:
@@ -97,7 +97,7 @@ def connect(line: Any) -> Server:
     directory = data_dir(line)
     found = state(directory)
     if found is None:
-        raise Refused(f"no server is running for {directory}. Start one: `rowlock up -d`")
+        raise Refused(f"no server is running for {directory}. Start one: `rowlock up -d{place_flag(directory)}`")
     if not alive(found):
         raise Refused(
             f"the server of {directory} (pid {found.get('pid')}) is not running any more. "

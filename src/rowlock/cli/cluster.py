@@ -16,7 +16,7 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.grammar import Line, Refused
 from rowlock.cli.output import amount, ask, seconds, show, show_json, size, table, tell
-from rowlock.cli.place import data_dir, prepare
+from rowlock.cli.place import data_dir, place_flag, prepare, project
 
 SETTINGS = (
     "nodes",
@@ -146,7 +146,7 @@ def same(directory: str, found: dict[str, Any], wanted: dict[str, Any]) -> None:
         flags = ", ".join(f"--{name.replace('_', '-')} {wanted[name]}" for name in differs)
         raise Refused(
             f"a server is running for {directory} already (pid {found['pid']}), but without {flags}. "
-            "Stop it first: `rowlock down`"
+            "Stop it first: `rowlock down{place_flag(directory)}`"
         )
 
 
@@ -195,6 +195,10 @@ def down(line: Line) -> int:
     stopped = f"; {len(busy)} unfinished {'jobs were' if len(busy) != 1 else 'job was'} stopped" if busy else ""
     kept = "; running pods go on, the next `rowlock up` finds them" if line.keep_jobs else ""
     show(f"The cluster is down{stopped}{kept}.")
+    if busy:
+        where = "" if busy[0]["projectName"] == project(line) else f" -p {busy[0]['projectName']}"
+        resume = f"rowlock resume {busy[0]['name']}{where}{place_flag(directory)}"
+        show(f"To go on with a stopped job: `{client.again(found)}`, then `{resume}`")
     return 0
 
 
@@ -291,7 +295,7 @@ def status(line: Line) -> int:
         elif old:
             show(f"The server of {directory} (pid {old.get('pid')}) is gone. Start it again: `{client.again(old)}`")
         else:
-            show(f"No server is running for {directory}. Start one: `rowlock up -d`")
+            show(f"No server is running for {directory}. Start one: `rowlock up -d{place_flag(directory)}`")
         return 1
     server = client.connect(line)
     nodes = server.get("/api/v1/nodes")["items"]

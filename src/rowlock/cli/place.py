@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from typing import Any
 
 from rowlock.cli.grammar import Flag, Refused
@@ -18,6 +19,11 @@ def data_dir(line: Any) -> str:
     """The data directory: the flag, the environment, else `~/.rowlock`."""
     given = getattr(line, "data_dir", None) or os.environ.get("ROWLOCK_DATA_DIR") or "~/.rowlock"
     return os.path.abspath(os.path.expanduser(given))
+
+
+def place_flag(directory: str) -> str:
+    """What a command line needs to mean this directory: nothing where it is what a line without the flag means."""
+    return "" if os.path.abspath(directory) == data_dir(None) else f" --data-dir {shlex.quote(directory)}"
 
 
 def prepare(directory: str) -> None:
