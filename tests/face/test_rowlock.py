@@ -14,8 +14,8 @@ import pytest
 from tests.face.served import NOW, Served, call
 
 from rowlock import kinds
-from rowlock.cli import client, run
-from rowlock.cli.grammar import Command, Group, help_of
+from rowlock.cli import client, cluster, run
+from rowlock.cli.grammar import Command, Group, Refused, help_of
 from rowlock.cli.news import News
 from rowlock.cli.output import amount
 from rowlock.cli.tree import ROOT as ROWLOCK
@@ -291,6 +291,8 @@ def test_a_line_that_is_told_means_the_same_cluster(tmp_path: Path, capsys: pyte
     assert f"Start one: `rowlock up -d --data-dir '{elsewhere}'`" in err
     flags = {"data_dir": "/elsewhere", "nodes": 2}
     assert client.again({"flags": flags}) == "rowlock up -d --data-dir /elsewhere --nodes 2"
+    with pytest.raises(Refused, match="without --nodes 3. Stop it first: `rowlock down --data-dir /elsewhere`"):
+        cluster.same("/elsewhere", {"pid": 1, "flags": flags}, {"nodes": 3})
 
 
 def test_a_dead_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,7 +146,7 @@ def same(directory: str, found: dict[str, Any], wanted: dict[str, Any]) -> None:
         flags = ", ".join(f"--{name.replace('_', '-')} {wanted[name]}" for name in differs)
         raise Refused(
             f"a server is running for {directory} already (pid {found['pid']}), but without {flags}. "
-            "Stop it first: `rowlock down{place_flag(directory)}`"
+            f"Stop it first: `rowlock down{place_flag(directory)}`"
         )
 
 
