@@ -291,7 +291,7 @@ def test_a_line_that_is_told_means_the_same_cluster(tmp_path: Path, capsys: pyte
     assert f"Start one: `rowlock up -d --data-dir '{elsewhere}'`" in err
     flags = {"data_dir": "/elsewhere", "nodes": 2}
     assert client.again({"flags": flags}) == "rowlock up -d --data-dir /elsewhere --nodes 2"
-    with pytest.raises(Refused, match="without --nodes 3. Stop it first: `rowlock down --data-dir /elsewhere`"):
+    with pytest.raises(Refused, match=r"without --nodes 3\. Stop it first: `rowlock down --data-dir /elsewhere`"):
         cluster.same("/elsewhere", {"pid": 1, "flags": flags}, {"nodes": 3})
 
 
