@@ -6,6 +6,7 @@ import json
 import resource
 import subprocess
 import sys
+import time
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -128,6 +129,26 @@ def test_a_rank_that_has_ended_is_not_said_to_run_because_its_status_is_late(ser
     ended = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": NOW}}
     served.report("runai-default", "t1-master-0", "Failed", ended)
     assert served.ok("rowlock logs -f t1").splitlines() == ["[rank 1] No module named 'nosuchmodule'"]
+
+
+def test_the_log_of_a_pod_that_waits_for_room_says_for_what(served: Served) -> None:
+    served.ok(SUBMIT)
+    for line in ("runai logs t1", "rowlock logs t1 --rank 1"):
+        code, _, err = served.run(line)
+        assert code == 1 and " has not started yet: " in err and "ContainerCreating" not in err
+        assert err.endswith(". Follow with -f to wait.\n") and ".. " not in err
+
+
+def test_who_follows_a_pod_that_never_starts_hears_that_it_was_deleted(served: Served) -> None:
+    served.ok(SUBMIT)
+    program = "from rowlock.cli.main import runai; runai()"
+    line = [sys.executable, "-c", program, "logs", "t1", "-f", "--data-dir", str(served.data)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as following:
+        time.sleep(0.7)
+        served.ok("runai delete job t1")
+        served.until(served.reap)
+        assert following.stdout is not None
+        assert following.stdout.read() == "rowlock: the log ends here: t1-master-0 was deleted before it started.\n"
 
 
 def test_a_hang_is_told_to_who_follows_the_log(served: Served) -> None:

@@ -79,6 +79,8 @@ def test_command_lines_follow_docker(image: Image, container: dict[str, list[str
 def test_an_image_without_a_command_says_so() -> None:
     found = command_line(Image("i:1", host=True), {})
     assert isinstance(found, Problem) and "the pod must give `command` or `args`" in found.message
+    found = command_line(Image("host:latest", host=True), {})
+    assert isinstance(found, Problem) and "rowlock build" not in found.message  # nobody builds the machine
 
 
 def test_the_dockerfile_of_the_seeds() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from typing import Any
 
 from rowlock.cli.grammar import Flag, Refused
@@ -23,7 +22,11 @@ def data_dir(line: Any) -> str:
 
 def place_flag(directory: str) -> str:
     """What a command line needs to mean this directory: nothing where it is what a line without the flag means."""
-    return "" if os.path.abspath(directory) == data_dir(None) else f" --data-dir {shlex.quote(directory)}"
+    if os.path.abspath(directory) == data_dir(None):
+        return ""
+    import shlex
+
+    return f" --data-dir {shlex.quote(directory)}"
 
 
 def prepare(directory: str) -> None:

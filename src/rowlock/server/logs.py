@@ -101,7 +101,16 @@ async def of_pod(call: Call) -> Any:
         job = objects.name(workload.job)
         raise NotFound(f"Failed to find pod: '{word}' of job: '{job}'.{nearest(word, names)}")
     source = _source(call, workload)
-    return await _streamed(source.followed(pod, asked) if asked.follow else source.read(pod, asked))
+    if asked.follow:
+        return await _streamed(source.followed(pod, asked))
+    if not objects.dig(pod, "spec.nodeName", ""):
+        raise BadRequest(f"{objects.name(pod)} has not started yet: {_why(workload)}. Follow with -f to wait.")
+    return await _streamed(source.read(pod, asked))
+
+
+def _why(workload: Workload) -> str:
+    now = workload.standing()
+    return (now.message or f"it is {now.phase}").rstrip(".")
 
 
 async def merged(call: Call) -> Any:
@@ -111,11 +120,10 @@ async def merged(call: Call) -> Any:
         return await _streamed(source.follow_all(asked))
     if not any(started(pod) for pod in workload.pods):
         now = workload.standing()
-        why = now.message or f"it is {now.phase}."
         name = objects.name(workload.job)
         if now.phase in ("Stopping", "Stopped"):
             raise BadRequest(f"{name} is suspended and has no pods: `rowlock resume {name}` starts it again.")
-        raise BadRequest(f"no pod of {name} has started yet: {why.rstrip('.')}. Follow with -f to wait.")
+        raise BadRequest(f"no pod of {name} has started yet: {_why(workload)}. Follow with -f to wait.")
     return await _streamed(source.read_all(workload, asked))
 
 
@@ -217,6 +225,9 @@ class _Source:
             return not mine or started(mine[0]) or self.over()
 
         await self.catalog.until(self.uid, ready, None)
+        workload = self.catalog.workload(self.uid)
+        if not started(pod) and not any(objects.name(p) == name for p in (workload.pods if workload else ())):
+            raise NotFound(f"{name} was deleted before it started.")
         async for chunk in self.read(pod, asked):
             yield chunk
 

@@ -230,9 +230,9 @@ def command_line(image: Image, container: Mapping[str, Any]) -> list[str] | Prob
     if words := [*command, *args]:
         return words
     sentence = f'no command: the image "{image.name}" names none, so the pod must give `command` or `args`'
-    return Problem(
-        "CreateContainerError", f"{sentence}, or build the image with a CMD: `rowlock build -t {image.name} DIR`"
-    )
+    if image.name.rpartition(":")[0] not in HOST:
+        sentence = f"{sentence}, or build the image with a CMD: `rowlock build -t {image.name} DIR`"
+    return Problem("CreateContainerError", sentence)
 
 
 def working_directory(image: Image, container: Mapping[str, Any], pod_directory: str) -> str:
