@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.face.served import NOW, Served, call
 
 from rowlock import kinds
 from rowlock.cli import client, cluster, run
-from rowlock.cli.grammar import Command, Group, Refused, help_of
+from rowlock.cli.grammar import Command, Group, Line, Refused, flags_of, help_of
 from rowlock.cli.news import News
 from rowlock.cli.output import amount
 from rowlock.cli.tree import ROOT as ROWLOCK
@@ -185,6 +186,7 @@ def test_a_suspended_job_says_so(served: Served) -> None:
     served.until(lambda: "Stopped" in served.ok("rowlock list"))
     again = "t1 is suspended and has no pods: `rowlock resume t1` starts it again."
     assert served.run("rowlock logs t1")[2].strip() == again
+    assert "`rowlock resume t1` starts it again" in served.run("rowlock wait t1 --timeout 0s")[2]
     kept = served.data / "logs" / "runai-default_t1-master-0_uid"
     kept.mkdir(parents=True)
     assert f"{again} Logs of its earlier pods: {kept.parent}/runai-default_t1-*/" in served.run("rowlock logs t1")[2]
@@ -336,6 +338,18 @@ def test_status_names_the_server(served: Served) -> None:
     assert (amount("24684084Ki"), amount("512Ki"), amount("16Gi")) == ("23.5Gi", "0.5Mi", "16Gi")
 
 
+def test_no_flag_hides_what_every_line_has() -> None:
+    """`kubeconfig --path` once hid the path of words that refusals begin with: "`rowlock None` takes no argument"."""
+    own = set(vars(Line("rowlock", "", [])))
+
+    def commands(group: Group) -> Iterator[Command]:
+        for each in group.commands:
+            yield from commands(each) if isinstance(each, Group) else [each]
+
+    for command in (*commands(ROWLOCK), *commands(RUNAI)):
+        assert not own & {flag.dest for flag in flags_of(command)}, command.name
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -344,6 +358,8 @@ def test_status_names_the_server(served: Served) -> None:
         ("rowlock run train.py", "say what runs it, `rowlock run … -- python train.py …`"),
         ("rowlock list --jsn", "Did you mean `--json`?"),
         ("rowlock list x", "takes no argument"),
+        ("rowlock list -o json", "Did you mean `--json`?"),
+        ("rowlock kubeconfig x", "`rowlock kubeconfig` takes no argument"),
         ("rowlock check job.yaml", "Did you mean `-f job.yaml`?"),
         ("rowlock describe", "needs one job"),
         ("rowlock up --nodes 0", "must be at least 1"),

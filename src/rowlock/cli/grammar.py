@@ -73,10 +73,10 @@ class Group(NamedTuple):
 
 
 class Line:
-    """A parsed command line: `line.workers` and so on; `words`, `rest`; `argv` as typed, `program` and `path`."""
+    """A parsed command line: `line.workers` and so on; `words`, `rest`; `argv` as typed, `program` and `verb`."""
 
-    def __init__(self, program: str, path: str, argv: list[str]) -> None:
-        self.program, self.path, self.argv = program, path, argv
+    def __init__(self, program: str, verb: str, argv: list[str]) -> None:
+        self.program, self.verb, self.argv = program, verb, argv
         self.words: list[str] = []
         self.rest: list[str] | None = None
         self.given: set[str] = set()
@@ -84,12 +84,12 @@ class Line:
         """The connection to the server, once there is one (`client.connect`)."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"{self.program} {self.path} has no flag {name}")
+        raise AttributeError(f"{self.program} {self.verb} has no flag {name}")
 
     def word(self, name: str) -> str:
         """The one word that the command needs."""
         if len(self.words) != 1:
-            raise Refused(f"`{self.program} {self.path}` needs one {name}; see `{self.program} {self.path} --help`", 2)
+            raise Refused(f"`{self.program} {self.verb}` needs one {name}; see `{self.program} {self.verb} --help`", 2)
         return self.words[0]
 
 
@@ -200,7 +200,7 @@ def parse(line: Line, command: Command, left: list[str]) -> Line:
         line.words, line.rest = line.words + line.rest, None
     if line.words and not command.words and not command.eager:
         meant = f" Did you mean `-f {line.words[0]}`?" if "-f" in names and names["-f"].takes_value else ""
-        raise Refused(f"`{line.program} {line.path}` takes no argument, but `{line.words[0]}` was given.{meant}", 2)
+        raise Refused(f"`{line.program} {line.verb}` takes no argument, but `{line.words[0]}` was given.{meant}", 2)
     return line
 
 
@@ -217,7 +217,9 @@ def _flag(line: Line, names: dict[str, Flag], token: str, tokens: list[str]) -> 
     if flag is None:
         known = [n for n in names if len(n) > 2]
         hint = nearest(name, known) if len(name) > 2 else ""
-        where = f"{line.program} {line.path}"
+        if name in ("-o", "--output") and "--json" in names:  # kubectl's
+            hint = " Did you mean `--json`?"
+        where = f"{line.program} {line.verb}"
         raise Refused(f"unknown flag: {name}.{hint} `{where} --help` lists the flags.", 2)
     if flag.takes_value and not equals:
         if not tokens:

@@ -82,7 +82,7 @@ def exec_(line: Line) -> int:
     """Runs a command in a pod; its exit code is ours."""
     command = [*line.words[1:], *(line.rest or [])]
     if not line.words or not command:
-        raise Refused(f"`{line.program} {line.path}` needs a job and a command: JOB -- COMMAND...", 2)
+        raise Refused(f"`{line.program} {line.verb}` needs a job and a command: JOB -- COMMAND...", 2)
     return _enter(line, line.words[0], command, stdin=line.stdin, tty=line.tty)
 
 
@@ -196,7 +196,7 @@ def port_forward(line: Line) -> int:
     """Ports of this machine lead into a pod, until Ctrl-C."""
     pairs = [_ports(text) for text in [*line.port, *line.words[1:]]]
     if not line.words or not pairs:
-        raise Refused(f"`{line.program} {line.path}` needs a job and ports: JOB --port 8080:80", 2)
+        raise Refused(f"`{line.program} {line.verb}` needs a job and ports: JOB --port 8080:80", 2)
     server, pod = _pod(line, line.words[0])
     address = "127.0.0.1" if line.address == "localhost" else line.address
     listeners: dict[socket.socket, int] = {}

@@ -10,7 +10,7 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.client import Server
 from rowlock.cli.grammar import Line, Refused, nearest
-from rowlock.cli.output import ask, number, seconds, show, show_json, since, table
+from rowlock.cli.output import ask, number, seconds, show, show_json, since, table, tell
 from rowlock.cli.place import project
 
 WORKLOADS = "/api/v1/workloads"
@@ -177,6 +177,8 @@ def wait(line: Line) -> int:
             raise
         show(f"Job {name} is deleted.")
         return 0
+    if workload["phase"] == "Stopped" and wanted != "Deleted":
+        tell(f"Job {name} is suspended: `rowlock resume {name}` starts it again")
     body = until(server, workload, wanted, limit)
     if line.json:
         show_json(body)
@@ -215,7 +217,7 @@ def names(line: Line) -> list[str]:
     """The jobs that the line names; with --all every one of the project."""
     everyone = "all" in line.given and line.all
     if not everyone and not line.words:
-        raise Refused(f"`{line.program} {line.path}` needs the name of a job", 2)
+        raise Refused(f"`{line.program} {line.verb}` needs the name of a job", 2)
     if not everyone:
         return line.words
     found = client.pages(client.connect(line), WORKLOADS, "workloads", filterBy=f"projectName=={project(line)}")

@@ -55,7 +55,7 @@ def _carry_out(root: Group, command: Command, line: Line, left: list[str]) -> in
     asked = left[: left.index("--")] if "--" in left else left
     parsed = None if {"-h", "--help"} & set(asked) and not command.eager else parse(line, command, left)
     if parsed is None or parsed.help:
-        print(help_of(root.name, line.path, command))
+        print(help_of(root.name, line.verb, command))
         return 0
     try:
         code = load(command.run)(parsed)

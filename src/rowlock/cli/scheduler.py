@@ -47,7 +47,7 @@ def simulate(line: Line) -> int:
 
 def _become(module: str, line: Line, *argv: str) -> int:
     sys.stdout.flush()
-    program = f"{line.program} {line.path}"
+    program = f"{line.program} {line.verb}"
     os.execv(sys.executable, [sys.executable, "-m", f"rowlock.rehearsal.{module}", "--program", program, *argv])
 
 
