@@ -129,7 +129,7 @@ class FieldSelector:
 def parse_fields(text: str | None) -> FieldSelector:
     """A field selector from its query-string form. Raises BadRequest."""
     terms = []
-    for part in (text or "").split(","):
+    for part in sorted((text or "").split(",")):  # sorted as a real server does: it names the first that it refuses
         if not part.strip():
             continue
         found = re.fullmatch(r"\s*([^=!\s]+)\s*(==|!=|=)\s*(.*?)\s*", part)

@@ -60,6 +60,16 @@ def test_one_bad_item_and_nothing_is_made(cluster: Cluster, tmp_path: Path, comm
     assert "settings" not in cluster.run(kubectl(), "get", "configmaps")
 
 
+def test_a_list_of_one_kind_is_validated_too(cluster: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.json"
+    job = {**GOOD[3], "spec": {"nope": 1}}
+    path.write_text(json.dumps({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJobList", "items": [job]}))
+    said = cluster.run(kubectl(), "create", "-f", str(path), code=1)
+    where, kind = "ValidationError(PyTorchJobList.items[0].spec)", "org.kubeflow.v1.PyTorchJob.spec"
+    assert f'{where}: unknown field "nope" in {kind}' in said
+    assert f'{where}: missing required field "pytorchReplicaSpecs" in {kind}' in said
+
+
 def test_a_good_list_is_made_whole(cluster: Cluster, tmp_path: Path) -> None:
     said = cluster.run(kubectl(), "create", "--dry-run=server", "-f", written(tmp_path, *GOOD))
     assert [line.split()[0] for line in said.splitlines()] == [

@@ -79,7 +79,9 @@ def _json_type(value: Any) -> str:
 
 def _wrong(value: Any, walk: Walk, owner: str, go: str) -> BadRequest:
     path = ".".join(step for step in walk.path if isinstance(step, str))
-    what = f"number {value}" if isinstance(value, int | float) and go.startswith("int") else _json_type(value)
+    what = _json_type(value)
+    if what == "number" and go.startswith("int"):
+        what = f"number {value}"
     return BadRequest(f"json: cannot unmarshal {what} into Go struct field {owner}.{path} of type {go}")
 
 
@@ -90,14 +92,8 @@ def _short(name: str) -> str:
 @cache
 def compiled(name: str) -> Decoder:
     """The decoder of a named type; recursive types find themselves here."""
-    if name == types.QUANTITY:
-        return _quantity
-    if name == types.INT_OR_STRING:
-        return _int_or_string
-    if name == types.TIME:
-        return _time
-    if name == types.MICRO_TIME:
-        return _micro_time
+    if name in _LEAVES:
+        return _leaf(name, _short(name))
     node = types.schema(name)
     if "properties" in node:
         return _struct(name, node)
@@ -106,6 +102,8 @@ def compiled(name: str) -> Decoder:
 
 def _lazy(name: str, owner: str) -> Decoder:
     """A named type inside another, `owner`, whom a value of the wrong sort is blamed on."""
+    if name in _LEAVES:
+        return _leaf(name, owner)
     structured = "properties" in types.schema(name)
 
     def decoder(value: Any, walk: Walk) -> Any:
@@ -116,7 +114,28 @@ def _lazy(name: str, owner: str) -> Decoder:
     return decoder
 
 
+_LEAVES = frozenset({types.QUANTITY, types.INT_OR_STRING, types.TIME, types.MICRO_TIME})
+"""Named types that are one value."""
+
+
+def _leaf(name: str, owner: str) -> Decoder:
+    if name == types.QUANTITY:
+        return _quantity
+    if name == types.INT_OR_STRING:
+        return _int_or_string(owner)
+    return _time(owner, moments.second if name == types.TIME else moments.microsecond)
+
+
 _GO = {"string": "string", "integer": "int64", "boolean": "bool"}
+_TEXTS = {
+    "PersistentVolumeClaimSpec.accessModes": "v1.PersistentVolumeAccessMode",
+    "ResourceQuotaSpec.scopes": "v1.ResourceQuotaScope",
+    "ServiceSpec.ipFamilies": "v1.IPFamily",
+    "Capabilities.add": "v1.Capability",
+    "Capabilities.drop": "v1.Capability",
+    "NamespaceSpec.finalizers": "v1.FinalizerName",
+}
+"""Lists of texts that have a type of their own in Go, which its sentences name."""
 
 
 def _value(node: types.Schema, owner: str, go_owner: str, key: str) -> Decoder:
@@ -126,12 +145,17 @@ def _value(node: types.Schema, owner: str, go_owner: str, key: str) -> Decoder:
     kind = node.get("type")
     if kind == "array":
         items = node.get("items") or {}
-        return _list(_value(items, owner, go_owner, ""), go_owner, key or _GO.get(items.get("type", ""), ""))
+        item = _text(go_owner, key) if key and items.get("type") == "string" else _value(items, owner, go_owner, "")
+        return _list(item, go_owner, key or _GO.get(items.get("type", ""), ""))
     if kind == "object":
         more = node.get("additionalProperties")
-        return _map(_value(more, owner, go_owner, ""), go_owner) if isinstance(more, dict) else _anything
+        if not isinstance(more, dict):
+            return _anything
+        go = "map[string][]uint8" if more.get("format") == "byte" else "map[string]string"
+        go = "v1.ResourceList" if more.get("$ref") == types.QUANTITY else go
+        return _map(_value(more, owner, go_owner, ""), go_owner, go)
     if kind == "string":
-        return _bytes if node.get("format") == "byte" else _text(go_owner)
+        return _bytes(go_owner) if node.get("format") == "byte" else _text(go_owner)
     if kind == "boolean":
         return _boolean(go_owner)
     if kind == "integer":
@@ -154,41 +178,44 @@ def _quantity(value: Any, walk: Walk) -> Any:
 _canonical = lru_cache(4096)(canonical)
 
 
-def _int_or_string(value: Any, walk: Walk) -> Any:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise _wrong(value, walk, "", "int32")
-    return value
+def _int_or_string(owner: str) -> Decoder:
+    def decoder(value: Any, walk: Walk) -> Any:
+        number = value.__class__ is int and -(2**31) <= value < 2**31
+        if not number and not isinstance(value, str):
+            raise _wrong(value, walk, owner, "int32")
+        return value
+
+    return decoder
 
 
-def _time(value: Any, walk: Walk) -> Any:
-    return moments.second(_moment(value, walk))
+def _time(owner: str, read: Callable[[str], str]) -> Decoder:
+    def decoder(value: Any, walk: Walk) -> Any:
+        if not isinstance(value, str):
+            raise _wrong(value, walk, owner, "string")
+        return read(value)
+
+    return decoder
 
 
-def _micro_time(value: Any, walk: Walk) -> Any:
-    return moments.microsecond(_moment(value, walk))
+def _bytes(owner: str) -> Decoder:
+    def decoder(value: Any, walk: Walk) -> Any:
+        if not isinstance(value, str):
+            raise _wrong(value, walk, owner, "[]uint8")
+        try:
+            base64.b64decode(value, validate=True)
+        except ValueError:  # binascii's own, and what base64 says to characters beyond ASCII
+            bad = re.search(r"[^A-Za-z0-9+/=]", value)
+            at = bad.start() if bad else len(value) // 4 * 4
+            raise BadRequest(f"illegal base64 data at input byte {at}") from None
+        return value
+
+    return decoder
 
 
-def _moment(value: Any, walk: Walk) -> str:
-    if not isinstance(value, str):
-        raise _wrong(value, walk, "", "string")
-    return value
-
-
-def _bytes(value: Any, walk: Walk) -> Any:
-    if not isinstance(value, str):
-        raise _wrong(value, walk, "", "[]uint8")
-    try:
-        base64.b64decode(value, validate=True)
-    except ValueError:  # binascii's own, and what base64 says to characters beyond ASCII
-        bad = re.search(r"[^A-Za-z0-9+/=]", value)
-        raise BadRequest(f"illegal base64 data at input byte {bad.start() if bad else len(value) // 4 * 4}") from None
-    return value
-
-
-def _text(owner: str) -> Decoder:
+def _text(owner: str, go: str = "string") -> Decoder:
     def decoder(value: Any, walk: Walk) -> Any:
         if value.__class__ is not str:
-            raise _wrong(value, walk, owner, "string")
+            raise _wrong(value, walk, owner, go)
         return value
 
     return decoder
@@ -240,10 +267,10 @@ def _list(item: Decoder, owner: str, key: str) -> Decoder:
     return decoder
 
 
-def _map(item: Decoder, owner: str) -> Decoder:
+def _map(item: Decoder, owner: str, go: str) -> Decoder:
     def decoder(value: Any, walk: Walk) -> Any:
         if value.__class__ is not dict:
-            raise _wrong(value, walk, owner, "map[string]string")
+            raise _wrong(value, walk, owner, go)
         if item is _anything:
             return dict(value)
         return {key: item(element, walk) if element is not None else "" for key, element in value.items()}
@@ -264,9 +291,9 @@ def _struct(name: str, node: types.Schema) -> Decoder:
     required = frozenset(node.get("required") or ())
     fields: dict[str, tuple[Decoder, bool]] = {}
     for key, child in node["properties"].items():
-        own = _short(child.get("items", {}).get("$ref", "")) or key
+        own = _short(child.get("items", {}).get("$ref", ""))
         fields[key] = (
-            _value(child, name, owner, f"v1.{own}" if own != key else ""),
+            _value(child, name, owner, f"v1.{own}" if own else _TEXTS.get(f"{owner}.{key}", "")),
             key in required or _keeps_empty(name, key, child),
         )
     fill = DEFAULTS.get(name)

@@ -63,7 +63,7 @@ async def served(call: Call, send: Send, store: Store, rest: list[str], serve: S
 def _selector(call: Call) -> None:
     """Field selectors know an Event's newer names here, and no others."""
     text = call.query.get("fieldSelector", "")
-    terms = [re.match(r"\s*([^=!]*)(.*)", term, re.DOTALL) for term in text.split(",")] if text else []
+    terms = [re.match(r"\s*([^=!]*)(.*)", term, re.DOTALL) for term in sorted(text.split(","))] if text else []
     fields = [(term[1].strip(), term[2]) for term in terms if term]
     for name, _ in fields:
         if name and name not in _SELECTABLE and not name.startswith("regarding."):

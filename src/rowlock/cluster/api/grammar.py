@@ -22,6 +22,8 @@ def spoken(text: str) -> str:
     at = 0
     while at < len(tokens):
         if not re.match(r"!$|[^=!<>,()]", tokens[at]):
+            if at:
+                return f"found '{tokens[at]}', expected: identifier after ','"
             return f"found '{tokens[at]}', expected: !, identifier, or 'end of string'"
         problem, at = _requirement([*tokens, ""], at)
         if problem:

@@ -19,6 +19,7 @@ from rowlock.kinds import Kind
 Document = dict[str, Any]
 
 PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 _V3, _V2 = "#/components/schemas/", "#/definitions/"
 _REVIEWS = {
     "authorization.k8s.io/v1": ("SelfSubjectAccessReview", "SubjectAccessReview", "SelfSubjectRulesReview"),
@@ -64,6 +65,7 @@ def _of(path: str) -> tuple[str, str]:
 
 
 _SERVED = (*kinds.KINDS, kinds.NEWER_EVENT)
+_LISTED = frozenset((k.group, k.version, k.name) for k in _SERVED)
 
 
 @cache
@@ -123,12 +125,34 @@ def _components(roots: list[tuple[str, str, str, str]], prefix: str) -> Document
         body["x-kubernetes-group-version-kind"] = [{"group": group, "kind": kind, "version": version}]
         if kind in TEXTS:
             body["description"] = TEXTS[kind]
-        found[component(group, version, kind)] = body
+        own = component(group, version, kind)
+        found[own] = body
+        if (group, version, kind) in _LISTED:
+            gvk = [{"group": group, "kind": f"{kind}List", "version": version}]
+            found[f"{own}List"] = {**_list_of(own, prefix), "x-kubernetes-group-version-kind": gvk}
+            todo.append(_LIST_META)
     while todo:
         name = todo.pop()
         if name not in found:
             found[name] = _written(types.schema(name), prefix, todo)
     return dict(sorted(found.items()))
+
+
+def _list_of(name: str, prefix: str) -> Document:
+    """The schema of a kind's list: clients validate what is inside one by it."""
+    fields = {
+        "apiVersion": {"type": "string"},
+        "items": {"type": "array", "items": _reference(name, prefix)},
+        "kind": {"type": "string"},
+        "metadata": _reference(_LIST_META, prefix),
+    }
+    explained = {key: _explained(key, node) for key, node in fields.items()}
+    return {"type": "object", "required": ["items"], "properties": explained}
+
+
+def _reference(name: str, prefix: str) -> Document:
+    """Version 3 wraps a reference, so that something may stand beside it."""
+    return {"allOf": [{"$ref": prefix + name}]} if prefix == _V3 else {"$ref": prefix + name}
 
 
 def _written(node: Any, prefix: str, todo: list[str]) -> Any:
@@ -143,7 +167,7 @@ def _written(node: Any, prefix: str, todo: list[str]) -> Any:
             return _written(types.schema(ref), prefix, todo)
         todo.append(ref)
         rest = {k: v for k, v in node.items() if k != "$ref"}
-        return {**rest, "allOf": [{"$ref": prefix + ref}]} if prefix == _V3 else {"$ref": prefix + ref}
+        return {**rest, **_reference(ref, prefix)} if prefix == _V3 else _reference(ref, prefix)
     if prefix == _V2:
         node = _older(node)
     found = {k: _written(v, prefix, todo) if k not in ("required", "enum") else v for k, v in node.items()}

@@ -12,10 +12,12 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.api import PatchType, WriteOptions
-from rowlock.cluster.api import decoding, fieldsets, jsonpatch, managedfields, strategic, types
+from rowlock.cluster.api import decoding, fieldsets, golang, jsonpatch, managedfields, strategic, types
+from rowlock.cluster.api.admission import Unreadable
 from rowlock.cluster.api.custom import prune
 from rowlock.cluster.api.decoding import Walk
-from rowlock.errors import ApiError, BadRequest, Cause, Invalid, UnsupportedMediaType
+from rowlock.cluster.api.wording import shown
+from rowlock.errors import ApiError, BadRequest, Cause, Invalid, UnsupportedMediaType, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 
@@ -47,7 +49,7 @@ class Patches:
             if not isinstance(patch, dict):
                 raise BadRequest("a patch of this type is a JSON object")
             new = self._merged(kind, current, patch, type)
-        return _checked(current, new)
+        return _checked(kind, current, new)
 
     def _merged(self, kind: Kind, current: Object, patch: dict[str, Any], type: PatchType) -> Any:
         if type == "merge":
@@ -56,7 +58,11 @@ class Patches:
             raise UnsupportedMediaType(
                 f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
             )
-        return strategic.merged(current, patch, types.of(kind))
+        new = strategic.merged(current, patch, types.of(kind))
+        if not all(isinstance(new.get(key), str | None) for key in ("apiVersion", "kind")):
+            return new
+        # a real server merges into a structure, which is of this kind whatever the patch says
+        return {**new, "apiVersion": current["apiVersion"], "kind": current["kind"]}
 
     def _server_side(self, kind: Kind, current: Object | None, patch: Any, options: WriteOptions) -> Object:
         if not options.manager:
@@ -66,27 +72,58 @@ class Patches:
         config = typed(kind, patch)
         author = managedfields.Author(options.manager, objects.timestamp(self._clock()))
         new = managedfields.applied(kind, current, config, author, force=options.force)
-        return _checked(current, new) if current is not None else new
+        return _checked(kind, current, new) if current is not None else new
 
 
-def _checked(current: Object, new: Any) -> Object:
+def _checked(kind: Kind, current: Object, new: Any) -> Object:
     """A patch may change much, but not which object it is about."""
-    if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
+    name = objects.name(current)
+    if isinstance(new, dict) and (new.get("metadata") is None or _nameless(new["metadata"])):
+        raise BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if not isinstance(new, dict):
         raise BadRequest("the patch leaves something that is not an object")
-    for key in ("name", "namespace"):
-        had, has = objects.meta(current).get(key), new["metadata"].get(key)
-        if has is not None and has != had and key == "namespace":
-            raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
-        if has is not None and has != had:
-            raise BadRequest(f"the {key} of the object ({has}) does not match the {key} on the URL ({had})")
-    if new["metadata"].get("managedFields") is not objects.meta(current).get("managedFields"):
-        managedfields.check(new["metadata"].get("managedFields"))
-    for key in ("apiVersion", "kind"):
-        if new.get(key) != current.get(key):
-            raise BadRequest(
-                f"the {key} of the object ({new.get(key)}) does not match the {key} on the URL ({current.get(key)})"
-            )
-    return new
+    meta = new["metadata"]
+    if not isinstance(meta, dict):
+        raise Unreadable(kind, golang.unmarshal(meta, f"struct field {kind.name}.metadata of type v1.ObjectMeta"))
+    for field in ("name", "namespace"):
+        if not isinstance(meta.get(field), str | None):
+            wanted = f"struct field ObjectMeta.metadata.{field} of type string"
+            raise Unreadable(kind, golang.unmarshal(meta[field], wanted))
+    if meta["name"] != name:
+        raise BadRequest(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
+    space = meta.get("namespace")
+    if space and not kind.namespaced:
+        new = {**new, "metadata": {key: value for key, value in meta.items() if key != "namespace"}}
+    elif space and space != objects.namespace(current):
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+    if meta.get("managedFields") is not objects.meta(current).get("managedFields"):
+        managedfields.check(meta.get("managedFields"))
+    return _of_kind(kind, current, new)
+
+
+def _nameless(meta: Any) -> bool:
+    return isinstance(meta, dict) and meta.get("name") in (None, "")
+
+
+def _of_kind(kind: Kind, current: Object, new: Object) -> Object:
+    """What a patch made, if it is still of its kind."""
+    version, name = new.get("apiVersion"), new.get("kind")
+    if (version, name) == (current.get("apiVersion"), current.get("kind")):
+        return new
+    if not kind.custom and version == kind.api_version and name in (None, ""):  # the path says it
+        return {**new, "kind": kind.name}
+    if not isinstance(version, str) or not isinstance(name, str) or not version or not name:
+        raise BadRequest(f"the patch leaves apiVersion {version!r} and kind {name!r}, which is no kind of object")
+    if not kind.custom:
+        where = f'registered for version "{version}" in scheme "pkg/runtime/scheme.go:110"'
+        raise Unreadable(kind, f'no kind "{name}" is {where}')
+    pairs = (("kind", name, kind.name), ("apiVersion", version, kind.api_version))
+    causes = [
+        Cause("FieldValueInvalid", f"Invalid value: {shown(got)}: must be {wanted}", key)
+        for key, got, wanted in pairs
+        if got != wanted
+    ]
+    raise invalid(name, objects.name(current), causes, kind.group)
 
 
 def typed(kind: Kind, config: Any) -> Object:

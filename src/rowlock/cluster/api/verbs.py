@@ -14,7 +14,7 @@ from starlette.types import Send
 from rowlock import kinds, objects
 from rowlock.api import Page, PatchType, WriteOptions
 from rowlock.cluster.api import bodies, decoding, golang, grammar, managedfields, requests, tables, types, wording
-from rowlock.cluster.api.admission import Unreadable
+from rowlock.cluster.api.admission import Unreadable, decoded
 from rowlock.cluster.api.answers import answer, answer_object, encode
 from rowlock.cluster.api.requests import Call, Form, Target
 from rowlock.cluster.storage import reading
@@ -191,6 +191,8 @@ async def create(call: Call, send: Send, store: Store, target: Target) -> None:
         raise Unsupported("the server does not allow this method on the requested resource")
     options = requests.write_options(call, "CreateOptions")
     obj = writable(call, target, options)
+    if obj.get("status"):
+        _unseen(target.kind, obj, options)
     made = await store.create(target.kind, obj, options=options)
     await _written(call, send, store, target.kind, made, code=201)
 
@@ -215,6 +217,8 @@ async def update(call: Call, send: Send, store: Store, target: Target) -> None:
         fresh = {k: v for k, v in obj["metadata"].items() if k not in ("resourceVersion", "uid")}
         made = await store.create(target.kind, {**obj, "metadata": fresh}, options=options)
         return await _written(call, send, store, target.kind, made, code=201)
+    if absent or (obj.get("status") and not target.subresource):
+        _unseen(target.kind, obj, options)
     made = await store.update(target.kind, obj, subresource=target.subresource, options=options)
     await _written(call, send, store, target.kind, made)
 
@@ -223,6 +227,13 @@ _MADE_BY_UPDATES = frozenset(
     {kinds.EVENT, kinds.LEASE, kinds.SERVICE, kinds.PRIORITY_CLASS, kinds.ROLE, kinds.ROLE_BINDING}
 )
 """What a real server makes when an update finds nothing to update."""
+
+
+def _unseen(kind: Kind, obj: Object, options: WriteOptions) -> None:
+    """What a write will not use is read all the same: a status, an update of what is not there. Raises Unreadable."""
+    found = WriteOptions(validation=options.validation)
+    decoded(kind, obj, found)
+    options.warnings.extend(said for said in found.warnings if said.startswith('unknown field "status'))
 
 
 def writable(call: Call, target: Target, options: WriteOptions) -> Object:
@@ -323,6 +334,10 @@ def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
     if kind != "apply":
         said = "" if kind == "strategic" else "error decoding patch: "  # as the real server
         patch = bodies.patch_of(call.body, said)
+        if kind == "merge" and patch is None:
+            raise BadRequest("Invalid JSON Patch")
+        if kind == "strategic" and patch is None:  # to Go, an empty map
+            return {}
         if kind != "json" and not isinstance(patch, dict):
             raise BadRequest(said + golang.unmarshal(patch, "value of type map[string]interface {}"))
         return patch

@@ -1,0 +1,118 @@
+"""Writes that do not fit: what is said of them, and in which order things are looked at.
+
+Every answer here was compared with that of kube-apiserver 1.34.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+STRICT = {"fieldValidation": "Strict"}
+MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
+POD = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+
+
+def patched(client: httpx.Client, path: str, media: str, body: str) -> tuple[int, str]:
+    answer = client.patch(path, content=body, headers={"content-type": media})
+    return answer.status_code, answer.json().get("message", "")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (
+            {"conditions": [{"lastProbeTime": 1}]},
+            "json: cannot unmarshal number into Go struct field PodCondition.status.conditions.lastProbeTime"
+            " of type string",
+        ),
+        ({"nope": 1}, 'strict decoding error: unknown field "status.nope"'),
+        ("x", "json: cannot unmarshal string into Go struct field Pod.status of type v1.PodStatus"),
+    ],
+)
+def test_a_status_that_is_not_kept_is_read_all_the_same(
+    client: httpx.Client, space: str, status: Any, said: str
+) -> None:
+    answer = client.post(f"{space}/pods", json={**POD, "status": status}, params=STRICT)
+    wanted = f'Pod in version "v1" cannot be handled as a Pod: {said}'
+    assert (answer.status_code, answer.json()["message"]) == (400, wanted)
+
+
+def test_an_unknown_field_of_a_status_is_warned_of_once(client: httpx.Client, space: str) -> None:
+    body = {**POD, "spec": {**POD["spec"], "zip": 1}, "status": {"nope": 1}}  # type: ignore[dict-item]
+    answer = client.post(f"{space}/pods", json=body, params={"fieldValidation": "Warn", "dryRun": "All"})
+    assert answer.status_code == 201
+    warnings = answer.headers.get_list("warning", split_commas=False)
+    assert sorted(w.split('"', 1)[1] for w in warnings) == [
+        f'unknown field \\"{field}\\""' for field in ("spec.zip", "status.nope")
+    ]
+
+
+def test_a_replacement_is_read_before_what_it_replaces_is_looked_for(client: httpx.Client, space: str) -> None:
+    answer = client.put(f"{space}/configmaps/c", json={**CONFIG, "data": {"a": 1}})
+    said = "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
+    wanted = f'ConfigMap in version "v1" cannot be handled as a ConfigMap: {said}'
+    assert (answer.status_code, answer.json()["message"]) == (400, wanted)
+    assert client.put(f"{space}/configmaps/c", json=CONFIG).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"fieldSelector": "b=1,a=2"}, '"a" is not a known field selector'),
+        ({"labelSelector": "a,,"}, "found ',', expected: identifier after ','"),
+        ({"labelSelector": ",a"}, "found ',', expected: !, identifier, or 'end of string'"),
+    ],
+)
+def test_the_first_thing_wrong_with_a_selector(
+    client: httpx.Client, space: str, query: dict[str, str], said: str
+) -> None:
+    answer = client.get(f"{space}/configmaps", params=query)
+    assert answer.status_code == 400 and said in answer.json()["message"]
+
+
+NAMELESS = "the name of the object (c based on URL) was undeterminable: name must be provided"
+UNKNOWN = 'scheme "pkg/runtime/scheme.go:110"'
+
+
+@pytest.mark.parametrize(
+    ("media", "body", "code", "said"),
+    [
+        (STRATEGIC, '{"kind":"X","apiVersion":"v9"}', 200, ""),
+        (STRATEGIC, "null", 200, ""),
+        (MERGE, "null", 400, "Invalid JSON Patch"),
+        (MERGE, '{"kind":null}', 200, ""),
+        (MERGE, '{"kind":"X"}', 422, f'no kind "X" is registered for version "v1" in {UNKNOWN}'),
+        (MERGE, '{"apiVersion":"v9"}', 422, f'no kind "ConfigMap" is registered for version "v9" in {UNKNOWN}'),
+        (MERGE, '{"metadata":null}', 400, NAMELESS),
+        (MERGE, '{"metadata":{"name":null}}', 400, NAMELESS),
+        (MERGE, '{"metadata":{"name":1}}', 422, "Go struct field ObjectMeta.metadata.name of type string"),
+        (MERGE, '{"metadata":["c"]}', 422, "Go struct field ConfigMap.metadata of type v1.ObjectMeta"),
+        (MERGE, '{"metadata":{"namespace":""}}', 200, ""),
+        (MERGE, '{"metadata":{"namespace":"x"}}', 400, "does not match the namespace sent on the request"),
+        (MERGE, '{"metadata":{"name":{}},"kind":[]}', 422, "Go struct field ObjectMeta.metadata.name of type string"),
+    ],
+)
+def test_a_patch_does_not_make_another_object(
+    client: httpx.Client, space: str, media: str, body: str, code: int, said: str
+) -> None:
+    made = client.post(f"{space}/configmaps", json=CONFIG).json()
+    got, message = patched(client, f"{space}/configmaps/c", media, body)
+    assert got == code and message.endswith(said)
+    assert client.get(f"{space}/configmaps/c").json() == made
+
+
+def test_a_custom_object_is_of_one_kind(client: httpx.Client) -> None:
+    queue = {"metadata": {"name": "misfit"}, "spec": {}}
+    client.post(
+        "/apis/scheduling.run.ai/v2/queues", json={"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", **queue}
+    )
+    path = "/apis/scheduling.run.ai/v2/queues/misfit"
+    said = 'X "misfit" is invalid: kind: Invalid value: "X": must be Queue'
+    got, message = patched(client, path, MERGE, '{"kind":"X"}')
+    assert (got, message.replace(".scheduling.run.ai", "")) == (422, said)
+    assert patched(client, path, MERGE, '{"metadata":{"namespace":"x"}}')[0] == 200  # it has none: that is ignored
+    client.delete(path)
