@@ -105,6 +105,17 @@ def test_a_patch_does_not_make_another_object(
     assert client.get(f"{space}/configmaps/c").json() == made
 
 
+def test_what_lies_in_no_namespace_has_none_to_select_by(client: httpx.Client) -> None:
+    for path in ("/api/v1/nodes", "/apis/scheduling.run.ai/v2/queues"):
+        answer = client.get(path, params={"fieldSelector": "metadata.namespace=x"})
+        assert (answer.status_code, answer.json()["message"]) == (400, "field label not supported: metadata.namespace")
+
+
+def test_a_quota_begins_with_a_status(client: httpx.Client, space: str) -> None:
+    body = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}
+    assert client.post(f"{space}/resourcequotas", json=body, params={"dryRun": "All"}).json()["status"] == {}
+
+
 def test_a_custom_object_is_of_one_kind(client: httpx.Client) -> None:
     queue = {"metadata": {"name": "misfit"}, "spec": {}}
     client.post(

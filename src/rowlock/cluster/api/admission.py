@@ -68,6 +68,8 @@ class Admission:
             _only_headless(new)
         elif kind is kinds.PERSISTENT_VOLUME_CLAIM:
             new = _protected(new)
+        elif kind is kinds.RESOURCE_QUOTA:
+            new = {**new, "status": {}}
         self._validate(kind, None, new)
         if kind is kinds.POD:
             options.warnings.extend(islice(pod_warnings.warnings(new), WARNINGS))

@@ -127,6 +127,8 @@ def _check(value: Any, node: types.Schema, path: str, brackets: str, errors: _Er
         wanted = node.get("type", "integer,string")
         text = f'Invalid value: "{found}": {spoken} in body must be of type {wanted}: "{found}"'
         errors.schema.append(Cause("FieldValueTypeInvalid", text, path))
+        if node.get("x-kubernetes-int-or-string"):
+            errors.schema.extend(_neither(found, path, spoken))
         errors.incomplete = True
     elif isinstance(value, dict):
         _check_object(value, node, path, brackets, errors)
@@ -134,6 +136,13 @@ def _check(value: Any, node: types.Schema, path: str, brackets: str, errors: _Er
         _check_list(value, node, path, brackets, errors)
     else:
         _check_scalar(value, node, path, errors)
+
+
+def _neither(found: str, path: str, spoken: str) -> list[Cause]:
+    """What is neither number nor text breaks the schema's `anyOf` too, of which the first part is told."""
+    either = f'Invalid value: "": "{spoken}" must validate at least one schema (anyOf)'
+    first = f'Invalid value: "{found}": {spoken} in body must be of type integer: "{found}"'
+    return [Cause("FieldValueInvalid", either, "<nil>"), Cause("FieldValueTypeInvalid", first, path)]
 
 
 def _check_object(value: dict[str, Any], node: types.Schema, path: str, brackets: str, errors: _Errors) -> None:

@@ -60,6 +60,8 @@ def selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
         raise BadRequest(grammar.spoken(labels) or error.message) from None
     grammar.check(found[0])
     known = _META_FIELDS | _FIELDS.get(kind, frozenset())
+    if not kind.namespaced and (kind in _FIELDS or kind.custom):
+        known -= {"metadata.namespace"}
     for term in found[1].terms:
         if term.key not in known:
             if kind in _FIELDS or kind.custom:
