@@ -55,6 +55,7 @@ class ApiError(Exception):
         super().__init__(message)
         self.message = message
         self.details = dict(details or {})
+        self.detailed = details is not None
         self.causes = tuple(causes)
         self.retry_after = retry_after
 
@@ -74,9 +75,9 @@ class ApiError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
+            **({"reason": self.reason} if self.reason else {}),
         }
-        if details:
+        if details or self.detailed:
             body["details"] = details
         body["code"] = self.code
         return body

@@ -61,7 +61,9 @@ class Admission:
         new = decoded(kind, obj, options)
         if kind is kinds.SECRET:
             new = _secret_data(new)
-        entries = list(given) if isinstance(given, Applied) else self._first_entry(kind, new, options)
+        entries = (
+            list(given) if isinstance(given, Applied) else self._first_entry(kind, _asked(kind, obj, new), options)
+        )
         if kind is kinds.POD:
             new = pod_admission.admitted(new, self.view)
         elif kind is kinds.SERVICE:
@@ -70,6 +72,8 @@ class Admission:
             new = _protected(new)
         elif kind is kinds.RESOURCE_QUOTA:
             new = {**new, "status": {}}
+        elif kind is kinds.SERVICE_ACCOUNT:
+            new = _names_alone(new)
         self._validate(kind, None, new)
         if kind is kinds.POD:
             options.warnings.extend(islice(pod_warnings.warnings(new), WARNINGS))
@@ -92,6 +96,8 @@ class Admission:
             new = pod_admission.readmitted(new)
         elif kind is kinds.SERVICE:
             new = _with_addresses(before, new)
+        elif kind is kinds.SERVICE_ACCOUNT:
+            new = _names_alone(new)
         settled = isinstance(given, Applied)
         if new == before and not settled and (given is None or given == known):
             if not subresource:  # who changes nothing is warned, and a webhook is asked, all the same
@@ -119,7 +125,7 @@ class Admission:
             return []
         if "status" in kind.subresources and "status" in new:
             new = {k: v for k, v in new.items() if k != "status"}
-        return [managedfields.first(kind, new, Author(options.manager, objects.timestamp(self._clock())))]
+        return managedfields.first(kind, new, Author(options.manager, objects.timestamp(self._clock())))
 
     def _validate(self, kind: Kind, old: Object | None, new: Object) -> None:
         causes = list(validation.meta_causes(kind, new))
@@ -158,7 +164,7 @@ def decoded(kind: Kind, obj: Object, options: WriteOptions) -> Object:
     """The object as its type has it, with defaults. Raises BadRequest, in the decoder's words."""
     walk = Walk()
     try:
-        new = _custom(kind, obj, walk) if kind.custom else decoding.decode(_type_name(kind), obj, walk)
+        new = _custom(kind, obj, walk) if kind.custom else _typed(kind, obj, walk)
     except BadRequest as error:
         raise Unreadable(kind, error.message) from None
     if walk.unknown and options.validation != "Ignore":
@@ -167,6 +173,11 @@ def decoded(kind: Kind, obj: Object, options: WriteOptions) -> Object:
             raise Unreadable(kind, "strict decoding error: " + ", ".join(problems))
         options.warnings.extend(problems)
     return new
+
+
+def _typed(kind: Kind, obj: Object, walk: Walk) -> Object:
+    """What it is comes first: so lists can leave it out without reading it again."""
+    return {"apiVersion": kind.api_version, "kind": kind.name, **decoding.decode(_type_name(kind), obj, walk)}
 
 
 class Unreadable(BadRequest):
@@ -222,10 +233,30 @@ def _schema_causes(kind: Kind, old: Object | None, new: Object) -> Iterable[Caus
     return causes
 
 
+def _asked(kind: Kind, given: Object, new: Object) -> Object:
+    """The new object without the addresses that a service is given: nobody owns those that nobody asked for."""
+    if kind is not kinds.SERVICE or not isinstance(new.get("spec"), dict):
+        return new
+    asked = given.get("spec") or {}
+    own = {k: v for k, v in new["spec"].items() if k in asked or k not in _ALLOCATED}
+    return {**new, "spec": own}
+
+
+_ALLOCATED = frozenset({"clusterIPs", "ipFamilies", "ipFamilyPolicy"})
+
+
 def _protected(claim: Object) -> Object:
     """A claim stays while pods use it: `rowlock.collection.Claims` takes the finalizer away."""
     own = objects.meta(claim).get("finalizers") or []
     return claim if IN_USE in own else objects.changed(claim, "metadata.finalizers", [*own, IN_USE])
+
+
+def _names_alone(account: Object) -> Object:
+    """Of the secrets that an account may use, their names count."""
+    secrets = account.get("secrets")
+    if not secrets:
+        return account
+    return {**account, "secrets": [{"name": s["name"]} if s.get("name") else {} for s in secrets]}
 
 
 def _with_addresses(old: Object, new: Object) -> Object:

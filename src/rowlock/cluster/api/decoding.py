@@ -48,7 +48,7 @@ _DROPPED_FALSE = frozenset(
     " paused".split()
 )
 _DROPPED_ZERO = frozenset("hostPort nodePort initialDelaySeconds healthCheckNodePort count".split())
-_KEPT_EMPTY_TEXT = frozenset("storageClassName type value fieldPath continue".split())
+_KEPT_EMPTY_TEXT = frozenset("storageClassName holderIdentity type value fieldPath continue".split())
 _KEPT_EMPTY_LIST = frozenset({"io.k8s.api.rbac.v1.Role.rules"})
 _BOUNDS = {"int32": 2**31, "int64": 2**63}
 

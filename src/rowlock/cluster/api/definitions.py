@@ -79,7 +79,7 @@ async def limit_ranges(call: Call, send: Send, rest: list[str]) -> None:
 
 async def served(call: Call, send: Send, rest: list[str]) -> None:
     if rest[0] != _PLURAL or len(rest) > 2:
-        raise NotFound(NOWHERE)
+        raise NotFound(NOWHERE, details={})
     if call.method != "GET" or call.flag("watch"):
         raise Unsupported("rowlock has a fixed set of kinds: definitions can only be read")
     call.only(requests.LIST)

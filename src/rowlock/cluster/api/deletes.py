@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,9 @@ from starlette.types import Send
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions, Propagation
 from rowlock.cluster.api import bodies, requests
-from rowlock.cluster.api.answers import answer_object
+from rowlock.cluster.api.answers import answer, answer_object
 from rowlock.cluster.api.requests import Call, Target
-from rowlock.cluster.api.verbs import page_of
+from rowlock.cluster.api.verbs import in_form, listed, page_of
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import BadRequest, NotFound, Unsupported
 
@@ -79,16 +80,22 @@ def _propagation(call: Call, given: dict[str, Any]) -> Propagation | None:
     return policy  # type: ignore[return-value]  # one of the three, or none: checked above
 
 
+_SHOWN = frozenset(
+    {kinds.POD, kinds.SERVICE, kinds.SERVICE_ACCOUNT, kinds.PERSISTENT_VOLUME_CLAIM, kinds.RESOURCE_QUOTA}
+)
+"""Kinds whose deletion is answered with the object, as it was last."""
+
+
 async def delete(call: Call, send: Send, store: Store, target: Target) -> None:
     call.only(requests.DELETE)
     options = delete_options(call)
-    kind = target.kind
+    kind, form = target.kind, requests.form_of(call.header(b"accept"))
     gone = await store.delete(kind, target.namespace, target.name, options=options)
     left = store.core.current(kind, target.namespace, target.name)
     if left is not None and not options.dry_run and objects.uid(left) == objects.uid(gone):
-        return await answer_object(send, left, warnings=call.warnings)
-    if kind is kinds.POD:
-        return await answer_object(send, gone, warnings=call.warnings)
+        return await answer_object(send, in_form(call, kind, left, form), warnings=call.warnings)
+    if kind in _SHOWN:
+        return await answer_object(send, in_form(call, kind, gone, form), warnings=call.warnings)
     details = {"name": target.name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural}
     details["uid"] = objects.uid(gone)
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
@@ -102,12 +109,7 @@ async def delete_collection(call: Call, send: Send, store: Store, target: Target
         raise Unsupported("the server does not allow this method on the requested resource")
     options = delete_options(call)
     page = await page_of(call, store, target)
-    done = []
     for obj in page.items:
-        try:
-            done.append(await store.delete(kind, *objects.key(obj), options=options))
-        except NotFound:
-            continue
-    listed = {"kind": f"{kind.name}List", "apiVersion": kind.api_version}
-    meta = {"resourceVersion": str(store.revision), **({"continue": page.token} if page.token else {})}
-    await answer_object(send, {**listed, "metadata": meta, "items": done}, warnings=call.warnings)
+        with suppress(NotFound):
+            await store.delete(kind, *objects.key(obj), options=options)
+    await answer(send, listed(call, store, target, page), warnings=call.warnings)

@@ -30,7 +30,7 @@ async def served(call: Call, send: Send, store: Store, rest: list[str]) -> None:
     """`rest` is what follows `/apis/discovery.k8s.io/v1` in the path."""
     space = rest[1] if len(rest) == 3 and rest[0] == "namespaces" else ""
     if rest[-1] != _SLICE.plural or len(rest) != (3 if space else 1):
-        raise NotFound(NOWHERE)
+        raise NotFound(NOWHERE, details={})
     if not call.user.may("list", _SLICE.plural):
         raise reviews.refusal(call.user, "list", Target(_SLICE, space))
     if call.method != "GET" or call.flag("watch"):

@@ -222,14 +222,18 @@ def _answered(body: bytes) -> bytes:
     return encode(_shown(msgspec.json.decode(body))) if body else body
 
 
+def _newer(event: Mapping[str, Any]) -> Object:
+    newer = _renamed(event, _NEWER)
+    return {k: v for k, v in newer.items() if v != "" or k not in ("reportingController", "reportingInstance")}
+
+
 def _shown(value: Any) -> Any:
     """Whatever the core group answered. What is no Event (a Status, metadata alone) stays as it is."""
     kind, version = value.get("kind"), value.get("apiVersion")
     if kind == "Event" and version == "v1":
-        newer = {**_renamed(value, _NEWER), "apiVersion": EVENT.api_version}
-        return {k: v for k, v in newer.items() if v != "" or k not in ("reportingController", "reportingInstance")}
+        return {**_newer(value), "apiVersion": EVENT.api_version}
     if kind == "EventList" and version == "v1":
-        return {**value, "apiVersion": EVENT.api_version, "items": [_shown(item) for item in value["items"]]}
+        return {**value, "apiVersion": EVENT.api_version, "items": [_newer(item) for item in value["items"]]}
     if kind == "Status" and (value.get("details") or {}).get("kind") == "events":
         return {**value, "details": {**value["details"], "group": GROUP}}
     if kind == "Table":

@@ -47,7 +47,8 @@ def tree(obj: dict[str, Any], node: types.Schema, *, applied: bool, custom: bool
             if not value:
                 continue
         child = types.field(node, key) or types.ANYTHING
-        found[f"f:{key}"] = marks.below(value, child, marks.itself(key, node))
+        if value != {} or not marks.always(key, node):
+            found[f"f:{key}"] = marks.below(value, child, marks.itself(key, node))
     return found
 
 
@@ -93,7 +94,17 @@ class _Marks:
         """Whether a declared field that has parts is a member of its own."""
         if self.applied or key == "metadata":
             return False
-        return self.custom or not (key in _ALWAYS or key in _shape(parent).required)
+        return self.custom or not (key in _ALWAYS or key in _shape(parent).required or _is_claim(key, parent))
+
+    def always(self, key: str, parent: types.Schema) -> bool:
+        """Whether every object of a built-in kind has this part, be it empty: then bringing it is no change."""
+        return not (self.applied or self.custom) and (key in _ALWAYS or _is_claim(key, parent))
+
+    def pair(self, old: Any, new: Any, key: str, parent: types.Schema) -> tuple[Any, Any]:
+        """Both values of a field; a part that is always there is empty where it is not written."""
+        if (old is _MISSING or new is _MISSING) and self.always(key, parent):
+            return ({} if old is _MISSING else old, {} if new is _MISSING else new)
+        return old, new
 
     def below(self, value: Any, node: types.Schema, itself: bool) -> Tree:
         if not value or not isinstance(value, (dict, list)):
@@ -133,6 +144,11 @@ def _key_value(element: dict[str, Any], key: str, node: types.Schema) -> Any:
         return element[key]
     declared = (types.resolved(node).get("properties") or {}).get(key) or {}
     return declared.get("default")
+
+
+def _is_claim(key: str, parent: types.Schema) -> bool:
+    """Resources are a part of every claim; a container need not have any."""
+    return key == "resources" and "accessModes" in (_shape(parent).node.get("properties") or {})
 
 
 def is_tree(fields: Any) -> bool:
@@ -204,7 +220,7 @@ def difference(old: dict[str, Any], new: dict[str, Any], node: types.Schema, *, 
         if key == "metadata":
             a, b = ({k: v for k, v in (m or {}).items() if k not in _SYSTEM} for m in (a, b))
         child = types.field(node, key) or types.ANYTHING
-        comparison.of((a, b), child, (f"f:{key}",), marks.itself(key, node))
+        comparison.of(marks.pair(a, b, key, node), child, (f"f:{key}",), marks.itself(key, node))
     return comparison.found
 
 
@@ -224,7 +240,7 @@ class _Comparison:
             into.update(paths({at[-1]: below}, at[:-1]) if below else [at])
             return
         whole = types.atomic(node) or type(old) is not type(new) or not isinstance(old, dict | list)
-        if whole or not old or not new:
+        if whole or (itself and not (old and new)):
             self.found.modified.add(at)
         elif isinstance(old, list):
             self._of_lists((old, new), node, at)
@@ -232,7 +248,7 @@ class _Comparison:
             free = types.is_map(node)
             for key in {**old, **new}:
                 child = types.field(node, key) or types.ANYTHING
-                step = (old.get(key, _MISSING), new.get(key, _MISSING))
+                step = self.marks.pair(old.get(key, _MISSING), new.get(key, _MISSING), key, node)
                 self.of(step, child, (*at, f"f:{key}"), free or self.marks.itself(key, node))
 
     def _of_lists(self, pair: tuple[list[Any], list[Any]], node: types.Schema, at: Path) -> None:

@@ -16,7 +16,7 @@ _MISSING: Any = object()
 
 
 def _unfit() -> Invalid:
-    return Invalid("the server rejected our request due to an error in our request")
+    return Invalid("the server rejected our request due to an error in our request", details={})
 
 
 def patched(target: Any, patch: Any) -> Any:
@@ -43,7 +43,8 @@ def _one(target: Any, operation: dict[str, Any]) -> Any:
     if name == "add":
         return _put(target, path, operation["value"], insert=True)
     if name == "replace":
-        _get(target, path)
+        if not isinstance(_get(target, path[:-1]), dict):  # a field need not be there, an element must
+            _get(target, path)
         return _put(target, path, operation["value"], insert=False)
     if name == "remove":
         _get(target, path)

@@ -83,10 +83,10 @@ def _with(obj: Object, found: Iterable[Entry], settled: bool = False) -> Object:
     return {**obj, "metadata": meta}
 
 
-def first(kind: Kind, obj: Object, author: Author) -> Entry:
-    """The entry of a new object, all of whose fields belong to its author."""
+def first(kind: Kind, obj: Object, author: Author) -> list[Entry]:
+    """The entry of a new object, all of whose fields belong to its author; none for one that has nothing but a name."""
     fields = fieldsets.tree(obj, types.of(kind), applied=False, custom=kind.custom)
-    return _entry(kind, author, "Update", fields)
+    return [_entry(kind, author, "Update", fields)] if fields else []
 
 
 def recorded(kind: Kind, old: Object, new: Object, author: Author) -> Object:
@@ -221,8 +221,7 @@ def _named(entry: Entry) -> str:
     if entry["operation"] == "Apply":
         return f'"{entry["manager"]}"'
     door = f' with subresource "{entry["subresource"]}"' if entry.get("subresource") else ""
-    at = f" at {entry['time']}" if entry.get("time") else ""
-    return f'"{entry["manager"]}"{door} using {entry["apiVersion"]}{at}'
+    return f'"{entry["manager"]}"{door} using {entry["apiVersion"]}'
 
 
 def _conflict(conflicts: dict[str, list[str]]) -> Conflict:

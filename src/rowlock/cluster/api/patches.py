@@ -12,7 +12,7 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.api import PatchType, WriteOptions
-from rowlock.cluster.api import decoding, fieldsets, golang, jsonpatch, managedfields, strategic, types
+from rowlock.cluster.api import decoding, fieldsets, golang, jsonpatch, managedfields, strategic, types, wording
 from rowlock.cluster.api.admission import Unreadable
 from rowlock.cluster.api.custom import prune
 from rowlock.cluster.api.decoding import Walk
@@ -22,6 +22,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 
 ACCEPTED = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+UNKNOWN_FORMAT = f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
 MAX_DEPTH = 100
 
 
@@ -37,10 +38,19 @@ class Patches:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
 
-    def apply(self, kind: Kind, current: Object | None, patch: Any, type: PatchType, options: WriteOptions) -> Object:
+    def apply(
+        self,
+        kind: Kind,
+        current: Object | None,
+        patch: Any,
+        type: PatchType,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+    ) -> Object:
         """The object after the patch. Raises BadRequest, Invalid, Conflict, UnsupportedMediaType."""
         if type == "apply":
-            return self._server_side(kind, current, patch, options)
+            return self._server_side(kind, current, patch, options, subresource)
         if current is None:
             raise BadRequest("only server-side apply creates objects")
         if type == "json":
@@ -55,31 +65,40 @@ class Patches:
         if type == "merge":
             return merge(current, patch)
         if kind.custom:
-            raise UnsupportedMediaType(
-                f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
-            )
+            raise UnsupportedMediaType(UNKNOWN_FORMAT)
         new = strategic.merged(current, patch, types.of(kind))
         if not all(isinstance(new.get(key), str | None) for key in ("apiVersion", "kind")):
             return new
         # a real server merges into a structure, which is of this kind whatever the patch says
         return {**new, "apiVersion": current["apiVersion"], "kind": current["kind"]}
 
-    def _server_side(self, kind: Kind, current: Object | None, patch: Any, options: WriteOptions) -> Object:
+    def _server_side(
+        self, kind: Kind, current: Object | None, patch: Any, options: WriteOptions, subresource: str
+    ) -> Object:
         if not options.manager:
             cause = Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
             text = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
             raise Invalid(text, causes=[cause], details={"group": "meta.k8s.io", "kind": "PatchOptions"})
-        config = typed(kind, patch)
-        author = managedfields.Author(options.manager, objects.timestamp(self._clock()))
+        config = _through(kind, subresource, typed(kind, patch))
+        author = managedfields.Author(options.manager, objects.timestamp(self._clock()), subresource)
         new = managedfields.applied(kind, current, config, author, force=options.force)
         return _checked(kind, current, new) if current is not None else new
+
+
+def _through(kind: Kind, door: str, config: Object) -> Object:
+    """The part of a configuration that this door lets in; the rest is nobody's."""
+    if door == "status":
+        return {k: v for k, v in config.items() if k in ("apiVersion", "kind", "metadata", "status")}
+    if not door and "status" in kind.subresources:
+        return {k: v for k, v in config.items() if k != "status"}
+    return config
 
 
 def _checked(kind: Kind, current: Object, new: Any) -> Object:
     """A patch may change much, but not which object it is about."""
     name = objects.name(current)
     if isinstance(new, dict) and (new.get("metadata") is None or _nameless(new["metadata"])):
-        raise BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        raise BadRequest(wording.nameless(name))
     if not isinstance(new, dict):
         raise BadRequest("the patch leaves something that is not an object")
     meta = new["metadata"]
@@ -132,6 +151,8 @@ def typed(kind: Kind, config: Any) -> Object:
         raise BadRequest("an apply configuration is an object")
     if (config.get("metadata") or {}).get("managedFields") is not None:
         raise BadRequest("metadata.managedFields must be nil")
+    if wrong := _misfit(config, types.of(kind), ""):
+        raise _untyped(kind, config, wrong)
     walk = Walk(fill=False)
     try:
         if kind.custom:
@@ -148,6 +169,24 @@ def typed(kind: Kind, config: Any) -> Object:
         called = fieldsets.spoken((*where, element)).removeprefix(fieldsets.spoken(where))
         raise _untyped(kind, config, f"{fieldsets.spoken(where)}: duplicate entries for key {called}")
     return result
+
+
+def _misfit(value: Any, node: types.Schema, at: str) -> str:
+    """The first number that is none, in the words of server-side apply; other things decoding finds."""
+    node = types.resolved(node)
+    if isinstance(value, dict):
+        below = ((f"{at}.{key}", part, types.field(node, key)) for key, part in value.items())
+        return next((why for where, part, child in below if child and (why := _misfit(part, child, where))), "")
+    if isinstance(value, list):
+        keys, child = node.get("x-kubernetes-list-map-keys") or (), types.items(node)
+        for index, part in enumerate(value):
+            where = fieldsets.spoken((fieldsets.element_of(part, node),)) if keys else f"[{index}]"
+            if why := _misfit(part, child, at + where):
+                return why
+        return ""
+    if node.get("type") in ("integer", "number") and isinstance(value, str | bool):
+        return f"{at}: expected numeric (int or float), got {'bool' if isinstance(value, bool) else 'string'}"
+    return ""
 
 
 def _untyped(kind: Kind, config: dict[str, Any], why: str) -> Untyped:

@@ -123,20 +123,20 @@ def target_of(group: str, version: str, rest: list[str]) -> Target:
         kind, space, place = kinds.by_path(group, version, rest[2]), rest[1], rest[3:]
         # no name between the slashes is every namespace: so Python's client asks when it is given ""
         if not kind.namespaced or (place and not space):
-            raise NotFound(NOWHERE)
+            raise NotFound(NOWHERE, details={})
     else:
         kind, space, place = kinds.by_path(group, version, rest[0]), "", rest[1:]
         if kind.namespaced and place:
-            raise NotFound(NOWHERE)
+            raise NotFound(NOWHERE, details={})
     if len(place) > 2 or not all(place):
-        raise NotFound(NOWHERE)
+        raise NotFound(NOWHERE, details={})
     return Target(kind, space, *place)
 
 
 def watched(call: Call, target: Target) -> Target:
     """What `/watch/` before a path means, the oldest way to ask: a watch, of one object where the path names one."""
     if target.subresource:
-        raise NotFound(NOWHERE)
+        raise NotFound(NOWHERE, details={})
     if call.method != "GET":
         raise Unsupported("the server does not allow this method on the requested resource")
     call.query["watch"] = "true"

@@ -6,6 +6,7 @@ Directives: `$patch: replace|delete|merge` in an object or a list's element, `$d
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from rowlock.cluster.api import types
@@ -34,7 +35,10 @@ def merged(target: Any, patch: Any, node: types.Schema, depth: int = 0) -> Any:
         out = {k: v for k, v in out.items() if k in kept}
     for key, value in patch.items():
         if not key.startswith("$"):
-            _merge_key(out, key, value, types.field(node, key) or types.ANYTHING, depth)
+            child, live = types.field(node, key) or types.ANYTHING, out.get(key)
+            _merge_key(out, key, value, child, depth)
+            if isinstance(value, list) and isinstance(live, list) and f"{_ORDER}{key}" not in patch:
+                out[key] = _as_named(live, out.get(key), value, child)
     for key, value in patch.items():
         _directive(out, key, value, node)
     return out
@@ -76,6 +80,31 @@ def _merged_list(live: list[Any], patch: list[Any], node: types.Schema, depth: i
         else:
             out[at] = merged(out[at], element, child, depth + 1)
     return out
+
+
+def _as_named(live: list[Any], made: Any, patch: list[Any], node: types.Schema) -> Any:
+    """The merged list as a real server orders it where nobody asked for an order: what the patch names comes in the
+    patch's order, and what it does not name after that, unless it stood before what it is compared with."""
+    if _strategy(node) != "merge" or not isinstance(made, list):
+        return made
+    key = node.get("x-kubernetes-patch-merge-key")
+    identity = partial(_identity, key)
+    rank = {identity(e): i for i, e in enumerate(patch)}
+    named = sorted((e for e in made if identity(e) in rank), key=lambda e: rank[identity(e)])
+    others = [e for e in made if identity(e) not in rank]
+    stood = {identity(e): i for i, e in enumerate(live)}
+    out, at = [], 0
+    for element in named:
+        place = stood.get(identity(element), -1)
+        while at < len(others) and stood.get(identity(others[at]), len(live)) < place:
+            out.append(others[at])
+            at += 1
+        out.append(element)
+    return [*out, *others[at:]]
+
+
+def _identity(merge_key: str | None, element: Any) -> str:
+    return repr(element.get(merge_key) if merge_key and isinstance(element, dict) else element)
 
 
 def _directive(out: dict[str, Any], key: str, value: Any, node: types.Schema) -> None:

@@ -151,7 +151,7 @@ async def scale(call: Call, send: Send, store: Store, target: Target) -> None:
     """Read or change the number of workers."""
     path = SCALES.get(target.kind)
     if path is None:
-        raise NotFound(requests.NOWHERE)
+        raise NotFound(requests.NOWHERE, details={})
     job = await store.get(target.kind, target.namespace, target.name)
     shown = _scale(job, path)
     if call.method == "GET":

@@ -17,7 +17,7 @@ from rowlock.cluster.api.validation_containers import config_key_problems
 from rowlock.cluster.api.validation_placement import EFFECTS, selector_causes
 from rowlock.cluster.api.validation_pods import first_causes, pod_causes, pod_update_causes, status_causes
 from rowlock.cluster.api.validation_quotas import quota_causes
-from rowlock.cluster.api.validation_services import label_causes, service_causes
+from rowlock.cluster.api.validation_services import label_causes, service_causes, service_status_causes
 from rowlock.cluster.api.wording import (
     dns_label_problems,
     forbidden,
@@ -327,15 +327,14 @@ RULES: dict[Kind, Rule] = {
     kinds.SECRET: _secret,
     kinds.SERVICE: service_causes,
     kinds.PERSISTENT_VOLUME_CLAIM: _claim,
-    kinds.PRIORITY_CLASS: _priority_class,
     kinds.NODE: _node,
     kinds.EVENT: event_causes,
     kinds.LEASE: _lease,
     kinds.NAMESPACE: _namespace,
     kinds.RESOURCE_QUOTA: quota_causes,
 }
-FIRST: dict[Kind, Rule] = {kinds.POD: first_causes}
-STATUS: dict[Kind, Rule] = {kinds.POD: status_causes}
+FIRST: dict[Kind, Rule] = {kinds.POD: first_causes, kinds.PRIORITY_CLASS: _priority_class}
+STATUS: dict[Kind, Rule] = {kinds.POD: status_causes, kinds.SERVICE: service_status_causes}
 
 UPDATES: dict[Kind, Update] = {
     kinds.POD: pod_update_causes,

@@ -150,3 +150,10 @@ def _affinity_causes(spec: dict[str, Any]) -> Causes:
     if seconds is not None and not 0 < seconds <= 86400:
         field = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
         yield invalid_value(field, seconds, "must be greater than 0 and less than 86400")
+
+
+def service_status_causes(service: Object) -> Causes:
+    """What a service's status may not say."""
+    balancer = (service.get("status") or {}).get("loadBalancer") or {}
+    if balancer.get("ingress") and (service.get("spec") or {}).get("type") != "LoadBalancer":
+        yield forbidden("status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'")

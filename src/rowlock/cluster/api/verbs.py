@@ -9,18 +9,30 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
 from starlette.types import Send
 
 from rowlock import kinds, objects
 from rowlock.api import Page, PatchType, WriteOptions
-from rowlock.cluster.api import bodies, decoding, golang, grammar, managedfields, requests, tables, types, wording
+from rowlock.cluster.api import (
+    bodies,
+    decoding,
+    golang,
+    grammar,
+    managedfields,
+    patches,
+    requests,
+    tables,
+    types,
+    wording,
+)
 from rowlock.cluster.api.admission import Unreadable, decoded
 from rowlock.cluster.api.answers import answer, answer_object, encode
 from rowlock.cluster.api.requests import Call, Form, Target
 from rowlock.cluster.storage import reading
 from rowlock.cluster.storage.lifecycle import Another
 from rowlock.cluster.storage.store import Store
-from rowlock.errors import BadRequest, Cause, Invalid, Unsupported, UnsupportedMediaType, invalid
+from rowlock.errors import BadRequest, Conflict, Invalid, Unsupported, UnsupportedMediaType, conflict, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.selectors import FieldSelector, Selector, parse_fields, parse_labels
@@ -110,7 +122,7 @@ def _reached(call: Call, store: Store) -> None:
 async def list_(call: Call, send: Send, store: Store, target: Target) -> None:
     call.only(requests.LIST)
     page = await page_of(call, store, target)
-    await answer(send, _listed(call, store, target, page), warnings=call.warnings)
+    await answer(send, listed(call, store, target, page), warnings=call.warnings)
 
 
 async def page_of(call: Call, store: Store, target: Target) -> Page:
@@ -145,7 +157,7 @@ async def page_of(call: Call, store: Store, target: Target) -> Page:
     return await store.list(target.kind, target.namespace, labels=labels, fields=fields)
 
 
-def _listed(call: Call, store: Store, target: Target, page: Page) -> bytes:
+def listed(call: Call, store: Store, target: Target, page: Page) -> bytes:
     kind, form = target.kind, requests.form_of(call.header(b"accept"), listed=True)
     meta: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.token:
@@ -159,11 +171,25 @@ def _listed(call: Call, store: Store, target: Target, page: Page) -> bytes:
     if form.view:
         name, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
         items = [encode(tables.partial(obj)) for obj in page.items]
+        if not items:  # a list in Go that nobody began
+            return encode({"kind": name, "apiVersion": version, "metadata": meta, "items": None})
     else:
         name, version = f"{kind.name}List", kind.api_version
-        items = _all_encoded(store, target, page)
+        items = [untyped(kind, item) for item in _all_encoded(store, target, page)]
+        if kind.custom:
+            meta.setdefault("continue", "")
     head = {"kind": name, "apiVersion": version, "metadata": meta}
     return encode(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
+
+
+def untyped(kind: Kind, encoded: bytes) -> bytes:
+    """An element of a list of a built-in kind: the list alone says what they are."""
+    if kind.custom:
+        return encoded
+    head = b'{"apiVersion":"%b","kind":"%b",' % (kind.api_version.encode(), kind.name.encode())
+    if encoded.startswith(head):  # as admission writes them
+        return b"{" + encoded[len(head) :]
+    return encode({k: v for k, v in msgspec.json.decode(encoded).items() if k not in ("apiVersion", "kind")})
 
 
 def _all_encoded(store: Store, target: Target, page: Page) -> list[bytes]:
@@ -207,27 +233,39 @@ async def update(call: Call, send: Send, store: Store, target: Target) -> None:
     if name != target.name:
         if name:
             raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
-        raise BadRequest("the name of the object (based on URL) was undeterminable: name must be provided")
-    if target.kind.custom and not objects.meta(obj).get("resourceVersion"):
-        await store.get(target.kind, target.namespace, target.name)
-        cause = Cause(
-            "FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
-        )
-        raise invalid(target.kind.plural, target.name, [cause], target.kind.group)
-    absent = store.core.current(target.kind, target.namespace, target.name) is None
+        raise BadRequest(wording.nameless(target.name))
+    current = store.core.current(target.kind, target.namespace, target.name)
+    absent = current is None
     if absent and target.kind in _MADE_BY_UPDATES and not target.subresource:
-        fresh = {k: v for k, v in obj["metadata"].items() if k not in ("resourceVersion", "uid")}
+        if other := objects.uid(obj):
+            raise _another(target, other, "")
+        fresh = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion"}
         made = await store.create(target.kind, {**obj, "metadata": fresh}, options=options)
         return await _written(call, send, store, target.kind, made, code=201)
     if absent or (obj.get("status") and not target.subresource):
         _unseen(target.kind, obj, options)
+    if current is not None and (other := objects.uid(obj)) and other != objects.uid(current):
+        raise _another(target, other, objects.uid(current))
+    conditional = target.kind.custom or target.kind is kinds.LEASE
+    if current is not None and conditional and not objects.meta(obj).get("resourceVersion"):
+        cause = wording.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid(target.kind.plural, target.name, [cause], target.kind.group)
     made = await store.update(target.kind, obj, subresource=target.subresource, options=options)
     await _written(call, send, store, target.kind, made)
 
 
-_MADE_BY_UPDATES = frozenset(
-    {kinds.EVENT, kinds.LEASE, kinds.SERVICE, kinds.PRIORITY_CLASS, kinds.ROLE, kinds.ROLE_BINDING}
-)
+def _another(target: Target, wanted: str, found: str) -> Conflict:
+    """An update of an object that has another uid, in the words of a real server's store."""
+    kind = target.kind
+    place = [kind.group] if kind.custom else []
+    place += [kind.plural, *(["specs"] if kind is kinds.SERVICE else []), target.namespace, target.name]
+    key = "/registry/" + "/".join(filter(None, place))
+    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+    return conflict(kind.plural, target.name, why, kind.group)
+
+
+_MADE_BY_UPDATES = frozenset({kinds.EVENT, kinds.LEASE, kinds.SERVICE, kinds.ROLE, kinds.ROLE_BINDING})
 """What a real server makes when an update finds nothing to update."""
 
 
@@ -299,6 +337,8 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
     kind = PATCHES.get(media)
     if kind is None:
         raise UnsupportedMediaType("415: Unsupported Media Type")
+    if kind == "strategic" and target.kind.custom:
+        raise UnsupportedMediaType(patches.UNKNOWN_FORMAT)
     if kind != "apply" and call.flag("force"):
         text = "Forbidden: may not be specified for non-apply patch"
         raise requests.wrong_option("PatchOptions", "force", text)
@@ -349,9 +389,11 @@ def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
         raise BadRequest(f"invalid object type: {group}/{version}, Kind={found.get('kind') or ''}")
     config = requests.shaped(call, target, found)
     meta = config["metadata"]
-    if meta.get("name") not in (None, target.name):
+    if not meta.get("name"):
+        raise BadRequest(wording.nameless(target.name))
+    if meta["name"] != target.name:
         raise BadRequest(f"the name of the object ({meta['name']}) does not match the name on the URL ({target.name})")
-    return {**config, "metadata": {**meta, "name": target.name}}
+    return config
 
 
 async def _written(call: Call, send: Send, store: Store, kind: Kind, made: Object, *, code: int = 200) -> None:

@@ -39,7 +39,14 @@ class Patches(Protocol):
     """The four patch types. `current` is None when the object does not exist (server-side apply creates)."""
 
     def apply(
-        self, kind: Kind, current: Object | None, patch: Any, type: PatchType, options: WriteOptions
+        self,
+        kind: Kind,
+        current: Object | None,
+        patch: Any,
+        type: PatchType,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
     ) -> Object: ...
 
 
@@ -52,7 +59,16 @@ class Open:
     def update(self, kind: Kind, old: Object, new: Object, subresource: str, options: WriteOptions) -> Object:
         return new
 
-    def apply(self, kind: Kind, current: Object | None, patch: Any, type: PatchType, options: WriteOptions) -> Object:
+    def apply(
+        self,
+        kind: Kind,
+        current: Object | None,
+        patch: Any,
+        type: PatchType,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+    ) -> Object:
         if type != "merge" or current is None:
             raise Unsupported(f"a store without the table of types knows merge patches only, not {type}")
         merged: Object = _merge(current, patch)
@@ -136,7 +152,7 @@ class Core:
         old = self.current(kind, *key)
         if old is None and (type != "apply" or subresource):
             raise not_found(kind.plural, key.name, kind.group)
-        new = self._rules.patches.apply(kind, old, patch, type, options)
+        new = self._rules.patches.apply(kind, old, patch, type, options, subresource=subresource)
         if objects.name(new) != key.name or (kind.namespaced and objects.namespace(new) != key.namespace):
             new = {**new, "metadata": {**objects.meta(new), **_place(kind, key)}}
         if old is None:
@@ -204,7 +220,7 @@ class Core:
         if new is old or lifecycle.same(old, new):
             return old
         if count:
-            new = lifecycle.next_generation(old, new)
+            new = lifecycle.next_generation(kind, old, new)
         if dry_run:
             return new
         if lifecycle.removable(kind, new):

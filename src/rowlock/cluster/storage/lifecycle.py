@@ -22,6 +22,7 @@ IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own
 _PREFIX_LENGTH = 58  # generateName is cut so that name and suffix fit into 63
 _SYSTEM = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+_END = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _KEEPS_STATUS = frozenset({kinds.NODE})  # a kubelet registers its node with a status
 _GENERATIONS = frozenset({kinds.POD, kinds.PRIORITY_CLASS})  # built-in kinds that count generations
 _FINISHED = frozenset({"Succeeded", "Failed"})
@@ -40,7 +41,7 @@ def suffix(seed: str) -> str:
 def born(kind: Kind, obj: Object, uid: str, now: float) -> Object:
     """The object as it enters admission: named, with an identity and without anything the client made up."""
     meta = dict(objects.meta(obj))
-    if meta.get("resourceVersion"):
+    if meta.get("resourceVersion") not in (None, "", "0"):
         raise BadRequest("resourceVersion should not be set on objects to be created")
     for name in (*_SYSTEM, "resourceVersion"):
         meta.pop(name, None)
@@ -82,6 +83,7 @@ def updated(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
     if subresource == "finalize":
         return objects.changed(old, "spec.finalizers", objects.dig(new, "spec.finalizers"))
     meta = dict(objects.meta(new))
+    _no_new_end(kind, old, meta)
     for name in (*_SYSTEM, "name", "namespace", "resourceVersion"):
         if name in objects.meta(old):
             meta[name] = objects.meta(old)[name]
@@ -94,6 +96,17 @@ def updated(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
         new = objects.changed(new, "spec.finalizers", objects.dig(old, "spec.finalizers"))
     _no_new_finalizers(kind, old, new)
     return new
+
+
+def _no_new_end(kind: Kind, old: Object, meta: dict[str, Any]) -> None:
+    """When an object ends is for a delete to say. Raises Invalid; names each field twice, as a real server does."""
+    changed = [f for f in _END if meta.get(f) is not None and meta[f] != objects.meta(old).get(f)]
+    shown = {f: f'"{meta[f]}"' if isinstance(meta[f], str) else meta[f] for f in changed}
+    causes = [
+        Cause("FieldValueInvalid", f"Invalid value: {shown[f]}: field is immutable", f"metadata.{f}") for f in changed
+    ]
+    if causes:
+        raise invalid(kind.name, objects.name(old), [*causes, *causes], kind.group)
 
 
 def check_current(kind: Kind, old: Object, new: Object) -> None:
@@ -137,10 +150,10 @@ def _timeless(obj: Object) -> Object:
     return objects.changed(obj, "metadata.managedFields", fields)
 
 
-def next_generation(old: Object, new: Object) -> Object:
-    """Count a change of anything but metadata and status, in kinds that count."""
+def next_generation(kind: Kind, old: Object, new: Object) -> Object:
+    """Count a change of anything but metadata and status, in kinds that count; a priority class is for ever the first."""
     count = objects.meta(old).get("generation")
-    if count is None or _desired(old) == _desired(new):
+    if count is None or kind is kinds.PRIORITY_CLASS or _desired(old) == _desired(new):
         return new
     return objects.changed(new, "metadata.generation", int(count) + 1)
 
