@@ -134,7 +134,7 @@ def differences(real: Picture, ours: Picture) -> list[str]:
     found: list[str] = []
     real = {**real, "pods": {n: pod for n, pod in real["pods"].items() if n not in remade(real, ours)}}
     for part in ("answers", "job", "pods", "others"):
-        found += _compared(f".{part}", real[part], ours[part])
+        found += compared(f".{part}", real[part], ours[part])
     lost = {type_ for type_, count in real["told"].items() if count >= ALLOWANCE}
     if any("combined from similar" in text for text in real["events"]):
         lost |= {"Normal", "Warning"}
@@ -157,15 +157,15 @@ def _may_miss(event: str) -> bool:
     return bool(NOISE.search(event)) or "combined from similar" in event
 
 
-def _compared(path: str, real: Any, ours: Any) -> list[str]:
+def compared(path: str, real: Any, ours: Any) -> list[str]:
     if real == ours:
         return []
     if isinstance(real, dict) and isinstance(ours, dict):
         keys = [*real, *(k for k in ours if k not in real)]
-        return [line for k in keys for line in _compared(f"{path}.{k}", real.get(k, ...), ours.get(k, ...))]
+        return [line for k in keys for line in compared(f"{path}.{k}", real.get(k, ...), ours.get(k, ...))]
     if isinstance(real, list) and isinstance(ours, list) and len(real) == len(ours):
         return [
-            line for i, (a, b) in enumerate(zip(real, ours, strict=True)) for line in _compared(f"{path}[{i}]", a, b)
+            line for i, (a, b) in enumerate(zip(real, ours, strict=True)) for line in compared(f"{path}[{i}]", a, b)
         ]
     return [f"{path}: real {_shown(real)}, ours {_shown(ours)}"]
 

@@ -173,8 +173,10 @@ def _everything(attack: Attack) -> dict[str, Any]:
     found = {}
     for plural in ("configmaps", "pods", "secrets", "services", "events"):
         status, body = attack.get(f"/api/v1/namespaces/{SPACE}/{plural}")
-        for item in json.loads(body)["items"] if status == 200 else ():
-            found[f"{plural}/{item['metadata']['name']}"] = item
+        listed = json.loads(body)
+        head = {"apiVersion": listed["apiVersion"], "kind": listed["kind"].removesuffix("List")}
+        for item in listed["items"] if status == 200 else ():
+            found[f"{plural}/{item['metadata']['name']}"] = {**head, **item}
     return found
 
 

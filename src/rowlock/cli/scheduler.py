@@ -90,10 +90,19 @@ def manifests(path: str) -> list[dict[str, Any]]:
     for document in found:
         if not isinstance(document, dict):
             raise Refused(f"{path} holds {type(document).__name__} where an object with `kind` should be")
-        items += document.get("items") or [] if str(document.get("kind", "")).endswith("List") else [document]
+        items += _elements(document)
     if not items:
         raise Refused(f"{path} holds no object")
     return items
+
+
+def _elements(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a document holds; the elements of a `PodList`, as a server sends it, do not say that they are pods."""
+    kind = str(document.get("kind", ""))
+    if not kind.endswith("List"):
+        return [document]
+    head = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
+    return [{**head, **item} if isinstance(item, dict) else item for item in document.get("items") or []]
 
 
 def open_text(path: str) -> str:
