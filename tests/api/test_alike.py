@@ -87,6 +87,16 @@ def test_a_patch_neither_unnames_nor_ends_an_object(client: httpx.Client, space:
     assert "deletionTimestamp" not in client.get(path + "/a").json()["metadata"]
 
 
+def test_an_end_written_in_another_way_is_the_same_end(client: httpx.Client, space: str) -> None:
+    path = spaced(space, "configmaps")
+    client.post(path, json={"metadata": {"name": "a", "finalizers": ["e.test/a"]}}).raise_for_status()
+    gone = client.delete(path + "/a").json()
+    gone["metadata"]["deletionTimestamp"] = gone["metadata"]["deletionTimestamp"].replace("Z", "+00:00")
+    gone["metadata"]["finalizers"] = []
+    client.put(path + "/a", json=gone).raise_for_status()
+    assert client.get(path + "/a").status_code == 404
+
+
 def test_a_deletion_shows_the_object_where_a_real_one_does(client: httpx.Client, space: str) -> None:
     path = spaced(space, "services")
     client.post(path, json=SERVICE).raise_for_status()
