@@ -8,6 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from rowlock import kinds
+from rowlock.cluster.api import verbs
+
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 SERVICE = {"metadata": {"name": "s"}, "spec": {"clusterIP": "None", "ports": [{"port": 80}]}}
@@ -140,3 +143,11 @@ def test_a_json_patch_may_replace_a_field_that_is_not_there(client: httpx.Client
     assert patched(client, path + "/a", step, "application/json-patch+json").json()["data"] == {"x": "1"}
     step = [{"op": "remove", "path": "/nothing"}]
     assert patched(client, path + "/a", step, "application/json-patch+json").json()["details"] == {}
+
+
+def test_elements_of_a_list_are_cut_or_read_anew() -> None:
+    usual = b'{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}'
+    other = b'{"kind":"Secret","metadata":{"name":"b"},"apiVersion":"v1"}'
+    found = verbs.array_of(kinds.SECRET, [usual, other])
+    assert found == b'[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]'
+    assert verbs.array_of(kinds.SECRET, []) == b"[]"
