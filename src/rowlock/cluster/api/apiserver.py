@@ -35,7 +35,7 @@ from rowlock.cluster.api import (
     watching,
 )
 from rowlock.cluster.api.answers import FAULT, InYaml, answer, answer_document, answer_error, answer_object, encode
-from rowlock.cluster.api.requests import NOWHERE, Call, Target, in_yaml
+from rowlock.cluster.api.requests import Call, Target, in_yaml, nowhere
 from rowlock.cluster.api.users import EVERYBODY, Keys, User
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import (
@@ -44,7 +44,6 @@ from rowlock.errors import (
     Forbidden,
     Internal,
     NotAcceptable,
-    NotFound,
     TooLarge,
     Unauthorized,
     Unsupported,
@@ -130,7 +129,7 @@ class ApiServer:
         parts = call.path.rstrip("/").split("/")[1:]
         target = requests.target_of("", "v1", parts[2:]) if parts[:2] == ["api", "v1"] and parts[2:] else None
         if target is None or target.subresource not in subresources.DOORS or target.kind is not kinds.POD:
-            raise NotFound(NOWHERE, details={})
+            raise nowhere()
         if not call.user.may("get", target.resource):
             raise reviews.refusal(call.user, "get", target)
         pod = await subresources.enter(call, self._store, target)
@@ -198,7 +197,7 @@ class ApiServer:
         if head == "apis" and len(parts) > 3:
             return await self._resource(call, receive, send, (parts[1], parts[2]), parts[3:])
         if call.method not in ("GET", "HEAD"):
-            raise Unsupported(_WRONG_METHOD) if parts in _LOOKED_AT else NotFound(NOWHERE, details={})
+            raise Unsupported(_WRONG_METHOD) if parts in _LOOKED_AT else nowhere()
         await self._about(call, send, head, parts)
 
     async def _about(self, call: Call, send: Send, head: str, parts: list[str]) -> None:
@@ -216,7 +215,7 @@ class ApiServer:
             return await answer_object(
                 send, {"paths": [*paths, "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]}
             )
-        raise NotFound(NOWHERE, details={})
+        raise nowhere()
 
     async def _health(self, call: Call, send: Send, which: str) -> None:
         if which == "readyz" and not self._settings.ready():
@@ -238,7 +237,7 @@ class ApiServer:
         place = (parts[1], parts[2]) if named and len(parts) == 3 else ("", parts[1]) if not named else ("", "")
         if place in discovery.resources() and len(parts) == (3 if named else 2):
             return await answer_object(send, discovery.resource_list(*place))
-        raise NotFound(NOWHERE, details={})
+        raise nowhere()
 
     async def _resource(
         self, call: Call, receive: Receive, send: Send, version: tuple[str, str], rest: list[str]
@@ -296,7 +295,7 @@ class ApiServer:
             kind = target.kind
             if target.resource in _LATER:
                 raise Unsupported(_LATER[target.resource])
-            raise not_found(kind.plural, target.name, kind.group) if kind.custom else NotFound(NOWHERE, details={})
+            raise not_found(kind.plural, target.name, kind.group) if kind.custom else nowhere()
         if sub == "log" and call.method == "GET":
             with self._watches.one_more(call.user.name) if call.flag("follow") else nullcontext():
                 return await subresources.log(call, receive, send, store, target)
@@ -369,9 +368,9 @@ async def _openapi(call: Call, send: Send, parts: list[str]) -> None:
         try:
             body = openapi.encoded("v2" if parts == ["v2"] else "/".join(parts[1:]))
         except (KeyError, IndexError):
-            raise NotFound(NOWHERE, details={}) from None
+            raise nowhere() from None
         return await answer_document(send, body, call)
-    raise NotFound(NOWHERE, details={})
+    raise nowhere()
 
 
 class Front:

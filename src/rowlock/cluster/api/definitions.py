@@ -13,8 +13,8 @@ from starlette.types import Send
 from rowlock import kinds
 from rowlock.cluster.api import openapi, requests, types
 from rowlock.cluster.api.answers import answer_object
-from rowlock.cluster.api.requests import NOWHERE, Call
-from rowlock.errors import NotFound, Unsupported, not_found
+from rowlock.cluster.api.requests import Call, nowhere
+from rowlock.errors import Unsupported, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 
@@ -79,7 +79,7 @@ async def limit_ranges(call: Call, send: Send, rest: list[str]) -> None:
 
 async def served(call: Call, send: Send, rest: list[str]) -> None:
     if rest[0] != _PLURAL or len(rest) > 2:
-        raise NotFound(NOWHERE, details={})
+        raise nowhere()
     if call.method != "GET" or call.flag("watch"):
         raise Unsupported("rowlock has a fixed set of kinds: definitions can only be read")
     call.only(requests.LIST)

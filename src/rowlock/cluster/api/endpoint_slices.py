@@ -13,10 +13,10 @@ from starlette.types import Send
 from rowlock import kinds, objects
 from rowlock.cluster.api import requests, reviews
 from rowlock.cluster.api.answers import answer_object
-from rowlock.cluster.api.requests import NOWHERE, Call, Target
+from rowlock.cluster.api.requests import Call, Target, nowhere
 from rowlock.cluster.storage import lifecycle
 from rowlock.cluster.storage.store import Store
-from rowlock.errors import NotFound, Unsupported
+from rowlock.errors import Unsupported
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.selectors import from_labels, parse_labels
@@ -30,7 +30,7 @@ async def served(call: Call, send: Send, store: Store, rest: list[str]) -> None:
     """`rest` is what follows `/apis/discovery.k8s.io/v1` in the path."""
     space = rest[1] if len(rest) == 3 and rest[0] == "namespaces" else ""
     if rest[-1] != _SLICE.plural or len(rest) != (3 if space else 1):
-        raise NotFound(NOWHERE, details={})
+        raise nowhere()
     if not call.user.may("list", _SLICE.plural):
         raise reviews.refusal(call.user, "list", Target(_SLICE, space))
     if call.method != "GET" or call.flag("watch"):

@@ -18,9 +18,9 @@ from rowlock.api import WriteOptions
 from rowlock.cluster.api import admission, bodies, requests, validation, verbs, wording
 from rowlock.cluster.api.answers import encode
 from rowlock.cluster.api.patches import Patches
-from rowlock.cluster.api.requests import NOWHERE, Call, Target
+from rowlock.cluster.api.requests import Call, Target
 from rowlock.cluster.storage.store import Store
-from rowlock.errors import ApiError, BadRequest, Cause, NotFound, invalid
+from rowlock.errors import ApiError, BadRequest, Cause, invalid
 from rowlock.objects import Object
 
 EVENT = kinds.NEWER_EVENT
@@ -43,7 +43,7 @@ async def served(call: Call, send: Send, store: Store, rest: list[str], serve: S
     """`rest` is what follows `/apis/events.k8s.io/v1`; `serve` answers the same for the core group."""
     core = requests.target_of("", VERSION, rest)
     if core.kind is not kinds.EVENT or core.subresource:
-        raise NotFound(NOWHERE)
+        raise requests.nowhere()
     _selector(call)
     there = store.core.current(kinds.EVENT, core.namespace, core.name) if core.name else None
     if call.method in ("POST", "PUT") and core.namespace:

@@ -26,11 +26,15 @@ from rowlock.kinds import Kind
 BODY_LIMIT = 3 * 1024 * 1024
 PAGE_LIMIT = 1_000_000
 YAML = "application/yaml"
-NOWHERE = "the server could not find the requested resource"
 
 
 def _refused(chunk: bytes) -> bool:
     return False
+
+
+def nowhere() -> NotFound:
+    """A path that leads nowhere. A real server's answer has `details`, with nothing in them."""
+    return NotFound("the server could not find the requested resource", details={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +127,20 @@ def target_of(group: str, version: str, rest: list[str]) -> Target:
         kind, space, place = kinds.by_path(group, version, rest[2]), rest[1], rest[3:]
         # no name between the slashes is every namespace: so Python's client asks when it is given ""
         if not kind.namespaced or (place and not space):
-            raise NotFound(NOWHERE, details={})
+            raise nowhere()
     else:
         kind, space, place = kinds.by_path(group, version, rest[0]), "", rest[1:]
         if kind.namespaced and place:
-            raise NotFound(NOWHERE, details={})
+            raise nowhere()
     if len(place) > 2 or not all(place):
-        raise NotFound(NOWHERE, details={})
+        raise nowhere()
     return Target(kind, space, *place)
 
 
 def watched(call: Call, target: Target) -> Target:
     """What `/watch/` before a path means, the oldest way to ask: a watch, of one object where the path names one."""
     if target.subresource:
-        raise NotFound(NOWHERE, details={})
+        raise nowhere()
     if call.method != "GET":
         raise Unsupported("the server does not allow this method on the requested resource")
     call.query["watch"] = "true"

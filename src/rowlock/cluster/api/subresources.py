@@ -19,7 +19,7 @@ from rowlock.cluster.api.answers import answer, answer_object, begin_stream, end
 from rowlock.cluster.api.deletes import options_of
 from rowlock.cluster.api.requests import Call, Target
 from rowlock.cluster.storage.store import Store
-from rowlock.errors import BadRequest, Cause, Invalid, NotFound, Unsupported, invalid
+from rowlock.errors import BadRequest, Cause, Invalid, Unsupported, invalid
 from rowlock.objects import Object
 
 _LOG = frozenset(
@@ -151,7 +151,7 @@ async def scale(call: Call, send: Send, store: Store, target: Target) -> None:
     """Read or change the number of workers."""
     path = SCALES.get(target.kind)
     if path is None:
-        raise NotFound(requests.NOWHERE, details={})
+        raise requests.nowhere()
     job = await store.get(target.kind, target.namespace, target.name)
     shown = _scale(job, path)
     if call.method == "GET":
