@@ -31,6 +31,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import msgspec
+
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
@@ -40,8 +42,7 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):  # a dataclass would do, and take 15 times as long to make
     """One step of a watch. A Bookmark carries only `revision`: everything up to it has been seen.
 
     `old` is the object before a Modified or Deleted change where the implementation knows it (selectors need it:
@@ -50,7 +51,7 @@ class Change:
     type: Literal["Added", "Modified", "Deleted", "Bookmark"]
     revision: int
     kind: Kind | None = None
-    object: Object = field(default_factory=dict)
+    object: Object = {}  # msgspec copies it
     old: Object | None = None
 
 
@@ -72,8 +73,7 @@ class Run:
     refused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(msgspec.Struct, frozen=True):
     """How to write. `manager` is the field manager recorded in managedFields; "" records none."""
 
     dry_run: bool = False
@@ -82,7 +82,7 @@ class WriteOptions:
     """Server-side apply only: take fields over from other managers."""
     validation: FieldValidation = "Ignore"
     """What to do with unknown and duplicate fields."""
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = []  # each has its own
     """Filled by the callee: sentences for the Warning header."""
     run: Run | None = None
     """The run that this write belongs to."""

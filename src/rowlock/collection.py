@@ -42,17 +42,13 @@ class Garbage:
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         obj, kind = change.object, change.kind
         if kind is None:
-            return
-        if change.type == "Deleted" or (objects.deleting(obj) and _policy(obj)):
-            yield _key(kind, obj)
+            return []
+        own = [_key(kind, obj)] if change.type == "Deleted" or (objects.deleting(obj) and _policy(obj)) else []
         references = _references(obj)
         # A modified object concerns its owners only when it changed hands or began to leave.
         if change.type == "Modified" and change.old is not None and references == _references(change.old):
-            return
-        for reference in references:
-            place = _place(obj, reference)
-            if place is not None:
-                yield place
+            return own
+        return own + [place for reference in references if (place := _place(obj, reference)) is not None]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         resource, name, uid = key.name.split("/")

@@ -27,14 +27,14 @@ class Kind:
     categories: tuple[str, ...] = ()
     custom: bool = field(default=False)
     """A custom resource on a real cluster: strict decoding, pruning and patches differ from built-in kinds."""
+    api_version: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "api_version", f"{self.group}/{self.version}" if self.group else self.version)
 
     @property
     def singular(self) -> str:
         return self.name.lower()
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def resource(self) -> str:

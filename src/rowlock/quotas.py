@@ -145,6 +145,8 @@ class Quotas:
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         """Quotas of the namespace that count what has changed: the others would be counted anew for nothing."""
         quotas = view.all(RESOURCE_QUOTA, objects.namespace(change.object))
+        if not quotas:  # as nearly everywhere
+            return ()
         return [objects.key(quota) for quota in quotas if change.kind is RESOURCE_QUOTA or _counts(quota, change.kind)]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:

@@ -92,7 +92,8 @@ class _Loop:
             for kind in controller.kinds:
                 interested.setdefault(kind, []).append(controller)
         async for change in changes:
-            self.heard = max(self.heard, change.revision)
+            if change.revision > self.heard:
+                self.heard = change.revision
             for waiting in self.behind:
                 if not waiting.done():
                     waiting.set_result(None)

@@ -6,13 +6,16 @@ import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import accumulate, compress, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.types import Message, Send
 
 from rowlock.cluster.api.requests import Call
 from rowlock.errors import ApiError
+
+if TYPE_CHECKING:
+    from rowlock.cluster.api.wire import Exchange
 
 encode = msgspec.json.Encoder().encode
 
@@ -47,11 +50,40 @@ async def answer(
     send: Send, body: bytes, *, code: int = 200, media: bytes = JSON, warnings: Iterable[str] = ()
 ) -> None:
     """A whole answer at once; one without a body has no type and no length."""
+    if code != 204 and isinstance(send, Reply) and send.whole(code, _about(body, media, warnings), body):
+        return
     about = [(b"content-type", media), (b"content-length", str(len(body)).encode())] if code != 204 else []
     headers = [*about, *_ALWAYS]
     headers += warned(warnings)
     await send({"type": "http.response.start", "status": code, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def _about(body: bytes, media: bytes, warnings: Iterable[str]) -> bytes:
+    """An answer's headers as they go over the wire."""
+    about = b"content-type: %b\r\ncontent-length: %d\r\ncache-control: no-cache, private\r\n" % (media, len(body))
+    return about + b"".join(b"%b: %b\r\n" % pair for pair in warned(warnings)) if warnings else about
+
+
+class Reply:
+    """Sends an answer, by ASGI or past it, and knows whether it has begun."""
+
+    __slots__ = ("_exchange", "_send", "started")
+
+    def __init__(self, send: Send, exchange: Exchange | None) -> None:
+        self._send, self._exchange = send, exchange
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        self.started = True
+        await self._send(message)
+
+    def whole(self, code: int, about: bytes, body: bytes) -> bool:
+        """False: not in this way now."""
+        if self._exchange is None or not self._exchange.answer(code, about, body):
+            return False
+        self.started = True
+        return True
 
 
 @lru_cache(64)

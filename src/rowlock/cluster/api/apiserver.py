@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount
@@ -34,7 +34,16 @@ from rowlock.cluster.api import (
     verbs,
     watching,
 )
-from rowlock.cluster.api.answers import FAULT, InYaml, answer, answer_document, answer_error, answer_object, encode
+from rowlock.cluster.api.answers import (
+    FAULT,
+    InYaml,
+    Reply,
+    answer,
+    answer_document,
+    answer_error,
+    answer_object,
+    encode,
+)
 from rowlock.cluster.api.requests import Call, Target, in_yaml, nowhere
 from rowlock.cluster.api.users import EVERYBODY, Keys, User
 from rowlock.cluster.storage.store import Store
@@ -93,27 +102,22 @@ class ApiServer:
         if scope["type"] == "websocket":
             return await self._websocket(scope, receive, send)
         warnings: list[str] = []
-        started = False
         headers = dict(scope["headers"])
+        exchange = (scope.get("extensions") or _NONE).get("rowlock")
+        reply = Reply(send, exchange)
         if b"yaml" in headers.get(b"accept", b"") and in_yaml(headers[b"accept"].decode("latin-1")):
-            send = InYaml(send)
-
-        async def noted(message: object) -> None:
-            nonlocal started
-            started = True
-            await send(message)  # type: ignore[arg-type]  # passed on as it came
-
+            reply = Reply(InYaml(send), None)
         try:
             call = await self._call(scope, receive, headers)
             warnings = call.warnings
-            await self._route(call, receive, noted)
+            await self._route(call, receive, reply)
         except ApiError as error:
-            if not started:
-                await answer_error(send, error, warnings)
+            if not reply.started:
+                await answer_error(reply, error, warnings)
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
-            if not started:
-                await answer_error(send, Internal(FAULT), warnings)
+            if not reply.started:
+                await answer_error(reply, Internal(FAULT), warnings)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """exec, attach and port-forward; a refusal comes before the handshake, as an ordinary answer."""
@@ -148,15 +152,21 @@ class ApiServer:
     async def _call(self, scope: Scope, receive: Receive, headers: Mapping[bytes, bytes]) -> Call:
         path = scope["path"]
         call = Call(scope["method"], path, requests.query_of(scope["query_string"]), headers, User("", ()))
-        extensions = scope.get("extensions") or {}
+        extensions = scope.get("extensions") or _NONE
         if "rowlock.take_over" in extensions:
             call.upgrade = scope
-        if "rowlock.pass_on" in extensions:
-            call.pass_on = extensions["rowlock.pass_on"]["call"]
+        exchange = extensions.get("rowlock")
+        if exchange is not None:
+            call.pass_on = exchange.pass_on
         if path not in _OPEN and not path.startswith(("/livez/", "/readyz/", "/healthz/")):
             call.user = self._authenticated(call, (scope.get("server") or ("",))[0])
         if call.method in ("POST", "PUT", "PATCH", "DELETE"):
-            call.body = await self._body(call, receive)
+            body = exchange.body() if exchange is not None else None
+            if body is None:
+                body = await self._body(call, receive)
+            elif len(body) > self._settings.body_limit:
+                raise _too_large(self._settings.body_limit)
+            call.body = body
         return call
 
     def _authenticated(self, call: Call, address: str) -> User:
@@ -164,7 +174,7 @@ class ApiServer:
         user = self._keys.user(token.strip(), address) if kind.lower() == "bearer" else None
         if user is None:
             raise Unauthorized("Unauthorized")
-        other = call.header(b"impersonate-user")
+        other = b"impersonate-user" in call.headers and call.header(b"impersonate-user")
         if not other:
             return user
         if not user.master:
@@ -177,14 +187,14 @@ class ApiServer:
         limit = self._settings.body_limit
         declared = call.header(b"content-length")
         if declared.isdigit() and int(declared) > limit:
-            raise TooLarge(f"Request entity too large: limit is {limit}")
+            raise _too_large(limit)
         message = await receive()
         body: bytes = message.get("body", b"")
         while message.get("more_body"):
             message = await receive()
             body += message.get("body", b"")
             if len(body) > limit:
-                raise TooLarge(f"Request entity too large: limit is {limit}")
+                raise _too_large(limit)
         return body
 
     # ------------------------------------------------------------ where
@@ -242,26 +252,38 @@ class ApiServer:
     async def _resource(
         self, call: Call, receive: Receive, send: Send, version: tuple[str, str], rest: list[str]
     ) -> None:
-        place = (*version, rest[-1])
-        if place in reviews.REVIEWS and call.method == "POST" and len(rest) in (1, 3):
+        if (version[0] in _ASIDE or not _ASIDE.isdisjoint(rest)) and await self._aside(
+            call, receive, send, version, rest
+        ):
+            return
+        await self._object(call, receive, send, requests.target_of(*version, rest))
+
+    async def _aside(self, call: Call, receive: Receive, send: Send, version: tuple[str, str], rest: list[str]) -> bool:
+        """What no object of the store stands for. False: it is an object after all."""
+        core = version == ("", "v1")
+        if (place := (*version, rest[-1])) in reviews.REVIEWS and call.method == "POST" and len(rest) in (1, 3):
             shown = reviews.review(call, place, bodies.document(call), self.user)
-            return await answer_object(send, shown, code=201)
-        if version[0] == definitions.GROUP:
-            return await definitions.served(call, send, rest)
-        if version == (events.GROUP, events.VERSION):
-            return await events.served(
+            await answer_object(send, shown, code=201)
+        elif version[0] == definitions.GROUP:
+            await definitions.served(call, send, rest)
+        elif version == (events.GROUP, events.VERSION):
+            await events.served(
                 call, send, self._store, rest, lambda call, send: self._resource(call, receive, send, ("", "v1"), rest)
             )
-        if version == (endpoint_slices.GROUP, "v1"):
-            return await endpoint_slices.served(call, send, self._store, rest)
-        if version == ("", "v1") and "limitranges" in (rest[0], *rest[2:3]):
-            return await definitions.limit_ranges(call, send, rest[rest.index("limitranges") + 1 :])
-        if version == ("", "v1") and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
-            target = Target(kinds.POD, rest[1], "", "binding")
+        elif version == (endpoint_slices.GROUP, "v1"):
+            await endpoint_slices.served(call, send, self._store, rest)
+        elif core and "limitranges" in (rest[0], *rest[2:3]):
+            await definitions.limit_ranges(call, send, rest[rest.index("limitranges") + 1 :])
+        elif core and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
+            await self._object(call, receive, send, Target(kinds.POD, rest[1], "", "binding"))
         elif rest[0] == "watch" and rest[1:]:
             target = requests.watched(call, requests.target_of(*version, rest[1:]))
+            await self._object(call, receive, send, target)
         else:
-            target = requests.target_of(*version, rest)
+            return False
+        return True
+
+    async def _object(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
         verb = _verb(call, target)
         if not call.user.may(verb, target.resource):
             raise reviews.refusal(call.user, verb, target)
@@ -313,8 +335,18 @@ class ApiServer:
         raise Unsupported(_LATER.get(target.resource) or _WRONG_METHOD)
 
 
-Verb = Callable[[Call, Send, Store, Target], Awaitable[None]]
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"Request entity too large: limit is {limit}")
 
+
+Verb = Callable[[Call, Send, Store, Target], Awaitable[None]]
+_NONE: Mapping[str, Any] = {}
+
+_ASIDE = frozenset(
+    {events.GROUP, endpoint_slices.GROUP, definitions.GROUP, *(place[0] for place in reviews.REVIEWS)}
+    | {"limitranges", "bindings", "watch"}
+)
+"""Groups, and words in a path, of what is (or may be) no object of the store."""
 _WRONG_METHOD = "the server does not allow this method on the requested resource"
 _LOOKED_AT = (["version"], ["api"], ["api", "v1"])
 _STREAMS = frozenset({"log", "exec", "attach", "portforward"})

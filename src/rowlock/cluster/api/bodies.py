@@ -164,6 +164,23 @@ def _loader(yaml: Any) -> Any:
     return Loader
 
 
+def _unambiguous(body: bytes) -> Any:
+    """The value of a body that says nothing twice and nothing in a roundabout way, as most do, in a third of the time: what
+    was read, written again, is what came in. None: it takes a closer look."""
+    if body.count(b"{") + body.count(b"[") > DEPTH:
+        return None
+    try:
+        value = msgspec.json.decode(body)
+    except msgspec.MsgspecError:
+        return None
+    same = body.translate(None, _SPACE) == msgspec.json.encode(value).translate(None, _SPACE)
+    return value if same else None
+
+
+_SPACE = b" \t\r\n"
+"""In both texts alike it may go from inside strings, too: it changes nothing about how many there are."""
+
+
 class _Pairs:
     """Finds keys that occur twice in one object: the last wins, and is reported."""
 
@@ -179,6 +196,9 @@ class _Pairs:
 
 def strict_json(body: bytes) -> tuple[Any, list[str]]:
     """The body and the paths of its duplicate fields."""
+    quick = _unambiguous(body)
+    if quick is not None:
+        return quick, []
     _PAIRS.found = False
     value = _read(body, _decoder(_PAIRS))
     return value, duplicates(body) if _PAIRS.found else []

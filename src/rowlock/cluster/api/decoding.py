@@ -153,7 +153,7 @@ def _value(node: types.Schema, owner: str, go_owner: str, key: str) -> Decoder:
             return _anything
         go = "map[string][]uint8" if more.get("format") == "byte" else "map[string]string"
         go = "v1.ResourceList" if more.get("$ref") == types.QUANTITY else go
-        return _map(_value(more, owner, go_owner, ""), go_owner, go)
+        return _map(_value(more, owner, go_owner, ""), go_owner, go, texts=_plain_text(more))
     if kind == "string":
         return _bytes(go_owner) if node.get("format") == "byte" else _text(go_owner)
     if kind == "boolean":
@@ -163,6 +163,11 @@ def _value(node: types.Schema, owner: str, go_owner: str, key: str) -> Decoder:
     if kind == "number":
         return _number(go_owner)
     return _anything
+
+
+def _plain_text(node: types.Schema) -> bool:
+    """A field that takes any text as it is."""
+    return node.get("type") == "string" and "format" not in node
 
 
 def _anything(value: Any, walk: Walk) -> Any:
@@ -267,11 +272,20 @@ def _list(item: Decoder, owner: str, key: str) -> Decoder:
     return decoder
 
 
-def _map(item: Decoder, owner: str, go: str) -> Decoder:
+def _all_texts(value: dict[str, Any]) -> bool:
+    for element in value.values():
+        if element.__class__ is not str:
+            return False
+    return True
+
+
+def _map(item: Decoder, owner: str, go: str, *, texts: bool = False) -> Decoder:
+    """`texts`: any text will do, and most maps hold nothing else."""
+
     def decoder(value: Any, walk: Walk) -> Any:
         if value.__class__ is not dict:
             raise _wrong(value, walk, owner, go)
-        if item is _anything:
+        if item is _anything or (texts and _all_texts(value)):
             return dict(value)
         return {key: item(element, walk) if element is not None else "" for key, element in value.items()}
 
@@ -289,12 +303,13 @@ def _keeps_empty(name: str, key: str, node: types.Schema) -> bool:
 def _struct(name: str, node: types.Schema) -> Decoder:
     owner = _short(name)
     required = frozenset(node.get("required") or ())
-    fields: dict[str, tuple[Decoder, bool]] = {}
+    fields: dict[str, tuple[Decoder, bool, bool]] = {}
     for key, child in node["properties"].items():
         own = _short(child.get("items", {}).get("$ref", ""))
         fields[key] = (
             _value(child, name, owner, f"v1.{own}" if own else _TEXTS.get(f"{owner}.{key}", "")),
             key in required or _keeps_empty(name, key, child),
+            _plain_text(child),
         )
     fill = DEFAULTS.get(name)
     has_spec = name in _HAVE_A_SPEC
@@ -310,6 +325,10 @@ def _struct(name: str, node: types.Schema) -> Decoder:
                 walk.unknown.append(walk.here(key))
                 continue
             if element is None:
+                continue
+            if known[2] and element.__class__ is str:  # most fields: nothing can be wrong with them
+                if element or known[1]:
+                    out[key] = element
                 continue
             path.append(key)
             element = known[0](element, walk)

@@ -37,7 +37,8 @@ def _json(value: Any) -> str:
 
 def tree(obj: dict[str, Any], node: types.Schema, *, applied: bool, custom: bool) -> Tree:
     """The fields of an object: `applied`, as a configuration names them; else, as a write brings them into being."""
-    marks = _Marks(applied, custom)
+    marks = _MARKS[applied, custom]
+    shape = _shape(types.resolved(node))
     found: Tree = {}
     for key, value in obj.items():
         if key in ("apiVersion", "kind"):
@@ -46,9 +47,8 @@ def tree(obj: dict[str, Any], node: types.Schema, *, applied: bool, custom: bool
             value = {k: v for k, v in value.items() if k not in _SYSTEM}
             if not value:
                 continue
-        child = types.field(node, key) or types.ANYTHING
-        if value != {} or not marks.always(key, node):
-            found[f"f:{key}"] = marks.below(value, child, marks.itself(key, node))
+        if value or value != {} or not marks.always(key, node):
+            found[f"f:{key}"] = marks.below(value, *marks.step(shape, key))
     return found
 
 
@@ -61,15 +61,10 @@ class _Shape:
     free: bool
     keys: tuple[str, ...]
     required: frozenset[str]
-    children: dict[str, types.Schema] = field(default_factory=dict)
+    steps: dict[tuple[_Marks, str], tuple[types.Schema, bool]] = field(default_factory=dict)
 
     def child(self, key: str) -> types.Schema:
-        found = self.children.get(key)
-        if found is None:
-            found = types.field(self.node, key) or types.ANYTHING
-            if not self.free:  # the keys of a map are the users', and have no end
-                self.children[key] = found
-        return found
+        return types.field(self.node, key) or types.ANYTHING
 
 
 def _shape(node: types.Schema) -> _Shape:
@@ -85,10 +80,19 @@ _SHAPES: dict[int, _Shape] = {}
 """By the schema's identity: schemas live in the table of types for ever, and a shape keeps its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Marks:
     applied: bool
     custom: bool
+
+    def step(self, shape: _Shape, key: str) -> tuple[types.Schema, bool]:
+        """The schema of a field, and whether it is a member of its own."""
+        found = shape.steps.get((self, key))
+        if found is None:
+            found = shape.child(key), shape.free or self.itself(key, shape.node)
+            if key in (shape.node.get("properties") or ()):  # all other keys are the users', and have no end
+                shape.steps[self, key] = found
+        return found
 
     def itself(self, key: str, parent: types.Schema) -> bool:
         """Whether a declared field that has parts is a member of its own."""
@@ -123,8 +127,11 @@ class _Marks:
             if not element or element.__class__ is str:  # most fields are leaves
                 out[f"f:{key}"] = {}
             else:
-                out[f"f:{key}"] = self.below(element, shape.child(key), shape.free or self.itself(key, node))
+                out[f"f:{key}"] = self.below(element, *self.step(shape, key))
         return out
+
+
+_MARKS = {(applied, custom): _Marks(applied, custom) for applied in (False, True) for custom in (False, True)}
 
 
 def element_of(element: Any, node: types.Schema) -> str:
@@ -211,7 +218,7 @@ class Difference:
 
 def difference(old: dict[str, Any], new: dict[str, Any], node: types.Schema, *, custom: bool) -> Difference:
     """What a write changed, apart from what belongs to the system."""
-    marks = _Marks(False, custom)
+    marks = _MARKS[False, custom]
     comparison = _Comparison(Difference(), marks)
     for key in {**old, **new}:
         if key in ("apiVersion", "kind"):

@@ -8,7 +8,7 @@ A schema is OpenAPI 3 without prose; `$ref` holds the bare name of another type.
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -42,6 +42,7 @@ def schema(name: str) -> Schema:
     return found
 
 
+@lru_cache(1024)
 def name_of(group: str, version: str, kind: str) -> str:
     """The name of a kind's type; "" for a kind that has none."""
     key = "/".join(part for part in (group, version, kind) if part)

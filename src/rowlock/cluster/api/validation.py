@@ -66,9 +66,12 @@ def meta_causes(kind: Kind, obj: Object) -> Causes:
     else:
         for problem in name_problems(kind, name):
             yield invalid_value("metadata.name", name, problem)
-    yield from label_causes(meta.get("labels") or {}, "metadata.labels")
-    yield from _annotation_causes(meta.get("annotations") or {})
-    yield from _owner_causes(meta.get("ownerReferences") or ())
+    if labels := meta.get("labels"):
+        yield from label_causes(labels, "metadata.labels")
+    if annotations := meta.get("annotations"):
+        yield from _annotation_causes(annotations)
+    if owners := meta.get("ownerReferences"):
+        yield from _owner_causes(owners)
     for index, finalizer in enumerate(meta.get("finalizers") or ()):
         if "/" not in finalizer and finalizer not in _FINALIZERS:
             yield invalid_value(f"metadata.finalizers[{index}]", finalizer, _FINALIZER_TEXT)
@@ -78,7 +81,7 @@ def _annotation_causes(annotations: dict[str, str]) -> Causes:
     for key in annotations:
         for problem in label_key_problems(key.lower()):
             yield invalid_value("metadata.annotations", key, problem)
-    if annotations and sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > ANNOTATION_BYTES:
+    if sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > ANNOTATION_BYTES:
         text = f"Too long: may not be more than {ANNOTATION_BYTES} bytes"
         yield Cause("FieldValueTooLong", text, "metadata.annotations")
 
@@ -112,19 +115,20 @@ def meta_update_causes(old: Object, new: Object) -> Causes:
 
 
 def _data_causes(obj: Object, *fields: str) -> Causes:
+    size = 0
     for name in fields:
-        for key in obj.get(name) or {}:
+        for key, value in (obj.get(name) or {}).items():
+            size += len(key) + len(value)
             for problem in config_key_problems(key):
                 yield invalid_value(f"{name}[{key}]", key, problem)
-    size = sum(len(k) + len(v) for name in fields for k, v in (obj.get(name) or {}).items())
     if size > 1024 * 1024:
         yield Cause("FieldValueTooLong", "Too long: may not be more than 1048576 bytes", "")
 
 
 def _config_map(obj: Object) -> Causes:
     yield from _data_causes(obj, "data", "binaryData")
-    for key in obj.get("data") or {}:
-        if key in (obj.get("binaryData") or {}):
+    for key in obj.get("binaryData") or ():
+        if key in (obj.get("data") or ()):
             yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
 
 

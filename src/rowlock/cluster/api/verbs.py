@@ -211,12 +211,7 @@ def _all_encoded(store: Store, target: Target, page: Page) -> list[bytes]:
 
 def _encoded(store: Store, kind: Kind, obj: Object) -> bytes:
     """The stored JSON, if the object is still the newest."""
-    key = objects.key(obj)
-    if store.view.get(kind, *key) is obj:
-        found = store.encoded(kind, *key)
-        if found is not None:
-            return found
-    return encode(obj)
+    return store.view.encoded_of(kind, obj) or encode(obj)
 
 
 # ---------------------------------------------------------------- writes

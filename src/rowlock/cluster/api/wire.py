@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
-from functools import partial
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from rowlock.cluster.api.secure import Connection, Outbox
 
@@ -92,12 +91,17 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._head = None
-        if self._get_upgrade() == b"spdy/3.1":
+        if self.parser.should_upgrade() and self._get_upgrade() == b"spdy/3.1":
             self.scope["extensions"] = {"rowlock.take_over": {"call": self._take_over}}
         super().on_headers_complete()
         fresh = self.cycle is not None and self.cycle.scope is self.scope and "extensions" not in self.scope
-        if fresh and b"watch" in self.url:
-            self.scope["extensions"] = {"rowlock.pass_on": {"call": partial(_pass_on, self.cycle)}}
+        if fresh:
+            self.scope["extensions"] = {"rowlock": Exchange(self.cycle)}  # type: ignore[dict-item]  # not for everybody
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """As uvicorn does it, without a callback of the event loop's for each request that is done."""
+        task = self.loop.create_task(_run(cycle, app, self.tasks))
+        self.tasks.add(task)
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -160,13 +164,56 @@ class Protocol(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
 
-def _pass_on(cycle: RequestResponseCycle, chunk: bytes) -> bool:
-    """A chunk of the answer that has begun, past ASGI: what uvicorn's `send` does with it when nothing is to be waited for,
-    for a third of the time. False: it is not so now."""
-    if (
-        cycle.disconnected or not cycle.response_started or cycle.response_complete or not cycle.chunked_encoding
-        or cycle.flow.write_paused
-    ):  # fmt: skip
-        return False
-    cycle.transport.write(chunk)
-    return True
+async def _run(cycle: RequestResponseCycle, app: Any, tasks: set[asyncio.Task[None]]) -> None:
+    try:
+        await cycle.run_asgi(app)
+    finally:
+        tasks.discard(asyncio.current_task())
+
+
+class Exchange:
+    """A request and its answer, past ASGI: what uvicorn's `receive` and `send` do with them when nothing is to be waited
+    for, for a third of the time. Each of these says when it is not so now; then ASGI's own way is the way."""
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    def body(self) -> bytes | None:
+        """The whole body; None while some of it is missing."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.waiting_for_100_continue or cycle.disconnected or cycle.response_complete:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.message_event.clear()
+        return body
+
+    def answer(self, code: int, about: bytes, body: bytes) -> bool:
+        """The whole answer. `about` are its headers as they go over the wire, with its length among them; nothing of a
+        client's is in them."""
+        cycle = self._cycle
+        if cycle.disconnected or cycle.response_started or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
+            return False
+        cycle.response_started = cycle.response_complete = True
+        head = [STATUS_LINE[code]]
+        for name, value in cycle.default_headers:
+            head += (name, b": ", value, b"\r\n")
+        end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
+        cycle.transport.write(b"".join((*head, about, end, body)))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+        return True
+
+    def pass_on(self, chunk: bytes) -> bool:
+        """A chunk of an answer that has begun."""
+        cycle = self._cycle
+        if (
+            cycle.disconnected or not cycle.response_started or cycle.response_complete or not cycle.chunked_encoding
+            or cycle.flow.write_paused
+        ):  # fmt: skip
+            return False
+        cycle.transport.write(chunk)
+        return True

@@ -22,6 +22,7 @@ from rowlock.errors import BadRequest, TooLarge, Unsupported, already_exists, co
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 
+Verb = Literal["Added", "Modified", "Deleted"]
 LIMIT = 1_572_864  # bytes of one object: etcd's limit, so that what is accepted here is accepted there
 
 encode = msgspec.json.Encoder().encode
@@ -118,16 +119,15 @@ class Core:
     def create(self, kind: Kind, obj: Object, options: WriteOptions = WRITE) -> Object:
         rules = self._rules
         obj = lifecycle.born(kind, obj, rules.ids(), rules.clock())
-        key = objects.key(obj)
         if kind.namespaced:
-            self._check_namespace(kind, key)
+            self._check_namespace(kind, obj)
         obj = rules.admission.create(kind, obj, options)
         key = objects.key(obj)
         if not key.name:
             raise BadRequest("name or generateName is required")
         if self.current(kind, *key) is not None:
             raise already_exists(kind.plural, key.name, kind.group)
-        return obj if options.dry_run else self._stage("Added", kind, obj, None)
+        return obj if options.dry_run else self._stage("Added", kind, key, obj, None)
 
     def update(self, kind: Kind, obj: Object, subresource: str = "", options: WriteOptions = WRITE) -> Object:
         if subresource not in ("", "status", "finalize", "scale") or (
@@ -169,7 +169,7 @@ class Core:
             new = lifecycle.marked(kind, new, grace, self._rules.clock())
             if not lifecycle.removable(kind, new):
                 return self._replace(kind, old, new, options.dry_run)
-        return new if options.dry_run else self._stage("Deleted", kind, new, old)
+        return new if options.dry_run else self._stage("Deleted", kind, objects.key(new), new, old)
 
     def bind(
         self, namespace: str, pod: str, node: str, annotations: Mapping[str, str] | None = None, uid: str = ""
@@ -211,10 +211,10 @@ class Core:
             raise not_found(kind.plural, name, kind.group)
         return found
 
-    def _check_namespace(self, kind: Kind, key: Key) -> None:
-        space = self._existing(kinds.NAMESPACE, "", key.namespace)
+    def _check_namespace(self, kind: Kind, obj: Object) -> None:
+        space = self._existing(kinds.NAMESPACE, "", objects.namespace(obj))
         if objects.deleting(space):
-            raise lifecycle.terminating(kind, key.name, key.namespace)
+            raise lifecycle.terminating(kind, objects.name(obj), objects.namespace(obj))
 
     def _replace(self, kind: Kind, old: Object, new: Object, dry_run: bool, count: bool = True) -> Object:
         if new is old or lifecycle.same(old, new):
@@ -223,13 +223,10 @@ class Core:
             new = lifecycle.next_generation(kind, old, new)
         if dry_run:
             return new
-        if lifecycle.removable(kind, new):
-            return self._stage("Deleted", kind, new, old)
-        return self._stage("Modified", kind, new, old)
+        verb: Verb = "Deleted" if lifecycle.removable(kind, new) else "Modified"
+        return self._stage(verb, kind, objects.key(new), new, old)
 
-    def _stage(
-        self, type: Literal["Added", "Modified", "Deleted"], kind: Kind, obj: Object, old: Object | None
-    ) -> Object:
+    def _stage(self, type: Verb, kind: Kind, key: Key, obj: Object, old: Object | None) -> Object:
         revision = self.revision + 1
         obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
         encoded = encode(obj)
@@ -239,7 +236,7 @@ class Core:
                 "keep large data in files"
             )
         self.revision = revision
-        change = Stored(type, revision, kind, obj, old, encoded, objects.revision(old) if old else 0)
+        change = Stored(type, revision, kind, obj, old, encoded, objects.revision(old) if old else 0, key)
         self._staged.append(change)
         self.latest.stage(change)
         return obj

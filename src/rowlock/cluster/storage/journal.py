@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+import msgspec
+
 from rowlock.errors import Unavailable
 
 FORMAT = 1
@@ -39,8 +41,7 @@ Verb = Literal["Added", "Modified", "Deleted"]
 _VERBS: tuple[Verb, ...] = ("Added", "Modified", "Deleted")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One revision. `previous` is the revision of the row it supersedes (0 = none); `value` the object's JSON."""
 
     revision: int

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from rowlock import kinds, objects
 from rowlock.api import Change

@@ -22,19 +22,15 @@ FIRST = Key("", "")
 """Sorts before every key of an object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored(Change):
+class Stored(Change, frozen=True):
     """A change as the store keeps it: with the object's JSON, so that nobody encodes it twice.
 
-    `previous` is the revision of the row that this one supersedes, 0 for a creation. `key` is the object's, because every
-    watcher asks for it."""
+    `previous` is the revision of the row that this one supersedes, 0 for a creation. `key` is the object's: every watcher
+    asks for it."""
 
     encoded: bytes = b""
     previous: int = 0
-    key: Key = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", objects.key(self.object))
+    key: Key = FIRST
 
     @property
     def place(self) -> tuple[Kind, Key]:
@@ -90,6 +86,8 @@ class State:
         return space.objects.get(name) if space else None
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
+        if kind not in self._shelves:
+            return ()
         spaces = self._shelves.get(kind, _NONE).chosen(namespace)
         return [space.objects[name] for _, space in spaces for name in space.names]
 
@@ -108,6 +106,12 @@ class State:
     def encoded(self, kind: Kind, namespace: str, name: str) -> bytes | None:
         space = self._shelves.get(kind, _NONE).spaces.get(namespace)
         return space.encoded.get(name) if space else None
+
+    def encoded_of(self, kind: Kind, obj: Object) -> bytes | None:
+        """The JSON of this very object; None when it is no longer the newest."""
+        meta, shelf = obj["metadata"], self._shelves.get(kind, _NONE)
+        space = shelf.spaces.get(meta.get("namespace") or "")
+        return space.encoded.get(meta["name"]) if space and space.objects.get(meta["name"]) is obj else None
 
     def all_encoded(self, kind: Kind, namespace: str = "") -> list[bytes]:
         """The JSON of `all`, in its order."""

@@ -187,8 +187,8 @@ class Store:
     def _added(self, wanted: Wanted) -> Sequence[Stored]:
         kind, encoded = wanted.kind, self.encoded
         return [
-            Stored("Added", objects.revision(obj), kind, obj, None, encoded(kind, *objects.key(obj)) or b"")
-            for obj in self.view.all(kind, wanted.namespace)
+            Stored("Added", objects.revision(obj), kind, obj, None, encoded(kind, *key) or b"", key=key)
+            for key, obj in self.view.items(kind, wanted.namespace)
             if wanted.matches(obj)
         ]
 
@@ -305,7 +305,8 @@ def _recovered(cls: type[Store], core: Core, journal: Journal, window: int) -> S
 
 def _change(row: Row, old: bytes | None) -> Stored:
     before = msgspec.json.decode(old) if old else None
-    return Stored(row.verb, row.revision, _kind(row), msgspec.json.decode(row.value), before, row.value, row.previous)
+    obj, key = msgspec.json.decode(row.value), Key(row.namespace, row.name)
+    return Stored(row.verb, row.revision, _kind(row), obj, before, row.value, row.previous, key)
 
 
 def _kind(row: Row) -> Kind:
