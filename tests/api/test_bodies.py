@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+
 from rowlock.cluster.api import bodies
 
 TWICE = [
