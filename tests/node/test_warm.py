@@ -30,7 +30,7 @@ def torchlike(monkeypatch: pytest.MonkeyPatch) -> None:
         ("python3 -u -B train.py", ("file", "train.py")),
         ("python -m torch.distributed.run x.py", ("module", "torch.distributed.run", "x.py")),
         ("python -c import_torch a", ("text", "import_torch", "a")),
-        ("./tool a", ("file", "PLACE/tool", "a")),
+        ("./tool a", ("file", "./tool", "a")),
         ("python other.py", None),
         ("python -c print(1)", None),
         ("python -m http.server", None),
@@ -49,9 +49,7 @@ def test_which_programs_may_start_warm(
     (tmp_path / "tool").write_text(f"#!{sys.executable}\nfrom torch.distributed.run import main\n")
     (tmp_path / "tool").chmod(0o755)
     found = warm.warm(line.split(" "), ENV, str(tmp_path))
-    assert (found.program if found else None) == (
-        program and tuple(word.replace("PLACE", f"{tmp_path}/.") for word in program)
-    )
+    assert (found.program if found else None) == program
 
 
 def test_programs_share_a_parent_when_they_agree_on_what_is_read_at_import(torchlike: None) -> None:
@@ -86,8 +84,8 @@ class Started:
         assert found
         return found.key
 
-    def warm(self, argv: list[str], env: dict[str, str]) -> tuple[int, str]:
-        spec = self.spec(argv, env)
+    def warm(self, argv: list[str], env: dict[str, str], **more: object) -> tuple[int, str]:
+        spec = self.spec(argv, env) | more
         self._parents._make(spec["warm"])  # type: ignore[arg-type] # a plain dict
         pid = 0
         while not pid:
@@ -126,6 +124,7 @@ print(__name__, __file__, __spec__ if "__spec__" in dir() else None, sys.modules
 print(sorted(os.environ.items()), os.getcwd(), sorted(m for m in sys.modules if "rowlock" in m))
 print([str(signal.getsignal(n)) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD, signal.SIGHUP)])
 print(sorted(set(os.listdir("/proc/self/fd")) - {"3"}), sys.stdin.read() == "", os.nice(0))
+print([open(f"/proc/self/{n}").read() for n in ("cmdline", "environ", "comm")])
 print(threading.current_thread() is threading.main_thread(), threading.active_count(), sys.stdout.line_buffering)
 atexit.register(lambda: print("at exit"))
 threading.Thread(target=lambda: (time.sleep(0.05), print("a thread ended"))).start()
@@ -136,11 +135,38 @@ sys.stdout.write("not flushed by hand")
 def test_a_forked_program_cannot_tell(tmp_path: Path, started: Started) -> None:
     (tmp_path / "beside.py").write_text("")
     (tmp_path / "train.py").write_text(PROGRAM)
-    for argv in (["python", "train.py", "a b", "--lr=1"], ["python", "-u", str(tmp_path / "train.py")]):
+    (tmp_path / "tool").write_text(f"#!{sys.executable}\n{PROGRAM}")
+    (tmp_path / "tool").chmod(0o755)
+    from_path, flagged = ["python", "train.py", "a b", "--lr=1"], ["python", "-u", str(tmp_path / "train.py")]
+    for argv in (from_path, flagged, ["./tool", "é"]):
         forked, executed = started.warm(argv, ENV), started.cold(argv, ENV)
         for ours, theirs in zip(forked[1].splitlines(), executed[1].splitlines(), strict=True):
             assert ours == theirs
         assert forked[0] == executed[0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes users")
+def test_a_forked_program_of_another_user_owns_itself(started: Started) -> None:
+    text = "import os  # torch\nprint(os.getuid(), os.stat('/proc/self/fd').st_uid, os.listdir('/proc/self/fd')[0])"
+    ended = started.warm([sys.executable, "-c", text], ENV, user={"uid": 65534, "gid": 65534})
+    assert ended == (0, "65534 65534 0\n")
+
+
+def test_where_the_kernel_cannot_move_a_command_line_it_is_written_over_the_old_one() -> None:
+    text = """
+import struct, sys
+from rowlock.cluster.node import command_line
+command_line._moved = lambda *_: False
+for words in (["python", "train.py", "--lr=1"], ["python", "x" * 10_000]):
+    command_line.show("/usr/bin/python", words, {"RANK": "0"})
+    sys.stdout.write(open("/proc/self/cmdline").read().rstrip("\\0") + "\\n")
+print(open("/proc/self/environ").read().split("\\0")[0])
+"""
+    done = subprocess.run([sys.executable, "-c", text], env={"FIRST": "1"}, capture_output=True, text=True, check=True)
+    short, long, first = done.stdout.splitlines()
+    assert short.split("\0") == ["python", "train.py", "--lr=1"]
+    assert long.startswith("python\0xxx") and 100 < len(long) < 1_000, "cut where the old one ended"
+    assert first == "FIRST=1"
 
 
 ENDS: list[tuple[str, Callable[[int, str], bool]]] = [

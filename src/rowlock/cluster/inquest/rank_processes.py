@@ -128,7 +128,7 @@ def program(pid: int) -> str:
 
 
 def _environ(pid: int) -> dict[bytes, bytes]:
-    """As the process was started; of one that was forked warm it is its parent's, and says nothing of ranks."""
+    """As the process was started, warm or cold (`command_line.py`); what it changed since then is not in it."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/environ", "rb") as file:
             return dict(entry.partition(b"=")[::2] for entry in file.read().split(b"\0") if b"=" in entry)

@@ -37,6 +37,8 @@ class Warm:
     flags: tuple[str, ...]
     env: dict[str, str]
     program: tuple[str, ...]
+    words: tuple[str, ...]
+    """The command line after exec: that of a script begins with its interpreter."""
     first: str
     """The directory that leads the program's `sys.path`."""
     torch: str
@@ -60,9 +62,10 @@ def warm(
     found = shutil.which(argv[0], path=env.get("PATH")) if "/" not in argv[0] else os.path.join(cwd, argv[0])
     if not found:
         return None
-    interpreter, rest = found, list(argv[1:])
+    interpreter, rest, words = found, list(argv[1:]), tuple(argv)
     if not _PYTHON.fullmatch(os.path.basename(found)):
-        interpreter, rest = _first_line(found), [found, *rest]
+        interpreter, rest = _first_line(found), [argv[0] if "/" in argv[0] else found, *rest]
+        words = (interpreter, *rest)
     torch = torch_of(interpreter) if interpreter else ""
     if not torch:
         return None
@@ -75,7 +78,7 @@ def warm(
         return None
     seen = {k: v for k, v in env.items() if _read_at_import(k)}
     first = os.path.dirname(os.path.realpath(script)) if script else there(cwd)
-    return Warm(interpreter, tuple(flags), seen | dict.fromkeys(_LATER, "1"), program, first, torch)
+    return Warm(interpreter, tuple(flags), seen | dict.fromkeys(_LATER, "1"), program, words, first, torch)
 
 
 def _read_at_import(variable: str) -> bool:

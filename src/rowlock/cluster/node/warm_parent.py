@@ -26,6 +26,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rowlock.cluster.node import command_line
+
 IDLE = 900.0
 """Seconds without a request after which a parent gives its memory back."""
 _CHUNK = 1 << 16
@@ -72,7 +74,8 @@ def become(spec: dict[str, Any]) -> str:
     os.environ.clear()
     os.environ.update(coerced | spec["env"])
     sys.argv = [{"file": what, "text": "-c"}.get(how, "-m"), *rest]
-    sys.orig_argv = list(spec["argv"])
+    sys.orig_argv = list(spec["warm"]["words"])
+    command_line.show(spec["argv"][0], sys.orig_argv, spec["env"])
     sys.path[0] = {"file": os.path.dirname(os.path.realpath(what)), "module": os.getcwd()}.get(how, "")
     for number, action in (
         (signal.SIGINT, signal.default_int_handler),
