@@ -16,7 +16,8 @@ from rowlock.cluster.api.patches import Patches
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import ApiError, Forbidden, Invalid
 from rowlock.kinds import Kind
-from rowlock.objects import Object
+from rowlock.objects import Object, timestamp
+from rowlock.workloads.possible import never_fits
 
 POSITIVE = "gpu-fraction annotation value must be a positive number smaller than 1.0"
 NOTE = "metadata.annotations[gpu-fraction]"
@@ -225,6 +226,35 @@ def test_a_pod_of_a_job_that_no_node_could_hold_is_a_warning() -> None:
     assert len(warned) == 2 and "a pod asks for 3 GPUs, but the largest node has 2" in warned[0]
     assert warned[0].startswith("spec.pytorchReplicaSpecs.Master.template: ")
     assert door.create(kinds.PYTORCHJOB, "n", "c", **job({}, "2")) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({"spec": {"unschedulable": True}}, "Node big could, but it is cordoned: `kubectl uncordon big` opens it."),
+        ({"ready": 1_000.0}, "Node big could, but it is not ready: its kubelet does not answer."),
+        ({"ready": 30.0}, ""),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "but the largest node has 2."),
+        ({}, ""),
+    ],
+)
+def test_a_node_that_takes_no_pods_holds_none(state: dict[str, Any], said: str) -> None:
+    def node(name: str, gpus: int, **more: Any) -> Object:
+        status = {"allocatable": {"cpu": "8", "nvidia.com/gpu": str(gpus)}, "conditions": more.get("conditions", [])}
+        return {"metadata": {"name": name, **more.get("metadata", {})}, "spec": more.get("spec", {}), "status": status}
+
+    def told(gpus: int) -> str:
+        return never_fits(template({}, str(gpus)), nodes, now)
+
+    now = 2_000_000_000.0
+    if since := state.pop("ready", None):
+        state["conditions"] = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": timestamp(now - since)}]
+    nodes = [node("n1", 2), node("big", 8, **state)]
+    assert said in told(5) and bool(said) == bool(told(5))
+    assert told(2) == ""
+    assert "Ask for at most" in told(9) or not said, "nothing is said of a node that could not hold it either"
+    nodes = [node("big", 8, **state)]
+    assert "could" not in told(5), "of a cluster without an open node nothing is known"
 
 
 def test_without_our_scheduler_nothing_is_said_about_where_pods_could_go() -> None:

@@ -84,3 +84,25 @@ def test_asking_leaves_no_trace() -> None:
     assert rehearsal.ask([gang("other", 5)])[0].verdict == STARTS
     assert rehearsal.ask([gang("new", 9)]) == first
     assert rehearsal.planner.cycle().decisions == ()
+
+
+def test_a_node_that_is_cordoned_is_the_hint_where_it_alone_would_do() -> None:
+    def hint(asked: Gang, *nodes: Node) -> str:
+        (found,) = ask(replace(cluster(), nodes=nodes), asked)
+        assert found.verdict == WAITS
+        return str(found.record["hint"])
+
+    small, big = Node("n1", cpu=64000, memory=64 * GB, gpus=4), Node("big", cpu=64000, memory=64 * GB, gpus=8)
+    cordoned, away = replace(big, unschedulable=True), replace(big, ready=False)
+    opens = "open node big: it is cordoned: `kubectl uncordon big` opens it"
+    assert hint(gang("new", 1, 6), small, cordoned) == f"ask for less per pod, or {opens}"
+    assert hint(gang("new", 1, 6), cordoned) == opens
+    assert hint(gang("new", 1, 6), small, away).endswith(
+        "or open node big: it is not ready: its kubelet does not answer"
+    )
+    assert hint(gang("new", 1, 9), small, cordoned) == "ask for less per pod", "it could not hold it either"
+    assert hint(gang("new", 3, 4), small, cordoned) == f"ask for 4 GPUs or less in all, or {opens}"
+    on_cpu = gang("new", 1, 0)
+    tasks = tuple(replace(t, shape=replace(t.shape, cpu=65000)) for t in on_cpu.tasks)
+    large = replace(cordoned, cpu=99000)
+    assert hint(replace(on_cpu, tasks=tasks), small, large) == f"ask for less per pod, or {opens}"

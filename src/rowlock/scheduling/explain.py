@@ -48,15 +48,21 @@ class Explainer:
         more, kept = sentences.kept(self.world, state)
         found = self._survey(failure)
         if failure.reason in (Reason.DOES_NOT_FIT, Reason.EXHAUSTED) and self._never(state):
-            hint = f"ask for {words(GPU, self.capacity)} or less in all, or add nodes: the cluster has no more"
+            hint = self._too_much(found)
         kube = verdict(found) if found is not None and _plain(failure) else message
         record = self._record(state, failure, hold, hint) | ({"kept": kept} if kept else {})
         return Explanation(failure.reason, message + more, kube, record)
 
+    def _too_much(self, found: Histogram | None) -> str:
+        less = f"ask for {words(GPU, self.capacity)} or less in all"
+        if found is not None and found.shut is not None:
+            return _open(less, found)
+        return f"{less}, or add nodes: the cluster has no more"
+
     @cached_property
     def capacity(self) -> int:
-        """All cards of all nodes, in hundredths."""
-        return sum(s.node.gpus for s in self.world.order) * WHOLE
+        """All cards of all nodes that take pods, in hundredths."""
+        return sum(s.node.gpus for s in self.world.order if s.node.ready and not s.node.unschedulable) * WHOLE
 
     def _never(self, state: GangState) -> bool:
         """Waiting would not help: even an empty cluster has too few cards."""
@@ -246,6 +252,14 @@ def _quota_sentence(failure: Failure) -> tuple[str, str]:
     )
 
 
+def _open(otherwise: str, found: Histogram, *, alone: bool = False) -> str:
+    """What helps where a node that takes no pods could hold it; `alone`: then nothing else does."""
+    if found.shut is None:
+        return otherwise
+    node = f"open node {found.shut.name}: {sentences.opening(found.shut)}"
+    return node if alone else f"{otherwise}, or {node}"
+
+
 def _room_sentence(state: GangState, failure: Failure, found: Histogram) -> tuple[str, str]:
     shape = failure.shape or Shape()
     fit = f"{failure.fit} of {failure.needed} pods fit"
@@ -255,12 +269,12 @@ def _room_sentence(state: GangState, failure: Failure, found: Histogram) -> tupl
         case Reason.SELECTOR:
             return (
                 f"No node may take it ({where}); {fit}.",
-                "change nodeSelector, affinity or tolerations, or the nodes",
+                _open("change nodeSelector, affinity or tolerations, or the nodes", found, alone=True),
             )
         case Reason.TOO_LARGE:
             return (
                 f"No node is large enough: each pod needs {each}; {_largest(shape, found)}; {where}.",
-                "ask for less per pod",
+                _open("ask for less per pod", found),
             )
         case Reason.FRAGMENTED:
             return (
@@ -275,4 +289,4 @@ def _room_sentence(state: GangState, failure: Failure, found: Histogram) -> tupl
                 f"{gpus(q.queue.quota[GPU])}, fair share {gpus(q.fair[GPU])}) and no room is idle. {fit}.",
                 "wait for pods to finish, or raise the quota",
             )
-    return f"Each pod needs {each}; {fit} now ({where}).", "wait for pods to finish, or ask for less"
+    return f"Each pod needs {each}; {fit} now ({where}).", _open("wait for pods to finish, or ask for less", found)

@@ -7,12 +7,12 @@ untolerated taint(s). no new claims to deallocate, preemption: ...".
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rowlock.scheduling.amounts import WHOLE
 from rowlock.scheduling.placement import cards, could_hold, fits, obstacle
 from rowlock.scheduling.room import NodeState
-from rowlock.scheduling.snapshot import Shape
+from rowlock.scheduling.snapshot import Node, Shape
 from rowlock.scheduling.world import World
 
 
@@ -35,6 +35,8 @@ class Histogram:
     """MiB of the largest card on a node that is not barred."""
     most_cpu: int = 0
     most_memory: int = 0
+    shut: Node | None = None
+    """The first node that could hold one if it took pods."""
 
 
 def missing(state: NodeState, shape: Shape) -> list[str]:
@@ -59,6 +61,8 @@ def survey(world: World, shape: Shape) -> Histogram:
         if barred:
             found.barred += 1
             found.obstacles[barred] += 1
+            if found.shut is None and _only_shut(state.node, shape):
+                found.shut = state.node
             continue
         found.obstacles.update(missing(state, shape))
         found.usable += could_hold(state.node, shape)
@@ -71,6 +75,11 @@ def survey(world: World, shape: Shape) -> Histogram:
         if free > found.best_free or not found.best_node:
             found.best_free, found.best_node = free, state.node.name
     return found
+
+
+def _only_shut(node: Node, shape: Shape) -> bool:
+    shut = node.unschedulable or not node.ready
+    return shut and could_hold(node, shape) and not obstacle(shape, replace(node, unschedulable=False, ready=True))
 
 
 def verdict(found: Histogram) -> str:

@@ -8,7 +8,7 @@ from rowlock.objects import timestamp
 from rowlock.scheduling.allocate import Failure
 from rowlock.scheduling.amounts import GPU, WHOLE, gpus, words
 from rowlock.scheduling.order import wanted
-from rowlock.scheduling.snapshot import Earmark
+from rowlock.scheduling.snapshot import Earmark, Node
 from rowlock.scheduling.topology import value
 from rowlock.scheduling.world import GangState, World
 
@@ -18,6 +18,13 @@ Sentence = tuple[str, str]
 
 def _nodes(count: int) -> str:
     return "1 node is" if count == 1 else f"{count} nodes are"
+
+
+def opening(node: Node) -> str:
+    """Why a node takes no pods, and what opens it."""
+    if node.unschedulable:
+        return f"it is cordoned: `kubectl uncordon {node.name}` opens it"
+    return "it is not ready: its kubelet does not answer"
 
 
 def _opens(world: World, mark: Earmark) -> str:

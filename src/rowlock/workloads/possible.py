@@ -1,6 +1,7 @@
 """What no node of this cluster could ever hold is refused at submit, with the field, the largest possible value and a way out.
 
-Asked of the scheduler's own rule for an empty node. A cluster without nodes is given the benefit of the doubt.
+Asked of the scheduler's own rule for an empty node. A node that takes no pods (cordoned, leaving, long not ready) holds
+none: where it alone could, the refusal names it. A cluster without open nodes is given the benefit of the doubt.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from dataclasses import replace
 
 from rowlock import quantity
 from rowlock.errors import Cause
-from rowlock.objects import Object
+from rowlock.objects import Object, deleting
 from rowlock.scheduling import reading, requests
 from rowlock.scheduling.amounts import CPU, GPU, MEMORY, UNLIMITED, WHOLE, words
 from rowlock.scheduling.placement import could_hold
-from rowlock.scheduling.snapshot import Node, Shape
+from rowlock.scheduling.sentences import opening
+from rowlock.scheduling.snapshot import Node, Settings, Shape
 from rowlock.workloads.compute import Compute
 from rowlock.workloads.spec import Submission
 
@@ -22,6 +24,8 @@ NO_GPU = (
     "a GPU is asked for, but no node of this cluster has one. Ask for none, or start the cluster "
     "with simulated ones: `rowlock down && rowlock up -d --simulated-gpus 1`."
 )
+_AWAITED = Settings().unready_grace
+"""Seconds for which a node that is not ready may come back; then its pods are given up, too."""
 
 
 def shape(compute: Compute, pool: str = "") -> Shape:
@@ -38,33 +42,38 @@ def shape(compute: Compute, pool: str = "") -> Shape:
     )
 
 
-def impossible(compute: Compute, nodes: Iterable[Object], pool: str = "") -> Cause | None:
+def impossible(compute: Compute, nodes: Iterable[Object], now: float, pool: str = "") -> Cause | None:
     """Why no node of the pool could hold a pod like this, were it empty; None when one could."""
-    return _impossible(shape(compute, pool), nodes)
+    return _impossible(shape(compute, pool), nodes, now)
 
 
-def never_fits(template: Object, nodes: Iterable[Object], pool: str = "") -> str:
+def never_fits(template: Object, nodes: Iterable[Object], now: float, pool: str = "") -> str:
     """The same of a pod template, as a sentence; "" when a node could, or when the template cannot be read."""
     wanted = requests.shape(template)
     wanted = replace(wanted, pool=pool or wanted.pool)
-    found = None if wanted.unsupported else _impossible(wanted, nodes)
+    found = None if wanted.unsupported else _impossible(wanted, nodes, now)
     return found.message if found else ""
 
 
-def _impossible(wanted: Shape, nodes: Iterable[Object]) -> Cause | None:
+def _impossible(wanted: Shape, nodes: Iterable[Object], now: float) -> Cause | None:
     known: list[Node] = []
+    shut: list[Node] = []
     elsewhere: set[str] = set()
     for obj in nodes:  # as a rule the first one could
         node = reading.node(obj)
         if node.pool != wanted.pool:
             elsewhere.add(node.pool)
+        elif deleting(obj):
             continue
-        known.append(node)
-        if could_hold(node, wanted):
+        elif node.unschedulable or (not node.ready and now - node.unready_since > _AWAITED):
+            shut.append(node)
+        elif could_hold(node, wanted):
             return None
+        else:
+            known.append(node)
     if known:
-        return next(_reasons(wanted, known))
-    return _no_pool(wanted.pool, elsewhere) if elsewhere else None
+        return next(_reasons(wanted, known, [node for node in shut if could_hold(node, wanted)]))
+    return _no_pool(wanted.pool, elsewhere) if elsewhere and not shut else None
 
 
 def _no_pool(pool: str, others: set[str]) -> Cause:
@@ -93,26 +102,34 @@ def beyond_limit(asked: Submission, queues: Iterable[Object]) -> Cause | None:
     return None
 
 
-def _reasons(wanted: Shape, nodes: Sequence[Node]) -> Iterator[Cause]:
+def _reasons(wanted: Shape, nodes: Sequence[Node], shut: Sequence[Node]) -> Iterator[Cause]:
+    """`shut`: nodes that could hold it if they took pods."""
+    node, fewer = ("node", "Ask for at most") if not shut else ("open node", f"{_could(shut)} Or ask for at most")
     most = max(n.gpus for n in nodes)
     if wanted.cards > most:
-        more = f"Ask for at most {most} per pod and for more workers."
-        text = f"a pod asks for {wanted.cards} GPUs, but the largest node has {most}. {more}" if most else NO_GPU
-        yield _cause("gpuDevicesRequest", text)
+        text = f"a pod asks for {wanted.cards} GPUs, but the largest {node} has {most}. "
+        none = f"a GPU is asked for, but no open node has one. {_could(shut)}" if shut else NO_GPU
+        yield _cause("gpuDevicesRequest", f"{text}{fewer} {most} per pod and for more workers." if most else none)
     card = max(n.gpu_memory for n in nodes if n.gpus >= wanted.cards) if wanted.cards else 0
     if wanted.gpu_memory > card:
-        text = f"a pod asks for {wanted.gpu_memory} MiB of a GPU, but the largest has {card} MiB. Ask for at most that."
+        there = f"the largest has {card} MiB" if not shut else f"the largest of an open node has {card} MiB"
+        text = f"a pod asks for {wanted.gpu_memory} MiB of a GPU, but {there}. {fewer} that."
         yield _cause("gpuMemoryRequest", text)
     for resource, asked, largest, field in (
         (CPU, wanted.cpu, max(n.cpu for n in nodes), "cpuCoreRequest"),
         (MEMORY, wanted.memory, max(n.memory for n in nodes), "cpuMemoryRequest"),
     ):
         if asked > largest:
-            there = words(resource, largest)
-            text = f"a pod asks for {words(resource, asked)}, but the largest node has {there}. Ask for at most that."
-            yield _cause(field, text)
-    text = "no single node has the GPUs, CPUs and memory that a pod asks for together. Ask for less of one of them."
-    yield _cause("gpuDevicesRequest" if wanted.cards else "cpuCoreRequest", text)
+            text = f"a pod asks for {words(resource, asked)}, but the largest {node} has {words(resource, largest)}."
+            yield _cause(field, f"{text} {fewer} that.")
+    text = f"no single {node} has the GPUs, CPUs and memory that a pod asks for together."
+    less = f"{_could(shut)} Or ask" if shut else "Ask"
+    yield _cause("gpuDevicesRequest" if wanted.cards else "cpuCoreRequest", f"{text} {less} for less of one of them.")
+
+
+def _could(shut: Sequence[Node]) -> str:
+    """Which node could hold it, and how to open it."""
+    return f"Node {shut[0].name} could, but {opening(shut[0])}."
 
 
 def _cause(field: str, text: str) -> Cause:

@@ -81,7 +81,8 @@ class Admission:
             options.warnings.extend(object_warnings.warnings(kind, new))
         _review(kind, None, new, options, self.parity)
         if kind in gang_admission.GUARDED:
-            gang_admission.review(kind, None, new, options, self.view if self.schedules else None)
+            view = self.view if self.schedules else None
+            gang_admission.review(kind, None, new, options, view, now=self._clock())
         if kind.namespaced:
             quotas.check(kind, new, self.view)
         return _joined(new, entries)

@@ -41,7 +41,9 @@ def causes(kind: Kind, new: Object, view: View | None) -> Iterator[Cause]:
         yield from group_causes(new)
 
 
-def review(kind: Kind, old: Object | None, new: Object, options: WriteOptions, view: View | None) -> None:
+def review(
+    kind: Kind, old: Object | None, new: Object, options: WriteOptions, view: View | None, *, now: float = 0.0
+) -> None:
     """Raises Forbidden for pods, and jobs whose pods, ask for shares of GPUs that there are not; warns of the rest."""
     if kind is kinds.POD:
         if old is None:
@@ -52,7 +54,7 @@ def review(kind: Kind, old: Object | None, new: Object, options: WriteOptions, v
             notes = (template.get("metadata") or {}).get("annotations") or {}
             _share(notes, template.get("spec") or {}, f"{where}.metadata.annotations", options)
         if old is None and view is not None:
-            _warn_job(kind, new, options, view)
+            _warn_job(kind, new, options, view, now)
 
 
 def _share(notes: Mapping[str, str], spec: Mapping[str, Any], at: str, options: WriteOptions) -> None:
@@ -75,13 +77,13 @@ def _warn_pod(pod: Object, options: WriteOptions, view: View | None) -> None:
         options.warnings.append(queue_warning(wanted, lambda _: None, ()))
 
 
-def _warn_job(kind: Kind, job: Object, options: WriteOptions, view: View) -> None:
+def _warn_job(kind: Kind, job: Object, options: WriteOptions, view: View, now: float) -> None:
     asked = read(FRAMEWORKS[kind], job)
     wanted = queue_of(asked, view.get(kinds.NAMESPACE, "", asked.namespace))
     text = queue_warning(wanted, lambda name: view.get(kinds.QUEUE, "", name), view.all(kinds.QUEUE))
     if text:
         options.warnings.append(text)
     for where, template in _templates(kind, job):
-        text = never_fits(template, view.all(kinds.NODE), pool_of(job))
+        text = never_fits(template, view.all(kinds.NODE), now, pool_of(job))
         if text:
             options.warnings.append(f"{where}: {text}")
