@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from rowlock.api import DeleteOptions
 from rowlock.cluster.inquest import inquest, rank_processes, stackshots, watch
 from rowlock.cluster.inquest.inquest import Inquest
 from rowlock.objects import Object
+from rowlock.verdicts.hang import Look
+from rowlock.verdicts.stacks import stack
 
 needs_spy = pytest.mark.skipif(not stackshots.spy(), reason="py-spy is not installed: stacks cannot be read")
 
@@ -282,6 +285,23 @@ def test_a_rank_that_keeps_the_others_waiting_is_found(tmp_path: Path, hasty: No
         await job.node.ended("j-master-0", "j-worker-0")
 
     on_job(tmp_path, body)
+
+
+def test_silence_is_told_as_long_as_it_is_when_somebody_asks(tmp_path: Path) -> None:
+    now = 1_000.0
+    around: Any = SimpleNamespace(clock=lambda: now)
+    found = Inquest(around, tmp_path)
+    frames = [{"name": "all_reduce", "filename": "/torch/distributed/fake.py", "line": 4}]
+    seen = stack([{"thread_name": "MainThread", "frames": frames}])
+    found.standing("job", [Look(f"rank {i}", f"j-{i}", "n1", silent=6.0, stack=seen, moved=False) for i in range(3)])
+    assert "silent for 6.0 s" in found.said("job", "Running")
+    now = 1_054.0
+    assert "silent for 60 s" in found.said("job", "Running")
+    now = 999.0
+    assert "silent for 6.0 s" in found.said("job", "Running"), "a clock that was set back"
+    assert found.said("job", "Completed") == found.said("other", "Running") == ""
+    found.standing("job", [])
+    assert found.said("job", "Running") == ""
 
 
 @needs_spy

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rowlock.verdicts.failure import listed, span
@@ -84,6 +84,11 @@ def judge(looks: Sequence[Look]) -> Verdict:
         only = standing[0]
         return Verdict("moving", f"{only.rank} is at {_at(only)} and uses no CPU; it waits for no other rank.")
     return Verdict("moving", _moving(looks))
+
+
+def later(looks: Sequence[Look], seconds: float) -> Verdict:
+    """The same verdict, told so long afterwards: nobody has moved, and nobody has written a line."""
+    return judge([replace(look, silent=look.silent + seconds) for look in looks])
 
 
 def _stopped(looks: Sequence[Look], stopped: Sequence[Look]) -> Verdict:

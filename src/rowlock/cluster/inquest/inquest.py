@@ -24,7 +24,7 @@ from rowlock.cluster.node.tended import Tended
 from rowlock.controllers.recorder import Recorder
 from rowlock.objects import Object, controller_of, name, uid
 from rowlock.verdicts.failure import Death, asked, culprit, incidents, sentence
-from rowlock.verdicts.hang import Look, Verdict, judge
+from rowlock.verdicts.hang import Look, Verdict, judge, later
 from rowlock.verdicts.stacks import Stack
 
 SOURCE = "rowlock"
@@ -60,8 +60,8 @@ class Inquest:
         self.deaths = Deaths(data)
         self._telling: set[str] = set()
         self._told: dict[str, float] = {}
-        self.hangs: dict[str, str] = {}
-        """Jobs, by uid, whose ranks were found standing and have not moved since, with the sentence."""
+        self._hangs: dict[str, tuple[list[Look], float]] = {}
+        """Jobs, by uid, whose ranks were found standing and have not moved since: where, and at what time."""
 
     # ------------------------------------------------------------ deaths
 
@@ -90,9 +90,17 @@ class Inquest:
     def said(self, job: str, phase: str) -> str:
         """What is known of a job that stands like this, in a sentence; "" for nothing."""
         if phase in ("Running", "Degraded"):
-            return self.hangs.get(job, "")
+            looks, at = self._hangs.get(job, ([], 0.0))
+            return later(looks, max(0.0, self._around.clock() - at)).sentence if looks else ""
         failures = [i for i in incidents(self.deaths.of(job)) if not asked(i)] if phase == "Failed" else []
         return sentence(failures[-1]) if failures else ""
+
+    def standing(self, job: str, looks: list[Look]) -> None:
+        """The ranks of a job, by uid, were found like this and do not move; no looks = they move again."""
+        if looks:
+            self._hangs[job] = looks, self._around.clock()
+        else:
+            self._hangs.pop(job, None)
 
     def tell(self, job: Object, kind: str, reason: str, message: str) -> None:
         """An Event of the job."""

@@ -110,7 +110,7 @@ class Watch:
             groups[uid(subject.job)].append(subject)
         for gone in self._jobs.keys() - groups.keys():
             del self._jobs[gone]
-            self._inquest.hangs.pop(gone, None)
+            self._inquest.standing(gone, [])
         for job, subjects in groups.items():
             watched = self._jobs.setdefault(job, Watched(subjects[0].job, now, next_search=now + _FIRST))
             if [s.run for s in subjects] != [s.run for s in watched.subjects]:
@@ -166,13 +166,13 @@ class Watch:
         watched.wait = min(2 * watched.wait, _SELDOM)
         since, (verdict, looks) = watched.still_since, await self._inquest.judged(job)
         if verdict.kind == "stopped":  # no doubt about it
-            return self._hangs(job, watched, verdict)
+            return self._hangs(job, watched, verdict, looks)
         if verdict.hangs:
             await asyncio.sleep(_CONFIRM)
             found, (verdict, later) = verdict, await self._inquest.judged(job)
             same = (verdict.kind, verdict.culprits) == (found.kind, found.culprits) and _places(looks) == _places(later)
             if same:
-                return self._hangs(job, watched, verdict)
+                return self._hangs(job, watched, verdict, later)
         if since is None or (still := time.monotonic() - since) < SLOW:
             return
         if verdict.kind in ("slow", "behind"):
@@ -182,10 +182,10 @@ class Watch:
             said = f"No rank has written a line for {span(still)}, and one of them at least does not compute. {verdict.sentence}"
             self._inquest.tell(watched.job, "Warning", "JobStill", said)
 
-    def _hangs(self, job: str, watched: Watched, verdict: Verdict) -> None:
+    def _hangs(self, job: str, watched: Watched, verdict: Verdict, looks: list[Look]) -> None:
         if self._jobs.get(job) is watched:
             watched.hang, watched.hang_since = verdict, time.monotonic()
-            self._inquest.hangs[job] = verdict.sentence
+            self._inquest.standing(job, looks)
             self._inquest.tell(watched.job, "Warning", "JobHangs", verdict.sentence)
 
     def _moves_again(self, watched: Watched, now: float) -> None:
@@ -195,7 +195,7 @@ class Watch:
             watched.job, "Normal", "JobMovesAgain", f"The ranks move again, {after} after they were found standing."
         )
         watched.hang = None
-        self._inquest.hangs.pop(uid(watched.job), None)
+        self._inquest.standing(uid(watched.job), [])
 
     async def _search(self, watched: Watched) -> None:
         """For a straggler: some looks in a row, then not for a while."""
