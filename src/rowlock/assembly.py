@@ -160,6 +160,7 @@ class Server:
             Settings(token=token, version=__version__, guests=_guests(doors)),
             planned=planned,
             inquest=inquest,
+            lacks=cluster.kubelet.runtime.lacks if cluster.kubelet else None,
             said=cluster.inquest.said if cluster.inquest else None,
         )
         entrance = cluster.kubelet.entrance if cluster.kubelet else None

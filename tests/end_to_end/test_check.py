@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from tests.end_to_end.cluster import REPO, Cluster
 
@@ -44,3 +46,47 @@ def test_bad_manifests_are_refused_in_the_operators_words_with_a_hint(cluster: C
     assert "TFJob distributed-tensorflow-job: admitted" in said and "note: parameter servers never end" in said
     assert cluster.json("rowlock", "list", "--json") == []
     assert "needs the file" in cluster.run("rowlock", "check", code=2)
+
+
+IMAGES = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: nowhere}
+spec:
+  pytorchReplicaSpecs:
+    Master: {replicas: 1, template: {spec: {containers: [{name: pytorch, image: "team/model:1", command: [a]}]}}}
+    Worker: {replicas: 9, template: {spec: {containers: [{name: pytorch, image: "team/model:1"}]}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: idle}
+spec: {containers: [{name: main, image: host}, {name: side, image: rowlock.dev/host, command: [sleep]}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: fine}
+spec: {containers: [{name: main, image: rowlock.dev/host, command: [sleep, "1"]}]}
+"""
+
+
+def test_an_image_that_is_nowhere_here_is_told_with_what_makes_it_known(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.up("--runtime", "process")
+    file = tmp_path / "images.yaml"
+    file.write_text(IMAGES)
+    job, idle, fine = _checked(cluster, file)
+    (said,) = job["remarks"]
+    assert said.startswith('ErrImagePull: no image "team/model:1" on this node: images are not pulled')
+    assert "`rowlock image add team/model:1 --host`" in said
+    assert idle["remarks"] == [
+        'CreateContainerError: no command: the image "host:latest" names none, so the pod must give `command` or `args`'
+    ]
+    assert fine["remarks"] == []
+    cluster.run("rowlock", "image", "add", "team/model:1", "--host")
+    (said,) = _checked(cluster, file)[0]["remarks"]
+    assert said.startswith('CreateContainerError: no command: the image "team/model:1" names none'), (
+        "the workers have none"
+    )
+
+
+def _checked(cluster: Cluster, file: Path) -> list[dict[str, Any]]:
+    return list(json.loads(cluster.run("rowlock", "check", "-f", str(file), "--json"))["results"])

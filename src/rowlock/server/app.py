@@ -24,7 +24,7 @@ from starlette.routing import Route
 from rowlock.api import Api
 from rowlock.errors import ApiError, Internal, NotFound
 from rowlock.server.auth import Door
-from rowlock.server.call import Answer, Asked, Call, Endpoint, Planned, Room, Settings
+from rowlock.server.call import Answer, Asked, Call, Endpoint, Lacks, Planned, Room, Settings
 from rowlock.server.catalog import Catalog
 from rowlock.server.table import TABLE
 from rowlock.workloads.fields import nearest
@@ -59,10 +59,11 @@ class Face:
         clock: Callable[[], float] = time.time,
         planned: Planned = None,
         inquest: Asked = None,
+        lacks: Lacks = None,
         said: Callable[[str, str], str] | None = None,
     ) -> None:
         self.catalog = Catalog(api, settings.cluster_id, said)
-        self._room = Room(api, self.catalog, settings, clock, planned=planned, inquest=inquest)
+        self._room = Room(api, self.catalog, settings, clock, planned=planned, inquest=inquest, lacks=lacks)
         self._door = Door(settings.token, settings.user, settings.guests)
 
     async def run(self) -> None:

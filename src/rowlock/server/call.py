@@ -42,6 +42,9 @@ Planned = Callable[[], Snapshot] | None
 Asked = Callable[[Object], Awaitable[dict[str, Any]]] | None
 """What is known of how a job's ranks died and where they stand; None where no node of ours runs."""
 
+Lacks = Callable[[Object], Awaitable[list[str]]] | None
+"""Why programs of such a pod could not begin, for want of images; None where no node of ours runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -54,6 +57,7 @@ class Room:
     ids: Callable[[], str] = lambda: str(uuid.uuid4())
     planned: Planned = None
     inquest: Asked = None
+    lacks: Lacks = None
 
 
 @dataclass(frozen=True, slots=True)

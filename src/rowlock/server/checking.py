@@ -11,6 +11,8 @@ from rowlock.objects import Object
 from rowlock.server.call import Call
 from rowlock.server.scheduler import asked, home
 from rowlock.training import advice
+from rowlock.training.defaults import read
+from rowlock.training.registry import FRAMEWORKS
 from rowlock.workloads.fields import nearest
 
 
@@ -39,7 +41,18 @@ async def _checked(call: Call, obj: Object, space: str) -> dict[str, Any]:
     if kind in kinds.JOBS and not refused:
         refused = advice.late_refusal(kind, placed)
         found["remarks"] = [] if refused else advice.remarks(kind, placed)
+    if not refused and call.room.lacks is not None:
+        lacking = [text for pod in _pods(kind, placed) for text in await call.room.lacks(pod)]
+        found["remarks"] += list(dict.fromkeys(lacking))
     return {**found, "refused": refused, "hint": advice.hint(refused) if refused else ""}
+
+
+def _pods(kind: kinds.Kind, obj: Object) -> list[Object]:
+    """What runs of it: itself, or a pod of each type."""
+    if kind is kinds.POD:
+        return [obj]
+    replicas = read(FRAMEWORKS[kind], obj).replicas.values() if kind in FRAMEWORKS else ()
+    return [replica.template for replica in replicas]
 
 
 async def _refusal(call: Call, kind: kinds.Kind, obj: Object) -> str:

@@ -22,7 +22,7 @@ import psutil
 from rowlock.cluster.node import containers, engine
 from rowlock.cluster.node.containers import LABEL
 from rowlock.cluster.node.engine import Engine, EngineError
-from rowlock.cluster.node.images import DELIVERY, Image, Images, normalise
+from rowlock.cluster.node.images import DELIVERY, Image, Images, command_line, normalise
 from rowlock.cluster.node.network import PodNetwork
 from rowlock.cluster.node.pod_facts import Problem, all_containers, emulated, main_containers
 from rowlock.cluster.node.tended import Tended
@@ -117,6 +117,19 @@ class Runtime:
         if self.engine is None or self.wanted == "process" or container.get("imagePullPolicy") == "Never":
             return False
         return self.images.absent(str(container.get("image") or ""))
+
+    async def lacks(self, pod: Object) -> list[str]:
+        """Why containers of such a pod could not be begun, as far as that lies in their images: a sentence each."""
+        await self.look(pod)
+        found = []
+        for container in all_containers(pod):
+            if emulated(container) or self.absent(container):  # the engine fetches it
+                continue
+            image = self.images.find(str(container.get("image") or ""))
+            words = command_line(image, container) if isinstance(image, Image) and not image.engine else image
+            if isinstance(words, Problem):
+                found.append(f"{words.reason}: {words.message}")
+        return list(dict.fromkeys(found))
 
     async def came(self, name: str) -> int | None:
         """Looks for an image after a pull: its size in bytes, None when it is not there."""
