@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 from tests.end_to_end.cluster import Cluster, lent, make
 
+from rowlock.cli import main, run
+from rowlock.cli.tree import ROOT
+
 LONG = ("sh", "-c", "echo it runs; sleep 600")
 
 
@@ -111,6 +114,46 @@ def test_without_a_terminal_an_interrupt_stops_the_job(running: Cluster) -> None
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
     assert "piped" not in jobs(running)
+
+
+def test_a_run_that_is_terminated_says_that_the_job_goes_on(running: Cluster) -> None:
+    argv = ["rowlock", "run", "--name", "left", "--", *LONG]
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(argv, env=running.env, text=True, **streams) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "[rank 0] it runs\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 143
+        told = process.stderr.read().splitlines()
+    assert told[-1] == ("Job left goes on. Follow it again: `rowlock logs -f left`; stop it: `rowlock delete left`")
+    assert "left" in jobs(running)
+    running.run("rowlock", "delete", "left")
+
+
+@pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt, 130), (run.Terminated, 143)])
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("_server", "Interrupted: nothing was submitted.\n"),
+        ("_submitted", "Interrupted: whether job j was submitted is not known: `rowlock list -p b --data-dir D` shows it.\n"),
+        ("_follow", "Job j goes on. Follow it again: `rowlock logs -f j -p b --data-dir D`; stop it: `rowlock delete j -p b --data-dir D`"),
+    ],
+)  # fmt: skip
+def test_an_interruption_says_what_became_of_the_job(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], step: str, told: str,
+    end: type[BaseException], code: int,
+) -> None:  # fmt: skip
+    def ends(*_: object) -> None:
+        raise end
+
+    if step == "_follow" and end is KeyboardInterrupt:
+        return  # it asks: the tests above
+    monkeypatch.setattr(run, "_server", lambda line: None)
+    monkeypatch.setattr(run, "_submitted", lambda *_: {"name": "j", "workloadId": "1"})
+    monkeypatch.setattr(run, step, ends)
+    argv = ["run", "--name", "j", "-p", "b", "--data-dir", "/d", "--", "true"]
+    assert main.run(ROOT, argv, ()) == code
+    assert told.replace("D", "/d") in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_ranks_that_outlive_the_master_are_heard_to_their_end(running: Cluster) -> None:

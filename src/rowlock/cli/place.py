@@ -29,6 +29,13 @@ def place_flag(directory: str) -> str:
     return f" --data-dir {shlex.quote(directory)}"
 
 
+def meant(line: Any) -> str:
+    """What a proposed command line needs to mean the cluster and the project of this one."""
+    own = project(line)
+    selected = str(config(line).get("project") or DEFAULT_PROJECT)
+    return (f" -p {own}" if own != selected else "") + place_flag(data_dir(line))
+
+
 def prepare(directory: str) -> None:
     """Make the data directory, for its owner alone. Raises Refused when nothing can be written there."""
     try:

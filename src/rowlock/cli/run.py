@@ -2,15 +2,16 @@
 
 It starts a cluster when none runs. Master and workers run the same command in the directory you are in, with the
 programs of your shell (`PATH` and what belongs to it) and the environment that the cluster was started in; with more
-than one process per pod, torchrun starts them. Ctrl-C asks: detach, or stop the job.
+than one process per pod, torchrun starts them. Ctrl-C asks: detach, or stop the job. SIGTERM leaves it running.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from rowlock.cli import client, cluster
 from rowlock.cli.client import Server
@@ -19,7 +20,7 @@ from rowlock.cli.jobs import WORKLOADS, until
 from rowlock.cli.logs import write
 from rowlock.cli.news import News
 from rowlock.cli.output import ask, show, tell
-from rowlock.cli.place import data_dir, prepare, project
+from rowlock.cli.place import data_dir, meant, prepare, project
 
 HOST = "rowlock.dev/host"
 SHELL = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")
@@ -32,7 +33,11 @@ _FLAG_OF = {
 }  # fmt: skip
 """A field of the request in the words of this command line."""
 DETACHED = 0
-_STOPPED = 130
+_STOPPED, _TERMINATED = 130, 143
+
+
+class Terminated(BaseException):
+    """SIGTERM: `kill`, `timeout`, the end of a batch script."""
 
 
 def run(line: Line) -> int:
@@ -41,26 +46,47 @@ def run(line: Line) -> int:
         raise Refused("say what to run: `rowlock run [flags] -- python train.py …`", 2)
     _sane(line)
     _a_program(line, command[0])
-    server = _server(line)
-    body = submission(line, command, _free_name(server, line, command))
-    made = _submitted(server, body)
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return _run(line, command)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise Terminated
+
+
+def _run(line: Line, command: list[str]) -> int:
+    name = ""
+    try:
+        server = _server(line)
+        name = _free_name(server, line, command)
+        made = _submitted(line, server, submission(line, command, name))
+    except (KeyboardInterrupt, Terminated) as end:
+        known = f"whether job {name} was submitted is not known: `rowlock list{meant(line)}` shows it"
+        tell(f"Interrupted: {known if name else 'nothing was submitted'}.")
+        return _TERMINATED if isinstance(end, Terminated) else _STOPPED
     name, identity = made["name"], made["workloadId"]
-    pods = f"{line.nnodes} {'pods' if line.nnodes != 1 else 'pod'}"
-    tell(f"Job {name} submitted to project {project(line)}: {pods}.")
-    if line.detach:
-        show(name)
-        return DETACHED
-    return _follow(line, server, name, identity)
+    try:
+        pods = f"{line.nnodes} {'pods' if line.nnodes != 1 else 'pod'}"
+        tell(f"Job {name} submitted to project {project(line)}: {pods}.")
+        if line.detach:
+            show(name)
+            return DETACHED
+        return _follow(line, server, name, identity)
+    except Terminated:
+        return _goes_on(line, name, _TERMINATED)
 
 
-def _submitted(server: Server, body: dict[str, Any]) -> dict[str, Any]:
+def _submitted(line: Line, server: Server, body: dict[str, Any]) -> dict[str, Any]:
     """The workload. Raises Refused in the words of this command line."""
     try:
         made: dict[str, Any] = server.post(f"{WORKLOADS}/distributed", body)
     except client.ServerRefused as refusal:
         if refusal.status == 409:
             name, where = body["name"], body["projectId"]
-            free = f"delete it (`rowlock delete {name}`), or give another --name"
+            free = f"delete it (`rowlock delete {name}{meant(line)}`), or give another --name"
             raise Refused(f"there is a job {name} in project {where} already: {free}") from None
         raise Refused(client.in_flags(refusal, _FLAG_OF)) from None
     return made
@@ -196,7 +222,7 @@ def _follow(line: Line, server: Server, name: str, identity: str) -> int:
     except client.ServerRefused:
         raise
     except Refused:
-        again = f"start it again (`{client.again(client.state(server.directory))}`), then follow the job: `rowlock logs -f {name}`"
+        again = f"start it again (`{client.again(client.state(server.directory))}`), then follow the job: `rowlock logs -f {name}{meant(line)}`"
         raise Refused(f"the server is gone, but job {name} goes on: {again}") from None
     pods = server.get(f"{WORKLOADS}/{identity}/pods")["pods"] if body["phase"] != "Deleted" else []
     why = str(body.get("phaseMessage") or "") if body["phase"] != "Completed" else ""
@@ -207,7 +233,7 @@ def _follow(line: Line, server: Server, name: str, identity: str) -> int:
     if line.rm and body["phase"] != "Deleted":
         server.delete(f"{WORKLOADS}/distributed/{identity}")
     elif left := [p["name"] for p in pods if p["completedAt"] is None]:
-        tell(f"Still running: {', '.join(left)}. `rowlock delete {name}` stops them.")
+        tell(f"Still running: {', '.join(left)}. `rowlock delete {name}{meant(line)}` stops them.")
     return code
 
 
@@ -243,8 +269,15 @@ def _interrupted(line: Line, name: str, identity: str) -> int:
             continue
         stop = answer == "s"
     if not stop:
-        tell(f"Job {name} goes on. Follow it again: `rowlock logs -f {name}`; stop it: `rowlock delete {name}`")
-        return DETACHED
+        return _goes_on(line, name, DETACHED)
     client.connect(line).delete(f"{WORKLOADS}/distributed/{identity}")
     tell(f"Job {name} is stopped and deleted.")
     return _STOPPED
+
+
+def _goes_on(line: Line, name: str, code: int) -> int:
+    where = meant(line)
+    tell(
+        f"Job {name} goes on. Follow it again: `rowlock logs -f {name}{where}`; stop it: `rowlock delete {name}{where}`"
+    )
+    return code
