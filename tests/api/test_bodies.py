@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from rowlock.cluster.api import bodies
+from rowlock.errors import BadRequest
 
 TWICE = [
     ('{"a":1,"a":1}', ["a"]),
@@ -26,6 +28,26 @@ TWICE = [
 def test_what_is_said_twice_is_found(text: str, twice: list[str]) -> None:
     value, found = bodies.strict_json(text.encode())
     assert (value, found) == (json.loads(text), twice)
+
+
+ODD = [
+    b'{"a":"\x81"}',
+    b'{"a":"\\ud800"}',
+    b'{"a":1e999}',
+    b'{"a":' + b"9" * 5_000 + b"}",
+    b'"\xff',
+    b"",
+    b"{",
+    b"[" * 5_000,
+]
+
+
+@pytest.mark.parametrize("body", ODD)
+def test_what_is_no_plain_json_is_read_the_thorough_way(body: bytes) -> None:
+    """Whatever that says: found by the fuzzer."""
+    assert bodies._unambiguous(body) is None
+    with contextlib.suppress(BadRequest):
+        bodies.strict_json(body)
 
 
 @pytest.mark.parametrize("spaces", [(",", ":"), (", ", ": "), (" ,\n", "\t:\r\n")])

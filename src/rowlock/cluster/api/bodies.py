@@ -171,9 +171,13 @@ def _unambiguous(body: bytes) -> Any:
         return None
     try:
         value = msgspec.json.decode(body)
-    except msgspec.MsgspecError:
+        same = body.translate(None, _SPACE) == msgspec.json.encode(value).translate(None, _SPACE)
+    except (
+        msgspec.MsgspecError,
+        ValueError,
+        OverflowError,
+    ):  # no JSON, no UTF-8, half a character, a number like no other
         return None
-    same = body.translate(None, _SPACE) == msgspec.json.encode(value).translate(None, _SPACE)
     return value if same else None
 
 
