@@ -51,6 +51,11 @@ def test_a_pod_costs_less_than_a_mebibyte(tmp_path: Path) -> None:
     on_node(tmp_path, body)
 
 
+def _over(process: psutil.Process) -> bool:
+    """It has ended, buried or not."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
 def test_the_process_that_forks_shims_may_be_killed(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         await node.add(pod("a", "sleep 600"))
@@ -58,9 +63,29 @@ def test_the_process_that_forks_shims_may_be_killed(tmp_path: Path) -> None:
         nursery = psutil.Process(_facts(node, "a")["shim"]).parent()
         assert nursery is not None
         nursery.kill()
-        await until(lambda: not nursery.is_running() or nursery.status() == psutil.STATUS_ZOMBIE, "its end")
+        await until(lambda: _over(nursery), "its end")
         await node.add(pod("b", "echo fine"))
         await node.phase("b", "Succeeded")
         assert node.state("a", "state.running"), "who was forked before lives on"
+
+    on_node(tmp_path, body)
+
+
+def test_when_the_server_ends_the_pod_host_has_ended_too_but_for_pods_that_go_on(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "sleep 600"), pod("b", "true"))
+        await node.phase("a", "Running")
+        await node.ended("b")
+        host = psutil.Process(node.kubelet._host.hello["pid"])
+        family = [host, *host.children()]
+        await node.stop()
+        assert not _over(host), "a runs"
+        await node.start()
+        assert node.kubelet._host.hello["pid"] == host.pid
+        await node.delete("a")
+        await node.stop()
+        assert _over(host)
+        assert not (tmp_path / "podhost.sock").exists()
+        await until(lambda: all(map(_over, family)), "its nursery's end")
 
     on_node(tmp_path, body)

@@ -242,6 +242,8 @@ class Kubelet:
             self._watcher.close()
             self._tending.close()
             self.runtime.close()
+            if not any(run for tended in self._pods.values() for run in tended.alive()):
+                await self._host.dismiss()
             await self._host.close()
             os.close(self._pipe)
 

@@ -3,7 +3,8 @@
     python -S -E -I -c BOOT SRC LISTENING-FD NETWORK [SHIM-PID]
 
 It owns the fabric (see `fabric.py`) and listens on a unix socket: one JSON request a line, one JSON answer a line.
-It outlives the server and ends when nobody is connected and no shim is left. Pods do not need it once they run.
+It outlives the server and ends when nobody is connected and no shim is left, at once when the server takes its leave.
+Pods do not need it once they run.
 Only the standard library, because every shim is a copy of it.
 """
 
@@ -15,6 +16,7 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from typing import Any
 
 from rowlock.cluster.node import entering, fabric, limits, mounts, nursery, shim, warm_parents
@@ -22,6 +24,9 @@ from rowlock.cluster.node.facts import ticks
 
 PROTOCOL = 5
 _IDLE = 3.0
+"""Seconds that it waits for the next server when one has died."""
+_PARTING = 1.0
+"""Seconds that shims, whose programs have ended, may take to be gone when the server takes its leave."""
 _LONGEST = 64 << 20
 _MOST_FILES = 1 << 16
 _REHEARSALS = 20
@@ -46,6 +51,7 @@ class PodHost:
         self._nursery = nursery.Nursery(born, leave)
         self._forked: dict[int, int] = {}
         self._limits = limits.how()
+        self._dismissed = False
         self.problem = ""
         if network != "none":
             self._make_fabric(network, join)
@@ -63,8 +69,8 @@ class PodHost:
             self.problem = str(error)
 
     def run(self) -> None:
-        """Until idle: no connection and no shim."""
-        while True:
+        """Until idle: no connection and no shim; or until dismissed."""
+        while not self._dismissed:
             events = self._selector.select(_IDLE)
             self._reap()
             if not events:
@@ -121,6 +127,7 @@ class PodHost:
 
     def _answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], socket.socket | None]:
         operations = {"hello": self._hello, "start": self._start, "adopt": self._adopt, "forget": self._forget}
+        operations["dismiss"] = self._dismiss
         passing = {"proxy": self._give_proxy, "dial": self._dial, "socket": self._socket, "enter": self._enter}
         try:
             if request["op"] in passing:
@@ -194,6 +201,21 @@ class PodHost:
         self._mounts.forget(request["uid"])
         limits.clear(request["uid"])
         return {}
+
+    def _dismiss(self, _: dict[str, Any]) -> dict[str, Any]:
+        """The server ends on purpose: so does the pod host, but for programs that run on."""
+        deadline = time.monotonic() + _PARTING
+        while True:
+            self._reap()
+            self._count()
+            running = len(self._shims) + len(self._forked)
+            if not running or time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        self._dismissed = not running
+        if self._dismissed:
+            self._warm.end()
+        return {"running": running}
 
     def _give_proxy(self, _: dict[str, Any]) -> socket.socket:
         if self._fabric is None:

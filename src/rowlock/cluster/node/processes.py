@@ -25,6 +25,8 @@ from rowlock.errors import Unavailable
 
 _SOCKET_LIMIT = 100
 _ATTEMPTS = 3
+_PARTING = 5.0
+"""Seconds that a pod host may take to end."""
 GONE = {"error": "the pod host has gone"}
 MARK = "ROWLOCK_POD_UID"
 """Every program carries its pod's uid under this name: how a stray is told from a stranger."""
@@ -260,6 +262,19 @@ class PodHost:
         if not fds:
             raise Unavailable(str(json.loads(data or b"{}").get("error", "the pod host has gone")))
         return socket.socket(fileno=fds[0])
+
+    async def dismiss(self) -> None:
+        """Nothing runs, and this server is not coming back: the pod host ends, and this is when it has."""
+        pid = int(self.hello.get("pid") or 0)
+        began = ticks(pid) if pid else 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PARTING):
+                if (await self.ask("dismiss")).get("running") != 0:
+                    return
+                await self.gone.wait()
+                while began and ticks(pid) == began:
+                    self._collect()
+                    await asyncio.sleep(0.002)
 
     async def close(self) -> None:
         """Leaves; the pod host and all pods live on."""

@@ -106,6 +106,11 @@ class WarmParents:
         for parent in self._parents.values():
             parent.connection.close()
 
+    def end(self) -> None:
+        """Now, and they are gone when this returns."""
+        for key in list(self._parents):
+            self._drop(key)
+
     def _make(self, wanted: dict[str, Any]) -> None:
         if wanted["key"] in self._parents or not self._worth(wanted["key"]):
             return
