@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Iterable
-from itertools import islice
 from typing import Any
 
 from rowlock import kinds, objects
@@ -22,7 +21,6 @@ from rowlock.cluster.api import (
     managedfields,
     object_warnings,
     pod_admission,
-    pod_warnings,
     quotas,
     types,
     validation,
@@ -41,9 +39,6 @@ SCALES = {
     kinds.PADDLEJOB: "spec.paddleReplicaSpecs.Worker.replicas",
     kinds.JAXJOB: "spec.jaxReplicaSpecs.Worker.replicas",
 }
-
-WARNINGS = 1_000
-"""Of one object: nobody reads more, and an object can be made that deserves millions."""
 
 
 class Admission:
@@ -75,10 +70,7 @@ class Admission:
         elif kind is kinds.SERVICE_ACCOUNT:
             new = _names_alone(new)
         self._validate(kind, None, new)
-        if kind is kinds.POD:
-            options.warnings.extend(islice(pod_warnings.warnings(new), WARNINGS))
-        else:
-            options.warnings.extend(object_warnings.warnings(kind, new))
+        options.warnings.extend(object_warnings.warnings(kind, new, first=True))
         _review(kind, None, new, options, self.parity)
         if kind in gang_admission.GUARDED:
             view = self.view if self.schedules else None
@@ -102,7 +94,7 @@ class Admission:
         settled = isinstance(given, Applied)
         if new == before and not settled and (given is None or given == known):
             if not subresource:  # who changes nothing is warned, and a webhook is asked, all the same
-                options.warnings.extend(object_warnings.warnings(kind, new))
+                options.warnings.extend(object_warnings.warnings(kind, new, first=False))
                 _review(kind, old, new, options, self.parity)
             return old
         if subresource == "status":
@@ -110,7 +102,7 @@ class Admission:
         else:
             self._validate(kind, old, new)
             if not subresource:
-                options.warnings.extend(object_warnings.warnings(kind, new))
+                options.warnings.extend(object_warnings.warnings(kind, new, first=False))
             if subresource != "scale":  # webhooks are registered for the jobs themselves
                 _review(kind, old, new, options, self.parity)
                 gang_admission.review(kind, before, new, options, self.view)

@@ -1,6 +1,7 @@
-"""What a real API server warns of in objects that are no Pods, and takes all the same: kubectl prints it. Pure.
+"""What a real API server warns of in an object, and takes all the same: kubectl prints it. Pure.
 
-It is said on every write of the object, not only on the first: who labels a Secret hears of its certificate again.
+It is said on every write, not only on the first: who labels a Secret hears of its certificate again. Pods (`pod_warnings.py`)
+are the exception: hardly anybody writes them by hand, and they are written often.
 """
 
 from __future__ import annotations
@@ -8,18 +9,24 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from rowlock import kinds, objects
+from rowlock.cluster.api import pod_warnings
 from rowlock.cluster.api.addresses import address_warnings
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
 
+MOST = 1_000
+"""Of one object: nobody reads more, and an object can be made that deserves millions."""
 
-def warnings(kind: Kind, obj: Object) -> Iterator[str]:
-    rule = _RULES.get(kind)
-    return rule(obj) if rule else iter(())
+
+def warnings(kind: Kind, obj: Object, *, first: bool) -> Iterator[str]:
+    """Of an object as it is about to be stored; `first`: it is made, not changed."""
+    rule = pod_warnings.warnings if kind is kinds.POD and first else _RULES.get(kind)
+    return islice(rule(obj), MOST) if rule else iter(())
 
 
 def _service(service: Object) -> Iterator[str]:
