@@ -13,7 +13,8 @@ from rowlock import kinds
 from rowlock.api import DeleteOptions
 from rowlock.cluster.node import limits
 from rowlock.cluster.node.limits import Group, resident
-from rowlock.cluster.node.pod_starting import limits_of, remarks
+from rowlock.cluster.node.pod_facts import limits_of
+from rowlock.cluster.node.pod_starting import remarks
 
 GREEDY = "x = bytearray(200 << 20); print(len(x)); import time; time.sleep(60)"
 HOW = pytest.mark.parametrize("how", ["watchdog", "cgroup"])

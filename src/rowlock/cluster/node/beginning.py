@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rowlock.cluster.node import console, fabric, limits, mounts
-from rowlock.cluster.node.facts import ticks, write_fact
+from rowlock.cluster.node.facts import of_run, ticks, write_fact
 
 TAKEN = "taken"
 """Why it did not begin: another shim runs this run already."""
@@ -42,9 +42,9 @@ class Beginning:
                 return TAKEN
             if failure := self._lay_out() or self._confine():
                 return failure
-            write_fact(path(spec, "program"), {k: v for k, v in spec.items() if k in INSIDE})
+            write_fact(of_run(spec, "program"), {k: v for k, v in spec.items() if k in INSIDE})
             mine = {"pid": os.getpid(), "ticks": ticks(os.getpid()), "started": time.time()}
-            write_fact(path(spec, "start") + ".begun", self._identity() | mine)
+            write_fact(of_run(spec, "start") + ".begun", self._identity() | mine)
             os.setsid()
             if spec.get("network"):
                 fabric.enter(spec["network"], self._netns)
@@ -62,17 +62,17 @@ class Beginning:
     def _claim(self) -> bool:
         """The first to make `start.N` runs it: a request that was sent twice starts one program. It comes to be with the
         shim's name in it: a claim of nobody would read as one whose shim was lost, and its program be killed."""
-        mine = f"{path(self._spec, 'start')}.{os.getpid()}"
+        mine = f"{of_run(self._spec, 'start')}.{os.getpid()}"
         write_fact(mine, self._identity())
         try:
-            os.link(mine, path(self._spec, "start"))
+            os.link(mine, of_run(self._spec, "start"))
         except FileExistsError:
             return False
         finally:
             os.unlink(mine)
         if self._spec.get("message_path"):
-            os.close(os.open(path(self._spec, "message"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
-            os.chmod(path(self._spec, "message"), 0o666)
+            os.close(os.open(of_run(self._spec, "message"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
+            os.chmod(of_run(self._spec, "message"), 0o666)
         return True
 
     def _identity(self) -> dict[str, Any]:
@@ -108,16 +108,11 @@ class Beginning:
             return
         spec, wanted = self._spec, list(self._spec.get("mounts") or ())
         if target := spec.get("message_path"):
-            wanted.append({"source": path(spec, "message"), "target": target, "volume": "termination message"})
+            wanted.append({"source": of_run(spec, "message"), "target": target, "volume": "termination message"})
         if wanted:
             if not spec.get("network"):
                 mounts.isolate()
             mounts.arrange(wanted, str(spec["dir"]), spec["copy"][1:] if spec.get("copy") else ())
-
-
-def path(spec: dict[str, Any], name: str) -> str:
-    """Where a fact of this run lies."""
-    return f"{spec['dir']}/{name}.{spec['n']}"
 
 
 def group_name(spec: dict[str, Any]) -> str:
@@ -128,7 +123,7 @@ def group_name(spec: dict[str, Any]) -> str:
 def begun(spec: dict[str, Any]) -> bool:
     """In the shim: the program runs, and `start.N` says so from now on. False when it was killed before it began."""
     with contextlib.suppress(FileNotFoundError):
-        os.rename(path(spec, "start") + ".begun", path(spec, "start"))
+        os.rename(of_run(spec, "start") + ".begun", of_run(spec, "start"))
         return True
     return False
 

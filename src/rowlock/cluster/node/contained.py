@@ -17,9 +17,8 @@ import tty
 from collections.abc import Callable
 from typing import Any
 
-from rowlock.cluster.node import beginning
 from rowlock.cluster.node.engine import Engine, EngineError, Stream
-from rowlock.cluster.node.facts import ticks, write_fact
+from rowlock.cluster.node.facts import of_run, ticks, write_fact
 
 AWAY = 10.0
 """Seconds in which an engine that has gone may come back without the container being given up."""
@@ -67,7 +66,7 @@ def begin(spec: dict[str, Any]) -> str:
             engine.ask("POST", f"/containers/{name}/kill?signal={wanted['stop_signal']}")
 
     signal.signal(signal.SIGTERM, on_term)
-    began = f"{beginning.path(spec, 'start')}.begun"
+    began = f"{of_run(spec, 'start')}.begun"
     with open(began) as file:
         fact = json.load(file)
     write_fact(began, fact | _began(engine, name))
@@ -119,7 +118,7 @@ def _to_its_end(engine: Engine, spec: dict[str, Any], stream: Stream, pump: "Pum
         with stream:
             pump.run(stream)
         if pump.refused:
-            write_fact(beginning.path(spec, "refused"), {"why": pump.refused})
+            write_fact(of_run(spec, "refused"), {"why": pump.refused})
         try:
             return int((engine.ask("POST", f"/containers/{name}/wait", patience=None) or {}).get("StatusCode", KILLED))
         except EngineError as error:
@@ -203,7 +202,7 @@ def ended(spec: dict[str, Any], code: int) -> dict[str, Any]:
 def _refused(spec: dict[str, Any]) -> dict[str, Any]:
     """Of a program that is not there: in the words of every other start that failed."""
     try:
-        with open(beginning.path(spec, "refused")) as file:
+        with open(of_run(spec, "refused")) as file:
             why = str(json.load(file)["why"])
     except FileNotFoundError:
         return {}

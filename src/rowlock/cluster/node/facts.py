@@ -28,6 +28,11 @@ def write_fact(
         os.close(fd)
 
 
+def of_run(spec: dict[str, Any], name: str) -> str:
+    """Where a fact of this run of a container lies."""
+    return f"{spec['dir']}/{name}.{spec['n']}"
+
+
 def ticks(pid: int) -> int:
     """When a process started, in clock ticks since boot: with the pid its identity. 0 = gone, or cannot be known."""
     try:

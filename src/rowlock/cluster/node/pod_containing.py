@@ -6,7 +6,7 @@ last words, the job's checkpoints, torch's account of a failure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowlock.cluster.node import containers, environment, images, volumes
 from rowlock.cluster.node.containers import ERRORS, Program, Scene
@@ -14,20 +14,28 @@ from rowlock.cluster.node.environment import Missing
 from rowlock.cluster.node.images import Image
 from rowlock.cluster.node.network import hostname
 from rowlock.cluster.node.pod_directory import PodCard
-from rowlock.cluster.node.pod_facts import Problem, all_containers
+from rowlock.cluster.node.pod_facts import Problem, all_containers, limits_of
+from rowlock.cluster.node.pod_starting import Starting
 from rowlock.cluster.node.pod_sync import DEFAULT_GRACE, Start
 from rowlock.cluster.node.processes import MARK
 from rowlock.cluster.node.runtime import shared_memory
 from rowlock.objects import Object, controller_of, dig, namespace
 
-if TYPE_CHECKING:
-    from rowlock.cluster.node.pod_starting import Starting
+
+def request(starting: Starting, pod: Object, card: PodCard, start: Start) -> tuple[dict[str, Any], Image] | Problem:
+    """What to send to the pod host, for a container or for a process: that is decided by the image."""
+    container = next(c for c in all_containers(pod) if c["name"] == start.container)
+    image = starting.image(pod, card, container)
+    if isinstance(image, Problem):
+        return image
+    if not image.engine:
+        return starting.request(pod, card, start, image)
+    return _contained(starting, pod, card, start, image)
 
 
-def request(
+def _contained(
     starting: Starting, pod: Object, card: PodCard, start: Start, image: Image
 ) -> tuple[dict[str, Any], Image] | Problem:
-    """What to send to the pod host."""
     container = next(c for c in all_containers(pod) if c["name"] == start.container)
     engine, directory = starting.runtime.engine, starting.directories.container(card.uid, start.container)
     words = images.command_line(image, container)
@@ -86,8 +94,6 @@ def _scene(starting: Starting, pod: Object, card: PodCard) -> Scene:
 
 
 def _program(starting: Starting, scene: Scene, start: Start, container: dict[str, Any], image: Image) -> Program:
-    from rowlock.cluster.node.pod_starting import limits_of  # which imports us
-
     pod, card = scene.pod, scene.card
     containers.not_root(pod, container, image)
     place = starting.place(pod, card, container)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock.objects import Object, dig
+from rowlock.quantity import parse, whole
 
 EMULATED_INIT = "init-pytorch"
 LOST = 137
@@ -188,3 +189,16 @@ def awaited_master(pod: Object) -> str:
 
 def any_alive(facts: PodFacts, containers: Iterable[Mapping[str, Any]]) -> bool:
     return any(facts.of(c).alive for c in containers)
+
+
+def limits_of(container: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits of a container for the shim: memory in bytes, CPUs in cores; empty when it has none."""
+    wanted, asked = dig(container, "resources.limits", {}), dig(container, "resources.requests", {})
+    found: dict[str, Any] = {}
+    if whole(wanted.get("memory", 0)):
+        found["memory"] = whole(wanted["memory"])
+    if parse(wanted.get("cpu", 0)):
+        found["cpu"] = float(parse(wanted["cpu"]))
+    if found and asked.get("cpu"):
+        found["share"] = float(parse(asked["cpu"]))
+    return found

@@ -13,7 +13,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import View
-from rowlock.cluster.node import containers, environment, gpu_shares, images, pod_containing, pod_rights, volumes, warm
+from rowlock.cluster.node import containers, environment, gpu_shares, images, pod_rights, volumes, warm
 from rowlock.cluster.node.checkpoints import Checkpoints
 from rowlock.cluster.node.environment import Missing, Place
 from rowlock.cluster.node.images import Image, Images
@@ -21,7 +21,7 @@ from rowlock.cluster.node.log_writer import LIMIT
 from rowlock.cluster.node.machine import NodePlan
 from rowlock.cluster.node.network import PodNetwork, hostname
 from rowlock.cluster.node.pod_directory import PodCard, PodDirectories
-from rowlock.cluster.node.pod_facts import Problem, all_containers, main_containers
+from rowlock.cluster.node.pod_facts import Problem, all_containers, limits_of, main_containers
 from rowlock.cluster.node.pod_rights import Rights
 from rowlock.cluster.node.pod_sync import DEFAULT_GRACE, Start
 from rowlock.cluster.node.processes import MARK
@@ -30,7 +30,7 @@ from rowlock.cluster.node.volume_directories import VolumeDirectories
 from rowlock.cluster.node.volumes import Sight, Volume
 from rowlock.objects import Object, annotations, controller_of, dig, namespace
 from rowlock.objects import name as name_of
-from rowlock.quantity import parse, whole
+from rowlock.quantity import whole
 
 DEVICES = "rowlock.dev/devices"
 GPU = "nvidia.com/gpu"
@@ -41,19 +41,6 @@ CHECKPOINTS = "ROWLOCK_CHECKPOINT_DIR"
 PROXY = "http://10.77.0.1:3128"
 MOST_PEERS = 128
 """Names in no_proxy: a job of more pods than that on one machine does not talk HTTP between them."""
-
-
-def limits_of(container: Mapping[str, Any]) -> dict[str, Any]:
-    """The limits of a container for the shim: memory in bytes, CPUs in cores; empty when it has none."""
-    wanted, asked = dig(container, "resources.limits", {}), dig(container, "resources.requests", {})
-    found: dict[str, Any] = {}
-    if whole(wanted.get("memory", 0)):
-        found["memory"] = whole(wanted["memory"])
-    if parse(wanted.get("cpu", 0)):
-        found["cpu"] = float(parse(wanted["cpu"]))
-    if found and asked.get("cpu"):
-        found["share"] = float(parse(asked["cpu"]))
-    return found
 
 
 def remarks(pod: Object, limits: str = "watchdog", *, engine: str = "") -> list[str]:
@@ -169,16 +156,16 @@ class Starting:
         free = [gpu.uuid for gpu in node.gpus if gpu.uuid not in held]
         return tuple(free[: gpus_wanted(pod)])
 
-    def request(self, pod: Object, card: PodCard, start: Start) -> tuple[dict[str, Any], Image] | Problem:
-        """What to send to the pod host."""
+    def image(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> Image | Problem:
+        """The image of one of the pod's containers, as far as it can be part of the pod."""
+        found = self.images.find(str(container.get("image") or ""))
+        if isinstance(found, Problem):
+            return _policy(container, found)
+        return self.runtime.unfit(pod, found, card.contained) or found
+
+    def request(self, pod: Object, card: PodCard, start: Start, image: Image) -> tuple[dict[str, Any], Image] | Problem:
+        """What to send to the pod host for a process of this machine."""
         container = next(c for c in all_containers(pod) if c["name"] == start.container)
-        image = self.images.find(str(container.get("image") or ""))
-        if isinstance(image, Problem):
-            return _policy(container, image)
-        if problem := self.runtime.unfit(pod, image, card.contained):
-            return problem
-        if image.engine:
-            return pod_containing.request(self, pod, card, start, image)
         try:
             inside = self.surroundings(pod, card, container, image)
         except Missing as missing:

@@ -13,7 +13,16 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Api, DeleteOptions, Record
-from rowlock.cluster.node import claims, eviction, gpu_shares, pod_rights, pod_status, pod_sync, processes
+from rowlock.cluster.node import (
+    claims,
+    eviction,
+    gpu_shares,
+    pod_containing,
+    pod_rights,
+    pod_status,
+    pod_sync,
+    processes,
+)
 from rowlock.cluster.node.environment import Missing
 from rowlock.cluster.node.facts import ticks
 from rowlock.cluster.node.pod_facts import (
@@ -208,7 +217,7 @@ class Tending:
 
     async def _start(self, pod: Object, tended: Tended, start: Start) -> None:
         known = tended.containers.get(start.container, NO_FACTS)
-        request = self.starting.request(pod, tended.card, start)
+        request = pod_containing.request(self.starting, pod, tended.card, start)
         if isinstance(request, Problem):
             container = next(c for c in all_containers(pod) if c["name"] == start.container)
             if request.reason not in PULLING or not self.pulling.takes(pod, tended, container):

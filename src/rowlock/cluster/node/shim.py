@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rowlock.cluster.node import beginning, console, fabric, kin, limits, log_writer, mounts
-from rowlock.cluster.node.facts import write_fact
+from rowlock.cluster.node.facts import of_run, write_fact
 
 CHUNK = 65536
 _DEFAULT_GRACE = 30.0
@@ -97,7 +97,7 @@ class Shim:
         self._log.close()
 
     def _path(self, name: str) -> str:
-        return beginning.path(self._spec, name)
+        return of_run(self._spec, name)
 
     def _prepare(self) -> None:
         fabric.prctl(SUBREAPER, 1)
