@@ -17,6 +17,7 @@ from rowlock.cluster.storage.store import Store
 from rowlock.errors import ApiError, Forbidden, Invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object, timestamp
+from rowlock.scheduling.reading import RETIRED
 from rowlock.workloads.possible import never_fits
 
 POSITIVE = "gpu-fraction annotation value must be a positive number smaller than 1.0"
@@ -231,10 +232,14 @@ def test_a_pod_of_a_job_that_no_node_could_hold_is_a_warning() -> None:
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ({"spec": {"unschedulable": True}}, "Node big could, but it is cordoned: `kubectl uncordon big` opens it."),
-        ({"ready": 1_000.0}, "Node big could, but it is not ready: its kubelet does not answer."),
+        ({"spec": {"unschedulable": True}}, "Node big could, but is cordoned (`kubectl uncordon big`)."),
+        ({"ready": 1_000.0}, "Node big could, but is not ready (its kubelet is silent)."),
         ({"ready": 30.0}, ""),
         ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "but the largest node has 2."),
+        (
+            {"metadata": {"annotations": {RETIRED: "true"}}, "spec": {"unschedulable": True}},
+            "but the largest node has 2.",
+        ),
         ({}, ""),
     ],
 )

@@ -22,6 +22,8 @@ from rowlock.cluster.node.pod_directory import PodCard, PodDirectories
 from rowlock.cluster.node.processes import PodHost, read_run
 from rowlock.errors import BadRequest, NotFound
 from rowlock.objects import is_true
+from rowlock.scheduling import reading
+from rowlock.scheduling import snapshot as scheduling
 
 GREEDY = "trap '' TERM; sleep 300 & echo $! > child; echo ready; while true; do sleep 300; done"
 
@@ -422,6 +424,31 @@ def test_nodes_that_are_not_wanted_any_more_go(tmp_path: Path) -> None:
         assert node.store.view.get(kinds.NODE, "", first[:-1] + "1") is None
         assert node.store.view.get(kinds.NODE, "", "one")
         await node.delete("a", DeleteOptions(grace=0))
+
+    on_node(tmp_path, body, nodes=2)
+
+
+@pytest.mark.parametrize("cordoned", [False, True])
+def test_a_node_that_is_wanted_again_is_open_as_it_was(tmp_path: Path, cordoned: bool) -> None:
+    async def body(node: Node) -> None:
+        def found() -> scheduling.Node:
+            return reading.node(node.store.view.get(kinds.NODE, "", first) or {})
+
+        first, settings = node.name, node.settings
+        await node.add(pod("a", "true"))
+        await node.ended("a")
+        if cordoned:
+            await node.store.patch(kinds.NODE, "", first, {"spec": {"unschedulable": True}})
+        for _ in range(2):
+            await node.stop()
+            node.settings = replace(settings, nodes=1, node_name="one")
+            await node.start()
+            assert found().unschedulable and found().retired
+        await node.stop()
+        node.settings = settings
+        await node.start()
+        assert found().unschedulable is cordoned and not found().retired
+        assert node.store.view.get(kinds.NODE, "", "one") is None
 
     on_node(tmp_path, body, nodes=2)
 

@@ -94,12 +94,11 @@ def test_a_node_that_is_cordoned_is_the_hint_where_it_alone_would_do() -> None:
 
     small, big = Node("n1", cpu=64000, memory=64 * GB, gpus=4), Node("big", cpu=64000, memory=64 * GB, gpus=8)
     cordoned, away = replace(big, unschedulable=True), replace(big, ready=False)
-    opens = "open node big: it is cordoned: `kubectl uncordon big` opens it"
+    opens = "open node big, which is cordoned (`kubectl uncordon big`)"
     assert hint(gang("new", 1, 6), small, cordoned) == f"ask for less per pod, or {opens}"
     assert hint(gang("new", 1, 6), cordoned) == opens
-    assert hint(gang("new", 1, 6), small, away).endswith(
-        "or open node big: it is not ready: its kubelet does not answer"
-    )
+    assert "big" not in hint(gang("new", 1, 6), small, replace(cordoned, retired=True))
+    assert hint(gang("new", 1, 6), small, away).endswith("or open node big, which is not ready (its kubelet is silent)")
     assert hint(gang("new", 1, 9), small, cordoned) == "ask for less per pod", "it could not hold it either"
     assert hint(gang("new", 3, 4), small, cordoned) == f"ask for 4 GPUs or less in all, or {opens}"
     on_cpu = gang("new", 1, 0)

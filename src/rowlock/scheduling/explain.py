@@ -256,7 +256,7 @@ def _open(otherwise: str, found: Histogram, *, alone: bool = False) -> str:
     """What helps where a node that takes no pods could hold it; `alone`: then nothing else does."""
     if found.shut is None:
         return otherwise
-    node = f"open node {found.shut.name}: {sentences.opening(found.shut)}"
+    node = f"open node {found.shut.name}, which {sentences.shut(found.shut)}"
     return node if alone else f"{otherwise}, or {node}"
 
 

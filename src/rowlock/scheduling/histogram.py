@@ -78,7 +78,7 @@ def survey(world: World, shape: Shape) -> Histogram:
 
 
 def _only_shut(node: Node, shape: Shape) -> bool:
-    shut = node.unschedulable or not node.ready
+    shut = (node.unschedulable or not node.ready) and not node.retired
     return shut and could_hold(node, shape) and not obstacle(shape, replace(node, unschedulable=False, ready=True))
 
 

@@ -29,6 +29,8 @@ from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Status, Taint
 DEVICES = "rowlock.dev/devices"
 LASTS = "rowlock.dev/max-runtime"
 """How long a job runs at most, declared: it may run beside nodes that are kept for a big gang."""
+RETIRED = "rowlock.dev/retired"
+"""On a node of an earlier start that was not wanted by the next: what closed it, us (`true`) or a person before (`cordoned`)."""
 GROUP = "pod-group-name"
 SUBGROUP = "kai.scheduler/subgroup-name"
 QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
@@ -69,6 +71,7 @@ def node(obj: Object) -> Node:
             if t["key"] != "node.kubernetes.io/unschedulable"
         ),
         unschedulable=bool(dig(obj, "spec.unschedulable")),
+        retired=RETIRED in annotations(obj),
         ready=_ready(ready),
         unready_since=0.0 if _ready(ready) else seconds((ready or {}).get("lastTransitionTime")),
         pool=requests.pool_of(obj),

@@ -20,11 +20,13 @@ def _nodes(count: int) -> str:
     return "1 node is" if count == 1 else f"{count} nodes are"
 
 
-def opening(node: Node) -> str:
+def shut(node: Node) -> str:
     """Why a node takes no pods, and what opens it."""
-    if node.unschedulable:
-        return f"it is cordoned: `kubectl uncordon {node.name}` opens it"
-    return "it is not ready: its kubelet does not answer"
+    return (
+        f"is cordoned (`kubectl uncordon {node.name}`)"
+        if node.unschedulable
+        else "is not ready (its kubelet is silent)"
+    )
 
 
 def _opens(world: World, mark: Earmark) -> str:

@@ -180,6 +180,8 @@ class Node:
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
+    retired: bool = False
+    """Unschedulable for good: of an earlier start of the cluster, there for the pods that are on it."""
     ready: bool = True
     unready_since: float = 0.0
     """Since when it is not ready; 0 = it is, or does not say."""

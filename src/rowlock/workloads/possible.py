@@ -1,7 +1,7 @@
 """What no node of this cluster could ever hold is refused at submit, with the field, the largest possible value and a way out.
 
-Asked of the scheduler's own rule for an empty node. A node that takes no pods (cordoned, leaving, long not ready) holds
-none: where it alone could, the refusal names it. A cluster without open nodes is given the benefit of the doubt.
+Asked of the scheduler's own rule for an empty node. A node that takes no pods (cordoned, retired, leaving, long not ready)
+holds none: where it alone could, the refusal names it. A cluster without open nodes is given the benefit of the doubt.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rowlock.objects import Object, deleting
 from rowlock.scheduling import reading, requests
 from rowlock.scheduling.amounts import CPU, GPU, MEMORY, UNLIMITED, WHOLE, words
 from rowlock.scheduling.placement import could_hold
-from rowlock.scheduling.sentences import opening
+from rowlock.scheduling.sentences import shut as why_shut
 from rowlock.scheduling.snapshot import Node, Settings, Shape
 from rowlock.workloads.compute import Compute
 from rowlock.workloads.spec import Submission
@@ -63,7 +63,7 @@ def _impossible(wanted: Shape, nodes: Iterable[Object], now: float) -> Cause | N
         node = reading.node(obj)
         if node.pool != wanted.pool:
             elsewhere.add(node.pool)
-        elif deleting(obj):
+        elif deleting(obj) or node.retired:
             continue
         elif node.unschedulable or (not node.ready and now - node.unready_since > _AWAITED):
             shut.append(node)
@@ -129,7 +129,7 @@ def _reasons(wanted: Shape, nodes: Sequence[Node], shut: Sequence[Node]) -> Iter
 
 def _could(shut: Sequence[Node]) -> str:
     """Which node could hold it, and how to open it."""
-    return f"Node {shut[0].name} could, but {opening(shut[0])}."
+    return f"Node {shut[0].name} could, but {why_shut(shut[0])}."
 
 
 def _cause(field: str, text: str) -> Cause:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rowlock import kinds
 from rowlock.api import LOG, Api, Change, LogOptions, View
-from rowlock.cluster.node import claims, gpu_watch, machine, node_leases, pod_logs
+from rowlock.cluster.node import claims, gpu_watch, machine, node_leases, pod_logs, registration
 from rowlock.cluster.node.checkpoints import KEPT, Checkpoints, living
 from rowlock.cluster.node.checks import Checks
 from rowlock.cluster.node.entrance import Entrance
@@ -37,8 +37,8 @@ from rowlock.cluster.node.runtime import Runtime
 from rowlock.cluster.node.tended import Tended
 from rowlock.cluster.node.volume_directories import VolumeDirectories
 from rowlock.controllers.recorder import Recorder
-from rowlock.errors import AlreadyExists, ApiError, Unavailable
-from rowlock.objects import Key, Object, dig, key, name, namespace
+from rowlock.errors import ApiError, Unavailable
+from rowlock.objects import Key, Object, dig, key, namespace
 from rowlock.objects import uid as uid_of
 
 log = logging.getLogger("rowlock.kubelet")
@@ -156,19 +156,8 @@ class Kubelet:
             raise Unavailable(str(error)) from None
         self.network.restore(cards)
         await asyncio.gather(*(self._register(plan, found) for plan in list(self.nodes.values())))
-        await self._retire_nodes({card.node for card in cards}, found)
-
-    async def _retire_nodes(self, with_pods: set[str], found: Inventory) -> None:
-        """Nodes of an earlier start that are not wanted now: gone, or closed while pods are on them."""
-        page = await self._api.list(kinds.NODE)
-        for node in page.items:
-            if not machine.ours(node) or name(node) in self.nodes:
-                continue
-            if name(node) in with_pods:
-                self.nodes[name(node)] = machine.closed(name(node), found)
-                await self._api.patch(kinds.NODE, "", name(node), {"spec": {"unschedulable": True}})
-            else:
-                await self._api.delete(kinds.NODE, "", name(node))
+        for name in await registration.retire(self._api, self.nodes, {card.node for card in cards}):
+            self.nodes[name] = machine.closed(name, found)
 
     def _allow_many_files(self) -> None:
         """A pidfd per pod, a connection per client."""
@@ -212,12 +201,7 @@ class Kubelet:
         limits = self._tending.starting.limits
         node = machine.node_object(plan, (choice.mode, choice.why), self._clock(), limits)
         machine.tell_runtime(node, self.runtime.engine, self.runtime.why)
-        try:
-            await self._api.create(kinds.NODE, node)
-        except AlreadyExists:
-            patch = {"metadata": {k: node["metadata"][k] for k in ("labels", "annotations")}}
-            await self._api.patch(kinds.NODE, "", plan.name, patch)
-            await self._api.patch(kinds.NODE, "", plan.name, {"status": node["status"]}, subresource="status")
+        await registration.register(self._api, node)
 
     # ------------------------------------------------------------ at work
 
