@@ -44,6 +44,7 @@ def entered(cluster: Cluster, *argv: str, given: bytes = b"") -> tuple[int, str,
 def test_a_commands_streams_and_exit_code_are_ours(inside: Cluster) -> None:
     script = "echo $RANK of $WORLD_SIZE; echo oops >&2; exit 4"
     assert entered(inside, "rowlock", "exec", "trainer", "--", "sh", "-c", script) == (4, "0 of 2\n", "oops\n")
+    assert entered(inside, "rowlock", "exec", "trainer", "--rank", "1", "--", "printenv", "RANK")[:2] == (0, "1\n")
     code, out, _ = entered(inside, "runai", "exec", "trainer", "--pod", "worker-0", "printenv", "RANK")
     assert (code, out) == (0, "1\n")
     assert entered(inside, "rowlock", "exec", "alone", "--", "printenv", "HOSTNAME")[1] == "alone\n"
@@ -63,6 +64,9 @@ def test_bytes_go_in_and_out_unchanged(inside: Cluster) -> None:
         ("runai exec nosuch ls", 1, "The job: 'nosuch' is not found"),
         ("runai exec trainer --pod workr-0 ls", 1, "Failed to find pod: 'workr-0' of job: 'trainer'"),
         ("rowlock exec trainer", 2, "needs a job and a command"),
+        ("rowlock exec trainer --rank 7 -- ls", 1, "trainer has no rank 7; it has rank 0, rank 1."),
+        ("rowlock exec trainer --rank 0 --pod worker-0 -- ls", 2, "give one of them"),
+        ("rowlock exec alone --rank 0 -- ls", 1, "The job alone does not exist"),
         ("rowlock exec trainer -c other -- ls", 1, "trainer-master-0 has no container other: it has pytorch"),
         ("rowlock exec trainer -- no-such-program", 1, 'exec: "no-such-program": executable file not found in $PATH'),
         ("rowlock exec trainer --comand ls", 2, "unknown flag: --comand"),

@@ -156,6 +156,14 @@ def test_an_interruption_says_what_became_of_the_job(
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def test_a_job_that_gave_up_has_the_code_of_the_rank_that_died_though_its_pod_runs_again(running: Cluster) -> None:
+    script = "test $(cat tries | wc -l) = 2 && sleep 600; echo >> tries; exit 4"
+    argv = ["rowlock", "run", "--name", "tries", "--backoff-limit", "2", "--working-dir", str(running.data.parent)]
+    said = running.run(*argv, "--", "sh", "-c", f"touch tries; {script}", code=4)
+    assert "Still running: tries-master-0. `rowlock delete tries` stops it." in said
+    running.run("rowlock", "delete", "tries")
+
+
 def test_ranks_that_outlive_the_master_are_heard_to_their_end(running: Cluster) -> None:
     script = "echo first; test $RANK = 0 && exit 0; sleep 3; echo last words; exit 5"
     said = running.run("rowlock", "run", "-n", "2", "--rm", "--", "sh", "-c", script, code=5)

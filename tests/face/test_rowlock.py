@@ -354,6 +354,9 @@ def test_no_flag_hides_what_every_line_has() -> None:
     ("line", "words"),
     [
         ("rowlock lst", "Did you mean `list`?"),
+        ("rowlock nodes", "`rowlock status` shows the nodes"),
+        ("rowlock queue list", "`rowlock project list`"),
+        ("rowlock events", "`rowlock describe JOB`"),
         ("rowlock submit train.py", "`rowlock run -- python train.py` submits"),
         ("rowlock run train.py", "say what runs it, `rowlock run … -- python train.py …`"),
         ("rowlock list --jsn", "Did you mean `--json`?"),

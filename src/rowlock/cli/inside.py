@@ -16,7 +16,7 @@ from rowlock.cli import client
 from rowlock.cli.client import Server
 from rowlock.cli.grammar import Line, Refused
 from rowlock.cli.jobs import find
-from rowlock.cli.logs import pod_name
+from rowlock.cli.logs import meant_pod
 from rowlock.cli.place import project
 from rowlock.cli.websocket import CLOSE, MUCH, WebSocket, send_all
 
@@ -33,11 +33,12 @@ def _pod(line: Line, name: str) -> tuple[Server, dict[str, Any]]:
     try:
         workload = find(server, project(line), name)
     except Refused as refusal:
-        if line.program == "rowlock" and not line.pod and (found := _by_name(server, line, name)):
+        alone = not line.pod and getattr(line, "rank", None) is None
+        if line.program == "rowlock" and alone and (found := _by_name(server, line, name)):
             return server, _running(found)
         told = f"The job: '{name}' is not found. " if line.program == "runai" else ""
         raise Refused(told + refusal.message, refusal.code) from None
-    pod = pod_name(server, workload, line.pod) if line.pod else str(workload["additionalFields"]["chief"])
+    pod = meant_pod(server, workload, line) or str(workload["additionalFields"]["chief"])
     if not pod:
         raise Refused(
             f"Unable to run command in a pod that is not running: the job {name} has no pods "

@@ -21,10 +21,7 @@ def logs(line: Line) -> int:
     asked = {"follow": line.follow, "timestamps": line.timestamps, "tail": line.tail}
     if line.since:
         asked["since"] = seconds(line.since, "--since")
-    if line.pod and line.rank is not None:
-        raise Refused("--pod and --rank both name a pod: give one of them", 2)
-    if line.pod or line.rank is not None:
-        pod = pod_name(server, workload, line.pod) if line.pod else _pod_of(server, workload, line.rank)
+    if pod := meant_pod(server, workload, line):
         write(server.lines(f"{one}/pods/{pod}/logs", previous=line.previous, **asked))
         return 0
     if line.previous:
@@ -54,6 +51,16 @@ def pod_name(server: client.Server, workload: dict[str, Any], word: str) -> str:
             return str(name)
     known = f" Its pods: {', '.join(names)}." if names else " It has no pods."
     raise Refused(f"Failed to find pod: '{word}' of job: '{workload['name']}'.{nearest(word, names)}{known}")
+
+
+def meant_pod(server: client.Server, workload: dict[str, Any], line: Line) -> str:
+    """The pod that `--pod` or `--rank` names; "" where neither is given."""
+    rank = getattr(line, "rank", None)
+    if line.pod and rank is not None:
+        raise Refused("--pod and --rank both name a pod: give one of them", 2)
+    if rank is not None:
+        return _pod_of(server, workload, rank)
+    return pod_name(server, workload, line.pod) if line.pod else ""
 
 
 def _pod_of(server: client.Server, workload: dict[str, Any], rank: int) -> str:

@@ -228,12 +228,15 @@ def _follow(line: Line, server: Server, name: str, identity: str) -> int:
     why = str(body.get("phaseMessage") or "") if body["phase"] != "Completed" else ""
     code = exit_code(body["phase"], pods)
     if code and body["phase"] != "Deleted":
-        why = str(server.get(f"{WORKLOADS}/{identity}/why")["sentence"]) or why
+        told = server.get(f"{WORKLOADS}/{identity}/why")
+        why = str(told["sentence"]) or why
+        code = code if any(p["exitCode"] for p in pods) else _code_of_death(told) or code
     tell(f"Job {name} is {body['phase'].lower()}" + (f": {why}" if why else ""))
     if line.rm and body["phase"] != "Deleted":
         server.delete(f"{WORKLOADS}/distributed/{identity}")
     elif left := [p["name"] for p in pods if p["completedAt"] is None]:
-        tell(f"Still running: {', '.join(left)}. `rowlock delete {name}{meant(line)}` stops them.")
+        them = "it" if len(left) == 1 else "them"
+        tell(f"Still running: {', '.join(left)}. `rowlock delete {name}{meant(line)}` stops {them}.")
     return code
 
 
@@ -257,6 +260,12 @@ def exit_code(phase: str, pods: list[dict[str, Any]]) -> int:
     A rank may fail after the master has succeeded: the job is complete then, but the run did not go well."""
     failed = sorted((p for p in pods if p["exitCode"]), key=lambda p: str(p["completedAt"] or ""))
     return int(failed[0]["exitCode"]) if failed else int(phase != "Completed")
+
+
+def _code_of_death(told: dict[str, Any]) -> int:
+    """The code of who died first, last time: its pod may have been started once more and have none; 0 = nobody died."""
+    last = next((i for i in reversed(told["incidents"]) if not i["asked"]), None)
+    return int(last["deaths"][0]["code"]) if last else 0
 
 
 def _interrupted(line: Line, name: str, identity: str) -> int:

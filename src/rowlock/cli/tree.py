@@ -91,6 +91,7 @@ LOGS = Command("logs", "Print a job's log: all ranks merged, or one pod's.", "lo
 ))  # fmt: skip
 _INSIDE = (
     Flag("--pod", "text", "this pod (its name, or for example worker-1; default: the first rank's)", value="POD"),
+    Flag("--rank", "int", "the pod that is this rank", value="N"),
     inside_flags.CONTAINER,
     PROJECT, DATA_DIR,
 )  # fmt: skip
@@ -190,6 +191,9 @@ ROOT = Group("rowlock", "Distributed training on one machine or a Kubernetes clu
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
     ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),
     ("start serve init", "`rowlock up -d` starts the cluster; `rowlock resume JOB` starts a suspended job again."),
+    ("node nodes", "`rowlock status` shows the nodes."),
+    ("queue queues", "Every project has a queue of its name: `rowlock project list`; whole: `kubectl get queues`."),
+    ("pod pods events", "`rowlock describe JOB` shows a job's pods and events."),
     ("top stats", "`rowlock why JOB` shows what each rank does, `rowlock status` the nodes."),
     ("create apply get", "Manifests are kubectl's: `export KUBECONFIG=$(rowlock kubeconfig --path)`; jobs: `rowlock list`."),
 ))  # fmt: skip
