@@ -1,4 +1,4 @@
-"""What a real API server says of objects that are a little wrong: `refusals.json`, two hundred of them.
+"""What a real API server says of objects that are a little wrong: `refusals.json`, six hundred of them.
 
 Recorded from kube-apiserver 1.34.4 with the training operator 1.9.4: each object was posted with `dryRun=All` and
 `fieldValidation=Strict`. A row is the object, the message ("" when it was taken) and, where there were any, the warnings.

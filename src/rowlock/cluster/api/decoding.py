@@ -16,6 +16,7 @@ from typing import Any
 
 from rowlock.cluster.api import moments, types
 from rowlock.cluster.api.defaults import DEFAULTS
+from rowlock.cluster.api.go_types import MAPS, TEXTS
 from rowlock.errors import BadRequest
 from rowlock.quantity import canonical
 
@@ -48,7 +49,10 @@ _DROPPED_FALSE = frozenset(
     " paused".split()
 )
 _DROPPED_ZERO = frozenset("hostPort nodePort initialDelaySeconds healthCheckNodePort count".split())
-_KEPT_EMPTY_TEXT = frozenset("storageClassName holderIdentity type value fieldPath continue".split())
+_KEPT_EMPTY_TEXT = frozenset(
+    "storageClassName holderIdentity type value fieldPath continue fsGroupChangePolicy nodeAffinityPolicy"
+    " nodeTaintsPolicy procMount mountPropagation localhostProfile".split()
+)
 _KEPT_EMPTY_LIST = frozenset({"io.k8s.api.rbac.v1.Role.rules"})
 _BOUNDS = {"int32": 2**31, "int64": 2**63}
 
@@ -89,6 +93,11 @@ def _short(name: str) -> str:
     return name.rpartition(".")[2].rpartition("/")[2]
 
 
+def _go_name(name: str) -> str:
+    """`v2.MetricTarget`: a type with its package, as Go's sentences have it."""
+    return ".".join(name.split(".")[-2:])
+
+
 @cache
 def compiled(name: str) -> Decoder:
     """The decoder of a named type; recursive types find themselves here."""
@@ -97,7 +106,7 @@ def compiled(name: str) -> Decoder:
     node = types.schema(name)
     if "properties" in node:
         return _struct(name, node)
-    return _value(node, name, _short(name), "")
+    return _value(node, name, _short(name))
 
 
 def _lazy(name: str, owner: str) -> Decoder:
@@ -108,7 +117,7 @@ def _lazy(name: str, owner: str) -> Decoder:
 
     def decoder(value: Any, walk: Walk) -> Any:
         if structured and value.__class__ is not dict:
-            raise _wrong(value, walk, owner, f"v1.{_short(name)}")
+            raise _wrong(value, walk, owner, _go_name(name))
         return compiled(name)(value, walk)
 
     return decoder
@@ -126,36 +135,29 @@ def _leaf(name: str, owner: str) -> Decoder:
     return _time(owner, moments.second if name == types.TIME else moments.microsecond)
 
 
-_GO = {"string": "string", "integer": "int64", "boolean": "bool"}
-_TEXTS = {
-    "PersistentVolumeClaimSpec.accessModes": "v1.PersistentVolumeAccessMode",
-    "ResourceQuotaSpec.scopes": "v1.ResourceQuotaScope",
-    "ServiceSpec.ipFamilies": "v1.IPFamily",
-    "Capabilities.add": "v1.Capability",
-    "Capabilities.drop": "v1.Capability",
-    "NamespaceSpec.finalizers": "v1.FinalizerName",
-}
-"""Lists of texts that have a type of their own in Go, which its sentences name."""
+_GO = {"string": "string", "boolean": "bool", "number": "float64"}
 
 
-def _value(node: types.Schema, owner: str, go_owner: str, key: str) -> Decoder:
-    """The decoder of an unnamed schema: a scalar, a list, a map."""
+def _value(node: types.Schema, owner: str, go_owner: str, go: str = "", map_: str = "") -> Decoder:
+    """The decoder of an unnamed schema: a scalar, a list, a map; `go` is the type that its elements or texts have in
+    Go, where that is one of their own, `map_` the type of a map."""
     if "$ref" in node:
         return _lazy(node["$ref"], go_owner)
     kind = node.get("type")
     if kind == "array":
         items = node.get("items") or {}
-        item = _text(go_owner, key) if key and items.get("type") == "string" else _value(items, owner, go_owner, "")
-        return _list(item, go_owner, key or _GO.get(items.get("type", ""), ""))
+        item = _value(items, owner, go_owner, go)
+        called = go or items.get("format") or _GO.get(items.get("type", ""), "")
+        return _list(item, go_owner, called, _zero(items))
     if kind == "object":
         more = node.get("additionalProperties")
         if not isinstance(more, dict):
             return _anything
-        go = "map[string][]uint8" if more.get("format") == "byte" else "map[string]string"
-        go = "v1.ResourceList" if more.get("$ref") == types.QUANTITY else go
-        return _map(_value(more, owner, go_owner, ""), go_owner, go, texts=_plain_text(more))
+        held = "map[string][]uint8" if more.get("format") == "byte" else "map[string]string"
+        held = "v1.ResourceList" if more.get("$ref") == types.QUANTITY else map_ or held
+        return _map(_value(more, owner, go_owner, go), go_owner, held, _zero(more), texts=_plain_text(more))
     if kind == "string":
-        return _bytes(go_owner) if node.get("format") == "byte" else _text(go_owner)
+        return _bytes(go_owner) if node.get("format") == "byte" else _text(go_owner, go or "string")
     if kind == "boolean":
         return _boolean(go_owner)
     if kind == "integer":
@@ -168,6 +170,14 @@ def _value(node: types.Schema, owner: str, go_owner: str, key: str) -> Decoder:
 def _plain_text(node: types.Schema) -> bool:
     """A field that takes any text as it is."""
     return node.get("type") == "string" and "format" not in node
+
+
+def _zero(node: types.Schema) -> Any:
+    """What Go makes of a null among the elements of a list or map: an element all the same, with nothing in it."""
+    if "$ref" in node:
+        leaf = {types.QUANTITY: "0", types.INT_OR_STRING: 0}
+        return leaf.get(node["$ref"], {} if "properties" in types.schema(node["$ref"]) else None)
+    return {"string": "", "integer": 0, "number": 0, "boolean": False}.get(node.get("type", ""))
 
 
 def _anything(value: Any, walk: Walk) -> Any:
@@ -239,11 +249,10 @@ def _integer(go: str, owner: str) -> Decoder:
     bound = _BOUNDS.get(go, 2**63)
 
     def decoder(value: Any, walk: Walk) -> Any:
-        if value.__class__ is float and value.is_integer():
-            value = int(value)
-        if value.__class__ is not int or not -bound <= value < bound:
+        whole = int(value) if value.__class__ is float and value.is_integer() else value
+        if whole.__class__ is not int or not -bound <= whole < bound:
             raise _wrong(value, walk, owner, go)
-        return value
+        return whole
 
     return decoder
 
@@ -257,13 +266,15 @@ def _number(owner: str) -> Decoder:
     return decoder
 
 
-def _list(item: Decoder, owner: str, key: str) -> Decoder:
+def _list(item: Decoder, owner: str, key: str, zero: Any) -> Decoder:
     def decoder(value: Any, walk: Walk) -> Any:
         if value.__class__ is not list:
             raise _wrong(value, walk, owner, "[]interface {}" if key == "" else f"[]{key}")
         out, path = [], walk.path
         for index, element in enumerate(value):
             path.append(index)
+            if element is None:
+                element = zero
             if element is not None:
                 out.append(item(element, walk))
             path.pop()
@@ -279,7 +290,7 @@ def _all_texts(value: dict[str, Any]) -> bool:
     return True
 
 
-def _map(item: Decoder, owner: str, go: str, *, texts: bool = False) -> Decoder:
+def _map(item: Decoder, owner: str, go: str, zero: Any, *, texts: bool = False) -> Decoder:
     """`texts`: any text will do, and most maps hold nothing else."""
 
     def decoder(value: Any, walk: Walk) -> Any:
@@ -287,7 +298,7 @@ def _map(item: Decoder, owner: str, go: str, *, texts: bool = False) -> Decoder:
             raise _wrong(value, walk, owner, go)
         if item is _anything or (texts and _all_texts(value)):
             return dict(value)
-        return {key: item(element, walk) if element is not None else "" for key, element in value.items()}
+        return {key: item(element, walk) if element is not None else zero for key, element in value.items()}
 
     return decoder
 
@@ -296,7 +307,9 @@ def _keeps_empty(name: str, key: str, node: types.Schema) -> bool:
     """Whether an empty text, list or map of this field is written out."""
     kind = types.resolved(node).get("type")
     if kind == "string":
-        return key in _KEPT_EMPTY_TEXT and not name.endswith((".EnvVar", ".Taint", ".Toleration", ".Secret"))
+        return key in _KEPT_EMPTY_TEXT and not name.endswith(
+            (".EnvVar", ".Taint", ".Toleration", ".Secret", ".SELinuxOptions")
+        )
     return f"{name}.{key}" in _KEPT_EMPTY_LIST
 
 
@@ -305,18 +318,15 @@ def _struct(name: str, node: types.Schema) -> Decoder:
     required = frozenset(node.get("required") or ())
     fields: dict[str, tuple[Decoder, bool, bool]] = {}
     for key, child in node["properties"].items():
-        own = _short(child.get("items", {}).get("$ref", ""))
-        fields[key] = (
-            _value(child, name, owner, f"v1.{own}" if own else _TEXTS.get(f"{owner}.{key}", "")),
-            key in required or _keeps_empty(name, key, child),
-            _plain_text(child),
-        )
+        own, place = child.get("items", {}).get("$ref", ""), f"{owner}.{key}"
+        read = _value(child, name, owner, _go_name(own) if own else TEXTS.get(place, ""), MAPS.get(place, ""))
+        fields[key] = read, key in required or _keeps_empty(name, key, child), _plain_text(child)
     fill = DEFAULTS.get(name)
     has_spec = name in _HAVE_A_SPEC
 
     def decoder(value: Any, walk: Walk) -> Any:
         if value.__class__ is not dict:
-            raise _wrong(value, walk, owner, f"v1.{owner}")
+            raise _wrong(value, walk, owner, _go_name(name))
         out: dict[str, Any] = {}
         path = walk.path
         for key, element in value.items():

@@ -6,7 +6,9 @@ has just made and owns, and changes it in place. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 Made = dict[str, Any]
@@ -24,13 +26,24 @@ def _values(**values: Any) -> Fill:
     return fill
 
 
+_DOMAIN = r"[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?"
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:(?:localhost|{_DOMAIN}(?:\.{_DOMAIN})*:[0-9]+|{_DOMAIN}(?:\.{_DOMAIN})+|(?=[^/]*[A-Z]){_DOMAIN}(?::[0-9]+)?)/)?"
+    rf"{_COMPONENT}(?:/{_COMPONENT})*(?P<tag>:\w[\w.-]{{0,127}})?(?P<digest>@[A-Za-z][\w+.-]*:[0-9a-fA-F]{{32,}})?",
+    re.ASCII,
+)
+"""A name that an image can have; who writes another one is told so when it is to be pulled."""
+_LONGEST = 255
+
+
+@lru_cache(1024)
 def pull_policy(image: str) -> str:
     """`Always` for the tag latest, said or unsaid; else `IfNotPresent`."""
-    name = image.rpartition("/")[2]
-    if "@" in name:
+    found = _IMAGE.fullmatch(image) if len(image) <= _LONGEST + 200 else None
+    if found is None or found["digest"] or len(image.partition("@")[0].removesuffix(found["tag"] or "")) > _LONGEST:
         return "IfNotPresent"
-    _, _, tag = name.partition(":")
-    return "Always" if tag in ("", "latest") else "IfNotPresent"
+    return "Always" if found["tag"] in (None, ":latest") else "IfNotPresent"
 
 
 def _container(made: Made) -> None:
@@ -52,7 +65,7 @@ def _resources(made: Made) -> None:
 
 
 def _volume(made: Made) -> None:
-    if len(made) < 2:
+    if not made.keys() - {"name"}:
         made["emptyDir"] = {}
 
 
@@ -105,6 +118,8 @@ def _service_spec(made: Made) -> None:
         made.setdefault("ipFamilyPolicy", "RequireDualStack" if both else "SingleStack")
     if made.get("clusterIP"):
         made.setdefault("clusterIPs", [made["clusterIP"]])
+    if made.get("externalIPs"):
+        made.setdefault("externalTrafficPolicy", "Cluster")
 
 
 _SERVICE_SPEC = _values(sessionAffinity="None", type="ClusterIP")
@@ -127,11 +142,18 @@ def _namespace(made: Made) -> None:
 
 
 def _event(made: Made) -> None:
+    made.setdefault("involvedObject", {})
     made.setdefault("source", {})
     for key in ("eventTime", "firstTimestamp", "lastTimestamp"):  # a time that is not known is written as one
         made.setdefault(key, None)
     made.setdefault("reportingComponent", "")
     made.setdefault("reportingInstance", "")
+
+
+def _lease(made: Made) -> None:
+    """Coordinated elections are switched off on a real server: it drops what belongs to them."""
+    made.pop("preferredHolder", None)
+    made.pop("strategy", None)
 
 
 def _autoscaler(made: Made) -> None:
@@ -161,14 +183,23 @@ DEFAULTS: dict[str, Fill] = {
     _CORE + "SecretVolumeSource": _values(defaultMode=420),
     _CORE + "ConfigMapVolumeSource": _values(defaultMode=420),
     _CORE + "DownwardAPIVolumeSource": _values(defaultMode=420),
-    _CORE + "ProjectedVolumeSource": _values(defaultMode=420),
+    _CORE + "ProjectedVolumeSource": _values(defaultMode=420, sources=None),
+    _CORE + "PersistentVolumeClaimTemplate": _values(metadata={}),
+    _CORE + "PreferredSchedulingTerm": _values(preference={}),
+    _CORE + "Sysctl": _values(value=""),
+    _CORE + "HTTPHeader": _values(value=""),
     _CORE + "ServiceAccountTokenProjection": _values(expirationSeconds=3600),
     _CORE + "ObjectFieldSelector": _values(apiVersion="v1"),
     _CORE + "HostPathVolumeSource": _values(type=""),
     _CORE + "TopologySpreadConstraint": _values(),
     _CORE + "PodSpec": _pod_spec,
     _CORE + "Pod": _pod,
-    _CORE + "PodCondition": _values(lastProbeTime=None),
+    _CORE + "PodCondition": _values(lastProbeTime=None, lastTransitionTime=None),
+    _CORE + "NodeCondition": _values(lastHeartbeatTime=None, lastTransitionTime=None),
+    _CORE + "PersistentVolumeClaimCondition": _values(lastProbeTime=None, lastTransitionTime=None),
+    _CORE + "ContainerStateRunning": _values(startedAt=None),
+    _CORE + "ContainerStateTerminated": _values(startedAt=None, finishedAt=None),
+    _CORE + "ResourceFieldSelector": _values(divisor="0"),
     _CORE + "Service": _values(spec={}, status={"loadBalancer": {}}),
     _CORE + "ServiceSpec": _service_spec,
     _CORE + "ServicePort": _service_port,
@@ -193,7 +224,8 @@ DEFAULTS: dict[str, Fill] = {
         },
     ),
     _CORE + "Event": _event,
-    "io.k8s.api.scheduling.v1.PriorityClass": _values(preemptionPolicy="PreemptLowerPriority"),
+    "io.k8s.api.scheduling.v1.PriorityClass": _values(preemptionPolicy="PreemptLowerPriority", value=0),
+    "io.k8s.api.coordination.v1.LeaseSpec": _lease,
     "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec": _autoscaler,
     "io.k8s.api.rbac.v1.Role": _role,
     "io.k8s.api.rbac.v1.RoleBinding": _role_binding,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rowlock import objects
 from rowlock.cluster.api.addresses import address_warnings
-from rowlock.cluster.api.wording import dns_label_problems
+from rowlock.cluster.api.wording import dns_label_problems, label_value_problems
 from rowlock.objects import Object
 from rowlock.quantity import parse
 
@@ -18,9 +18,7 @@ def warnings(pod: Object) -> Iterator[str]:
         why = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
         yield f"metadata.name: {why}: [{' '.join(problems)}]"
     for volume in spec.get("volumes") or ():
-        sources = (volume.get("projected") or {}).get("sources")
-        if sources is not None and not any(sources):
-            yield f'volume "{volume.get("name")}" (Projected) has no sources provided'
+        yield from _volume(volume)
     yield from _settings(pod, spec)
     yield from _named_twice(spec.get("imagePullSecrets") or (), "spec.imagePullSecrets", "name")
     yield from _named_twice(spec.get("hostAliases") or (), "spec.hostAliases", "ip")
@@ -30,6 +28,29 @@ def warnings(pod: Object) -> Iterator[str]:
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
             yield from _container(container, f"spec.{field}[{index}]")
+
+
+def _volume(volume: dict[str, Any]) -> Iterator[str]:
+    """Files of a volume that lie upon one another."""
+    title = f'volume "{volume.get("name")}"'
+    if not all((volume.get("projected") or {}).get("sources") or ()):
+        yield f"{title} (Projected) has no sources provided"
+    for source, called in (("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", "DownwardAPI")):
+        about = volume.get(source)
+        if not about:
+            continue
+        named = about.get("name") or about.get("secretName")
+        what = f'{called} "{named}"' if named else called
+        for twice in _repeated(item.get("path") or "" for item in about.get("items") or ()):
+            yield f'{title} ({what}): overlapping paths: "{twice}" with "{twice}"'
+
+
+def _repeated(names: Iterable[str]) -> Iterator[str]:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            yield name
+        seen.add(name)
 
 
 def _container(container: dict[str, Any], path: str) -> Iterator[str]:
@@ -110,7 +131,12 @@ def _placement(spec: dict[str, Any]) -> Iterator[str]:
     for path, terms in _node_terms(affinity.get("nodeAffinity") or {}):
         for index, need in enumerate(terms.get("matchExpressions") or ()):
             key = need.get("key") or ""
-            yield from _newer(key, f"{path}.matchExpressions[{index}].key: {key}")
+            where = f"{path}.matchExpressions[{index}]"
+            yield from _newer(key, f"{where}.key: {key}")
+            if path.endswith(".preference"):  # where they must match, it is an error
+                for number, value in enumerate(need.get("values") or ()):
+                    if problems := label_value_problems(value):
+                        yield f"{where}.values[{number}]: {value} is invalid, {problems[0]}"
     for field in ("podAffinity", "podAntiAffinity"):
         for path, term in _pod_terms(affinity.get(field) or {}, f"spec.affinity.{field}"):
             if term.get("labelSelector") is None:
@@ -156,6 +182,12 @@ def _addresses(spec: dict[str, Any]) -> Iterator[str]:
         yield from address_warnings(server, f"spec.dnsConfig.nameservers[{index}]")
 
 
+def _printed(port: dict[str, Any]) -> str:
+    """A port as Go prints its structure."""
+    fields = (("name", ""), ("hostPort", 0), ("containerPort", 0), ("protocol", ""), ("hostIP", ""))
+    return "{" + " ".join(f"{name[0].upper()}{name[1:]}:{port.get(name, zero)}" for name, zero in fields) + "}"
+
+
 _COMPARED = 16
 """Ports of one number that later ones are held against: who has more of them has read enough, and a pod may have many."""
 
@@ -168,6 +200,8 @@ def _ports(spec: dict[str, Any]) -> Iterator[str]:
         for number, container in enumerate(spec.get(field) or ()):
             for index, port in enumerate(container.get("ports") or ()):
                 path, name = f"spec.{field}[{number}].ports[{index}]", port.get("name")
+                if port.get("hostIP") and not port.get("hostPort"):
+                    yield f"{path}: hostIP set without hostPort: {_printed(port)}"
                 same = ports.setdefault((port.get("containerPort"), port.get("protocol")), [])
                 yield from (f"{path}: {how} port definition with {where}" for where, how in _shared(port, same))
                 if len(same) < _COMPARED:

@@ -14,10 +14,11 @@ from typing import Any
 from rowlock import kinds
 from rowlock.cluster.api import golang
 from rowlock.cluster.api.validation_containers import config_key_problems
-from rowlock.cluster.api.validation_placement import EFFECTS, selector_causes
+from rowlock.cluster.api.validation_placement import EFFECTS
 from rowlock.cluster.api.validation_pods import first_causes, pod_causes, pod_update_causes, status_causes
 from rowlock.cluster.api.validation_quotas import quota_causes
 from rowlock.cluster.api.validation_services import label_causes, service_causes, service_status_causes
+from rowlock.cluster.api.validation_volumes import claim_causes
 from rowlock.cluster.api.wording import (
     dns_label_problems,
     forbidden,
@@ -33,7 +34,6 @@ from rowlock.cluster.api.wording import (
 from rowlock.errors import Cause
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.quantity import parse
 
 Causes = Iterator[Cause]
 
@@ -72,6 +72,9 @@ def meta_causes(kind: Kind, obj: Object) -> Causes:
         yield from _annotation_causes(annotations)
     if owners := meta.get("ownerReferences"):
         yield from _owner_causes(owners)
+    for finalizer in meta.get("finalizers") or ():
+        for problem in label_key_problems(finalizer):
+            yield invalid_value("metadata.finalizers", finalizer, problem)
     for index, finalizer in enumerate(meta.get("finalizers") or ()):
         if "/" not in finalizer and finalizer not in _FINALIZERS:
             yield invalid_value(f"metadata.finalizers[{index}]", finalizer, _FINALIZER_TEXT)
@@ -189,27 +192,7 @@ def _service_update(old: Object, new: Object) -> Causes:
 
 
 def _claim(obj: Object) -> Causes:
-    spec = obj.get("spec") or {}
-    modes = spec.get("accessModes") or ()
-    if not modes:
-        yield required("spec.accessModes", "at least 1 access mode is required")
-    known = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-    for mode in modes:
-        if mode not in known:
-            yield not_supported("spec.accessModes", mode, known)
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        yield forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes")
-    yield from selector_causes(spec.get("selector") or {}, "spec.selector")
-    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    if size is None:
-        yield required("spec.resources[storage]")
-    elif parse(size) <= 0:
-        yield invalid_value("spec.resources[storage]", size, "must be greater than zero")
-    name = spec.get("storageClassName") or ""
-    for problem in subdomain_problems(name) if name else ():
-        yield invalid_value("spec.storageClassName", name, problem)
-    if spec.get("volumeMode", "Filesystem") not in ("Block", "Filesystem"):
-        yield not_supported("spec.volumeMode", spec["volumeMode"], ("Block", "Filesystem"))
+    yield from claim_causes(obj.get("spec") or {}, "spec")
 
 
 def _claim_update(old: Object, new: Object) -> Causes:

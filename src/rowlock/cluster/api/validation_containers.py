@@ -1,4 +1,4 @@
-"""The rules of containers: image, ports, environment, mounts, resources, handlers and probes, and who they run as.
+"""The rules of containers: image, ports, environment, mounts, resources, handlers and probes.
 
 In the real server's order and words: what is wrong in a container is found here, before a program is started with it. Pure.
 """
@@ -6,9 +6,10 @@ In the real server's order and words: what is wrong in a container is found here
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rowlock.cluster.api.validation_security import security_causes
 from rowlock.cluster.api.wording import (
     dns_label_problems,
     duplicate,
@@ -57,7 +58,9 @@ def config_key_problems(key: str) -> list[str]:
     return [*problems, "must not start with '..'"] if key.startswith("..") else problems
 
 
-def container_causes(container: dict[str, Any], path: str, volumes: set[str], *, first: bool = False) -> Causes:
+def container_causes(
+    container: dict[str, Any], path: str, volumes: Mapping[str, str], *, first: bool = False
+) -> Causes:
     """The rules of one container; `first` says that it is to end before others begin."""
     name, image = container.get("name") or "", container.get("image") or ""
     if not name:
@@ -74,14 +77,13 @@ def container_causes(container: dict[str, Any], path: str, volumes: set[str], *,
     yield from _port_causes(container.get("ports") or (), f"{path}.ports")
     yield from _env_causes(container.get("env") or (), f"{path}.env")
     yield from _env_from_causes(container.get("envFrom") or (), f"{path}.envFrom")
-    yield from _mount_causes(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes)
-    for index, device in enumerate(container.get("volumeDevices") or ()):
-        if device.get("name") not in volumes:
-            yield not_found(f"{path}.volumeDevices[{index}].name", device.get("name") or "")
+    yield from _mount_causes(container, path, volumes)
+    yield from _device_causes(container.get("volumeDevices") or (), f"{path}.volumeDevices", volumes)
     if container.get("imagePullPolicy") not in _PULL:
         yield not_supported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL)
     yield from _resource_causes(container.get("resources") or {}, f"{path}.resources")
-    yield from _security_causes(container.get("securityContext") or {}, f"{path}.securityContext")
+    yield from _resize_causes(container.get("resizePolicy") or (), f"{path}.resizePolicy")
+    yield from security_causes(container.get("securityContext") or {}, f"{path}.securityContext")
     if first and container.get("restartPolicy") != "Always":
         for field in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
             if field in container:
@@ -120,6 +122,24 @@ def _action_causes(handler: dict[str, Any], path: str, known: Sequence[str]) -> 
     for action in actions[:1]:
         if action in ("httpGet", "tcpSocket", "grpc"):
             yield from port_causes(handler[action].get("port", 0), f"{path}.{action}.port")
+        if action == "httpGet":
+            yield from _asking_causes(handler[action], f"{path}.{action}")
+
+
+_HEADER = re.compile(r"[-A-Za-z0-9]+")
+
+
+def _asking_causes(request: dict[str, Any], path: str) -> Causes:
+    """How an HTTP server is asked."""
+    if request.get("scheme", "HTTP") not in ("HTTP", "HTTPS"):
+        yield not_supported(f"{path}.scheme", request["scheme"], ("HTTP", "HTTPS"))
+    for header in request.get("httpHeaders") or ():
+        if not _HEADER.fullmatch(header.get("name") or ""):
+            text = (
+                "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used"
+            )
+            text += f" for validation is '{_HEADER.pattern}')"
+            yield invalid_value(f"{path}.httpHeaders", header.get("name") or "", text)
 
 
 def port_causes(port: int | str, path: str) -> Causes:
@@ -145,6 +165,19 @@ def _probe_causes(probe: dict[str, Any], path: str, *, once: bool) -> Causes:
 
 
 # ---------------------------------------------------------------- ports and environment
+
+
+def host_port_causes(containers: Sequence[tuple[str, dict[str, Any]]]) -> Causes:
+    """A port of the node belongs to one container of a pod."""
+    taken: set[str] = set()
+    for path, container in containers:
+        for index, port in enumerate(container.get("ports") or ()):
+            if not port.get("hostPort"):
+                continue
+            place = f"{port.get('protocol')}/{port.get('hostIP') or ''}/{port['hostPort']}"
+            if place in taken:
+                yield duplicate(f"{path}.ports[{index}].hostPort", place)
+            taken.add(place)
 
 
 def _port_causes(ports: Sequence[dict[str, Any]], path: str) -> Causes:
@@ -219,9 +252,12 @@ def field_causes(reference: dict[str, Any], path: str, allowed: tuple[str, ...])
     """A field of the pod itself, as an environment variable or a file."""
     given, where = str(reference.get("fieldPath") or ""), f"{path}.fieldPath"
     field = "spec.nodeName" if given == "spec.host" else given
+    version = reference.get("apiVersion") or "v1"
     part = _OF_LABELS.fullmatch(field)
     if not field:
         yield required(where)
+    elif version != "v1":
+        yield invalid_value(where, field, f"error converting fieldPath: unsupported pod version: {version}")
     elif part and part[1] not in _PARTS:
         text = f"error converting fieldPath: field label does not support subscript: {field}"
         yield invalid_value(where, field, text)
@@ -237,13 +273,24 @@ def field_causes(reference: dict[str, Any], path: str, allowed: tuple[str, ...])
 
 def measured_causes(reference: dict[str, Any], path: str, *, of: bool = False) -> Causes:
     """A container's resource, as an environment variable or (`of`: it must name its container) a file."""
+    resource = reference.get("resource") or ""
     if of and not reference.get("containerName"):
         yield required(f"{path}.containerName")
-    resource = reference.get("resource") or ""
-    if not resource:
+    elif not resource:
         yield required(f"{path}.resource")
     elif resource not in _MEASURED and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
         yield not_supported(f"{path}.resource", resource, _MEASURED)
+    if resource and (divisor := reference.get("divisor", "0")) != "0":
+        name = resource.partition(".")[2]
+        units, called = _CPU_UNITS if name == "cpu" else _BYTE_UNITS, _CALLED.get(name)
+        if called and divisor not in units.split(", "):
+            spoken = units.replace("1m, 1", "1m and 1")
+            text = f"only divisor's values {spoken} are supported with the {called} resource"
+            yield invalid_value(f"{path}.divisor", resource, text)
+
+
+_CPU_UNITS, _BYTE_UNITS = "1m, 1", "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei"
+_CALLED = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "local ephemeral storage"}
 
 
 def _env_from_causes(sources: Sequence[dict[str, Any]], path: str) -> Causes:
@@ -267,21 +314,54 @@ def _env_from_causes(sources: Sequence[dict[str, Any]], path: str) -> Causes:
 # ---------------------------------------------------------------- mounts, resources, rights
 
 
-def _mount_causes(mounts: Sequence[dict[str, Any]], path: str, volumes: set[str]) -> Causes:
+def _mount_causes(container: dict[str, Any], own: str, volumes: Mapping[str, str]) -> Causes:
     paths: set[str] = set()
-    for index, mount in enumerate(mounts):
+    path = f"{own}.volumeMounts"
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
         name, where = mount.get("name") or "", mount.get("mountPath") or ""
         if not name:
             yield required(f"{path}[{index}].name")
-        elif name not in volumes:
+        if name not in volumes:
             yield not_found(f"{path}[{index}].name", name)
         if not where:
             yield required(f"{path}[{index}].mountPath")
         elif where in paths:
             yield invalid_value(f"{path}[{index}].mountPath", where, "must be unique")
         paths.add(where)
-        if mount.get("subPath"):
-            yield from within_causes(mount["subPath"], f"{path}.subPath")
+        for field in ("subPath", "subPathExpr"):
+            if mount.get(field):
+                yield from within_causes(mount[field], f"{path}.{field}")
+        if mount.get("subPath") and mount.get("subPathExpr"):
+            text = "subPathExpr and subPath are mutually exclusive"
+            yield invalid_value(f"{path}.subPathExpr", mount["subPathExpr"], text)
+        if mount.get("mountPropagation") not in (None, *_PROPAGATION):
+            yield not_supported(f"{path}.mountPropagation", mount["mountPropagation"], _PROPAGATION)
+
+
+_PROPAGATION = ("Bidirectional", "HostToContainer", "None")
+
+
+def _device_causes(devices: Sequence[dict[str, Any]], path: str, volumes: Mapping[str, str]) -> Causes:
+    """Volumes that a container sees as a disk and not as files."""
+    names: set[str] = set()
+    places: set[str] = set()
+    for index, device in enumerate(devices):
+        name, where = device.get("name") or "", device.get("devicePath") or ""
+        if not name:
+            yield required(f"{path}[{index}].name")
+        if name in names:
+            yield invalid_value(f"{path}[{index}].name", name, "must be unique")
+        if name not in volumes:
+            yield not_found(f"{path}[{index}].name", name)
+        elif volumes[name] not in ("persistentVolumeClaim", "ephemeral"):
+            text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            yield invalid_value(f"{path}[{index}].name", name, text)
+        if not where:
+            yield required(f"{path}[{index}].devicePath")
+        elif where in places:
+            yield invalid_value(f"{path}[{index}].devicePath", where, "must be unique")
+        names.add(name)
+        places.add(where)
 
 
 def within_causes(path: str, field: str) -> Causes:
@@ -290,6 +370,24 @@ def within_causes(path: str, field: str) -> Causes:
         yield invalid_value(field, path, "must be a relative path")
     if ".." in path.split("/"):
         yield invalid_value(field, path, "must not contain '..'")
+
+
+def _resize_causes(policies: Sequence[dict[str, Any]], path: str) -> Causes:
+    seen: set[str] = set()
+    for index, policy in enumerate(policies):
+        for field, known in (("resourceName", ("cpu", "memory")), ("restartPolicy", _RESIZES)):
+            value = policy.get(field) or ""
+            if not value:
+                yield required(path)
+            elif value not in known:
+                yield not_supported(path, value, known)
+        name = policy.get("resourceName") or ""
+        if name in seen:
+            yield duplicate(f"{path}[{index}]", name)
+        seen.add(name)
+
+
+_RESIZES = ("NotRequired", "RestartContainer")
 
 
 def _resource_causes(resources: dict[str, Any], path: str) -> Causes:
@@ -321,29 +419,3 @@ def _request_causes(limits: dict[str, Any], requests: dict[str, Any], path: str)
             yield invalid_value(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")
         elif parse(amount) > parse(limit):
             yield invalid_value(f"{path}.requests", amount, f"must be less than or equal to {name} limit of {limit}")
-
-
-_SECURITY_FIELDS = (  # as the real server prints them
-    "capabilities", "privileged", "seLinuxOptions", "windowsOptions", "runAsUser", "runAsGroup", "runAsNonRoot",
-    "readOnlyRootFilesystem", "allowPrivilegeEscalation", "procMount", "seccompProfile", "appArmorProfile",
-)  # fmt: skip
-_SECCOMP = ("Localhost", "RuntimeDefault", "Unconfined")
-
-
-def _security_causes(context: dict[str, Any], path: str) -> Causes:
-    yield from identity_causes(context, path)
-    if context.get("privileged") and context.get("allowPrivilegeEscalation") is False:
-        printed = {"SELinuxOptions" if f == "seLinuxOptions" else f[0].upper() + f[1:]: f for f in _SECURITY_FIELDS}
-        whole = {name: context.get(field) for name, field in printed.items()}
-        yield invalid_value(path, whole, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
-
-
-def identity_causes(context: dict[str, Any], path: str) -> Causes:
-    """Numbers of users and groups, and the seccomp profile: of a container or of a whole pod."""
-    for field in ("runAsUser", "runAsGroup", "fsGroup"):
-        number = context.get(field)
-        if number is not None and not 0 <= number <= 2**31 - 1:
-            yield invalid_value(f"{path}.{field}", number, "must be between 0 and 2147483647, inclusive")
-    profile = context.get("seccompProfile")
-    if profile is not None and profile.get("type") not in _SECCOMP:
-        yield not_supported(f"{path}.seccompProfile.type", profile.get("type"), _SECCOMP)

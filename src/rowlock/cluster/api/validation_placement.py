@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rowlock.cluster.api.wording import (
+    dns_label_problems,
     duplicate,
     forbidden,
     invalid_value,
@@ -52,10 +53,13 @@ def affinity_causes(affinity: dict[str, Any], path: str) -> Causes:
             yield required(where, "must have at least one node selector term")
         for index, term in enumerate(terms or ()):
             yield from _matching(term, f"{where}[{index}]", _node_words)
+            yield from _label_value_causes(term, f"{where}[{index}]")
+            yield from _field_causes(term, f"{where}[{index}]")
     for index, choice in enumerate(nodes.get(_PREFERRED) or ()):
         where = f"{path}.nodeAffinity.{_PREFERRED}[{index}]"
         yield from _weight_causes(choice, where)
         yield from _matching(choice.get("preference") or {}, f"{where}.preference", _node_words)
+        yield from _field_causes(choice.get("preference") or {}, f"{where}.preference")
     for kind in ("podAffinity", "podAntiAffinity"):
         pods = affinity.get(kind) or {}
         for index, term in enumerate(pods.get(_REQUIRED) or ()):
@@ -75,11 +79,49 @@ def _weight_causes(choice: dict[str, Any], path: str) -> Causes:
         yield invalid_value(f"{path}.weight", choice.get("weight", 0), "must be in the range 1-100")
 
 
+def _label_value_causes(term: dict[str, Any], path: str) -> Causes:
+    """Values that no node's label can have: an error where they must match, a warning where they should."""
+    for index, wanted in enumerate(term.get("matchExpressions") or ()):
+        for number, value in enumerate(wanted.get("values") or ()):
+            for problem in label_value_problems(value):
+                yield invalid_value(f"{path}.matchExpressions[{index}].values[{number}]", value, problem)
+
+
+def _field_causes(term: dict[str, Any], path: str) -> Causes:
+    """Nodes by their fields, of which the name is the only one."""
+    for index, wanted in enumerate(term.get("matchFields") or ()):
+        where, values = f"{path}.matchFields[{index}]", wanted.get("values") or ()
+        if wanted.get("operator") not in ("In", "NotIn"):
+            yield invalid_value(f"{where}.operator", wanted.get("operator") or "", "not a valid selector operator")
+        elif len(values) != 1:
+            text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+            yield required(f"{where}.values", text)
+        if wanted.get("key") != "metadata.name":
+            yield invalid_value(f"{where}.key", wanted.get("key") or "", "not a valid field selector key")
+            continue
+        for number, value in enumerate(values):
+            for problem in subdomain_problems(value):
+                yield invalid_value(f"{where}.values[{number}]", value, problem)
+
+
+def _label_key_causes(rule: dict[str, Any], path: str) -> Causes:
+    """Labels of the pod itself that join the selector."""
+    for field in ("matchLabelKeys", "mismatchLabelKeys"):
+        if rule.get(field) and rule.get("labelSelector") is None:
+            yield forbidden(f"{path}.{field}", "must not be specified when labelSelector is not set")
+            continue
+        for index, key in enumerate(rule.get(field) or ()):
+            for problem in label_key_problems(key):
+                yield invalid_value(f"{path}.{field}[{index}]", key, problem)
+
+
 def _pod_term_causes(term: dict[str, Any], path: str) -> Causes:
-    yield from selector_causes(term.get("labelSelector") or {}, f"{path}.labelSelector")
+    for field in ("labelSelector", "namespaceSelector"):
+        yield from selector_causes(term.get(field) or {}, f"{path}.{field}")
     for name in term.get("namespaces") or ():
-        for problem in subdomain_problems(name):
+        for problem in dns_label_problems(name):
             yield invalid_value(f"{path}.namespace", name, problem)
+    yield from _label_key_causes(term, path)
     key = term.get("topologyKey") or ""
     if not key:
         yield required(f"{path}.topologyKey", "can not be empty")
@@ -124,7 +166,8 @@ def _node_words(operator: str, values: Sequence[str], path: str) -> Causes:
 
 
 def spread_causes(spreads: Sequence[dict[str, Any]], path: str) -> Causes:
-    pairs: set[tuple[str, str]] = set()
+    seen: dict[tuple[str, str], int] = {}
+    again: set[tuple[str, str]] = set()
     for index, spread in enumerate(spreads):
         where, key, otherwise = f"{path}[{index}]", spread.get("topologyKey") or "", spread.get("whenUnsatisfiable")
         if spread.get("maxSkew", 0) <= 0:
@@ -133,9 +176,16 @@ def spread_causes(spreads: Sequence[dict[str, Any]], path: str) -> Causes:
             yield required(f"{where}.topologyKey", "can not be empty")
         if otherwise not in _SPREAD:
             yield not_supported(f"{where}.whenUnsatisfiable", otherwise, _SPREAD)
-        if (key, str(otherwise)) in pairs:
-            yield duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {otherwise}}}")
-        pairs.add((key, str(otherwise)))
+        pair = key, str(otherwise)
+        if pair in seen and pair not in again:  # said once, of the first
+            again.add(pair)
+            field = f"{path}[{seen[pair]}].{{topologyKey, whenUnsatisfiable}}"
+            yield duplicate(field, f"{{{key}, {otherwise}}}")
+        seen.setdefault(pair, index)
+        for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            if spread.get(field) not in (None, "Honor", "Ignore"):
+                yield not_supported(f"{where}.{field}", spread[field], ("Honor", "Ignore"))
+        yield from _label_key_causes(spread, where)
         yield from selector_causes(spread.get("labelSelector") or {}, f"{where}.labelSelector")
 
 

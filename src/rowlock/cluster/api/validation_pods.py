@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rowlock import objects
 from rowlock.cluster.api.addresses import address_causes
-from rowlock.cluster.api.validation_containers import container_causes, identity_causes
+from rowlock.cluster.api.validation_containers import container_causes, host_port_causes
 from rowlock.cluster.api.validation_placement import (
     affinity_causes,
     gate_causes,
@@ -20,6 +21,7 @@ from rowlock.cluster.api.validation_placement import (
     spread_causes,
     toleration_causes,
 )
+from rowlock.cluster.api.validation_security import pod_security_causes
 from rowlock.cluster.api.validation_volumes import volume_causes
 from rowlock.cluster.api.wording import (
     dns_label_problems,
@@ -39,7 +41,11 @@ Causes = Iterator[Cause]
 
 _RESTART = ("Always", "OnFailure", "Never")
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-_SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
+_SEARCHED = re.compile(r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*")
+_SEARCHED_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start"
+    f" and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SEARCHED.pattern}')"
+)
 _CHANGEABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -48,25 +54,27 @@ _CHANGEABLE = (
 
 
 def pod_causes(pod: Object) -> Causes:
-    yield from spec_causes(pod.get("spec") or {}, "spec")
+    yield from spec_causes(pod.get("spec") or {}, "spec", name=objects.name(pod))
 
 
-def spec_causes(spec: dict[str, Any], path: str) -> Causes:
-    """The rules of a PodSpec, in the real server's order."""
-    volumes: set[str] = set()
-    yield from volume_causes(spec.get("volumes") or (), f"{path}.volumes", volumes)
+def spec_causes(spec: dict[str, Any], path: str, *, name: str = "") -> Causes:
+    """The rules of a PodSpec, in the real server's order; `name` is the pod's."""
+    volumes: dict[str, str] = {}
+    yield from volume_causes(spec.get("volumes") or (), f"{path}.volumes", volumes, pod=name)
     containers = spec.get("containers") or ()
     if not containers:
         yield required(f"{path}.containers")
     names: set[str] = set()
     for field in ("containers", "initContainers"):
-        for index, container in enumerate(spec.get(field) or ()):
-            where = f"{path}.{field}[{index}]"
+        listed = [(f"{path}.{field}[{index}]", one) for index, one in enumerate(spec.get(field) or ())]
+        for where, container in listed:
             yield from container_causes(container, where, volumes, first=field == "initContainers")
-            name = container.get("name") or ""
-            if name and name in names:
-                yield duplicate(f"{where}.name", name)
-            names.add(name)
+            called = container.get("name") or ""
+            if called and called in names:
+                yield duplicate(f"{where}.name", called)
+            names.add(called)
+            yield from host_port_causes([(where, container)]) if field == "initContainers" else ()
+        yield from host_port_causes(listed) if field == "containers" else ()
     yield from _policy_causes(spec, path)
     yield from _naming_causes(spec, path)
 
@@ -81,34 +89,34 @@ def _policy_causes(spec: dict[str, Any], path: str) -> Causes:
             yield invalid_value(f"{path}.nodeSelector", key, problem)
         for problem in label_value_problems(value):
             yield invalid_value(f"{path}.nodeSelector", value, problem)
-    yield from _security_causes(spec, f"{path}.securityContext")
+    yield from pod_security_causes(spec, f"{path}.securityContext")
     if spec.get("affinity"):
         yield from affinity_causes(spec["affinity"], f"{path}.affinity")
     if spec.get("dnsConfig"):
-        for index, server in enumerate(spec["dnsConfig"].get("nameservers") or ()):
-            yield from address_causes(server, f"{path}.dnsConfig.nameservers[{index}]")
+        yield from _resolver_causes(spec["dnsConfig"], f"{path}.dnsConfig")
     elif spec.get("dnsPolicy") == "None":
         yield required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
     for index, gate in enumerate(spec.get("readinessGates") or ()):
         for problem in label_key_problems(gate.get("conditionType") or ""):
-            yield invalid_value(f"{path}.readinessGates[{index}].conditionType", gate.get("conditionType"), problem)
+            where = f"{path}.readinessGates[{index}].conditionType"
+            yield invalid_value(where, gate.get("conditionType") or "", problem)
     yield from gate_causes(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
     yield from spread_causes(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
 
 
-def _security_causes(spec: dict[str, Any], path: str) -> Causes:
-    context = spec.get("securityContext") or {}
-    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
-        text = "ShareProcessNamespace and HostPID cannot both be enabled"
-        yield invalid_value(f"{path}.shareProcessNamespace", True, text)
-    yield from identity_causes(context, path)
-    for index, sysctl in enumerate(context.get("sysctls") or ()):
-        name = sysctl.get("name") or ""
-        if not name:
-            yield required(f"{path}.sysctls[{index}].name")
-        elif len(name) > 253 or not _SYSCTL.fullmatch(name):
-            text = f"must have at most 253 characters and match regex ^{_SYSCTL.pattern.replace('./', chr(92) + './')}$"
-            yield invalid_value(f"{path}.sysctls[{index}].name", name, text)
+def _resolver_causes(config: dict[str, Any], path: str) -> Causes:
+    """How names are looked up."""
+    for index, server in enumerate(config.get("nameservers") or ()):
+        yield from address_causes(server, f"{path}.nameservers[{index}]")
+    for index, domain in enumerate(config.get("searches") or ()):
+        plain = domain if domain == "." else domain.removesuffix(".")
+        if len(plain) > 253:
+            yield invalid_value(f"{path}.searches[{index}]", domain, "must be no more than 253 characters")
+        if plain != "." and not _SEARCHED.fullmatch(plain):
+            yield invalid_value(f"{path}.searches[{index}]", domain, _SEARCHED_TEXT)
+    for index, option in enumerate(config.get("options") or ()):
+        if not option.get("name"):
+            yield required(f"{path}.options[{index}]", "must not be empty")
 
 
 def _naming_causes(spec: dict[str, Any], path: str) -> Causes:
@@ -125,7 +133,9 @@ def _naming_causes(spec: dict[str, Any], path: str) -> Causes:
         yield from _alias_causes(alias, f"{path}.hostAliases[{index}]")
     yield from _name_causes(spec, "priorityClassName", path)
     system = (spec.get("os") or {}).get("name")
-    if "os" in spec and system not in ("linux", "windows"):
+    if "os" in spec and not system:
+        yield required(f"{path}.os.name")
+    elif "os" in spec and system not in ("linux", "windows"):
         yield not_supported(f"{path}.os", system, ("linux", "windows"))
 
 
@@ -201,6 +211,8 @@ def differences(old: Any, new: Any, path: str) -> Iterator[str]:
 def _deadline_causes(before: int | None, after: int | None) -> Causes:
     """A deadline may come nearer, never go."""
     field = "spec.activeDeadlineSeconds"
+    if after is not None and not 0 <= after <= 2**31 - 1:
+        yield invalid_value(field, after, "must be between 0 and 2147483647, inclusive")
     if before is None or before == after:
         return
     if after is None:

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rowlock.cluster.api.validation_containers import IN_FILES, field_causes, measured_causes, within_causes
-from rowlock.cluster.api.wording import dns_label_problems, duplicate, forbidden, invalid_value, not_supported, required
+from rowlock.cluster.api.validation_placement import selector_causes
+from rowlock.cluster.api.validation_services import label_causes
+from rowlock.cluster.api.wording import (
+    dns_label_problems,
+    duplicate,
+    forbidden,
+    invalid_value,
+    not_supported,
+    required,
+    subdomain_problems,
+)
 from rowlock.errors import Cause
 from rowlock.quantity import parse
 
@@ -18,23 +28,28 @@ _HOST_TYPES = (
 _MODE_TEXT = "must be a number between 0 and 0777 (octal), both inclusive"
 
 
-def volume_causes(volumes: Sequence[dict[str, Any]], path: str, names: set[str]) -> Causes:
-    """The rules of all volumes; `names` gets theirs."""
+def volume_causes(volumes: Sequence[dict[str, Any]], path: str, known: dict[str, str], *, pod: str = "") -> Causes:
+    """The rules of all volumes; `known` gets the good ones with their type, which mounts may name. `pod` names claims."""
+    names: set[str] = set()
     for index, volume in enumerate(volumes):
         where, name = f"{path}[{index}]", volume.get("name") or ""
-        if not name:
-            yield required(f"{where}.name")
-        else:
-            for problem in dns_label_problems(name):
-                yield invalid_value(f"{where}.name", name, problem)
-            if name in names:
-                yield duplicate(f"{where}.name", name)
-        names.add(name)
         sources = [key for key in volume if key != "name"]
-        for extra in sources[1:]:
-            yield forbidden(f"{where}.{extra}", "may not specify more than 1 volume type")
+        found = [forbidden(f"{where}.{extra}", "may not specify more than 1 volume type") for extra in sources[1:]]
         for source in sources[:1]:
-            yield from _source_causes(source, volume[source] or {}, f"{where}.{source}")
+            found += _source_causes(source, volume[source] or {}, f"{where}.{source}")
+            if source == "ephemeral" and pod and name:
+                problems = subdomain_problems(f"{pod}-{name}")
+                found += [invalid_value(f"{where}.name", name, f'PVC name "{pod}-{name}": {p}') for p in problems]
+        if not name:
+            found.append(required(f"{where}.name"))
+        else:
+            found += [invalid_value(f"{where}.name", name, problem) for problem in dns_label_problems(name)]
+        if name in names:
+            found.append(duplicate(f"{where}.name", name))
+        if not found:
+            names.add(name)
+            known[name] = sources[0] if sources else ""
+        yield from found
 
 
 def _source_causes(source: str, about: dict[str, Any], path: str) -> Causes:
@@ -50,8 +65,12 @@ def _source_causes(source: str, about: dict[str, Any], path: str) -> Causes:
         if "sizeLimit" in about and parse(about["sizeLimit"]) < 0:
             yield forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
     elif source == "nfs":
-        if about.get("path") and not about["path"].startswith("/"):
-            yield invalid_value(f"{path}.path", about["path"], "must be an absolute path")
+        if not str(about.get("path") or "").startswith("/"):
+            yield invalid_value(f"{path}.path", about.get("path") or "", "must be an absolute path")
+    elif source == "ephemeral":
+        yield from _template_causes(about.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate")
+    elif source == "csi":
+        yield from _driver_causes(about.get("driver") or "", f"{path}.driver")
     elif source in ("configMap", "secret"):
         yield from _mode_causes(about, "defaultMode", path)
         yield from _file_causes(about.get("items") or (), f"{path}.items")
@@ -60,10 +79,64 @@ def _source_causes(source: str, about: dict[str, Any], path: str) -> Causes:
         yield from _own_causes(about.get("items") or (), path)
     elif source == "projected":
         yield from _mode_causes(about, "defaultMode", path)
-        yield from _projected_causes(about.get("sources") or (), f"{path}.sources")
+        yield from _projected_causes(about.get("sources") or (), path)
+
+
+def _driver_causes(driver: str, path: str) -> Causes:
+    if not driver:
+        yield required(path)
+    if len(driver) > 63:
+        yield Cause("FieldValueTooLong", "Too long: may not be more than 63 bytes", path)
+    for problem in subdomain_problems(driver.lower()):
+        yield invalid_value(path, driver, problem)
+
+
+def _template_causes(template: dict[str, Any] | None, path: str) -> Causes:
+    """A claim that is made with the pod."""
+    if template is None:
+        yield required(path)
+        return
+    yield from label_causes((template.get("metadata") or {}).get("labels") or {}, f"{path}.metadata.labels")
+    yield from claim_causes(template.get("spec") or {}, f"{path}.spec")
+
+
+_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+
+
+def claim_causes(spec: dict[str, Any], path: str) -> Causes:
+    """The rules of a claim's spec, wherever it stands."""
+    modes = spec.get("accessModes") or ()
+    if not modes:
+        yield required(f"{path}.accessModes", "at least 1 access mode is required")
+    for mode in modes:
+        if mode not in _MODES:
+            yield not_supported(f"{path}.accessModes", mode, _MODES)
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        yield forbidden(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes")
+    yield from selector_causes(spec.get("selector") or {}, f"{path}.selector")
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if size is None:
+        yield required(f"{path}.resources[storage]")
+    elif parse(size) <= 0:
+        yield invalid_value(f"{path}.resources[storage]", size, "must be greater than zero")
+    name = spec.get("storageClassName") or ""
+    for problem in subdomain_problems(name) if name else ():
+        yield invalid_value(f"{path}.storageClassName", name, problem)
+    if spec.get("volumeMode", "Filesystem") not in ("Block", "Filesystem"):
+        yield not_supported(f"{path}.volumeMode", spec["volumeMode"], ("Block", "Filesystem"))
 
 
 _REQUIRED = {
+    "awsElasticBlockStore": ("volumeID",),
+    "azureDisk": ("diskName", "diskURI"),
+    "azureFile": ("secretName", "shareName"),
+    "cephfs": ("monitors",),
+    "cinder": ("volumeID",),
+    "flexVolume": ("driver",),
+    "gcePersistentDisk": ("pdName",),
+    "gitRepo": ("repository",),
+    "glusterfs": ("endpoints", "path"),
+    "rbd": ("monitors", "image"),
     "configMap": ("name",),
     "secret": ("secretName",),
     "persistentVolumeClaim": ("claimName",),
@@ -73,8 +146,9 @@ _REQUIRED = {
 
 
 def _projected_causes(sources: Sequence[dict[str, Any]], path: str) -> Causes:
+    taken: set[str] = set()
     for index, source in enumerate(sources):
-        where = f"{path}[{index}]"
+        where = f"{path}.sources[{index}]"
         for extra in list(source)[1:]:
             yield forbidden(f"{where}.{extra}", "may not specify more than 1 volume type")
         for kind in ("secret", "configMap"):
@@ -82,10 +156,33 @@ def _projected_causes(sources: Sequence[dict[str, Any]], path: str) -> Causes:
                 if not source[kind].get("name"):
                     yield required(f"{where}.{kind}.name")
                 yield from _file_causes(source[kind].get("items") or (), f"{where}.{kind}.items")
+                yield from _taken_causes(source[kind].get("items") or (), path, taken)
         if "downwardAPI" in source:
             yield from _own_causes(source["downwardAPI"].get("items") or (), f"{where}.downwardAPI")
-        if "serviceAccountToken" in source and not source["serviceAccountToken"].get("path"):
-            yield required(f"{where}.serviceAccountToken.path")
+            yield from _taken_causes(source["downwardAPI"].get("items") or (), path, taken)
+        if "serviceAccountToken" in source:
+            token = source["serviceAccountToken"]
+            yield from _token_causes(token, f"{where}.serviceAccountToken", path)
+            yield from _taken_causes((token,), path, taken)
+
+
+def _token_causes(token: dict[str, Any], path: str, whole: str) -> Causes:
+    seconds, field = token.get("expirationSeconds", 3600), f"{path}.expirationSeconds"
+    if seconds < 10 * 60:
+        yield invalid_value(field, seconds, "may not specify a duration less than 10 minutes")
+    elif seconds > 2**32:
+        yield invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds")
+    if not token.get("path"):
+        yield required(f"{whole}.path")
+
+
+def _taken_causes(items: Sequence[dict[str, Any]], path: str, taken: set[str]) -> Causes:
+    """One file comes from one place."""
+    for item in items:
+        name = item.get("path") or ""
+        if name and name in taken:
+            yield invalid_value(path, name, "conflicting duplicate paths")
+        taken.add(name)
 
 
 def _mode_causes(about: dict[str, Any], field: str, path: str) -> Causes:
