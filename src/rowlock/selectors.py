@@ -93,7 +93,8 @@ def _term(found: re.Match[str], text: str) -> Term:
         return Term(found["key"], "exists")
     op = "=" if found["op"] == "==" else found["op"]
     if op in "<>" and not re.fullmatch(r"-?\d+", found["value"]):
-        raise BadRequest(f'unable to parse requirement: for "{op}" the value must be an integer in "{text}"')
+        why = "for 'Gt', 'Lt' operators, the value must be an integer"
+        raise BadRequest(f'unable to parse requirement: values[0]: Invalid value: "{found["value"]}": {why}')
     return Term(found["key"], op, frozenset({found["value"]}))
 
 
@@ -126,14 +127,23 @@ class FieldSelector:
         return all((value_of(t.key) in t.values) == (t.op == "=") for t in self.terms)
 
 
+_FIELD_PART = re.compile(r"(?:[^,\\]|\\.?)+", re.DOTALL)
+_ESCAPED = re.compile(r"\\([\\,=])")
+
+
 def parse_fields(text: str | None) -> FieldSelector:
-    """A field selector from its query-string form. Raises BadRequest."""
+    """A field selector from its query-string form; a value's own `,`, `=` and `\\` stand behind a backslash. Raises
+    BadRequest."""
     terms = []
-    for part in sorted((text or "").split(",")):  # sorted as a real server does: it names the first that it refuses
+    for part in sorted(_FIELD_PART.findall(text or "")):  # sorted as a real server: it names the first that it refuses
         if not part.strip():
             continue
-        found = re.fullmatch(r"\s*([^=!\s]+)\s*(==|!=|=)\s*(.*?)\s*", part)
+        found = re.fullmatch(r"\s*([^=!\s]+)\s*(==|!=|=)\s*(.*?)\s*", part, re.DOTALL)
         if not found:
             raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
-        terms.append(Term(found[1], "!=" if found[2] == "!=" else "=", frozenset({found[3]})))
+        plain = _ESCAPED.sub("", found[3])
+        if wrong := re.search(r"=|\\.?", plain, re.DOTALL):
+            what = "unescaped character in value: 61" if wrong[0] == "=" else f"invalid escape sequence: {wrong[0]}"
+            raise BadRequest(f"invalid field selector: {what}")
+        terms.append(Term(found[1], "!=" if found[2] == "!=" else "=", frozenset({_ESCAPED.sub(r"\1", found[3])})))
     return FieldSelector(tuple(terms))

@@ -198,7 +198,7 @@ BAD = [
     ("GET", "/apis/apps/v1/deployments", b"", 404),
     ("GET", "/api/v1/nodes/a/b/c/d", b"", 404),
     ("GET", "/api/v1/pods/p", b"", 404),
-    ("GET", "/api/v1/pods?resourceVersion=x", b"", 422),
+    ("GET", "/api/v1/pods?resourceVersion=x", b"", 400),
     ("GET", "/api/v1/pods?limit=x", b"", 400),
     ("GET", "/api/v1/pods?continue=x", b"", 400),
     ("GET", "/api/v1/pods?fieldSelector=spec.x%3D1", b"", 400),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import pytest
 
 POD: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}}
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
@@ -56,3 +57,85 @@ def test_an_address_that_is_set_stays_and_is_complained_of_once(client: httpx.Cl
     answer = client.patch(f"{space}/services/s", json={"spec": {"clusterIP": "10.0.0.9"}}, headers=kind)
     said = 'spec.clusterIPs[0]: Invalid value: ["10.0.0.9"]: may not change once set'
     assert answer.json()["message"] == f'Service "s" is invalid: {said}'
+
+
+def test_impersonation_in_several_groups(client: httpx.Client) -> None:
+    """kubectl sends a header for each `--as-group`."""
+    path, headers = "/apis/authentication.k8s.io/v1/selfsubjectreviews", [("impersonate-user", "jane")]
+    both = [*headers, ("impersonate-group", "a"), ("impersonate-group", "b,c")]
+    info = client.post(path, json={}, headers=both).json()["status"]["userInfo"]
+    assert info["groups"] == ["a", "b,c", "system:authenticated"]
+    account = client.post(path, json={}, headers={"impersonate-user": "system:serviceaccount:team:x"}).json()
+    groups = ["system:serviceaccounts", "system:serviceaccounts:team", "system:authenticated"]
+    assert account["status"]["userInfo"]["groups"] == groups and account["metadata"]["creationTimestamp"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "code", "said"),
+    [
+        (
+            "selfsubjectaccessreviews",
+            {},
+            422,
+            '.authorization.k8s.io "" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of'
+            " nonResourceAttributes or resourceAttributes must be specified",
+        ),
+        (
+            "subjectaccessreviews",
+            {"resourceAttributes": {}},
+            422,
+            '.authorization.k8s.io "" is invalid: spec.user: Invalid value: "": at least one of user or group must be'
+            " specified",
+        ),
+        (
+            "selfsubjectaccessreviews",
+            {"resourceAttributes": 5},
+            400,
+            'SelfSubjectAccessReview in version "v1" cannot be handled as a SelfSubjectAccessReview: json: cannot unmarshal'
+            " number into Go struct field SelfSubjectAccessReviewSpec.spec.resourceAttributes of type v1.ResourceAttributes",
+        ),
+        ("selfsubjectrulesreviews", {}, 400, "no namespace on request"),
+    ],
+)
+def test_a_question_that_is_none(client: httpx.Client, kind: str, spec: object, code: int, said: str) -> None:
+    answer = client.post(f"/apis/authorization.k8s.io/v1/{kind}", json={"spec": spec})
+    assert (answer.status_code, answer.json()["message"]) == (code, said)
+
+
+def test_a_token_of_nobody(client: httpx.Client) -> None:
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+    assert client.post(path, json={"spec": {"token": "x"}}).json()["status"] == {
+        "user": {},
+        "error": "invalid bearer token",
+    }
+    answer = client.post(path, json={"spec": {}})
+    assert (answer.status_code, answer.json()["message"]) == (
+        400,
+        "token is required for TokenReview in authentication",
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "said"),
+    [
+        ("limit=-1", 200, None),
+        ("fieldSelector=metadata.name%3Da%5C%2Cb", 200, None),
+        ("fieldSelector=metadata.name%3Da%3Db", 400, "invalid field selector: unescaped character in value: 61"),
+        ("fieldSelector=metadata.name%3Da%5Cb", 400, "invalid field selector: invalid escape sequence: \\b"),
+        (
+            "labelSelector=a%3Ex",
+            400,
+            "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an"
+            " integer",
+        ),
+        (
+            "resourceVersion=bogus",
+            400,
+            'invalid resource version: resourceVersion: Invalid value: "bogus": strconv.ParseUint: parsing "bogus":'
+            " invalid syntax",
+        ),
+    ],
+)
+def test_what_a_list_is_asked_for(client: httpx.Client, query: str, code: int, said: str | None) -> None:
+    answer = client.get(f"/api/v1/configmaps?{query}")
+    assert (answer.status_code, answer.json().get("message")) == (code, said)

@@ -45,7 +45,7 @@ from rowlock.cluster.api.answers import (
     encode,
 )
 from rowlock.cluster.api.requests import Call, Target, in_yaml, nowhere
-from rowlock.cluster.api.users import EVERYBODY, Keys, User
+from rowlock.cluster.api.users import EVERYBODY, Keys, User, accounts_of
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import (
     ApiError,
@@ -159,7 +159,8 @@ class ApiServer:
         if exchange is not None:
             call.pass_on = exchange.pass_on
         if path not in _OPEN and not path.startswith(("/livez/", "/readyz/", "/healthz/")):
-            call.user = self._authenticated(call, (scope.get("server") or ("",))[0])
+            groups = [value.decode("latin-1") for name, value in scope["headers"] if name == b"impersonate-group"]
+            call.user = self._authenticated(call, (scope.get("server") or ("",))[0], groups)
         if call.method in ("POST", "PUT", "PATCH", "DELETE"):
             body = exchange.body() if exchange is not None else None
             if body is None:
@@ -169,7 +170,8 @@ class ApiServer:
             call.body = body
         return call
 
-    def _authenticated(self, call: Call, address: str) -> User:
+    def _authenticated(self, call: Call, address: str, groups: Sequence[str]) -> User:
+        """Who asks; `groups` are those of somebody else, for whom the owner asks."""
         kind, _, token = call.header(b"authorization").partition(" ")
         user = self._keys.user(token.strip(), address) if kind.lower() == "bearer" else None
         if user is None:
@@ -180,8 +182,8 @@ class ApiServer:
         if not user.master:
             text = f'users "{other}" is forbidden: User "{user.name}" cannot impersonate resource "users" in API group "" at the cluster scope'
             raise Forbidden(text)
-        groups = tuple(filter(None, call.header(b"impersonate-group").split(",")))
-        return User(other, (*groups, EVERYBODY), uid=call.header(b"impersonate-uid"))
+        named = tuple(filter(None, groups)) or accounts_of(other)
+        return User(other, (*named, EVERYBODY), uid=call.header(b"impersonate-uid"))
 
     async def _body(self, call: Call, receive: Receive) -> bytes:
         limit = self._settings.body_limit

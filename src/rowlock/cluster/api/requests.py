@@ -268,7 +268,7 @@ def revision_of(call: Call) -> int | None:
         cause = Cause(
             "FieldValueInvalid", f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
         )
-        raise Invalid(f'resourceVersion: Invalid value: "{text}": must be a whole number', causes=[cause])
+        raise Invalid(f"resourceVersion: {cause.message}", causes=[cause])
     return int(text)
 
 

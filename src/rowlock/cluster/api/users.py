@@ -53,6 +53,14 @@ ADMIN = User("rowlock-admin", (MASTERS, EVERYBODY))
 """The owner of the data directory."""
 
 
+def accounts_of(name: str) -> tuple[str, ...]:
+    """The groups of a service account, by its full name; none for anybody else."""
+    parts = name.split(":")
+    if parts[:2] != ["system", "serviceaccount"] or len(parts) != 4:
+        return ()
+    return "system:serviceaccounts", f"system:serviceaccounts:{parts[2]}"
+
+
 class Keys:
     """Whose a token is. With `guarded`, the owner's opens nothing to who comes from another address than loopback."""
 

@@ -129,7 +129,7 @@ async def page_of(call: Call, store: Store, target: Target) -> Page:
     labels, fields = selectors(call, target.kind)
     call.number("timeoutSeconds")
     limit, token = call.number("limit") or 0, call.query.get("continue", "")
-    match, wanted = call.query.get("resourceVersionMatch", ""), requests.revision_of(call)
+    match, wanted = call.query.get("resourceVersionMatch", ""), _listed_at(call)
     if match not in ("", "Exact", "NotOlderThan"):
         known = '"Exact", "NotOlderThan", ""'
         text = f'Unsupported value: "{match}": supported values: {known}'
@@ -145,16 +145,21 @@ async def page_of(call: Call, store: Store, target: Target) -> Page:
         raise requests.wrong_option("ListOptions", "sendInitialEvents", text)
     if token and wanted:
         raise BadRequest("specifying resource version is not allowed when using continue")
-    if limit < 0:
-        raise BadRequest("limit must not be negative")
     _reached(call, store)
     if match == "Exact" and wanted and not token and wanted != store.revision:
         limit = limit or requests.PAGE_LIMIT
         token = reading.token(wanted, objects.Key("", ""))
-    limit = min(limit, requests.PAGE_LIMIT)
+    limit = min(max(limit, 0), requests.PAGE_LIMIT)  # a negative limit is none
     if limit or token:
         return await store.list(target.kind, target.namespace, labels=labels, fields=fields, limit=limit, token=token)
     return await store.list(target.kind, target.namespace, labels=labels, fields=fields)
+
+
+def _listed_at(call: Call) -> int | None:
+    try:
+        return requests.revision_of(call)
+    except Invalid as error:
+        raise BadRequest(f"invalid resource version: {error.message}") from None
 
 
 def listed(call: Call, store: Store, target: Target, page: Page) -> bytes:

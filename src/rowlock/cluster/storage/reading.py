@@ -100,7 +100,8 @@ def place(text: str) -> tuple[int, Key]:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         found = msgspec.json.decode(raw, type=_Place)
     except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
-        raise BadRequest("continue key is not valid: it must be the one that the previous page returned") from error
+        why = "it must be the one that the previous page returned"
+        raise BadRequest(f"invalid continue token: continue key is not valid: {why}") from error
     return found.revision, Key(found.namespace, found.name)
 
 
