@@ -127,3 +127,53 @@ def test_a_custom_object_is_of_one_kind(client: httpx.Client) -> None:
     assert (got, message.replace(".scheduling.run.ai", "")) == (422, said)
     assert patched(client, path, MERGE, '{"metadata":{"namespace":"x"}}')[0] == 200  # it has none: that is ignored
     client.delete(path)
+
+
+GONE = "couldn't get version/kind; json parse error: json: cannot unmarshal"
+POD_PATCHES: list[tuple[str, int, str]] = [
+    ('{"spec":{"containers":[{"image":"y"}]}}', 500, "map: map[image:y] does not contain declared merge key: name"),
+    ('{"spec":{"containers":[{"name":"c","$patch":"x"}]}}', 500, "unknown patch type: x in map: map[$patch:x name:c]"),
+    ('{"spec":{"restartPolicy":5}}', 422, "cannot convert int64 to v1.RestartPolicy"),
+    ('{"spec":{"restartPolicy":[]}}', 422, "unrecognized type: string"),
+    ('{"spec":{"activeDeadlineSeconds":1.5}}', 422, "cannot convert float64 to int64"),
+    ('{"metadata":{"uid":5}}', 422, "cannot convert int64 to types.UID"),
+    ('{"metadata":{"generation":"x"}}', 422, "unrecognized type: int64"),
+    ('{"kind":1}', 422, "cannot convert int64 to string"),
+    ('{"$retainKeys":5}', 400, "invalid patch format of retainKeys"),
+    ('{"metadata":{"labels":{"$patch":"replace","a":"b"}}}', 200, ""),
+    ('{"metadata":{"resourceVersion":"0"}}', 200, ""),
+]
+
+
+@pytest.mark.parametrize(("body", "code", "said"), POD_PATCHES)
+def test_a_strategic_patch_that_does_not_fit(client: httpx.Client, space: str, body: str, code: int, said: str) -> None:
+    made = client.post(f"{space}/pods", json=POD).json()
+    got, message = patched(client, f"{space}/pods/p", STRATEGIC, body)
+    assert got == code and message.endswith(said)
+    assert client.get(f"{space}/pods/p").json() == made  # a map with a directive is no map to begin with
+
+
+@pytest.mark.parametrize(
+    ("patch", "code", "said"),
+    [
+        ('{"kind":1}', 422, f"{GONE} number into Go struct field .kind of type string"),
+        ('{"apiVersion":2}', 422, f"{GONE} number into Go struct field .apiVersion of type string"),
+        ('{"metadata":{"creationTimestamp":"x"}}', 422, 'cannot parse "x" as "2006"'),
+        ('{"metadata":{"uid":5}}', 422, "Go struct field ObjectMeta.metadata.uid of type types.UID"),
+        ('{"data":{"a":1}}', 422, "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"),
+    ],
+)
+def test_a_merge_patch_is_blamed_with_what_it_makes(
+    client: httpx.Client, space: str, patch: str, code: int, said: str
+) -> None:
+    client.post(f"{space}/configmaps", json=CONFIG)
+    got, message = patched(client, f"{space}/configmaps/c", MERGE, patch)
+    assert (got, message.endswith(said)) == (code, True)
+    assert message.startswith(' "" is invalid: patch: Invalid value: "{\\"apiVersion\\":')
+
+
+def test_a_copy_of_what_is_not_there_is_nothing(client: httpx.Client, space: str) -> None:
+    client.post(f"{space}/configmaps", json=CONFIG)
+    patch = '[{"op":"copy","from":"/data/none","path":"/data/b"}]'
+    got, _ = patched(client, f"{space}/configmaps/c", "application/json-patch+json", patch)
+    assert (got, client.get(f"{space}/configmaps/c").json()["data"]) == (200, {"a": "1", "b": ""})

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from rowlock.cluster.api.go_types import TEXTS
+
 SHOWN = 30
 """Bytes of an unreadable body that are repeated in its refusal."""
 _LITERALS = {"t": "true", "f": "false", "n": "null"}
@@ -90,19 +92,22 @@ def unmarshal(value: Any, into: str) -> str:
     return f"json: cannot unmarshal {names.get(type(value), 'null')} into Go {into}"
 
 
+_UNTYPED = "couldn't get version/kind; json parse error: "
+TEXT_TYPES = frozenset({"string", *TEXTS.values()})
 _UNMARSHAL = re.compile(r"json: cannot unmarshal (\w+)(?: \S+)? into Go struct field \S+ of type (.+)")
 
 
 def unconverted(patch: Any, why: str) -> str:
     """What a strategic merge says where the decoder says `why`: its values are in memory already, not in JSON."""
-    found = _UNMARSHAL.fullmatch(why)
+    found = _UNMARSHAL.fullmatch(why.removeprefix(_UNTYPED))
     if found is None:
-        return why
+        return f"error decoding from json: {why}" if why.startswith("illegal base64") else why
     number = "float64" if _has_float(patch) else "int64"
     source = {"number": number, "array": "slice", "object": "map"}.get(found[1], found[1])
-    wanted = found[2]
-    if wanted == "string" and source == "int64":
-        return "cannot convert int64 to string"
+    wanted, text = found[2], found[2] in TEXT_TYPES
+    if (text and source == "int64") or (wanted.startswith("int") and source == "float64"):
+        return f"cannot convert {source} to {wanted}"
+    wanted = "string" if text else wanted
     if wanted in ("string", "bool") or wanted.startswith("int"):
         return f"unrecognized type: {wanted}"
     if wanted.startswith("map["):

@@ -21,27 +21,35 @@ def _unfit() -> Invalid:
 
 def patched(target: Any, patch: Any) -> Any:
     """The value after all operations, in order; all or nothing."""
+    if patch is None:  # to Go, an empty list
+        return target
     if not isinstance(patch, list):
         raise BadRequest(f"error decoding patch: {golang.unmarshal(patch, 'value of type []handlers.jsonPatchOp')}")
     for operation in patch:
         if not isinstance(operation, dict):
             text = golang.unmarshal(operation, "value of type handlers.jsonPatchOp")
             raise BadRequest(f"error decoding patch: {text}")
+        for field in ("op", "path", "from"):
+            if not isinstance(operation.get(field), str | None):
+                text = golang.unmarshal(operation[field], f"struct field jsonPatchOp.{field} of type string")
+                raise BadRequest(f"error decoding patch: {text}")
     if len(patch) > OPERATIONS:
         raise BadRequest(
             f"the allowed maximum operations in a JSON patch is {OPERATIONS}, got {len(patch)}: send several patches"
         )
     for operation in patch:
         target = _one(target, operation)
+        if not isinstance(target, dict):
+            raise _unfit()
     return target
 
 
 def _one(target: Any, operation: dict[str, Any]) -> Any:
     name, path = operation.get("op"), _steps(operation.get("path"))
-    if name in ("add", "replace", "test") and "value" not in operation:
+    if name in ("replace", "test") and "value" not in operation:
         raise _unfit()
     if name == "add":
-        return _put(target, path, operation["value"], insert=True)
+        return _put(target, path, operation.get("value"), insert=True)
     if name == "replace":
         if not isinstance(_get(target, path[:-1]), dict):  # a field need not be there, an element must
             _get(target, path)
@@ -55,7 +63,9 @@ def _one(target: Any, operation: dict[str, Any]) -> Any:
         return target
     if name in ("move", "copy"):
         source = _steps(operation.get("from"))
-        value = _get(target, source)
+        # a copy of a field that is not there is null, which takes away
+        absent = name == "copy" and bool(source) and isinstance(_get(target, source[:-1]), dict)
+        value = _get(target, source, optional=absent)
         if name == "move":
             if path[: len(source)] == source and path != source:
                 raise _unfit()
@@ -65,7 +75,9 @@ def _one(target: Any, operation: dict[str, Any]) -> Any:
 
 
 def _steps(pointer: Any) -> list[str]:
-    if not isinstance(pointer, str) or (pointer and not pointer.startswith("/")):
+    if not isinstance(pointer, str):
+        raise _unfit()
+    if pointer and not pointer.startswith("/"):
         raise BadRequest(f"a JSON patch's path begins with a slash: {pointer!r}")
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 

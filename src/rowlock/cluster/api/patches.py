@@ -104,10 +104,7 @@ def _checked(kind: Kind, current: Object, new: Any) -> Object:
     meta = new["metadata"]
     if not isinstance(meta, dict):
         raise Unreadable(kind, golang.unmarshal(meta, f"struct field {kind.name}.metadata of type v1.ObjectMeta"))
-    for field in ("name", "namespace"):
-        if not isinstance(meta.get(field), str | None):
-            wanted = f"struct field ObjectMeta.metadata.{field} of type string"
-            raise Unreadable(kind, golang.unmarshal(meta[field], wanted))
+    _typed_meta(kind, objects.meta(current), meta)
     if meta["name"] != name:
         raise BadRequest(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
     space = meta.get("namespace")
@@ -118,6 +115,17 @@ def _checked(kind: Kind, current: Object, new: Any) -> Object:
     if meta.get("managedFields") is not objects.meta(current).get("managedFields"):
         managedfields.check(meta.get("managedFields"))
     return _of_kind(kind, current, new)
+
+
+def _typed_meta(kind: Kind, before: Object, meta: Object) -> None:
+    """Metadata has its types before the server puts back what is its own. Raises Unreadable."""
+    touched = {k: v for k, v in meta.items() if k != "managedFields" and v is not None and v is not before.get(k)}
+    if not touched:
+        return
+    try:
+        decoding.decode(types.META, touched, Walk(path=["metadata"]))
+    except BadRequest as error:
+        raise Unreadable(kind, error.message) from None
 
 
 def _nameless(meta: Any) -> bool:
@@ -131,7 +139,11 @@ def _of_kind(kind: Kind, current: Object, new: Object) -> Object:
         return new
     if not kind.custom and version == kind.api_version and name in (None, ""):  # the path says it
         return {**new, "kind": kind.name}
-    if not isinstance(version, str) or not isinstance(name, str) or not version or not name:
+    for field, value in (("apiVersion", version), ("kind", name)):
+        if not isinstance(value, str | None):
+            why = golang.unmarshal(value, f"struct field .{field} of type string")
+            raise Unreadable(kind, f"couldn't get version/kind; json parse error: {why}")
+    if not version or not name:
         raise BadRequest(f"the patch leaves apiVersion {version!r} and kind {name!r}, which is no kind of object")
     if not kind.custom:
         where = f'registered for version "{version}" in scheme "pkg/runtime/scheme.go:110"'

@@ -9,10 +9,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from rowlock.cluster.api import types
-from rowlock.errors import BadRequest
+from rowlock.cluster.api import golang, types
+from rowlock.errors import ApiError, BadRequest
 
 MAX_DEPTH = 100
+
+
+class Unmergeable(ApiError):
+    """A patch that names no element, or gives no known directive: the real server gives it no reason."""
+
+    code, reason = 500, ""
+
+
 _DELETE, _ORDER, _RETAIN, _PATCH = "$deleteFromPrimitiveList/", "$setElementOrder/", "$retainKeys", "$patch"
 
 
@@ -27,11 +35,14 @@ def merged(target: Any, patch: Any, node: types.Schema, depth: int = 0) -> Any:
         return {k: v for k, v in patch.items() if k != _PATCH}
     if directive == "delete":
         return {}
-    if directive not in (None, "merge"):
-        raise BadRequest(f'unknown patch directive "{directive}": use replace, delete or merge')
+    if _PATCH in patch:
+        shown = directive if isinstance(directive, str) else f"%!s({_go(directive)}={golang.printed(directive)})"
+        raise Unmergeable(f"unknown patch type: {shown} in map: {golang.printed(patch)}")
     out = dict(target) if isinstance(target, dict) else {}
     if _RETAIN in patch:
-        kept = set(patch[_RETAIN] or ())
+        if not isinstance(patch[_RETAIN], list):
+            raise BadRequest("invalid patch format of retainKeys")
+        kept = {key for key in patch[_RETAIN] if isinstance(key, str)}
         out = {k: v for k, v in out.items() if k in kept}
     for key, value in patch.items():
         if not key.startswith("$"):
@@ -47,15 +58,36 @@ def merged(target: Any, patch: Any, node: types.Schema, depth: int = 0) -> Any:
 def _merge_key(out: dict[str, Any], key: str, value: Any, node: types.Schema, depth: int) -> None:
     if value is None:
         out.pop(key, None)
+    elif key not in out:
+        if (fresh := _fresh(value, depth)) is not None:
+            out[key] = fresh
     elif isinstance(value, dict):
-        if value.get(_PATCH) == "delete":
-            out.pop(key, None)
-        else:
-            out[key] = merged(out.get(key), value, node, depth + 1)
+        out[key] = merged(out[key], value, node, depth + 1)
     elif isinstance(value, list) and _strategy(node) == "merge":
-        out[key] = _merged_list(out.get(key) or [], value, node, depth)
+        out[key] = _merged_list(out[key] or [], value, node, depth)
     else:
         out[key] = value
+
+
+def _fresh(value: Any, depth: int) -> Any:
+    """What the patch says of something that was not there: nothing to merge with, so directives and nulls fall away."""
+    if depth > MAX_DEPTH:
+        raise BadRequest(f"the patch is nested more than {MAX_DEPTH} levels deep")
+    if isinstance(value, dict):
+        if _PATCH in value:
+            return None
+        found = {k: _fresh(v, depth + 1) for k, v in value.items() if not k.startswith("$")}
+        return {k: v for k, v in found.items() if v is not None}
+    if isinstance(value, list):
+        elements = [_fresh(v, depth + 1) if isinstance(v, dict) else v for v in value]
+        return [e for e, v in zip(elements, value, strict=True) if e is not None or v is None]
+    return value
+
+
+def _go(value: Any) -> str:
+    """The type of a JSON value in Go."""
+    names = {"str": "string", "int": "int64", "float": "float64", "bool": "bool", "dict": "map[string]interface {}"}
+    return names.get(type(value).__name__, "[]interface {}")
 
 
 def _strategy(node: types.Schema) -> str:
@@ -69,9 +101,11 @@ def _merged_list(live: list[Any], patch: list[Any], node: types.Schema, depth: i
     if any(isinstance(e, dict) and e.get(_PATCH) == "replace" for e in patch):
         return [e for e in patch if not (isinstance(e, dict) and e.get(_PATCH) == "replace" and key not in e)]
     out, child = list(live), types.items(node)
+    if not all(isinstance(element, dict) for element in patch):
+        raise Unmergeable(f"list element types are not identical: [{golang.printed(live)} {golang.printed(patch)}]")
     for element in patch:
-        if not isinstance(element, dict) or key not in element:
-            raise BadRequest(f"map: {element} does not contain declared merge key: {key}")
+        if key not in element:
+            raise Unmergeable(f"map: {golang.printed(element)} does not contain declared merge key: {key}")
         at = next((i for i, e in enumerate(out) if isinstance(e, dict) and e.get(key) == element[key]), None)
         if element.get(_PATCH) == "delete":
             out = [e for e in out if not (isinstance(e, dict) and e.get(key) == element[key])]

@@ -19,6 +19,7 @@ from rowlock.cluster.api import (
     decoding,
     golang,
     grammar,
+    jsonpatch,
     managedfields,
     patches,
     requests,
@@ -361,11 +362,19 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
             target.kind, target.namespace, target.name, body, type=kind, subresource=target.subresource, options=options
         )
     except Unreadable as error:
-        raise error if kind == "apply" else _unfit(body, error.why, kind) from None
+        raise error if kind == "apply" else _unfit(_blamed(store, target, body, kind), error.why, kind) from None
     except Another:
         cause = wording.immutable("metadata.uid", objects.dig(body, "metadata.uid") if isinstance(body, dict) else "")
         raise invalid(target.kind.name, target.name, [cause, cause], target.kind.group) from None
     await _written(call, send, store, target.kind, made, code=200 if existed else 201)
+
+
+def _blamed(store: Store, target: Target, body: Any, kind: PatchType) -> Any:
+    """What cannot be read: of a strategic patch the patch itself, of others what they make of the object."""
+    current = store.core.current(target.kind, target.namespace, target.name)
+    if kind == "strategic" or current is None:
+        return body
+    return jsonpatch.patched(current, body) if kind == "json" else patches.merge(current, body)
 
 
 def _unfit(patch: Any, why: str, kind: PatchType) -> Invalid:
@@ -373,7 +382,8 @@ def _unfit(patch: Any, why: str, kind: PatchType) -> Invalid:
     if kind == "strategic":
         cause = wording.invalid_value("patch", golang.printed(patch), golang.unconverted(patch, why))
     else:
-        cause = wording.invalid_value("patch", encode(patch).decode(), why)
+        text = msgspec.json.encode(patch, order="sorted").decode()
+        cause = wording.invalid_value("patch", text, why)
     return Invalid(f' "" is invalid: patch: {cause.message}', causes=[cause])
 
 

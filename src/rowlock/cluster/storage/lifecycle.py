@@ -127,7 +127,7 @@ def check_current(kind: Kind, old: Object, new: Object) -> None:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {have.get('uid')}"
         found = conflict(kind.plural, objects.name(old), why, kind.group)
         raise Another(found.message, details=found.details)
-    if revision and revision != have.get("resourceVersion"):
+    if revision not in (None, "", "0", have.get("resourceVersion")):
         raise conflict(kind.plural, objects.name(old), MODIFIED, kind.group)
 
 
