@@ -195,7 +195,7 @@ BAD = [
     ("POST", "/api/v1/pods", b"{}", 405),
     ("PUT", "/api/v1/namespaces/default/pods", b"{}", 405),
     ("GET", "/api/v1/namespaces/default/deployments", b"", 404),
-    ("GET", "/apis/apps/v1/deployments", b"", 404),
+    ("GET", "/apis/apps/v1/nothings", b"", 404),
     ("GET", "/api/v1/nodes/a/b/c/d", b"", 404),
     ("GET", "/api/v1/pods/p", b"", 404),
     ("GET", "/api/v1/pods?resourceVersion=x", b"", 400),

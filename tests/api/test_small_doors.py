@@ -139,3 +139,40 @@ def test_a_token_of_nobody(client: httpx.Client) -> None:
 def test_what_a_list_is_asked_for(client: httpx.Client, query: str, code: int, said: str | None) -> None:
     answer = client.get(f"/api/v1/configmaps?{query}")
     assert (answer.status_code, answer.json().get("message")) == (code, said)
+
+
+ABSENT = "rowlock has no Deployment objects: make pods, or a job of kubeflow.org/v1 (PyTorchJob, TFJob, MPIJob …)"
+
+
+def test_kinds_that_are_not_here_are_none(client: httpx.Client) -> None:
+    """`kubectl get all` and `kubectl apply --prune` ask for many of them."""
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    found = client.get(path).json()
+    assert (found["kind"], found["apiVersion"], found["items"]) == ("DeploymentList", "apps/v1", [])
+    assert client.get(path, headers=TABLE).json()["rows"] == []
+    missing = client.get(f"{path}/web")
+    assert (missing.status_code, missing.json()["message"]) == (404, 'deployments.apps "web" not found')
+    made = client.post(path, json={"metadata": {"name": "web"}})
+    assert (made.status_code, made.json()["message"]) == (405, ABSENT)
+    (listed,) = [r for r in client.get("/apis/apps/v1").json()["resources"] if r["name"] == "deployments"]
+    assert listed["verbs"] == ["get", "list"] and listed["categories"] == ["all"]
+
+
+def test_a_config_map_may_be_called_like_a_kind(client: httpx.Client, space: str) -> None:
+    for name in ("deployments", "jobs", "endpoints"):
+        client.post(f"{space}/configmaps", json={"metadata": {"name": name}})
+        assert client.get(f"{space}/configmaps/{name}").json()["metadata"]["name"] == name
+
+
+def test_endpoints_of_a_service(client: httpx.Client, space: str) -> None:
+    spec = {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 80}]}
+    client.post(f"{space}/services", json={"metadata": {"name": "ranks"}, "spec": spec})
+    client.post(f"{space}/pods", json={**POD, "metadata": {"name": "p", "labels": {"a": "b"}}})
+    ready = {"conditions": [{"type": "Ready", "status": "True"}], "podIP": "10.0.0.7", "phase": "Running"}
+    headers = {"content-type": "application/merge-patch+json"}
+    client.patch(f"{space}/pods/p/status", json={"status": ready}, headers=headers)
+    answer = client.get(f"{space}/endpoints", headers=TABLE)
+    (row,) = answer.json()["rows"]
+    assert row["cells"][:2] == ["ranks", "10.0.0.7:80"] and "deprecated" in answer.headers["warning"]
+    (found,) = client.get(f"{space}/endpoints").json()["items"]
+    assert found["subsets"][0]["ports"] == [{"name": "", "port": 80, "protocol": "TCP"}]

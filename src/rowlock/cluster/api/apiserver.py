@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rowlock import kinds
 from rowlock.cluster.api import (
+    absent,
     bodies,
     definitions,
     deletes,
@@ -274,8 +275,10 @@ class ApiServer:
             )
         elif version == (endpoint_slices.GROUP, "v1"):
             await endpoint_slices.served(call, send, self._store, rest)
-        elif core and "limitranges" in (rest[0], *rest[2:3]):
-            await definitions.limit_ranges(call, send, rest[rest.index("limitranges") + 1 :])
+        elif (found := absent.asked(version, rest)) is not None:
+            await absent.served(call, send, found)
+        elif core and "endpoints" in (rest[0], *rest[2:3]):
+            await endpoint_slices.older(call, send, self._store, rest)
         elif core and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
             await self._object(call, receive, send, Target(kinds.POD, rest[1], "", "binding"))
         elif rest[0] == "watch" and rest[1:]:
@@ -346,7 +349,8 @@ _NONE: Mapping[str, Any] = {}
 
 _ASIDE = frozenset(
     {events.GROUP, endpoint_slices.GROUP, definitions.GROUP, *(place[0] for place in reviews.REVIEWS)}
-    | {"limitranges", "bindings", "watch"}
+    | absent.WORDS
+    | {"endpoints", "bindings", "watch"}
 )
 """Groups, and words in a path, of what is (or may be) no object of the store."""
 _WRONG_METHOD = "the server does not allow this method on the requested resource"

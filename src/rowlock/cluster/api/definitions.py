@@ -1,7 +1,4 @@
-"""What can be read but not made: definitions of custom kinds, as a real cluster would list them, and limit ranges.
-
-There are no limit ranges, ever; `kubectl describe namespace` asks for them all the same.
-"""
+"""What can be read but not made: definitions of custom kinds, as a real cluster would list them."""
 
 from __future__ import annotations
 
@@ -64,17 +61,6 @@ def _definition(kind: Kind) -> Object:
         "spec": spec,
         "status": status,
     }
-
-
-async def limit_ranges(call: Call, send: Send, rest: list[str]) -> None:
-    """`rest` is what follows `limitranges` in the path."""
-    if call.method != "GET" or call.flag("watch"):
-        raise Unsupported("rowlock has no LimitRanges: set requests and limits in the manifests")
-    call.only(requests.LIST)
-    if rest:
-        raise not_found("limitranges", rest[0])
-    head = {"kind": "LimitRangeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}
-    await answer_object(send, {**head, "items": []})
 
 
 async def served(call: Call, send: Send, rest: list[str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from rowlock import __version__, kinds
+from rowlock.cluster.api import absent
 from rowlock.cluster.api.answers import encode
 from rowlock.kinds import Kind
 
@@ -50,7 +51,7 @@ _SUBRESOURCES: dict[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {
 _EXTRA: dict[tuple[str, str], tuple[Resource, ...]] = {
     ("", "v1"): (
         Resource("bindings", "Binding", "binding", True, _CREATE),
-        Resource("limitranges", "LimitRange", "limitrange", True, ("get", "list"), ("limits",)),
+        Resource("endpoints", "Endpoints", "endpoints", True, ("list",), ("ep",)),
     ),
     ("authentication.k8s.io", "v1"): (
         Resource("selfsubjectreviews", "SelfSubjectReview", "selfsubjectreview", False, _CREATE),
@@ -92,6 +93,11 @@ def resources() -> dict[tuple[str, str], tuple[Resource, ...]]:
         found.setdefault((kind.group, kind.version), []).extend(_of_kind(kind))
     for key, extra in _EXTRA.items():
         found.setdefault(key, []).extend(extra)
+    for kind in (row.kind for row in absent.ROWS):
+        known = Resource(
+            kind.plural, kind.name, kind.singular, kind.namespaced, absent.VERBS, kind.short, kind.categories
+        )
+        found.setdefault((kind.group, kind.version), []).append(known)
     return {key: tuple(found[key]) for key in sorted(found)}
 
 

@@ -5,6 +5,7 @@ A view for reading, not a kind: nothing is stored, watched or discovered; names 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.types import Send
 
 from rowlock import kinds, objects
 from rowlock.cluster.api import requests, reviews
+from rowlock.cluster.api.ages import since
 from rowlock.cluster.api.answers import answer_object
 from rowlock.cluster.api.requests import Call, Target, nowhere
 from rowlock.cluster.storage import lifecycle
@@ -44,6 +46,68 @@ async def served(call: Call, send: Send, store: Store, rest: list[str]) -> None:
     await answer_object(
         send, {"kind": "EndpointSliceList", "apiVersion": f"{GROUP}/v1", "metadata": meta, "items": found}
     )
+
+
+async def older(call: Call, send: Send, store: Store, rest: list[str]) -> None:
+    """The same as Endpoints, the older kind, for who still asks; `rest` is what follows `/api/v1` in the path."""
+    space = rest[1] if len(rest) == 3 and rest[0] == "namespaces" else ""
+    if rest[-1] != "endpoints" or len(rest) != (3 if space else 1):
+        raise nowhere()
+    if not call.user.may("list", "endpoints"):
+        raise reviews.refusal(call.user, "list", Target(_ENDPOINTS, space))
+    if call.method != "GET" or call.flag("watch"):
+        raise Unsupported("rowlock finds the pods of a Service by itself: Endpoints can only be listed")
+    call.only(requests.LIST)
+    wanted = parse_labels(call.query.get("labelSelector", ""))
+    services = [s for s in (await store.list(kinds.SERVICE, space)).items if wanted.matches(objects.labels(s))]
+    found = [_as_endpoints(s, await _slice(store, s)) for s in services if objects.dig(s, "spec.selector")]
+    head = {"metadata": {"resourceVersion": str(store.revision)}}
+    warning = ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"]
+    if requests.form_of(call.header(b"accept"), listed=True).view == "Table":
+        table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", **head, "columnDefinitions": _COLUMNS}
+        return await answer_object(send, {**table, "rows": [_row(one) for one in found]}, warnings=warning)
+    await answer_object(send, {"kind": "EndpointsList", "apiVersion": "v1", **head, "items": found}, warnings=warning)
+
+
+_ENDPOINTS = Kind("", "v1", "Endpoints", "endpoints", ("ep",))
+_COLUMNS = [
+    {"name": name, "type": "string", "format": "name" if name == "Name" else "", "description": "", "priority": 0}
+    for name in ("Name", "Endpoints", "Age")
+]
+
+
+def _as_endpoints(service: Object, made: Object) -> Object:
+    meta = {
+        "name": objects.name(service),
+        "namespace": objects.namespace(service),
+        "creationTimestamp": objects.meta(service).get("creationTimestamp"),
+        **({"labels": objects.labels(service)} if objects.labels(service) else {}),
+    }
+    if not made["endpoints"]:
+        return {"metadata": meta}
+    ready: list[dict[str, Any]] = []
+    other: list[dict[str, Any]] = []
+    for point in made["endpoints"]:
+        address = {"ip": point["addresses"][0], "nodeName": point["nodeName"], "targetRef": point["targetRef"]}
+        (ready if point["conditions"]["ready"] else other).append(address)
+    subset = {"addresses": ready, "notReadyAddresses": other, "ports": made["ports"]}
+    return {"metadata": meta, "subsets": [{key: value for key, value in subset.items() if value}]}
+
+
+def _row(one: Object) -> dict[str, Any]:
+    places = [
+        f"{address['ip']}:{port['port']}"
+        for subset in one.get("subsets") or ()
+        for port in subset.get("ports") or ()
+        for address in subset.get("addresses") or ()
+    ]
+    more = f" + {len(places) - 3} more..." if len(places) > 3 else ""
+    shown = ",".join(places[:3]) + more if places else "<none>"
+    meta = one["metadata"]
+    return {
+        "cells": [meta["name"], shown, since(meta["creationTimestamp"], time.time())],
+        "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta},
+    }
 
 
 async def _slice(store: Store, service: Object) -> Object:

@@ -88,10 +88,10 @@ def _mount_token(pod: Object, spec: dict[str, Any]) -> None:
 
 
 def _token_volume(name: str) -> dict[str, Any]:
-    return {"name": name, "projected": _TOKEN_SOURCES}
+    return {"name": name, "projected": TOKEN_SOURCES}
 
 
-_TOKEN_SOURCES = {  # one for all pods: objects are values
+TOKEN_SOURCES = {  # one for all pods: objects are values
     "sources": [
         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},

@@ -72,10 +72,15 @@ def meta_causes(kind: Kind, obj: Object) -> Causes:
         yield from _annotation_causes(annotations)
     if owners := meta.get("ownerReferences"):
         yield from _owner_causes(owners)
-    for finalizer in meta.get("finalizers") or ():
+    if finalizers := meta.get("finalizers"):
+        yield from _finalizer_causes(finalizers)
+
+
+def _finalizer_causes(finalizers: list[str]) -> Causes:
+    for finalizer in finalizers:
         for problem in label_key_problems(finalizer):
             yield invalid_value("metadata.finalizers", finalizer, problem)
-    for index, finalizer in enumerate(meta.get("finalizers") or ()):
+    for index, finalizer in enumerate(finalizers):
         if "/" not in finalizer and finalizer not in _FINALIZERS:
             yield invalid_value(f"metadata.finalizers[{index}]", finalizer, _FINALIZER_TEXT)
 

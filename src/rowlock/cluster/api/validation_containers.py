@@ -77,13 +77,17 @@ def container_causes(
     yield from _port_causes(container.get("ports") or (), f"{path}.ports")
     yield from _env_causes(container.get("env") or (), f"{path}.env")
     yield from _env_from_causes(container.get("envFrom") or (), f"{path}.envFrom")
-    yield from _mount_causes(container, path, volumes)
-    yield from _device_causes(container.get("volumeDevices") or (), f"{path}.volumeDevices", volumes)
+    if mounts := container.get("volumeMounts"):
+        yield from _mount_causes(mounts, f"{path}.volumeMounts", volumes)
+    if devices := container.get("volumeDevices"):
+        yield from _device_causes(devices, f"{path}.volumeDevices", volumes)
     if container.get("imagePullPolicy") not in _PULL:
         yield not_supported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL)
     yield from _resource_causes(container.get("resources") or {}, f"{path}.resources")
-    yield from _resize_causes(container.get("resizePolicy") or (), f"{path}.resizePolicy")
-    yield from security_causes(container.get("securityContext") or {}, f"{path}.securityContext")
+    if policies := container.get("resizePolicy"):
+        yield from _resize_causes(policies, f"{path}.resizePolicy")
+    if context := container.get("securityContext"):
+        yield from security_causes(context, f"{path}.securityContext")
     if first and container.get("restartPolicy") != "Always":
         for field in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
             if field in container:
@@ -167,12 +171,12 @@ def _probe_causes(probe: dict[str, Any], path: str, *, once: bool) -> Causes:
 # ---------------------------------------------------------------- ports and environment
 
 
-def host_port_causes(containers: Sequence[tuple[str, dict[str, Any]]]) -> Causes:
-    """A port of the node belongs to one container of a pod."""
+def host_port_causes(listed: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> Causes:
+    """A port of the node belongs to one container of a pod; what is given is each one's place and ports."""
     taken: set[str] = set()
-    for path, container in containers:
-        for index, port in enumerate(container.get("ports") or ()):
-            if not port.get("hostPort"):
+    for path, ports in listed:
+        for index, port in enumerate(ports):
+            if "hostPort" not in port:
                 continue
             place = f"{port.get('protocol')}/{port.get('hostIP') or ''}/{port['hostPort']}"
             if place in taken:
@@ -314,10 +318,9 @@ def _env_from_causes(sources: Sequence[dict[str, Any]], path: str) -> Causes:
 # ---------------------------------------------------------------- mounts, resources, rights
 
 
-def _mount_causes(container: dict[str, Any], own: str, volumes: Mapping[str, str]) -> Causes:
+def _mount_causes(mounts: Sequence[dict[str, Any]], path: str, volumes: Mapping[str, str]) -> Causes:
     paths: set[str] = set()
-    path = f"{own}.volumeMounts"
-    for index, mount in enumerate(container.get("volumeMounts") or ()):
+    for index, mount in enumerate(mounts):
         name, where = mount.get("name") or "", mount.get("mountPath") or ""
         if not name:
             yield required(f"{path}[{index}].name")
@@ -328,14 +331,20 @@ def _mount_causes(container: dict[str, Any], own: str, volumes: Mapping[str, str
         elif where in paths:
             yield invalid_value(f"{path}[{index}].mountPath", where, "must be unique")
         paths.add(where)
-        for field in ("subPath", "subPathExpr"):
-            if mount.get(field):
-                yield from within_causes(mount[field], f"{path}.{field}")
-        if mount.get("subPath") and mount.get("subPathExpr"):
-            text = "subPathExpr and subPath are mutually exclusive"
-            yield invalid_value(f"{path}.subPathExpr", mount["subPathExpr"], text)
-        if mount.get("mountPropagation") not in (None, *_PROPAGATION):
+        if "subPath" in mount or "subPathExpr" in mount:
+            yield from _part_causes(mount, path)
+        if "mountPropagation" in mount and mount["mountPropagation"] not in _PROPAGATION:
             yield not_supported(f"{path}.mountPropagation", mount["mountPropagation"], _PROPAGATION)
+
+
+def _part_causes(mount: dict[str, Any], path: str) -> Causes:
+    """A part of a volume, named or computed."""
+    for field in ("subPath", "subPathExpr"):
+        if mount.get(field):
+            yield from within_causes(mount[field], f"{path}.{field}")
+    if mount.get("subPath") and mount.get("subPathExpr"):
+        text = "subPathExpr and subPath are mutually exclusive"
+        yield invalid_value(f"{path}.subPathExpr", mount["subPathExpr"], text)
 
 
 _PROPAGATION = ("Bidirectional", "HostToContainer", "None")

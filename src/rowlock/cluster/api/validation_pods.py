@@ -66,15 +66,19 @@ def spec_causes(spec: dict[str, Any], path: str, *, name: str = "") -> Causes:
         yield required(f"{path}.containers")
     names: set[str] = set()
     for field in ("containers", "initContainers"):
-        listed = [(f"{path}.{field}[{index}]", one) for index, one in enumerate(spec.get(field) or ())]
-        for where, container in listed:
+        ports = []
+        for index, container in enumerate(spec.get(field) or ()):
+            where = f"{path}.{field}[{index}]"
             yield from container_causes(container, where, volumes, first=field == "initContainers")
             called = container.get("name") or ""
             if called and called in names:
                 yield duplicate(f"{where}.name", called)
             names.add(called)
-            yield from host_port_causes([(where, container)]) if field == "initContainers" else ()
-        yield from host_port_causes(listed) if field == "containers" else ()
+            if container.get("ports"):
+                ports.append((where, container["ports"]))
+        # containers share the node's ports; those that run before them are alone
+        for together in [ports] if field == "containers" else [[one] for one in ports]:
+            yield from host_port_causes(together)
     yield from _policy_causes(spec, path)
     yield from _naming_causes(spec, path)
 
@@ -89,7 +93,8 @@ def _policy_causes(spec: dict[str, Any], path: str) -> Causes:
             yield invalid_value(f"{path}.nodeSelector", key, problem)
         for problem in label_value_problems(value):
             yield invalid_value(f"{path}.nodeSelector", value, problem)
-    yield from pod_security_causes(spec, f"{path}.securityContext")
+    if spec.get("securityContext") or spec.get("shareProcessNamespace"):
+        yield from pod_security_causes(spec, f"{path}.securityContext")
     if spec.get("affinity"):
         yield from affinity_causes(spec["affinity"], f"{path}.affinity")
     if spec.get("dnsConfig"):

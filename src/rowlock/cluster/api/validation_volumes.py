@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rowlock.cluster.api.pod_admission import TOKEN_SOURCES
 from rowlock.cluster.api.validation_containers import IN_FILES, field_causes, measured_causes, within_causes
 from rowlock.cluster.api.validation_placement import selector_causes
 from rowlock.cluster.api.validation_services import label_causes
@@ -33,6 +34,9 @@ def volume_causes(volumes: Sequence[dict[str, Any]], path: str, known: dict[str,
     names: set[str] = set()
     for index, volume in enumerate(volumes):
         where, name = f"{path}[{index}]", volume.get("name") or ""
+        if volume.get("projected") is TOKEN_SOURCES:  # admission's own, in nearly every pod
+            known[name] = "projected"
+            continue
         sources = [key for key in volume if key != "name"]
         found = [forbidden(f"{where}.{extra}", "may not specify more than 1 volume type") for extra in sources[1:]]
         for source in sources[:1]:
@@ -179,10 +183,10 @@ def _token_causes(token: dict[str, Any], path: str, whole: str) -> Causes:
 def _taken_causes(items: Sequence[dict[str, Any]], path: str, taken: set[str]) -> Causes:
     """One file comes from one place."""
     for item in items:
-        name = item.get("path") or ""
-        if name and name in taken:
-            yield invalid_value(path, name, "conflicting duplicate paths")
-        taken.add(name)
+        if name := item.get("path"):
+            if name in taken:
+                yield invalid_value(path, name, "conflicting duplicate paths")
+            taken.add(name)
 
 
 def _mode_causes(about: dict[str, Any], field: str, path: str) -> Causes:
