@@ -10,7 +10,7 @@ Paths are taken apart by hand, not by patterns: the hot path is a few dictionary
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -160,8 +160,7 @@ class ApiServer:
         if exchange is not None:
             call.pass_on = exchange.pass_on
         if path not in _OPEN and not path.startswith(("/livez/", "/readyz/", "/healthz/")):
-            groups = [value.decode("latin-1") for name, value in scope["headers"] if name == b"impersonate-group"]
-            call.user = self._authenticated(call, (scope.get("server") or ("",))[0], groups)
+            call.user = self._authenticated(call, (scope.get("server") or ("",))[0], scope["headers"])
         if call.method in ("POST", "PUT", "PATCH", "DELETE"):
             body = exchange.body() if exchange is not None else None
             if body is None:
@@ -171,8 +170,8 @@ class ApiServer:
             call.body = body
         return call
 
-    def _authenticated(self, call: Call, address: str, groups: Sequence[str]) -> User:
-        """Who asks; `groups` are those of somebody else, for whom the owner asks."""
+    def _authenticated(self, call: Call, address: str, headers: Iterable[tuple[bytes, bytes]]) -> User:
+        """Who asks, or for whom the owner asks: each of his groups has a header of its own."""
         kind, _, token = call.header(b"authorization").partition(" ")
         user = self._keys.user(token.strip(), address) if kind.lower() == "bearer" else None
         if user is None:
@@ -183,7 +182,8 @@ class ApiServer:
         if not user.master:
             text = f'users "{other}" is forbidden: User "{user.name}" cannot impersonate resource "users" in API group "" at the cluster scope'
             raise Forbidden(text)
-        named = tuple(filter(None, groups)) or accounts_of(other)
+        named = tuple(value.decode("latin-1") for name, value in headers if name == b"impersonate-group" and value)
+        named = named or accounts_of(other)
         return User(other, (*named, EVERYBODY), uid=call.header(b"impersonate-uid"))
 
     async def _body(self, call: Call, receive: Receive) -> bytes:
