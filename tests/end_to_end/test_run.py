@@ -129,6 +129,13 @@ def test_a_run_that_is_terminated_says_that_the_job_goes_on(running: Cluster) ->
     running.run("rowlock", "delete", "left")
 
 
+def test_who_reads_no_further_is_told_that_the_job_goes_on(running: Cluster) -> None:
+    line = "rowlock run --name cut -- sh -c 'while true; do echo again; sleep 0.02; done' | head -2"
+    said = running.run("bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}", code=141)
+    assert said.count("[rank 0] again") == 2 and "Job cut goes on. Follow it again: `rowlock logs -f cut`" in said
+    running.run("rowlock", "delete", "cut")
+
+
 @pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt, 130), (run.Terminated, 143)])
 @pytest.mark.parametrize(
     ("step", "told"),

@@ -176,6 +176,11 @@ def test_a_hang_is_told_to_who_follows_the_log(served: Served) -> None:
     with closing(News(server, "t1", job["id"], restarts=True)) as news:
         news.look()
     assert "Job t1: rank 0 ended\n" in served.capsys.readouterr().err
+    event("PyTorchJobSuspended", "PyTorchJob t1 is suspended.")
+    for pauses, told in ((True, True), (False, False)):
+        with closing(News(server, "t1", job["id"], pauses=pauses)) as news:
+            news.look()
+        assert ("Job t1: PyTorchJob t1 is suspended.\n" in served.capsys.readouterr().err) == told
 
 
 def test_a_suspended_job_says_so(served: Served) -> None:

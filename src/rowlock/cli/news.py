@@ -16,14 +16,18 @@ from rowlock.cli.output import tell
 EVERY = 3.0
 """Seconds between two questions."""
 _REASONS = frozenset({"JobHangs", "JobStill", "RankSlow", "JobMovesAgain"})
+_PAUSES = frozenset({"PyTorchJobSuspended", "PyTorchJobResumed"})
 
 
 class News:
     """For as long as a log is followed: `with News(server, name, identity): …`."""
 
-    def __init__(self, server: Server, name: str, identity: str, *, restarts: bool = False) -> None:
-        """With `restarts` ranks that failed are told, too; without, the end of the job tells it."""
-        self._reasons = _REASONS | ({"RankFailed"} if restarts else set())
+    def __init__(
+        self, server: Server, name: str, identity: str, *, restarts: bool = False, pauses: bool = False
+    ) -> None:
+        """With `restarts` ranks that failed are told, too; without, the end of the job tells it. With `pauses` it is told
+        that somebody has suspended the job: of one that is followed from its first moment."""
+        self._reasons = _REASONS | ({"RankFailed"} if restarts else set()) | (_PAUSES if pauses else set())
         self._server = Server(server.url, server.directory)  # a connection of its own: the log has the other
         self._name, self._events = name, f"{WORKLOADS}/{identity}/events"
         self._told: set[tuple[str, str]] = set()

@@ -77,6 +77,9 @@ def _run(line: Line, command: list[str]) -> int:
         return _follow(line, server, name, identity)
     except Terminated:
         return _goes_on(line, name, _TERMINATED)
+    except BrokenPipeError:
+        _goes_on(line, name, DETACHED)
+        raise
 
 
 def _submitted(line: Line, server: Server, body: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +217,7 @@ def _free_name(server: Server, line: Line, command: list[str]) -> str:
 def _follow(line: Line, server: Server, name: str, identity: str) -> int:
     try:
         _until_it_starts(server, name, identity)
-        with News(server, name, identity, restarts=bool(line.backoff_limit)):
+        with News(server, name, identity, restarts=bool(line.backoff_limit), pauses=True):
             write(server.lines(f"{WORKLOADS}/{identity}/logs", follow=True))
         body = until(client.connect(line), {"id": identity}, "Completed", None)
     except KeyboardInterrupt:
