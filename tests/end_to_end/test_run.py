@@ -221,6 +221,9 @@ def test_a_server_that_dies_under_a_run_leaves_the_job(running: Cluster) -> None
         assert process.wait(30) == 1
         last = process.stderr.read().splitlines()[-1]
     running.up()  # first of all: else a test that fails leaves the pod host behind
-    assert last.startswith("the server is gone, but job survivor goes on: start it again (`rowlock up -d`)"), last
+    assert last == (
+        "the server is gone; job survivor goes on, unless `rowlock down` has stopped it: start the server again "
+        "(`rowlock up -d`), then follow the job: `rowlock logs -f survivor`"
+    )
     assert running.json("rowlock", "describe", "survivor", "--json")["phase"] == "Running"
     running.run("rowlock", "delete", "survivor")

@@ -225,8 +225,11 @@ def _follow(line: Line, server: Server, name: str, identity: str) -> int:
     except client.ServerRefused:
         raise
     except Refused:
-        again = f"start it again (`{client.again(client.state(server.directory))}`), then follow the job: `rowlock logs -f {name}{meant(line)}`"
-        raise Refused(f"the server is gone, but job {name} goes on: {again}") from None
+        again = client.again(client.state(server.directory))
+        raise Refused(
+            f"the server is gone; job {name} goes on, unless `rowlock down` has stopped it: start the server again "
+            f"(`{again}`), then follow the job: `rowlock logs -f {name}{meant(line)}`"
+        ) from None
     pods = server.get(f"{WORKLOADS}/{identity}/pods")["pods"] if body["phase"] != "Deleted" else []
     why = str(body.get("phaseMessage") or "") if body["phase"] != "Completed" else ""
     code = exit_code(body["phase"], pods)
