@@ -183,7 +183,7 @@ def test_ranks_that_outlive_the_master_are_heard_to_their_end(running: Cluster) 
 def test_a_rank_that_runs_on_after_a_failure_is_named(running: Cluster) -> None:
     script = "test $RANK = 0 && sleep 600; exit 3"
     said = running.run("rowlock", "run", "-n", "2", "--name", "half", "--", "sh", "-c", script, code=3)
-    assert "Still running: half-master-0. `rowlock delete half` stops them." in said
+    assert "Still running: half-master-0. `rowlock delete half` stops it." in said
     running.run("rowlock", "delete", "half")
 
 
