@@ -18,6 +18,11 @@ _AS_THEY_ARE = (0, 0, 0xFFFFFFFF)
 _ALWAYS_DUMPABLE = 1
 
 _libc = ctypes.CDLL(None)
+_malloc, _sbrk, _call = (getattr(_libc, name, None) for name in ("malloc", "sbrk", "prctl"))
+"""Looked up once, in the parent; None elsewhere than on Linux."""
+for _function in (_malloc, _sbrk):
+    if _function is not None:
+        _function.restype = ctypes.c_void_p
 
 
 def show(name: str, words: Iterable[str], env: Mapping[str, str]) -> None:
@@ -38,13 +43,11 @@ def show(name: str, words: Iterable[str], env: Mapping[str, str]) -> None:
 
 def _moved(known: Mapping[int, int], arguments: bytes, variables: bytes) -> bool:
     """Tells the kernel of a copy that nobody ever frees; False when it will not hear of it."""
-    _libc.malloc.restype = _libc.sbrk.restype = ctypes.c_void_p
-    start = _libc.malloc(ctypes.c_size_t(len(arguments) + len(variables)))
-    if not start:
+    if _malloc is None or _sbrk is None or not (start := _malloc(ctypes.c_size_t(len(arguments) + len(variables)))):
         return False
     ctypes.memmove(start, arguments + variables, len(arguments) + len(variables))
     middle, end = start + len(arguments), start + len(arguments) + len(variables)
-    program = (known[26], known[27], known[45], known[46], known[47], _libc.sbrk(0), known[28])
+    program = (known[26], known[27], known[45], known[46], known[47], _sbrk(0), known[28])
     layout = struct.pack(_LAYOUT, *program, start, middle, middle, end, *_AS_THEY_ARE)
     return _prctl(_MEMORY, _MAP, layout, len(layout)) == 0
 
@@ -57,4 +60,4 @@ def _written_over(start: int, end: int, arguments: bytes) -> None:
 
 def _prctl(option: int, *values: int | bytes) -> int:
     words = [ctypes.c_char_p(v) if isinstance(v, bytes) else ctypes.c_ulong(v) for v in (*values, 0, 0, 0, 0)[:4]]
-    return int(_libc.prctl(option, *words))
+    return int(_call(option, *words)) if _call is not None else -1
