@@ -17,6 +17,7 @@ from rowlock.cluster.api.validation_containers import config_key_problems
 from rowlock.cluster.api.validation_placement import EFFECTS
 from rowlock.cluster.api.validation_pods import first_causes, pod_causes, pod_update_causes, status_causes
 from rowlock.cluster.api.validation_quotas import quota_causes
+from rowlock.cluster.api.validation_rights import role_binding_causes, role_causes
 from rowlock.cluster.api.validation_services import label_causes, service_causes, service_status_causes
 from rowlock.cluster.api.validation_volumes import claim_causes
 from rowlock.cluster.api.wording import (
@@ -242,8 +243,10 @@ def _node(obj: Object) -> Causes:
             yield invalid_value(f"{path}.key", taint.get("key") or "", problem)
         for problem in label_value_problems(taint.get("value") or ""):
             yield invalid_value(f"{path}.value", taint.get("value"), problem)
-        if taint.get("effect") not in EFFECTS:
-            yield not_supported(f"{path}.effect", taint.get("effect") or "", EFFECTS)
+        if not taint.get("effect"):
+            yield required(f"{path}.effect")
+        elif taint["effect"] not in EFFECTS:
+            yield not_supported(f"{path}.effect", taint["effect"], EFFECTS)
         pair = (taint.get("key"), taint.get("effect"))
         if pair in seen:
             shown = json.dumps(
@@ -268,6 +271,8 @@ def _node_update(old: Object, new: Object) -> Causes:
 
 def _namespace(obj: Object) -> Causes:
     for name in (obj.get("spec") or {}).get("finalizers") or ():
+        for problem in label_key_problems(name):
+            yield invalid_value("spec.finalizers", name, problem)
         if "/" not in name and name not in _FINALIZERS:
             yield invalid_value("spec.finalizers", name, _FINALIZER_TEXT)
 
@@ -324,6 +329,8 @@ RULES: dict[Kind, Rule] = {
     kinds.LEASE: _lease,
     kinds.NAMESPACE: _namespace,
     kinds.RESOURCE_QUOTA: quota_causes,
+    kinds.ROLE: role_causes,
+    kinds.ROLE_BINDING: role_binding_causes,
 }
 FIRST: dict[Kind, Rule] = {kinds.POD: first_causes, kinds.PRIORITY_CLASS: _priority_class}
 STATUS: dict[Kind, Rule] = {kinds.POD: status_causes, kinds.SERVICE: service_status_causes}
