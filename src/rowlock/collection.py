@@ -118,7 +118,7 @@ def _disowned(kind: Kind, obj: Object, uids: set[str]) -> Write:
 
 
 def _without_finalizer(kind: Kind, obj: Object, name: str) -> Write:
-    left = [f for f in objects.meta(obj).get("finalizers") or () if f != name]
+    left = [f for f in _finalizers(obj) if f != name]
     return _patched(kind, obj, {"finalizers": left or None})
 
 
@@ -131,8 +131,12 @@ def _references(obj: Object) -> list[dict[str, Any]]:
     return objects.meta(obj).get("ownerReferences") or []
 
 
+def _finalizers(obj: Object) -> list[str]:
+    return objects.meta(obj).get("finalizers") or []
+
+
 def _policy(obj: Object) -> str:
-    finalizers = objects.meta(obj).get("finalizers") or ()
+    finalizers = _finalizers(obj)
     return FOREGROUND if FOREGROUND in finalizers else ORPHAN if ORPHAN in finalizers else ""
 
 
@@ -141,9 +145,9 @@ def _key(kind: Kind, obj: Object) -> Key:
 
 
 def _place(obj: Object, reference: dict[str, Any]) -> Key | None:
-    """Where an owner lives; None for a kind outside the fence."""
+    """Where an owner lives; None for a kind outside the fence, and where it could not be found."""
     kind = kinds.by_api_version(str(reference.get("apiVersion")), str(reference.get("kind")))
-    if kind is None:
+    if kind is None or (kind.namespaced and not objects.namespace(obj)):  # nor can it lie in some namespace
         return None
     namespace = objects.namespace(obj) if kind.namespaced else ""
     return Key(namespace, f"{kind.resource}/{reference.get('name')}/{reference.get('uid')}")
@@ -279,14 +283,16 @@ def _given_up(pod: Object, now: float) -> Iterable[Write]:
 
 
 class Claims:
-    """One key per claim that is being deleted: it stays for the pods that are placed and not over."""
+    """One key per claim that is being deleted: it stays for the pods that are placed and not over. One that has lost its
+    finalizer before that gets it back."""
 
     name = "pvc-protection-controller"
     kinds: tuple[Kind, ...] = (PERSISTENT_VOLUME_CLAIM, POD)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         if change.kind is PERSISTENT_VOLUME_CLAIM:
-            return [objects.key(change.object)] if objects.deleting(change.object) else []
+            claim = change.object
+            return [objects.key(claim)] if objects.deleting(claim) != (IN_USE not in _finalizers(claim)) else []
         if change.type != "Deleted" and objects.phase(change.object) not in _FINISHED:
             return []
         space = objects.namespace(change.object)
@@ -294,8 +300,11 @@ class Claims:
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         claim = view.get(PERSISTENT_VOLUME_CLAIM, *key)
-        if claim is None or not objects.deleting(claim) or IN_USE not in (objects.meta(claim).get("finalizers") or ()):
+        if claim is None or objects.deleting(claim) == (IN_USE not in _finalizers(claim)):
             return _NOTHING
+        if not objects.deleting(claim):
+            wanted = {"finalizers": [*_finalizers(claim), IN_USE]}
+            return Decision((_patched(PERSISTENT_VOLUME_CLAIM, claim, wanted),))
         users = (pod for pod in view.all(POD, key.namespace) if key.name in claims_of(pod))
         if any(objects.dig(pod, "spec.nodeName") and objects.phase(pod) not in _FINISHED for pod in users):
             return _NOTHING

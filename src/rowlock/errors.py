@@ -176,11 +176,18 @@ def not_found(plural: str, name: str, group: str = "") -> NotFound:
     return NotFound(f'{resource} "{name}" not found', details=details)
 
 
-def already_exists(plural: str, name: str, group: str = "") -> AlreadyExists:
-    """`pods "x" already exists`."""
+def already_exists(
+    plural: str, name: str, group: str = "", deleting: bool = False, generated: bool = False
+) -> AlreadyExists:
+    """`pods "x" already exists`; of an object that asked for a name to be made, that none was found."""
     resource = f"{plural}.{group}" if group else plural
     details = {"name": name, "kind": plural, **({"group": group} if group else {})}
-    return AlreadyExists(f'{resource} "{name}" already exists', details=details)
+    said = "object is being deleted: " if deleting else ""
+    if generated:
+        said = f'{said}{resource} "{name}" already exists'
+        more = "the server was not able to generate a unique name for the object"
+        return AlreadyExists(f"{said}, {more}", details={**details, "retryAfterSeconds": 1})
+    return AlreadyExists(f'{said}{resource} "{name}" already exists', details=details)
 
 
 def conflict(plural: str, name: str, why: str, group: str = "") -> Conflict:

@@ -187,14 +187,15 @@ def test_a_pod_may_not_move_nor_get_more_time() -> None:
         Admission().update(kinds.POD, live, {**live, "status": status}, "status", WriteOptions())
 
 
-def test_a_claim_grows_only_once_it_is_bound_and_a_node_keeps_its_provider() -> None:
+def test_a_claim_does_not_grow_and_a_node_keeps_its_provider() -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     live = admit(kinds.PERSISTENT_VOLUME_CLAIM, {"spec": spec})
     more = {**live, "spec": {**live["spec"], "resources": {"requests": {"storage": "2Gi"}}}}
     with pytest.raises(ApiError, match="spec is immutable after creation"):
         Admission().update(kinds.PERSISTENT_VOLUME_CLAIM, live, more, "", WriteOptions())
     bound = {"status": {"phase": "Bound"}}
-    assert Admission().update(kinds.PERSISTENT_VOLUME_CLAIM, {**live, **bound}, {**more, **bound}, "", WriteOptions())
+    with pytest.raises(ApiError, match="only dynamically provisioned pvc can be resized"):
+        Admission().update(kinds.PERSISTENT_VOLUME_CLAIM, {**live, **bound}, {**more, **bound}, "", WriteOptions())
     node = admit(kinds.NODE, {"spec": {"providerID": "a"}})
     with pytest.raises(ApiError, match="may not change providerID"):
         Admission().update(kinds.NODE, node, {**node, "spec": {"providerID": "b"}}, "", WriteOptions())

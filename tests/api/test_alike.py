@@ -151,3 +151,157 @@ def test_elements_of_a_list_are_cut_or_read_anew() -> None:
     found = verbs.array_of(kinds.SECRET, [usual, other])
     assert found == b'[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]'
     assert verbs.array_of(kinds.SECRET, []) == b"[]"
+
+
+LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}}
+CONDITION = {"type": "Ready", "status": "True", "lastTransitionTime": "2126-01-02T03:04:05Z"}
+UNKNOWN = '299 - "unknown field \\"colour\\""'
+
+
+def test_what_is_always_written_is_written(client: httpx.Client, space: str) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    assert client.post(classes, json={"metadata": {"name": "z"}}, params={"dryRun": "All"}).json()["value"] == 0
+    path = spaced(space, "services")
+    client.post(path, json=SERVICE).raise_for_status()
+    status = patched(client, path + "/s/status", {"status": {"conditions": [CONDITION]}}).json()["status"]
+    assert status["conditions"] == [{**CONDITION, "reason": "", "message": ""}]
+    sticky = patched(client, path + "/s", {"spec": {"sessionAffinity": "ClientIP"}}).json()["spec"]
+    assert sticky["sessionAffinityConfig"] == {"clientIP": {"timeoutSeconds": 10800}}
+    assert (
+        "sessionAffinityConfig"
+        not in patched(client, path + "/s", {"spec": {"sessionAffinity": "None"}}).json()["spec"]
+    )
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    client.post(f"{space}/pods", json=pod).raise_for_status()
+    status = patched(client, f"{space}/pods/p/status", {"status": {"podIP": "10.0.0.9"}}).json()["status"]
+    assert status["podIPs"] == [{"ip": "10.0.0.9"}]
+
+
+def test_a_status_brings_metadata_along(client: httpx.Client, space: str) -> None:
+    path = spaced(space, "services")
+    client.post(path, json=SERVICE).raise_for_status()
+    found = patched(
+        client, path + "/s/status", {"metadata": {"labels": {"l": "1"}}, "spec": {"selector": {"a": "b"}}}
+    ).json()
+    assert found["metadata"]["labels"] == {"l": "1"} and "selector" not in found["spec"]
+    wrong = patched(client, path + "/s/status", {"metadata": {"labels": {"l": "a b"}}})
+    assert wrong.json()["details"]["causes"][0]["field"] == "metadata.labels"
+
+
+def test_a_status_of_no_service(client: httpx.Client, space: str) -> None:
+    path = spaced(space, "services") + "/s/status"
+    said = 'Service "s" is invalid: spec.clusterIPs: Required value'
+    assert client.put(path, json=SERVICE).json()["message"] == said
+    state = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "status": {"conditions": [CONDITION]}}
+    found = patched(client, path, state, APPLY, fieldManager="m")
+    assert found.json()["message"] == 'Service "s" is invalid: spec.ports: Required value'
+    lost = client.put(path, json={**SERVICE, "metadata": {"name": "s", "uid": "abc"}}).json()
+    assert lost["message"].endswith("Precondition failed: UID in precondition: abc, UID in object meta: ")
+    assert patched(client, path, {"status": {}}).status_code == 404
+
+
+def test_a_service_keeps_the_address_that_nobody_writes(client: httpx.Client, space: str) -> None:
+    path = spaced(space, "services")
+    client.post(path, json=SERVICE).raise_for_status()
+    found = client.put(path + "/s", json={**SERVICE, "spec": {"ports": [{"port": 81}]}}).json()["spec"]
+    assert (found["clusterIP"], found["clusterIPs"], found["ports"][0]["port"]) == ("None", ["None"], 81)
+
+
+def test_zero_is_no_revision(client: httpx.Client, space: str) -> None:
+    path = spaced(space, "configmaps")
+    client.post(path, json={"metadata": {"name": "a", "generation": 7}}).raise_for_status()
+    found = patched(client, path + "/a", {"metadata": {"resourceVersion": "0"}, "data": {"x": "1"}})
+    assert found.status_code == 200 and found.json()["metadata"]["generation"] == 7
+    leases = spaced(space, "leases", "apis/coordination.k8s.io/v1")
+    client.post(leases, json=LEASE).raise_for_status()
+    for revision in ("0", "", None):
+        answer = patched(client, leases + "/l", {"metadata": {"resourceVersion": revision}})
+        assert answer.json()["details"]["causes"][0]["message"] == "Invalid value: 0: must be specified for an update"
+    unread = client.put(leases + "/l", json={**LEASE, "spec": {"leaseDurationSeconds": "15"}})
+    assert unread.status_code == 400 and "cannot unmarshal string" in unread.json()["message"]
+
+
+def test_everything_that_may_not_change_is_said_at_once(client: httpx.Client, space: str) -> None:
+    path = spaced(space, "secrets")
+    client.post(path, json={"metadata": {"name": "a"}}).raise_for_status()
+    end = {"deletionTimestamp": "2126-01-02T03:04:05Z", "uid": "other"}
+    found = patched(client, path + "/a", {"metadata": end, "type": "kubernetes.io/basic-auth"}).json()
+    assert [cause["field"] for cause in found["details"]["causes"]] == [
+        "metadata.uid", "metadata.deletionTimestamp", "metadata.uid", "metadata.deletionTimestamp",
+        "type", "data[username]", "data[password]",
+    ]  # fmt: skip
+
+
+def test_a_claim_that_may_not_shrink_or_grow(client: httpx.Client, space: str) -> None:
+    path = spaced(space, "persistentvolumeclaims")
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    client.post(path, json={"metadata": {"name": "c"}, "spec": claim}).raise_for_status()
+    found = patched(
+        client, path + "/c", {"spec": {"resources": {"requests": {"storage": "-1"}}, "volumeMode": "Block"}}
+    )
+    fields = dict.fromkeys(cause["field"] for cause in found.json()["details"]["causes"])  # some are asked for twice
+    assert list(fields) == [
+        "spec.resources[storage]", "spec", "spec.resources.requests.storage", "volumeMode",
+    ]  # fmt: skip
+    patched(client, path + "/c/status", {"status": {"phase": "Bound"}}).raise_for_status()
+    grown = patched(client, path + "/c", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}})
+    assert grown.status_code == 403 and "the storageclass that provisions the pvc must support resize" in grown.text
+
+
+def test_a_refused_write_is_warned_all_the_same(client: httpx.Client, space: str) -> None:
+    path = spaced(space, "configmaps")
+    client.post(path, json={"metadata": {"name": "a"}}).raise_for_status()
+    for body in ({"metadata": {"name": "a", "uid": "other"}}, {"metadata": {"name": "zz"}}):
+        answer = client.put(path + "/a", json={**body, "colour": "red"})
+        assert answer.status_code in (400, 409) and answer.headers["warning"] == UNKNOWN
+    steps = [{"op": "remove", "path": "/metadata/name"}, {"op": "add", "path": "/colour", "value": 1}]
+    answer = patched(client, path + "/a", steps, "application/json-patch+json")
+    assert answer.status_code == 400 and answer.headers["warning"] == UNKNOWN
+
+
+def test_a_name_that_is_taken(client: httpx.Client, space: str) -> None:
+    path = spaced(space, "configmaps")
+    client.post(path, json={"metadata": {"name": "a", "finalizers": ["e.test/a"]}}).raise_for_status()
+    found = client.post(path, json={"metadata": {"name": "a", "generateName": "g-"}}).json()
+    assert found["message"].endswith("the server was not able to generate a unique name for the object")
+    assert found["details"]["retryAfterSeconds"] == 1
+    client.delete(path + "/a").raise_for_status()
+    found = client.post(path, json={"metadata": {"name": "a"}}).json()
+    assert found["message"] == 'object is being deleted: configmaps "a" already exists'
+    last = patched(client, path + "/a", {"metadata": {"finalizers": []}}).json()["metadata"]
+    assert "finalizers" not in last and client.get(path + "/a").status_code == 404
+
+
+def test_a_full_page_ends_where_it_is_full(client: httpx.Client, space: str) -> None:
+    path = spaced(space, "leases", "apis/coordination.k8s.io/v1")
+    for name, labels in (("a", {"l": "1"}), ("b", {})):
+        client.post(path, json={**LEASE, "metadata": {"name": name, "labels": labels}}).raise_for_status()
+    page = client.get(path, params={"limit": "1", "labelSelector": "l"}).json()
+    assert len(page["items"]) == 1 and "remainingItemCount" not in page["metadata"]
+    rest = client.get(path, params={"labelSelector": "l", "continue": page["metadata"]["continue"]}).json()
+    assert rest["items"] == [] and "continue" not in rest["metadata"]
+    assert "continue" not in client.get(path, params={"limit": "2"}).json()["metadata"]
+
+
+def test_a_dry_run_shows_what_writing_takes_away(client: httpx.Client, space: str) -> None:
+    path = spaced(space, "configmaps")
+    body = {"metadata": {"name": "a", "resourceVersion": "0"}}
+    assert client.post(path, json=body, params={"dryRun": "All"}).json()["metadata"]["resourceVersion"] == "0"
+    client.post(path, json=body).raise_for_status()
+    found = patched(client, path + "/a", {"metadata": {"selfLink": "/x"}}, dryRun="All")
+    assert found.json()["metadata"]["selfLink"] == "/x"
+
+
+def test_what_a_strategic_patch_cannot_convert(client: httpx.Client, space: str) -> None:
+    strategic = "application/strategic-merge-patch+json"
+    leases = spaced(space, "leases", "apis/coordination.k8s.io/v1")
+    client.post(leases, json=LEASE).raise_for_status()
+    found = patched(client, leases + "/l", {"spec": {"leaseDurationSeconds": 15.5}}, strategic).json()
+    assert found["message"].endswith(": cannot convert float64 to int32")
+    client.post(spaced(space, "configmaps"), json={"metadata": {"name": "a"}}).raise_for_status()
+    found = patched(client, spaced(space, "configmaps") + "/a", {"binaryData": {"x": "?"}}, strategic).json()
+    assert found["message"].endswith(": error decoding from json: illegal base64 data at input byte 0")
+    accounts = spaced(space, "serviceaccounts")
+    client.post(accounts, json={"metadata": {"name": "a"}}).raise_for_status()
+    found = patched(client, accounts + "/a", {"imagePullSecrets": [{"$patch": "delete", "name": "i"}]}, strategic)
+    assert "imagePullSecrets" not in found.json() and "warning" not in found.headers

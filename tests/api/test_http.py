@@ -165,8 +165,8 @@ def test_server_side_apply(client: httpx.Client, space: str) -> None:
     assert applied("a", {}).json()["data"] == {"owner": "b"}
     unmanaged = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}, "data": {"a": "b"}}
     assert patched(client, path, unmanaged, APPLY).status_code == 422
-    nameless = patched(client, path, {"apiVersion": "v1", "kind": "ConfigMap"}, APPLY, fieldManager="a")
-    assert nameless.json()["message"].startswith("the name of the object (s based on URL) was undeterminable")
+    nameless = patched(client, path + "2", {"apiVersion": "v1", "kind": "ConfigMap"}, APPLY, fieldManager="a")
+    assert nameless.json()["message"].startswith("the name of the object (s2 based on URL) was undeterminable")
 
 
 def test_field_validation(client: httpx.Client, space: str) -> None:

@@ -1,7 +1,7 @@
 """Random calls, played on a real server and on ours.
 
-`ALIKE` are the seeds that are answered alike, call by call; the others differ in something that we know and have left,
-or have not looked at: `python -m tests.differential.asking REAL OURS FROM TO` shows what, and a fix adds seeds here.
+Histories are answered alike, call by call and event by event, but for those in `DIFFERENT`: what differs there is known
+and left. `python -m tests.differential.asking REAL OURS FROM TO` shows what does; a fix takes seeds from the table.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from tests.conformance.subjects import embedded_server, real_cluster, real_clust
 from tests.differential.asking import Asked, play
 from tests.differential.calls import SORTS, history, sorts_of
 
-ALIKE = (
-    1, 3, 6, 9, 13, 14, 16, 17, 19, 23, 29, 36, 37, 42, 44, 46, 48, 50, 51, 53, 54, 59, 69, 71, 75, 77, 84, 88, 92, 94,
-    96, 98, 102, 108, 109, 112, 116, 117, 119, 124, 125, 130, 133, 139, 142, 143, 144, 145, 147, 148,
-)  # fmt: skip
+SEEDS = 300
+DIFFERENT = {
+    55: "a claim's first write of its status is a new revision there, even if it changes nothing",
+}
+"""Of 400 seeds 353 (the same) and 375 are the others: a custom object that was applied with empty annotations keeps
+them on disk there, and the next write, which changes nothing, is a new revision because it drops them."""
 
 
 def test_a_seed_names_its_calls_for_ever() -> None:
@@ -45,7 +47,7 @@ def test_random_calls_are_answered_alike(tmp_path: Path) -> None:
         real_cluster(tmp_path / "real", "--crds") as real,
         embedded_server(tmp_path / "ours", "tests.conformance.embedded", "--without", "kubelet,scheduler") as ours,
     ):
-        wrong = asyncio.run(play(real, ours, ALIKE))
+        wrong = asyncio.run(play(real, ours, [seed for seed in range(SEEDS) if seed not in DIFFERENT]))
         if wrong:  # what two busy servers do at once may come in another order
             wrong = asyncio.run(play(real, ours, wrong, together=1))
     assert not wrong, "\n".join(f"seed {seed}\n  " + "\n  ".join(lines) for seed, lines in wrong.items())

@@ -25,8 +25,8 @@ PATIENCE = 30.0
 """Seconds for one answer; longer is a hang."""
 CANARIES = "canaries"
 ALLOWED = (
-    "failed to create typed patch object", "failed to create manager for existing fields", "unknown patch type: ",
-    "map: map[", "list element types are not identical: ",
+    "failed to create typed patch object", "failed to convert new object", "failed to create manager for existing fields",
+    "unknown patch type: ", "map: map[", "list element types are not identical: ",
 )  # fmt: skip
 """What the real API server answers with 500 as well: a configuration that its schema cannot hold, a patch without keys."""
 

@@ -227,3 +227,19 @@ def test_a_claim_goes_with_its_last_pod_and_at_once_without_any(cluster: Cluster
     assert cluster.names(CLAIM) == ["used"]
     cluster.delete(POD, "p")
     assert cluster.names(CLAIM) == []
+
+
+def test_a_claim_gets_its_protection_back() -> None:
+    cluster = Cluster()
+    cluster.create(CLAIM, {"metadata": {"name": "c", "namespace": "default"}, "spec": {}})
+    held = cluster.core.current(CLAIM, "default", "c")
+    assert held is not None and held["metadata"]["finalizers"] == [collection.IN_USE]
+    cluster.delete(CLAIM, "c")
+    assert cluster.core.current(CLAIM, "default", "c") is None
+
+
+def test_an_owner_in_a_namespace_cannot_take_what_is_in_none_with_it() -> None:
+    cluster = Cluster()
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "gone"}
+    cluster.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "c", "ownerReferences": [owner]}, "value": 1})
+    assert cluster.core.current(kinds.PRIORITY_CLASS, "", "c") is not None

@@ -24,7 +24,7 @@ def test_create_fills_in_what_the_system_knows(path: Path | None) -> None:
             meta = made["metadata"]
             assert (made["apiVersion"], made["kind"]) == ("v1", "ConfigMap")
             assert meta["uid"] != "mine" and meta["creationTimestamp"] == "2023-11-14T22:13:20Z"
-            assert "generation" not in meta and objects.revision(made) == store.revision
+            assert meta["generation"] == 7 and objects.revision(made) == store.revision
             assert await store.get(CM, "default", "a") == made
             job = await store.create(JOB, config("j") | {"status": {"conditions": []}})
             assert job["metadata"]["generation"] == 1 and "status" not in job

@@ -234,3 +234,28 @@ def test_no_bookmark_runs_ahead_of_news() -> None:
             assert (await asyncio.wait_for(following.next(), 5))[0].type == "Bookmark"
 
     run(body())
+
+
+def test_who_watches_a_pod_sees_its_end_before_it_goes(path: Path | None) -> None:
+    async def body() -> None:
+        async with Opened(path) as store:
+            made = await store.create(kinds.POD, {"metadata": {"name": "p", "namespace": "default"}, "spec": {}})
+            await store.delete(kinds.POD, "default", "p")
+            ending, gone = await take(store.watch(kinds.POD, since=objects.revision(made)), 2)
+            assert [ending.type, gone.type] == ["Modified", "Deleted"]
+            assert objects.deleting(ending.object) and ending.object["metadata"]["generation"] == 2
+
+    run(body())
+
+
+def test_what_goes_with_its_last_finalizer_is_told_as_it_was(path: Path | None) -> None:
+    async def body() -> None:
+        async with Opened(path) as store:
+            await store.create(CM, {"metadata": {"name": "a", "namespace": "default", "finalizers": ["e.test/a"]}})
+            ending = await store.delete(CM, "default", "a")
+            last = await store.patch(CM, "default", "a", {"metadata": {"finalizers": None}})
+            assert "finalizers" not in last["metadata"] and objects.revision(last) == objects.revision(ending)
+            (gone,) = await take(store.watch(CM, since=objects.revision(ending)), 1)
+            assert gone.type == "Deleted" and gone.object["metadata"]["finalizers"] == ["e.test/a"]
+
+    run(body())

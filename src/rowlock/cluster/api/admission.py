@@ -27,10 +27,12 @@ from rowlock.cluster.api import (
 )
 from rowlock.cluster.api.decoding import Walk
 from rowlock.cluster.api.managedfields import Applied, Author
+from rowlock.cluster.storage import lifecycle
 from rowlock.collection import IN_USE
-from rowlock.errors import BadRequest, Cause, Forbidden, Unsupported, invalid
+from rowlock.errors import ApiError, BadRequest, Cause, Forbidden, Unsupported, invalid, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.quantity import parse
 from rowlock.training.admission import denial, review
 from rowlock.training.framework import DEFAULT, Parity
 
@@ -87,30 +89,36 @@ class Admission:
             new = _secret_data(new)
         if kind is kinds.POD and not subresource:
             new = pod_admission.readmitted(new)
-        elif kind is kinds.SERVICE:
-            new = _with_addresses(before, new)
-        elif kind is kinds.SERVICE_ACCOUNT:
-            new = _names_alone(new)
         settled = isinstance(given, Applied)
-        if new == before and not settled and (given is None or given == known):
+        entries = list(given) if settled else managedfields.base(known, None if subresource else given)
+        asked, new = new, _names_alone(new) if kind is kinds.SERVICE_ACCOUNT else new
+        if kind is kinds.SERVICE and not subresource:
+            new = _with_addresses(before, new)
+        if subresource == "scale":
+            author = Author(options.manager, objects.timestamp(self._clock()), subresource)
+            count = objects.dig(asked, SCALES[kind], 0) if asked != before else None
+            entries = managedfields.scaled(kind, entries, SCALES[kind], author, changed=count)
+        if asked == before and not settled and entries == (known or []):
             if not subresource:  # who changes nothing is warned, and a webhook is asked, all the same
                 options.warnings.extend(object_warnings.warnings(kind, new, first=False))
                 _review(kind, old, new, options, self.parity)
             return old
         if subresource == "status":
-            self._validate_status(kind, new)
+            self._validate_status(kind, old, new)
         else:
             self._validate(kind, old, new)
+            if kind is kinds.PERSISTENT_VOLUME_CLAIM:
+                _not_grown(old, new)
             if not subresource:
                 options.warnings.extend(object_warnings.warnings(kind, new, first=False))
             if subresource != "scale":  # webhooks are registered for the jobs themselves
                 _review(kind, old, new, options, self.parity)
                 gang_admission.review(kind, before, new, options, self.view)
-        entries = list(given) if given is not None else list(known or ())
-        if settled or not options.manager:
+        if settled or subresource == "scale" or not options.manager:
             return _joined(new, entries)
         author = Author(options.manager, objects.timestamp(self._clock()), subresource)
-        return managedfields.recorded(kind, before, _joined(new, entries), author)
+        owned = managedfields.recorded(kind, before, _joined(asked, entries), author)
+        return owned if asked is new else _joined(new, _parted(owned)[1])
 
     def _first_entry(self, kind: Kind, new: Object, options: WriteOptions) -> list[managedfields.Entry]:
         """What the creator owns: what it wrote and its defaults, not what admission adds."""
@@ -130,19 +138,23 @@ class Admission:
             causes += () if causes else gang_admission.causes(kind, new, self.view)
         else:
             rule, update = validation.RULES.get(kind), validation.UPDATES.get(kind)
-            if rule is not None:
-                causes += rule(new)
+            own = list(rule(new)) if rule is not None else []
             if old is None and kind in validation.FIRST:
-                causes += validation.FIRST[kind](new)
-            if old is not None and update is not None:
-                causes += update(old, new)
+                own += validation.FIRST[kind](new)
+            changed = list(update(old, new)) if old is not None and update is not None else []
+            causes += [*changed, *own] if kind in validation.CHANGES_FIRST else [*own, *changed]
         if causes:
             raise invalid(kind.name, objects.name(new), causes, kind.group)
 
-    def _validate_status(self, kind: Kind, new: Object) -> None:
+    def _validate_status(self, kind: Kind, old: Object, new: Object) -> None:
+        if not kind.custom and old["metadata"] != new["metadata"]:
+            found = [*validation.meta_causes(kind, new), *validation.meta_update_causes(old, new)]
+        else:
+            found = []
         if rule := validation.STATUS.get(kind):
-            if found := list(rule(new)):
-                raise invalid(kind.name, objects.name(new), found, kind.group)
+            found += rule(new)
+        if found:
+            raise invalid(kind.name, objects.name(new), found, kind.group)
         if not kind.custom or "status" not in new:
             return
         node = types.field(types.of(kind), "status") or types.ANYTHING
@@ -159,7 +171,7 @@ def decoded(kind: Kind, obj: Object, options: WriteOptions) -> Object:
     try:
         new = _custom(kind, obj, walk) if kind.custom else _typed(kind, obj, walk)
     except BadRequest as error:
-        raise Unreadable(kind, error.message) from None
+        raise Unreadable(kind, error.message, getattr(error, "converted", "")) from None
     if walk.unknown and options.validation != "Ignore":
         problems = [f'unknown field "{path}"' for path in (sorted(walk.unknown) if kind.custom else walk.unknown)]
         if options.validation == "Strict":
@@ -174,11 +186,11 @@ def _typed(kind: Kind, obj: Object, walk: Walk) -> Object:
 
 
 class Unreadable(BadRequest):
-    """An object that its type cannot hold; `why` in the decoder's words."""
+    """An object that its type cannot hold; `why` in the words of the decoder, `converted` in those of who converts."""
 
-    def __init__(self, kind: Kind, why: str) -> None:
+    def __init__(self, kind: Kind, why: str, converted: str = "") -> None:
         super().__init__(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
-        self.why = why
+        self.why, self.converted = why, converted or why
 
 
 def _type_name(kind: Kind) -> str:
@@ -244,6 +256,14 @@ def _protected(claim: Object) -> Object:
     return claim if IN_USE in own else objects.changed(claim, "metadata.finalizers", [*own, IN_USE])
 
 
+def _not_grown(old: Object, new: Object) -> None:
+    """A bound claim would grow if its storage class let it, and there are none here that do. Raises Forbidden."""
+    before, after = (parse(objects.dig(claim, "spec.resources.requests.storage", "0")) for claim in (old, new))
+    if after > before:
+        why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+        raise lifecycle.forbidden(kinds.PERSISTENT_VOLUME_CLAIM, objects.name(new), why)
+
+
 def _names_alone(account: Object) -> Object:
     """Of the secrets that an account may use, their names count."""
     secrets = account.get("secrets")
@@ -253,9 +273,12 @@ def _names_alone(account: Object) -> Object:
 
 
 def _with_addresses(old: Object, new: Object) -> Object:
-    """Who changes `clusterIP` alone, as older clients do, changes the list that it begins."""
+    """Who changes `clusterIP` alone, as older clients do, changes the list that it begins; who writes none keeps it."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     address = after.get("clusterIP")
+    if not address and after.get("type") != "ExternalName":
+        kept = {key: before[key] for key in ("clusterIP", "clusterIPs") if key in before and not after.get(key)}
+        return {**new, "spec": {**after, **kept}}
     if not address or address == before.get("clusterIP") or after.get("clusterIPs") != before.get("clusterIPs"):
         return new
     return objects.changed(new, "spec.clusterIPs", [address])
@@ -272,6 +295,20 @@ def _only_headless(service: Object) -> None:
         f'services "{objects.name(service)}": rowlock has names but no virtual addresses:'
         " only headless Services are served, set spec.clusterIP: None"
     )
+
+
+def no_service(service: Object) -> ApiError:
+    """What becomes of a status that is written where there is no service: a real server begins to make one, and stops
+    because nobody has given it an address."""
+    service, _ = _parted(service)
+    new = decoded(kinds.SERVICE, service, WriteOptions())
+    causes = [*validation.meta_causes(kinds.SERVICE, new), *validation.RULES[kinds.SERVICE](new)]
+    spec, given = new["spec"], service.get("spec") or {}
+    if spec.get("clusterIP") and not given.get("clusterIPs"):
+        causes.append(Cause("FieldValueRequired", "Required value", "spec.clusterIPs"))
+    if causes:
+        return invalid("Service", objects.name(new), causes)
+    return not_found(kinds.SERVICE.plural, objects.name(new))
 
 
 def _secret_data(secret: Object) -> Object:

@@ -147,16 +147,16 @@ def _neither(found: str, path: str, spoken: str) -> list[Cause]:
 
 def _check_object(value: dict[str, Any], node: types.Schema, path: str, brackets: str, errors: _Errors) -> None:
     dot = f"{path}." if path else ""
-    for key in node.get("required") or ():
-        if key not in value:
-            errors.schema.append(Cause("FieldValueRequired", "Required value", f"{dot}{key}"))
-            errors.incomplete = True
     declared, free = node.get("properties") or {}, node.get("additionalProperties")
     for key, element in value.items():
         if key in declared:
             _check(element, declared[key], f"{dot}{key}", f"{brackets}.{key}" if brackets else key, errors)
         elif isinstance(free, dict):
             _check(element, free, f"{dot}{key}", f"{brackets}[{key}]", errors)
+    for key in node.get("required") or ():
+        if key not in value:
+            errors.schema.append(Cause("FieldValueRequired", "Required value", f"{dot}{key}"))
+            errors.incomplete = True
 
 
 def _check_list(value: list[Any], node: types.Schema, path: str, brackets: str, errors: _Errors) -> None:

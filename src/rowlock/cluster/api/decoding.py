@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
-from rowlock.cluster.api import moments, types
+from rowlock.cluster.api import golang, moments, types
 from rowlock.cluster.api.defaults import DEFAULTS
 from rowlock.cluster.api.go_types import MAPS, TEXTS
 from rowlock.errors import BadRequest
@@ -81,12 +81,21 @@ def _json_type(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def _wrong(value: Any, walk: Walk, owner: str, go: str) -> BadRequest:
+class Mistyped(BadRequest):
+    """A value of the wrong type; `converted` is what is said of it when it was in memory already (`golang.converted`)."""
+
+    def __init__(self, message: str, converted: str) -> None:
+        super().__init__(message)
+        self.converted = converted
+
+
+def _wrong(value: Any, walk: Walk, owner: str, go: str, converted: str = "") -> Mistyped:
     path = ".".join(step for step in walk.path if isinstance(step, str))
     what = _json_type(value)
     if what == "number" and go.startswith("int"):
         what = f"number {value}"
-    return BadRequest(f"json: cannot unmarshal {what} into Go struct field {owner}.{path} of type {go}")
+    text = f"json: cannot unmarshal {what} into Go struct field {owner}.{path} of type {go}"
+    return Mistyped(text, converted or golang.converted(value, go, text=go == "string"))
 
 
 def _short(name: str) -> str:
@@ -197,7 +206,7 @@ def _int_or_string(owner: str) -> Decoder:
     def decoder(value: Any, walk: Walk) -> Any:
         number = value.__class__ is int and -(2**31) <= value < 2**31
         if not number and not isinstance(value, str):
-            raise _wrong(value, walk, owner, "int32")
+            raise _wrong(value, walk, owner, "int32", golang.unmarshal(value, "value of type int32"))
         return value
 
     return decoder
@@ -206,7 +215,7 @@ def _int_or_string(owner: str) -> Decoder:
 def _time(owner: str, read: Callable[[str], str]) -> Decoder:
     def decoder(value: Any, walk: Walk) -> Any:
         if not isinstance(value, str):
-            raise _wrong(value, walk, owner, "string")
+            raise _wrong(value, walk, owner, "string", golang.unmarshal(value, "value of type string"))
         return read(value)
 
     return decoder
@@ -221,7 +230,8 @@ def _bytes(owner: str) -> Decoder:
         except ValueError:  # binascii's own, and what base64 says to characters beyond ASCII
             bad = re.search(r"[^A-Za-z0-9+/=]", value)
             at = bad.start() if bad else len(value) // 4 * 4
-            raise BadRequest(f"illegal base64 data at input byte {at}") from None
+            why = f"illegal base64 data at input byte {at}"
+            raise Mistyped(why, f"error decoding from json: {why}") from None
         return value
 
     return decoder
@@ -230,7 +240,7 @@ def _bytes(owner: str) -> Decoder:
 def _text(owner: str, go: str = "string") -> Decoder:
     def decoder(value: Any, walk: Walk) -> Any:
         if value.__class__ is not str:
-            raise _wrong(value, walk, owner, go)
+            raise _wrong(value, walk, owner, go, golang.converted(value, go, text=True))
         return value
 
     return decoder

@@ -102,6 +102,14 @@ def _pod(made: Made) -> None:
     made.setdefault("status", {}).setdefault("phase", "Pending")
 
 
+def _pod_status(made: Made) -> None:
+    """The older field is the first of the newer list."""
+    for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
+        address = made.get(one)
+        if address and [entry.get("ip") for entry in made.get(many) or ()][:1] != [address]:
+            made[many] = [{"ip": address}]
+
+
 def _service_port(made: Made) -> None:
     made.setdefault("protocol", "TCP")
     if not made.get("targetPort") and "port" in made:
@@ -110,6 +118,11 @@ def _service_port(made: Made) -> None:
 
 def _service_spec(made: Made) -> None:
     _SERVICE_SPEC(made)
+    if made["sessionAffinity"] == "None":
+        made.pop("sessionAffinityConfig", None)
+    elif made["sessionAffinity"] == "ClientIP":
+        client = (made.get("sessionAffinityConfig") or {}).get("clientIP") or {}
+        made["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800, **client}}
     if made.get("type") != "ExternalName":
         made.setdefault("internalTrafficPolicy", "Cluster")
         # names without a selector are somebody else's to fill: of either family
@@ -224,6 +237,8 @@ DEFAULTS: dict[str, Fill] = {
         },
     ),
     _CORE + "Event": _event,
+    _CORE + "PodStatus": _pod_status,
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Condition": _values(message="", reason=""),
     "io.k8s.api.scheduling.v1.PriorityClass": _values(preemptionPolicy="PreemptLowerPriority", value=0),
     "io.k8s.api.coordination.v1.LeaseSpec": _lease,
     "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec": _autoscaler,

@@ -7,7 +7,7 @@ A field is a path of elements in FieldsV1's own spelling: `f:spec`, `k:{"name":"
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +20,7 @@ Fields = set[Path]
 Tree = dict[str, Any]
 """FieldsV1: nested, `{}` is a member, `.` marks a member that has members below it."""
 
-_SYSTEM = frozenset(
-    "name namespace uid creationTimestamp resourceVersion generation managedFields selfLink deletionTimestamp"
-    " deletionGracePeriodSeconds".split()
-)
+_SYSTEM = frozenset("name namespace uid creationTimestamp resourceVersion generation managedFields selfLink".split())
 _ALWAYS = frozenset({"metadata", "spec", "status", "template"})
 _MISSING: Any = object()
 
@@ -35,9 +32,9 @@ def _json(value: Any) -> str:
     return _encode(value).decode()
 
 
-def tree(obj: dict[str, Any], node: types.Schema, *, applied: bool, custom: bool) -> Tree:
-    """The fields of an object: `applied`, as a configuration names them; else, as a write brings them into being."""
-    marks = _MARKS[applied, custom]
+def brought(obj: dict[str, Any], node: types.Schema, *, custom: bool) -> Tree:
+    """The fields that a write brings into being with a new object."""
+    marks = _MARKS[custom]
     shape = _shape(types.resolved(node))
     found: Tree = {}
     for key, value in obj.items():
@@ -47,9 +44,49 @@ def tree(obj: dict[str, Any], node: types.Schema, *, applied: bool, custom: bool
             value = {k: v for k, v in value.items() if k not in _SYSTEM}
             if not value:
                 continue
-        if value or value != {} or not marks.always(key, node):
+        if value or not marks.always(key, node):
             found[f"f:{key}"] = marks.below(value, *marks.step(shape, key))
     return found
+
+
+def configured(config: dict[str, Any], node: types.Schema) -> Tree:
+    """The fields that a configuration names: nulls and empty maps too, but no list that would have keys and is empty."""
+    return _named(config, node) or {}
+
+
+def owned(fields: Iterable[Path]) -> Fields:
+    """Those that somebody can own: what an object is and what the system counts is nobody's."""
+    return {p for p in fields if p not in _NOBODYS and not (p[0] == "f:metadata" and p[1][2:] in _SYSTEM)}
+
+
+_NOBODYS = frozenset({("f:apiVersion",), ("f:kind",), ("f:metadata",)})
+
+
+def _named(value: Any, node: types.Schema) -> Tree | None:
+    """What a value in a configuration names below itself: `{}` is the value alone, None is nothing at all."""
+    shape = _shape(node)
+    if not isinstance(value, dict | list) or shape.atomic or value == {}:
+        return {}
+    out: Tree = {}
+    if isinstance(value, list):
+        if not shape.listed:
+            return {}
+        child = types.items(node)
+        for element in value:
+            out[element_of(element, node)] = _with_itself(_named(element, child))
+        return out or None
+    declared = shape.node.get("properties") or {}
+    for key, element in value.items():
+        below = _named(element, shape.child(key))
+        if key not in declared:
+            out[f"f:{key}"] = _with_itself(below)
+        elif below is not None:
+            out[f"f:{key}"] = below
+    return out or None
+
+
+def _with_itself(below: Tree | None) -> Tree:
+    return {".": {}, **below} if below else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +95,8 @@ class _Shape:
 
     node: types.Schema
     atomic: bool
+    listed: bool
+    """Whether it is a list: one that no schema knows is one value."""
     free: bool
     keys: tuple[str, ...]
     required: frozenset[str]
@@ -71,7 +110,9 @@ def _shape(node: types.Schema) -> _Shape:
     found = _SHAPES.get(id(node))
     if found is None or found.node is not node:
         keys, required = node.get("x-kubernetes-list-map-keys") or (), node.get("required") or ()
-        found = _Shape(node, types.atomic(node), types.is_map(node), tuple(keys), frozenset(required))
+        found = _Shape(
+            node, types.atomic(node), node.get("type") == "array", types.is_map(node), tuple(keys), frozenset(required)
+        )
         _SHAPES[id(node)] = found
     return found
 
@@ -82,7 +123,6 @@ _SHAPES: dict[int, _Shape] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Marks:
-    applied: bool
     custom: bool
 
     def step(self, shape: _Shape, key: str) -> tuple[types.Schema, bool]:
@@ -95,22 +135,22 @@ class _Marks:
         return found
 
     def itself(self, key: str, parent: types.Schema) -> bool:
-        """Whether a declared field that has parts is a member of its own."""
-        if self.applied or key == "metadata":
-            return False
-        return self.custom or not (key in _ALWAYS or key in _shape(parent).required or _is_claim(key, parent))
+        """Whether a declared field that has parts is a member of its own, in an object that is there already."""
+        return key != "metadata" and (self.custom or not self.always(key, parent))
 
     def always(self, key: str, parent: types.Schema) -> bool:
-        """Whether every object of a built-in kind has this part, be it empty: then bringing it is no change."""
-        return not (self.applied or self.custom) and (key in _ALWAYS or _is_claim(key, parent))
+        """Whether every object of a built-in kind writes this field, be it empty: then bringing it is no change."""
+        return not self.custom and (key in _ALWAYS or key in _shape(parent).required or _is_claim(key, parent))
 
     def pair(self, old: Any, new: Any, key: str, parent: types.Schema) -> tuple[Any, Any]:
-        """Both values of a field; a part that is always there is empty where it is not written."""
+        """Both values of a field; one that is always written is Go's zero where it is not."""
         if (old is _MISSING or new is _MISSING) and self.always(key, parent):
-            return ({} if old is _MISSING else old, {} if new is _MISSING else new)
+            zero = _zero(key, parent)
+            return (zero if old is _MISSING else old, zero if new is _MISSING else new)
         return old, new
 
     def below(self, value: Any, node: types.Schema, itself: bool) -> Tree:
+        """`itself`: the value is new with all that it has."""
         if not value or not isinstance(value, (dict, list)):
             return {}
         shape = _shape(node)
@@ -118,20 +158,30 @@ class _Marks:
             return {}
         out: Tree = {".": {}} if itself else {}
         if isinstance(value, list):
+            if not shape.listed:
+                return {}
             child = types.items(node)
             for element in value:
                 step = element_of(element, node)
                 out[step] = {} if step.startswith("v:") else self.below(element, child, True)
             return out
         for key, element in value.items():
-            if not element or element.__class__ is str:  # most fields are leaves
+            if element.__class__ is str and element:  # most fields are leaves
                 out[f"f:{key}"] = {}
-            else:
-                out[f"f:{key}"] = self.below(element, *self.step(shape, key))
+            elif element or itself or not self.always(key, node):
+                child, own = self.step(shape, key)
+                out[f"f:{key}"] = self.below(element, child, itself or own)
         return out
 
 
-_MARKS = {(applied, custom): _Marks(applied, custom) for applied in (False, True) for custom in (False, True)}
+_MARKS = {custom: _Marks(custom) for custom in (False, True)}
+
+
+def _zero(key: str, parent: types.Schema) -> Any:
+    if key in _ALWAYS or _is_claim(key, parent):
+        return {}
+    child = types.field(parent, key) or types.ANYTHING
+    return {"string": "", "integer": 0, "boolean": False}.get(child.get("type", ""))
 
 
 def element_of(element: Any, node: types.Schema) -> str:
@@ -148,7 +198,8 @@ def element_of(element: Any, node: types.Schema) -> str:
 
 def _key_value(element: dict[str, Any], key: str, node: types.Schema) -> Any:
     if key in element:
-        return element[key]
+        value = element[key]
+        return int(value) if value.__class__ is float and value.is_integer() else value
     declared = (types.resolved(node).get("properties") or {}).get(key) or {}
     return declared.get("default")
 
@@ -218,17 +269,26 @@ class Difference:
 
 def difference(old: dict[str, Any], new: dict[str, Any], node: types.Schema, *, custom: bool) -> Difference:
     """What a write changed, apart from what belongs to the system."""
-    marks = _MARKS[False, custom]
+    marks = _MARKS[custom]
     comparison = _Comparison(Difference(), marks)
     for key in {**old, **new}:
         if key in ("apiVersion", "kind"):
             continue
         a, b = old.get(key, _MISSING), new.get(key, _MISSING)
         if key == "metadata":
-            a, b = ({k: v for k, v in (m or {}).items() if k not in _SYSTEM} for m in (a, b))
+            a, b = ({} if m is _MISSING else {k: v for k, v in m.items() if k not in _SYSTEM} for m in (a, b))
         child = types.field(node, key) or types.ANYTHING
         comparison.of(marks.pair(a, b, key, node), child, (f"f:{key}",), marks.itself(key, node))
     return comparison.found
+
+
+def differ(old: dict[str, Any], new: dict[str, Any], node: types.Schema, *, custom: bool) -> bool:
+    """Whether anything is not the same, what belongs to the system and the order of lists included."""
+    if old == new:
+        return False
+    marks = _MARKS[custom]
+    pairs = (marks.pair(old.get(k, _MISSING), new.get(k, _MISSING), k, node) for k in {**old, **new})
+    return any(a is not b and a != b for a, b in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,13 +306,15 @@ class _Comparison:
             below = self.marks.below(value, node, itself)
             into.update(paths({at[-1]: below}, at[:-1]) if below else [at])
             return
-        whole = types.atomic(node) or type(old) is not type(new) or not isinstance(old, dict | list)
-        if whole or (itself and not (old and new)):
+        whole = types.atomic(node) or not isinstance(old, dict | list | None) or not isinstance(new, dict | list | None)
+        if whole or not (old or new) or (old and new and type(old) is not type(new)):
             self.found.modified.add(at)
-        elif isinstance(old, list):
-            self._of_lists((old, new), node, at)
+        elif isinstance(old or new, list) and not _shape(node).listed:
+            self.found.modified.add(at)
+        elif isinstance(old or new, list):
+            self._of_lists((old or [], new or []), node, at)
         else:
-            free = types.is_map(node)
+            old, new, free = old or {}, new or {}, types.is_map(node)
             for key in {**old, **new}:
                 child = types.field(node, key) or types.ANYTHING
                 step = self.marks.pair(old.get(key, _MISSING), new.get(key, _MISSING), key, node)
@@ -265,82 +327,19 @@ class _Comparison:
             self.of((before.get(step, _MISSING), after.get(step, _MISSING)), child, (*at, step), True)
 
 
-# ---------------------------------------------------------------- merging a configuration
-
-
-def merged(live: Any, config: Any, node: types.Schema) -> Any:
-    """The live value with everything that the configuration says."""
-    node = types.resolved(node)
-    if types.atomic(node) or type(live) is not type(config):
-        return config
-    if isinstance(config, dict):
-        out = dict(live)
-        for key, value in config.items():
-            child = types.field(node, key) or types.ANYTHING
-            out[key] = merged(out[key], value, child) if key in out else value
-        return out
-    if isinstance(config, list):
-        return _merged_list(live, config, node)
-    return config
-
-
-def _merged_list(live: list[Any], config: list[Any], node: types.Schema) -> list[Any]:
-    child = types.items(node)
-    wanted = {element_of(e, node): e for e in config}
-    out = []
-    for element in live:
-        step = element_of(element, node)
-        out.append(merged(element, wanted.pop(step), child) if step in wanted else element)
-    return [*out, *wanted.values()]
-
-
-def repeated(value: Any, node: types.Schema, at: Path = ()) -> tuple[Path, str] | None:
-    """The first list with keys, or set, that has an element twice: where, and how the element is called."""
-    if isinstance(value, list):
-        seen: set[str] = set()
-        for element in () if _shape(node).atomic else value:
-            step = element_of(element, node)
-            if step in seen:
-                return at, step
-            seen.add(step)
-            if found := repeated(element, types.items(node), (*at, step)):
-                return found
-    elif isinstance(value, dict):
-        shape = _shape(node)
-        for key, below in value.items():
-            if isinstance(below, dict | list) and (found := repeated(below, shape.child(key), (*at, f"f:{key}"))):
-                return found
-    return None
-
-
-def without(value: Any, node: types.Schema, gone: Fields, kept: Fields, at: Path = ()) -> Any:
-    """The value without the fields `gone`; a field that has something of `kept` below it stays."""
-    node = types.resolved(node)
-    if not any(path[: len(at)] == at for path in gone):
-        return value
-    if isinstance(value, dict) and not types.atomic(node):
-        out = {}
-        for key, element in value.items():
-            step = (*at, f"f:{key}")
-            if step in gone and not any(path[: len(step)] == step for path in kept):
-                continue
-            child = types.field(node, key) or types.ANYTHING
-            shorter = without(element, child, gone, kept, step)
-            if shorter or not isinstance(shorter, dict | list) or element == shorter:
-                out[key] = shorter
-        return out
-    if isinstance(value, list) and not types.atomic(node):
-        return _list_without(value, node, gone, kept, at)
-    return value
-
-
-def _list_without(value: list[Any], node: types.Schema, gone: Fields, kept: Fields, at: Path) -> list[Any]:
-    child, rest = types.items(node), []
-    for element in value:
-        step = (*at, element_of(element, node))
-        if step not in gone or any(path[: len(step)] == step for path in kept):
-            rest.append(without(element, child, gone, kept, step))
-    return rest
+def with_named(fields: Fields, node: types.Schema) -> Fields:
+    """The fields, and each declared one that has some of them below it."""
+    found, nodes = set(fields), dict[Path, types.Schema]({(): node})
+    for path in fields:
+        for end in range(1, len(path)):
+            at, step = path[:end], path[end - 1]
+            parent = nodes[at[:-1]]
+            if at not in nodes:
+                below = types.field(parent, step[2:]) if step.startswith("f:") else types.items(parent)
+                nodes[at] = below or types.ANYTHING
+            if step.startswith("f:") and step[2:] in (types.resolved(parent).get("properties") or {}):
+                found.add(at)
+    return found
 
 
 def spoken(path: Path) -> str:

@@ -97,6 +97,20 @@ TEXT_TYPES = frozenset({"string", *TEXTS.values()})
 _UNMARSHAL = re.compile(r"json: cannot unmarshal (\w+)(?: \S+)? into Go struct field \S+ of type (.+)")
 
 
+def converted(value: Any, wanted: str, *, text: bool = False) -> str:
+    """What a real server says of a value of the wrong type in memory, where its decoder says it of JSON: after a
+    strategic merge, or an apply. `text`: the type is one of texts."""
+    source = {bool: "bool", str: "string", int: "int64", float: "float64", list: "slice", dict: "map"}[type(value)]
+    text, number = text or wanted in TEXT_TYPES, wanted.startswith(("int", "float"))
+    if (text and source == "int64") or (number and source == "float64"):
+        return f"cannot convert {source} to {wanted}"
+    if text or number or wanted == "bool":
+        return f"unrecognized type: {'string' if text else wanted}"
+    if wanted.startswith("map[") or wanted == "v1.ResourceList":
+        return f"cannot restore map from {source}"
+    return f"cannot restore {'slice from' if wanted.startswith('[]') else 'struct from:'} {source}"
+
+
 def unconverted(patch: Any, why: str) -> str:
     """What a strategic merge says where the decoder says `why`: its values are in memory already, not in JSON."""
     found = _UNMARSHAL.fullmatch(why.removeprefix(_UNTYPED))

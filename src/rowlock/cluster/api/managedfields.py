@@ -2,7 +2,8 @@
 
 Every write that names a manager records what it changed (`recorded`); a server-side apply (`applied`) merges a
 configuration into the live object, refuses to overwrite other managers' fields unless forced, and removes the fields
-that this manager applied before and no longer names. `now` is text. Pure.
+that this manager applied before and no longer names. Of an object that has no entries none are kept, until somebody
+applies: then all that it has is of `before-first-apply`. `now` is text. Pure.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock import objects
-from rowlock.cluster.api import fieldsets, types
-from rowlock.cluster.api.fieldsets import Fields
+from rowlock.cluster.api import applying, fieldsets, types
+from rowlock.cluster.api.fieldsets import Fields, Path
 from rowlock.errors import BadRequest, Cause, Conflict
-from rowlock.kinds import Kind
+from rowlock.kinds import POD, Kind
 from rowlock.objects import Object
 
 UPDATERS = 10
@@ -68,24 +69,88 @@ def check(given: Any) -> None:
 
 
 def entries(obj: Object) -> list[Entry]:
-    return [e for e in objects.meta(obj).get("managedFields") or () if e.get("manager") and "fieldsV1" in e]
+    return _read(objects.meta(obj).get("managedFields") or ())
+
+
+def _read(given: Iterable[Any]) -> list[Entry]:
+    """Entries that can be read; of those that one author has through one door, the last."""
+    return list({_identity(e): e for e in given if e.get("manager") and "fieldsV1" in e}.values())
+
+
+def _identity(entry: Entry) -> tuple[str, ...]:
+    applied = entry["operation"] == "Apply"
+    version = "" if applied else str(entry.get("apiVersion", ""))
+    return str(entry["manager"]), str(entry["operation"]), version, str(entry.get("subresource", ""))
 
 
 def _fields(entry: Entry) -> Fields:
     return set(fieldsets.paths(entry["fieldsV1"]))
 
 
+def _ordered(found: Iterable[Entry]) -> list[Entry]:
+    return sorted(found, key=lambda e: (e["operation"] != "Apply", e.get("time", ""), e["manager"]))
+
+
 def _with(obj: Object, found: Iterable[Entry], settled: bool = False) -> Object:
-    ordered = sorted(found, key=lambda e: (e["operation"] != "Apply", e.get("time", ""), e["manager"]))
+    ordered = _ordered(found)
     meta = {**obj["metadata"], "managedFields": Applied(ordered) if settled else ordered}
-    if not ordered:
+    if not ordered and not settled:
         del meta["managedFields"]
     return {**obj, "metadata": meta}
 
 
+def base(known: Any, given: Any) -> list[Entry]:
+    """The entries to begin with: a client may write its own, and resets them with none or an empty one. Who says
+    nothing, or what can be read, does not mean to."""
+    if given in ([], [{}]):
+        return []
+    if isinstance(given, list) and given and all(e.get("manager") and "fieldsV1" in e for e in given):
+        return _read(given)
+    return _read(known or ())
+
+
+def scaled(kind: Kind, before: list[Entry], count: str, author: Author, *, changed: int | None) -> list[Entry]:
+    """The entries after a write of the number of replicas, at the path `count`, through the scale: to which it changed.
+
+    There its owners are those of the scale; where it has none, none are kept. Who owns it by updates does so in an entry
+    of its own, of no time: so does a real server, which reads a scale's entries as of another version than the object's."""
+    path = tuple(f"f:{step}" for step in count.split("."))
+    rest, owners = [], []
+    for entry in before:
+        own = _fields(entry)
+        if path not in own:
+            rest.append(entry)
+            continue
+        applied = entry["operation"] == "Apply"
+        if changed is None and applied:
+            rest.append(entry)
+        elif left := own - {path}:
+            rest.append({**entry, "fieldsV1": fieldsets.tree_of(left)})
+        owners.append(entry)
+    alone = fieldsets.tree_of({path})
+    if changed is not None and owners:  # a scale does not write a zero
+        owners = [_entry(kind, author, "Update", alone)] if changed else []
+    updates = ({k: v for k, v in e.items() if k != "time"} for e in owners if e["operation"] != "Apply")
+    return _ordered([*rest, *({**e, "fieldsV1": alone} for e in updates)])
+
+
+def through(kind: Kind, door: str, path: Path) -> bool:
+    """Whether a write through this door, a subresource or "", changes this field and so can own it."""
+    if not door:
+        return path[0] != "f:status" or "status" not in kind.subresources
+    if door != "status":
+        return True
+    if kind.custom:
+        return path[0] == "f:status"
+    return path[0] != "f:spec" and not (kind is POD and path[:2] in _NOT_OF_A_STATUS)
+
+
+_NOT_OF_A_STATUS = frozenset({("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")})
+
+
 def first(kind: Kind, obj: Object, author: Author) -> list[Entry]:
     """The entry of a new object, all of whose fields belong to its author; none for one that has nothing but a name."""
-    fields = fieldsets.tree(obj, types.of(kind), applied=False, custom=kind.custom)
+    fields = fieldsets.brought(obj, types.of(kind), custom=kind.custom)
     return [_entry(kind, author, "Update", fields)] if fields else []
 
 
@@ -94,10 +159,13 @@ def recorded(kind: Kind, old: Object, new: Object, author: Author) -> Object:
 
     `new` carries the entries to begin with; whether `old` has any does not matter."""
     before = entries(new)
+    if not before:
+        return _with(new, [])
     changes = fieldsets.difference(old, new, types.of(kind), custom=kind.custom)
-    if not changes:
+    gained = {path for path in changes.added | changes.modified if through(kind, author.subresource, path)}
+    lost = changes.removed
+    if not gained and not lost:
         return _with(new, before)
-    gained, lost = changes.added | changes.modified, changes.removed
     mine: Fields = set()
     rest = []
     for entry in before:
@@ -135,30 +203,34 @@ def _capped(kind: Kind, found: list[Entry]) -> list[Entry]:
 
 def applied(kind: Kind, live: Object | None, config: Object, author: Author, *, force: bool) -> Object:
     """The live object after the configuration. Raises Conflict with one cause per field that somebody else owns."""
-    if objects.meta(config).get("managedFields"):
-        raise BadRequest("metadata.managedFields must be nil")
-    node = types.of(kind)
-    fields = fieldsets.tree(config, node, applied=True, custom=kind.custom)
-    mine = _entry(kind, author, "Apply", fields)
-    if live is None:
-        return _with(config, [mine], settled=True)
-    named = set(fieldsets.paths(fields))
-    bare = objects.changed(live, "metadata.managedFields", None)
-    new = fieldsets.merged(bare, config, node)
+    node, door = types.of(kind), author.subresource
+    bare = objects.changed(live, "metadata.managedFields", None) if live else {"metadata": {}}
+    before = (entries(live) or _unmanaged(kind, bare, author)) if live else []
+    prior, others = _split(before, author)
+    said = set(fieldsets.paths(fieldsets.configured(config, node)))
+    named = {path for path in fieldsets.owned(said) if through(kind, door, path)}
+    new = applying.merged(bare, config, node)
+    if prior and (own := _fields(prior)) - said:  # who names all that it named lets nothing go
+        new = applying.pruned(new, node, own, said.union(*map(_fields, others)))
     changes = fieldsets.difference(bare, new, node, custom=kind.custom)
-    prior, others = _split(live, author)
-    contested = (changes.modified | changes.added) & named
-    others = _contested(others, contested, force or _handed_over(others, contested, live, author, kind))
-    kept = named.union(*(_fields(e) for e in others))
-    gone = (_fields(prior) if prior else set()) - kept
-    if gone:
-        new = fieldsets.without(new, node, gone, kept)
-    if new == bare:  # who changes nothing but who owns what leaves no time, as on a real server
+    changed = {path for path in changes.added | changes.modified if through(kind, door, path)}
+    force = force or (live is not None and _handed_over(others, changed, live, author, kind))
+    others = _contested(others, changed, changes.removed, force)
+    mine = _entry(kind, author, "Apply", fieldsets.tree_of(named))
+    if not fieldsets.differ(bare, new, node, custom=kind.custom):  # who changes nothing leaves no time
         del mine["time"]
         mine |= {"time": prior["time"]} if prior and "time" in prior else {}
     if author.manager == KUBECTL and LAST_APPLIED in objects.annotations(new):
         new = _noted(new, config)
-    return _with(new, [*others, mine] if fields else others, settled=True)
+    return _with(new, [*others, mine] if named else others, settled=True)
+
+
+def _unmanaged(kind: Kind, live: Object, author: Author) -> list[Entry]:
+    """Whose the fields are of an object that has no entries, when it is applied to for the first time."""
+    fields = fieldsets.brought(live, types.of(kind), custom=kind.custom)
+    own = {path for path in fieldsets.paths(fields) if through(kind, author.subresource, path)}
+    first = Author("before-first-apply", author.now, author.subresource)
+    return [_entry(kind, first, "Update", fieldsets.tree_of(own))] if own else []
 
 
 KUBECTL, LAST_APPLIED = "kubectl", "kubectl.kubernetes.io/last-applied-configuration"
@@ -175,7 +247,7 @@ def _handed_over(others: list[Entry], contested: Fields, live: Object, author: A
         return False
     if not isinstance(before, dict):
         return False
-    own = set(fieldsets.paths(fieldsets.tree(before, types.of(kind), applied=True, custom=kind.custom)))
+    own = set(fieldsets.paths(fieldsets.configured(before, types.of(kind))))
     return all(_fields(entry) & contested <= own for entry in others)
 
 
@@ -188,10 +260,10 @@ def _noted(new: Object, config: Object) -> Object:
     return objects.changed(new, "metadata.annotations", {**objects.annotations(new), LAST_APPLIED: text})
 
 
-def _split(live: Object, author: Author) -> tuple[Entry | None, list[Entry]]:
+def _split(before: list[Entry], author: Author) -> tuple[Entry | None, list[Entry]]:
     """This manager's earlier configuration, and everybody else's entries."""
     prior, others = None, []
-    for entry in entries(live):
+    for entry in before:
         same_door = entry.get("subresource", "") == author.subresource
         if entry["operation"] == "Apply" and entry["manager"] == author.manager and same_door:
             prior = entry
@@ -200,8 +272,8 @@ def _split(live: Object, author: Author) -> tuple[Entry | None, list[Entry]]:
     return prior, others
 
 
-def _contested(others: list[Entry], changed: Fields, force: bool) -> list[Entry]:
-    """The others' entries without the fields that this apply takes over. Raises Conflict unless it is forced."""
+def _contested(others: list[Entry], changed: Fields, removed: Fields, force: bool) -> list[Entry]:
+    """The others' entries without the fields that this apply takes over or away. Raises Conflict unless it is forced."""
     conflicts: dict[str, list[str]] = {}
     rest = []
     for entry in others:
@@ -209,9 +281,9 @@ def _contested(others: list[Entry], changed: Fields, force: bool) -> list[Entry]
         lost = own & changed
         if lost and not force:
             conflicts.setdefault(_named(entry), []).extend(fieldsets.spoken(p) for p in sorted(lost))
-        left = own - lost
+        left = own - lost - removed
         if left:
-            rest.append(entry if not lost else {**entry, "fieldsV1": fieldsets.tree_of(left)})
+            rest.append(entry if left == own else {**entry, "fieldsV1": fieldsets.tree_of(left)})
     if conflicts:
         raise _conflict(conflicts)
     return rest

@@ -12,24 +12,18 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.api import PatchType, WriteOptions
-from rowlock.cluster.api import decoding, fieldsets, golang, jsonpatch, managedfields, strategic, types, wording
-from rowlock.cluster.api.admission import Unreadable
-from rowlock.cluster.api.custom import prune
+from rowlock.cluster.api import configurations, decoding, golang, jsonpatch, managedfields, strategic, types
+from rowlock.cluster.api.admission import Unreadable, decoded, no_service
 from rowlock.cluster.api.decoding import Walk
 from rowlock.cluster.api.wording import shown
-from rowlock.errors import ApiError, BadRequest, Cause, Invalid, UnsupportedMediaType, invalid
+from rowlock.cluster.storage import lifecycle
+from rowlock.errors import BadRequest, Cause, Invalid, UnsupportedMediaType, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 
 ACCEPTED = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
 UNKNOWN_FORMAT = f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
 MAX_DEPTH = 100
-
-
-class Untyped(ApiError):
-    """A configuration that does not fit the schema: the real server gives it no reason."""
-
-    code, reason = 500, ""
 
 
 class Patches:
@@ -59,7 +53,11 @@ class Patches:
             if not isinstance(patch, dict):
                 raise BadRequest("a patch of this type is a JSON object")
             new = self._merged(kind, current, patch, type)
-        return _checked(kind, current, new)
+        try:
+            return _checked(kind, current, new)
+        except Misplaced:
+            decoded(kind, new, options)  # what it says that is not known is told all the same
+            raise
 
     def _merged(self, kind: Kind, current: Object, patch: dict[str, Any], type: PatchType) -> Any:
         if type == "merge":
@@ -79,41 +77,48 @@ class Patches:
             cause = Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
             text = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
             raise Invalid(text, causes=[cause], details={"group": "meta.k8s.io", "kind": "PatchOptions"})
-        config = _through(kind, subresource, typed(kind, patch))
+        if not isinstance(patch, dict):
+            raise BadRequest("an apply configuration is an object")
+        if isinstance((patch.get("metadata") or {}).get("managedFields"), list):
+            raise BadRequest("metadata.managedFields must be nil")
+        configurations.check(kind, patch)
         author = managedfields.Author(options.manager, objects.timestamp(self._clock()), subresource)
-        new = managedfields.applied(kind, current, config, author, force=options.force)
-        return _checked(kind, current, new) if current is not None else new
+        new = managedfields.applied(kind, current, patch, author, force=options.force)
+        settled = objects.meta(new)["managedFields"]
+        new = configurations.read(kind, objects.changed(new, "metadata.managedFields", None), patch)
+        new = {**new, "metadata": {**(new.get("metadata") or {}), "managedFields": settled}}
+        if current is not None:
+            return _checked(kind, current, new)
+        if subresource:
+            raise no_service(new)
+        return new
 
 
-def _through(kind: Kind, door: str, config: Object) -> Object:
-    """The part of a configuration that this door lets in; the rest is nobody's."""
-    if door == "status":
-        return {k: v for k, v in config.items() if k in ("apiVersion", "kind", "metadata", "status")}
-    if not door and "status" in kind.subresources:
-        return {k: v for k, v in config.items() if k != "status"}
-    return config
+class Misplaced(BadRequest):
+    """A patch that leaves an object with another name than its path has, or in another namespace."""
 
 
 def _checked(kind: Kind, current: Object, new: Any) -> Object:
     """A patch may change much, but not which object it is about."""
     name = objects.name(current)
     if isinstance(new, dict) and (new.get("metadata") is None or _nameless(new["metadata"])):
-        raise BadRequest(wording.nameless(name))
+        raise (Misplaced if _same_kind(current, new) else BadRequest)(lifecycle.nameless(name))
     if not isinstance(new, dict):
         raise BadRequest("the patch leaves something that is not an object")
     meta = new["metadata"]
     if not isinstance(meta, dict):
         raise Unreadable(kind, golang.unmarshal(meta, f"struct field {kind.name}.metadata of type v1.ObjectMeta"))
     _typed_meta(kind, objects.meta(current), meta)
-    if meta["name"] != name:
-        raise BadRequest(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
     space = meta.get("namespace")
     if space and not kind.namespaced:
         new = {**new, "metadata": {key: value for key, value in meta.items() if key != "namespace"}}
     elif space and space != objects.namespace(current):
-        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
-    if meta.get("managedFields") is not objects.meta(current).get("managedFields"):
-        managedfields.check(meta.get("managedFields"))
+        raise (Misplaced if _same_kind(current, new) else BadRequest)(lifecycle.ELSEWHERE)
+    if meta["name"] != name:
+        raise (Misplaced if _same_kind(current, new) else BadRequest)(lifecycle.misnamed(meta["name"], name))
+    entries = meta.get("managedFields")
+    if entries is not objects.meta(current).get("managedFields") and not isinstance(entries, managedfields.Applied):
+        managedfields.check(entries)
     return _of_kind(kind, current, new)
 
 
@@ -125,7 +130,11 @@ def _typed_meta(kind: Kind, before: Object, meta: Object) -> None:
     try:
         decoding.decode(types.META, touched, Walk(path=["metadata"]))
     except BadRequest as error:
-        raise Unreadable(kind, error.message) from None
+        raise Unreadable(kind, error.message, getattr(error, "converted", "")) from None
+
+
+def _same_kind(current: Object, new: Object) -> bool:
+    return all(new.get(key) == current.get(key) for key in ("apiVersion", "kind"))
 
 
 def _nameless(meta: Any) -> bool:
@@ -135,7 +144,7 @@ def _nameless(meta: Any) -> bool:
 def _of_kind(kind: Kind, current: Object, new: Object) -> Object:
     """What a patch made, if it is still of its kind."""
     version, name = new.get("apiVersion"), new.get("kind")
-    if (version, name) == (current.get("apiVersion"), current.get("kind")):
+    if _same_kind(current, new):
         return new
     if not kind.custom and version == kind.api_version and name in (None, ""):  # the path says it
         return {**new, "kind": kind.name}
@@ -155,58 +164,6 @@ def _of_kind(kind: Kind, current: Object, new: Object) -> Object:
         if got != wanted
     ]
     raise invalid(name, objects.name(current), causes, kind.group)
-
-
-def typed(kind: Kind, config: Any) -> Object:
-    """A configuration for server-side apply, checked against the schema. Raises Untyped, BadRequest."""
-    if not isinstance(config, dict):
-        raise BadRequest("an apply configuration is an object")
-    if (config.get("metadata") or {}).get("managedFields") is not None:
-        raise BadRequest("metadata.managedFields must be nil")
-    if wrong := _misfit(config, types.of(kind), ""):
-        raise _untyped(kind, config, wrong)
-    walk = Walk(fill=False)
-    try:
-        if kind.custom:
-            found = prune(config, types.of(kind), walk)
-        else:
-            found = decoding.decode(types.name_of(kind.group, kind.version, kind.name), config, walk)
-    except BadRequest as error:
-        raise _untyped(kind, config, error.message) from None
-    if walk.unknown:
-        raise _untyped(kind, config, f".{walk.unknown[0]}: field not declared in schema")
-    result: Object = found
-    if twice := fieldsets.repeated(result, types.of(kind)):
-        where, element = twice
-        called = fieldsets.spoken((*where, element)).removeprefix(fieldsets.spoken(where))
-        raise _untyped(kind, config, f"{fieldsets.spoken(where)}: duplicate entries for key {called}")
-    return result
-
-
-def _misfit(value: Any, node: types.Schema, at: str) -> str:
-    """The first number that is none, in the words of server-side apply; other things decoding finds."""
-    node = types.resolved(node)
-    if isinstance(value, dict):
-        below = ((f"{at}.{key}", part, types.field(node, key)) for key, part in value.items())
-        return next((why for where, part, child in below if child and (why := _misfit(part, child, where))), "")
-    if isinstance(value, list):
-        keys, child = node.get("x-kubernetes-list-map-keys") or (), types.items(node)
-        for index, part in enumerate(value):
-            where = fieldsets.spoken((fieldsets.element_of(part, node),)) if keys else f"[{index}]"
-            if why := _misfit(part, child, at + where):
-                return why
-        return ""
-    if node.get("type") in ("integer", "number") and isinstance(value, str | bool):
-        return f"{at}: expected numeric (int or float), got {'bool' if isinstance(value, bool) else 'string'}"
-    return ""
-
-
-def _untyped(kind: Kind, config: dict[str, Any], why: str) -> Untyped:
-    meta = config.get("metadata") or {}
-    place = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
-    return Untyped(
-        f"failed to create typed patch object ({place}; {kind.group}/{kind.version}, Kind={kind.name}): {why}"
-    )
 
 
 def merge(target: Any, patch: Any, depth: int = 0) -> Any:

@@ -20,6 +20,7 @@ from rowlock import kinds, objects
 from rowlock.api import WriteOptions
 from rowlock.cluster.api import golang
 from rowlock.cluster.api.users import User
+from rowlock.cluster.storage import lifecycle
 from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound, Timeout, Unsupported
 from rowlock.kinds import Kind
 
@@ -297,12 +298,25 @@ def shaped(call: Call, target: Target, obj: Any) -> objects.Object:
         raise BadRequest(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
     space = meta.get("namespace")
     if space and kind.namespaced and space != target.namespace:
-        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+        raise BadRequest(lifecycle.ELSEWHERE)
     if space and not kind.namespaced:
         meta = {k: v for k, v in meta.items() if k != "namespace"}
     if kind.namespaced:
         meta = {**meta, "namespace": target.namespace}
     return {**obj, "apiVersion": kind.api_version, "kind": kind.name, "metadata": meta}
+
+
+def configuration(kind: Kind, value: Any) -> objects.Object:
+    """The body of a server-side apply, which is read as it is. Raises BadRequest when it is of another kind."""
+    if not isinstance(value, dict | None):
+        why = golang.unmarshal(value, "value of type map[string]interface {}")
+        raise BadRequest(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
+    found = value or {}
+    version, name = (text if isinstance(text, str) else "" for text in (found.get("apiVersion"), found.get("kind")))
+    if (version, name) != (kind.api_version, kind.name):
+        group, _, plain = version.rpartition("/")
+        raise BadRequest(f"invalid object type: {group}/{plain}, Kind={name}")
+    return found
 
 
 def _of_kind(kind: Kind, version: str, name: str) -> None:

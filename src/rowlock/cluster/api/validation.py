@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rowlock import kinds
+from rowlock import kinds, objects
 from rowlock.cluster.api import golang
 from rowlock.cluster.api.validation_containers import config_key_problems
 from rowlock.cluster.api.validation_placement import EFFECTS
@@ -35,6 +35,7 @@ from rowlock.cluster.api.wording import (
 from rowlock.errors import Cause
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.quantity import parse
 
 Causes = Iterator[Cause]
 
@@ -109,14 +110,23 @@ def _owner_causes(owners: Any) -> Causes:
         yield invalid_value(path, [{k: o[k] for k in order if k in o} for o in owners], text)
 
 
-_IDENTITY = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_IDENTITY = ("name", "namespace", "uid", "creationTimestamp")
+_END = ("deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def meta_update_causes(old: Object, new: Object) -> Causes:
-    """What of `metadata` nobody may change."""
+    """What of `metadata` nobody may change, each twice: a real server asks so of all objects, and of each kind again."""
+    found = list(_identity_causes(old, new))
+    yield from (*found, *found)
+
+
+def _identity_causes(old: Object, new: Object) -> Causes:
     before, after = old.get("metadata") or {}, new.get("metadata") or {}
     for key in _IDENTITY:
         if key in after and key in before and after[key] != before[key]:
+            yield immutable(f"metadata.{key}", after[key])
+    for key in _END:  # which is for a delete to say
+        if key in after and after[key] != before.get(key):
             yield immutable(f"metadata.{key}", after[key])
 
 
@@ -209,11 +219,19 @@ def _claim_update(old: Object, new: Object) -> Causes:
     bound = (old.get("status") or {}).get("phase") == "Bound"
     free = {"volumeName", "volumeAttributesClassName", *(("resources",) if bound else ())}
 
+    def size(obj: Object, path: str) -> Any:
+        return parse(objects.dig(obj, f"{path}.storage", "0"))
+
     if fixed(old) != fixed(new):
         text = (
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         )
         yield forbidden("spec", text)
+    wanted = size(new, "spec.resources.requests")
+    if wanted < size(old, "spec.resources.requests") and wanted <= size(old, "status.capacity"):
+        yield forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
+    if (mode := (new.get("spec") or {}).get("volumeMode")) != (old.get("spec") or {}).get("volumeMode"):
+        yield immutable("volumeMode", mode)
 
 
 def _priority_class(obj: Object) -> Causes:
@@ -332,6 +350,8 @@ RULES: dict[Kind, Rule] = {
     kinds.ROLE: role_causes,
     kinds.ROLE_BINDING: role_binding_causes,
 }
+CHANGES_FIRST = frozenset({kinds.SECRET, kinds.CONFIG_MAP})
+"""Kinds of which a real server tells what may not change before what may not be."""
 FIRST: dict[Kind, Rule] = {kinds.POD: first_causes, kinds.PRIORITY_CLASS: _priority_class}
 STATUS: dict[Kind, Rule] = {kinds.POD: status_causes, kinds.SERVICE: service_status_causes}
 

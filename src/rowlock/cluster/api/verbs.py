@@ -15,6 +15,7 @@ from starlette.types import Send
 from rowlock import kinds, objects
 from rowlock.api import Page, PatchType, WriteOptions
 from rowlock.cluster.api import (
+    admission,
     bodies,
     decoding,
     golang,
@@ -30,10 +31,9 @@ from rowlock.cluster.api import (
 from rowlock.cluster.api.admission import Unreadable, decoded
 from rowlock.cluster.api.answers import answer, answer_object, encode
 from rowlock.cluster.api.requests import Call, Form, Target
-from rowlock.cluster.storage import reading
-from rowlock.cluster.storage.lifecycle import Another
+from rowlock.cluster.storage import lifecycle, reading
 from rowlock.cluster.storage.store import Store
-from rowlock.errors import BadRequest, Conflict, Invalid, Unsupported, UnsupportedMediaType, conflict, invalid
+from rowlock.errors import BadRequest, Conflict, Invalid, Unsupported, UnsupportedMediaType, conflict
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.selectors import FieldSelector, Selector, parse_fields, parse_labels
@@ -230,7 +230,7 @@ async def create(call: Call, send: Send, store: Store, target: Target) -> None:
     options = requests.write_options(call, "CreateOptions")
     obj = writable(call, target, options)
     if obj.get("status"):
-        _unseen(target.kind, obj, options)
+        _unseen(target.kind, obj, options, "status")
     made = await store.create(target.kind, obj, options=options)
     await _written(call, send, store, target.kind, made, code=201)
 
@@ -241,27 +241,40 @@ async def update(call: Call, send: Send, store: Store, target: Target) -> None:
     obj = writable(call, target, options)
     name = objects.name(obj)
     if name != target.name:
-        if name:
-            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
-        raise BadRequest(wording.nameless(target.name))
-    current = store.core.current(target.kind, target.namespace, target.name)
-    absent = current is None
-    if absent and target.kind in _MADE_BY_UPDATES and not target.subresource:
-        if other := objects.uid(obj):
-            raise _another(target, other, "")
-        fresh = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion"}
-        made = await store.create(target.kind, {**obj, "metadata": fresh}, options=options)
-        return await _written(call, send, store, target.kind, made, code=201)
-    if absent or (obj.get("status") and not target.subresource):
         _unseen(target.kind, obj, options)
-    if current is not None and (other := objects.uid(obj)) and other != objects.uid(current):
-        raise _another(target, other, objects.uid(current))
-    conditional = target.kind.custom or target.kind is kinds.LEASE
-    if current is not None and conditional and not objects.meta(obj).get("resourceVersion"):
-        cause = wording.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-        raise invalid(target.kind.plural, target.name, [cause], target.kind.group)
-    made = await store.update(target.kind, obj, subresource=target.subresource, options=options)
+        if name:
+            raise BadRequest(lifecycle.misnamed(name, target.name))
+        raise BadRequest(lifecycle.nameless(target.name))
+    current = store.core.current(target.kind, target.namespace, target.name)
+    if current is None:
+        _unseen(target.kind, obj, options)
+        made = await _made(store, target, obj, options)
+        return await _written(call, send, store, target.kind, made, code=201)
+    if obj.get("status") and not target.subresource:
+        _unseen(target.kind, obj, options, "status")
+    try:
+        if (other := objects.uid(obj)) and other != objects.uid(current):
+            raise _another(target, other, objects.uid(current))
+        conditional = target.kind.custom or target.kind is kinds.LEASE
+        if conditional and objects.meta(obj).get("resourceVersion") in (None, "", "0"):
+            raise lifecycle.unconditional(target.kind, target.name)
+        made = await store.update(target.kind, obj, subresource=target.subresource, options=options)
+    except (Conflict, Invalid):
+        _unseen(target.kind, obj, options)  # what cannot be read is told first
+        raise
     await _written(call, send, store, target.kind, made)
+
+
+async def _made(store: Store, target: Target, obj: Object, options: WriteOptions) -> Object:
+    """What an update makes where it finds nothing to update. Raises NotFound, where it makes nothing; Conflict."""
+    service = target.kind is kinds.SERVICE and target.subresource == "status"
+    if not service and (target.subresource or target.kind not in _MADE_BY_UPDATES):
+        return await store.update(target.kind, obj, subresource=target.subresource, options=options)
+    if other := objects.uid(obj):
+        raise _another(target, other, "")
+    if service:
+        raise admission.no_service(obj)
+    return await store.create(target.kind, obj, options=options, posted=False)
 
 
 def _another(target: Target, wanted: str, found: str) -> Conflict:
@@ -279,11 +292,11 @@ _MADE_BY_UPDATES = frozenset({kinds.EVENT, kinds.LEASE, kinds.SERVICE, kinds.ROL
 """What a real server makes when an update finds nothing to update."""
 
 
-def _unseen(kind: Kind, obj: Object, options: WriteOptions) -> None:
+def _unseen(kind: Kind, obj: Object, options: WriteOptions, part: str = "") -> None:
     """What a write will not use is read all the same: a status, an update of what is not there. Raises Unreadable."""
     found = WriteOptions(validation=options.validation)
     decoded(kind, obj, found)
-    options.warnings.extend(said for said in found.warnings if said.startswith('unknown field "status'))
+    options.warnings.extend(said for said in found.warnings if said.startswith(f'unknown field "{part}'))
 
 
 def writable(call: Call, target: Target, options: WriteOptions) -> Object:
@@ -362,10 +375,7 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
             target.kind, target.namespace, target.name, body, type=kind, subresource=target.subresource, options=options
         )
     except Unreadable as error:
-        raise error if kind == "apply" else _unfit(_blamed(store, target, body, kind), error.why, kind) from None
-    except Another:
-        cause = wording.immutable("metadata.uid", objects.dig(body, "metadata.uid") if isinstance(body, dict) else "")
-        raise invalid(target.kind.name, target.name, [cause, cause], target.kind.group) from None
+        raise error if kind == "apply" else _unfit(_blamed(store, target, body, kind), error, kind) from None
     await _written(call, send, store, target.kind, made, code=200 if existed else 201)
 
 
@@ -377,13 +387,14 @@ def _blamed(store: Store, target: Target, body: Any, kind: PatchType) -> Any:
     return jsonpatch.patched(current, body) if kind == "json" else patches.merge(current, body)
 
 
-def _unfit(patch: Any, why: str, kind: PatchType) -> Invalid:
+def _unfit(patch: Any, error: Unreadable, kind: PatchType) -> Invalid:
     """What a patch makes does not fit the type: the real server blames the patch and names no object."""
     if kind == "strategic":
-        cause = wording.invalid_value("patch", golang.printed(patch), golang.unconverted(patch, why))
+        why = error.converted if error.converted != error.why else golang.unconverted(patch, error.why)
+        cause = wording.invalid_value("patch", golang.printed(patch), why)
     else:
         text = msgspec.json.encode(patch, order="sorted").decode()
-        cause = wording.invalid_value("patch", text, why)
+        cause = wording.invalid_value("patch", text, error.why)
     return Invalid(f' "" is invalid: patch: {cause.message}', causes=[cause])
 
 
@@ -402,17 +413,7 @@ def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
         if kind != "json" and not isinstance(patch, dict):
             raise BadRequest(said + golang.unmarshal(patch, "value of type map[string]interface {}"))
         return patch
-    found = bodies.yaml_of(call.body)
-    if isinstance(found, dict) and not (found.get("apiVersion") and found.get("kind")):
-        group, _, version = str(found.get("apiVersion") or "").rpartition("/")
-        raise BadRequest(f"invalid object type: {group}/{version}, Kind={found.get('kind') or ''}")
-    config = requests.shaped(call, target, found)
-    meta = config["metadata"]
-    if not meta.get("name"):
-        raise BadRequest(wording.nameless(target.name))
-    if meta["name"] != target.name:
-        raise BadRequest(f"the name of the object ({meta['name']}) does not match the name on the URL ({target.name})")
-    return config
+    return requests.configuration(target.kind, bodies.yaml_of(call.body))
 
 
 async def _written(call: Call, send: Send, store: Store, kind: Kind, made: Object, *, code: int = 200) -> None:

@@ -47,11 +47,6 @@ def shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def nameless(name: str) -> str:
-    """A body without the name that its path has."""
-    return f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-
-
 def invalid_value(field: str, value: Any, why: str) -> Cause:
     return Cause("FieldValueInvalid", f"Invalid value: {shown(value)}: {why}", field)
 

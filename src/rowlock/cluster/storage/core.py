@@ -116,28 +116,38 @@ class Core:
 
     # ------------------------------------------------------------ verbs
 
-    def create(self, kind: Kind, obj: Object, options: WriteOptions = WRITE) -> Object:
-        rules = self._rules
-        obj = lifecycle.born(kind, obj, rules.ids(), rules.clock())
+    def create(self, kind: Kind, obj: Object, options: WriteOptions = WRITE, *, posted: bool = True) -> Object:
+        rules, given = self._rules, obj
+        obj = lifecycle.born(kind, obj, rules.ids(), rules.clock(), posted=posted)
         if kind.namespaced:
             self._check_namespace(kind, obj)
         obj = rules.admission.create(kind, obj, options)
         key = objects.key(obj)
         if not key.name:
             raise BadRequest("name or generateName is required")
-        if self.current(kind, *key) is not None:
-            raise already_exists(kind.plural, key.name, kind.group)
-        return obj if options.dry_run else self._stage("Added", kind, key, obj, None)
+        if (there := self.current(kind, *key)) is not None:
+            generated = bool(objects.meta(obj).get("generateName"))
+            raise already_exists(kind.plural, key.name, kind.group, objects.deleting(there), generated)
+        return lifecycle.unwritten(obj, given) if options.dry_run else self._stage("Added", kind, key, obj, None)
 
-    def update(self, kind: Kind, obj: Object, subresource: str = "", options: WriteOptions = WRITE) -> Object:
+    def update(
+        self,
+        kind: Kind,
+        obj: Object,
+        subresource: str = "",
+        options: WriteOptions = WRITE,
+        *,
+        patched: bool = False,
+    ) -> Object:
         if subresource not in ("", "status", "finalize", "scale") or (
             subresource and subresource not in kind.subresources
         ):
             raise Unsupported(f'{kind.resource} has no subresource "{subresource}" that can be updated')
         old = self._existing(kind, objects.namespace(obj) if kind.namespaced else "", objects.name(obj))
-        new = lifecycle.updated(kind, old, obj, subresource)
+        new = lifecycle.updated(kind, old, obj, subresource, patched=patched)
         new = self._rules.admission.update(kind, old, new, subresource, options)
-        return self._replace(kind, old, new, options.dry_run)
+        made = self._replace(kind, old, new, options.dry_run)
+        return lifecycle.unwritten(made, obj) if options.dry_run and not subresource else made
 
     def patch(
         self,
@@ -150,14 +160,15 @@ class Core:
         options: WriteOptions = WRITE,
     ) -> Object:
         old = self.current(kind, *key)
-        if old is None and (type != "apply" or subresource):
+        service = kind is kinds.SERVICE and subresource == "status"  # `Patches` says what becomes of it
+        if old is None and (type != "apply" or (subresource and not service)):
             raise not_found(kind.plural, key.name, kind.group)
         new = self._rules.patches.apply(kind, old, patch, type, options, subresource=subresource)
+        if old is None:
+            return self.create(kind, lifecycle.placed(kind, key, new), options, posted=False)
         if objects.name(new) != key.name or (kind.namespaced and objects.namespace(new) != key.namespace):
             new = {**new, "metadata": {**objects.meta(new), **_place(kind, key)}}
-        if old is None:
-            return self.create(kind, new, options)
-        return self.update(kind, new, subresource, options)
+        return self.update(kind, new, subresource, options, patched=True)
 
     def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions = DELETE) -> Object:
         old = self._existing(kind, namespace, name)
@@ -169,6 +180,8 @@ class Core:
             new = lifecycle.marked(kind, new, grace, self._rules.clock())
             if not lifecycle.removable(kind, new):
                 return self._replace(kind, old, new, options.dry_run)
+            if kind is kinds.POD and new is not old and not options.dry_run:  # whoever watches it sees its end first
+                old = new = self._stage("Modified", kind, objects.key(new), new, old)
         return new if options.dry_run else self._stage("Deleted", kind, objects.key(new), new, old)
 
     def bind(
@@ -223,8 +236,10 @@ class Core:
             new = lifecycle.next_generation(kind, old, new)
         if dry_run:
             return new
-        verb: Verb = "Deleted" if lifecycle.removable(kind, new) else "Modified"
-        return self._stage(verb, kind, objects.key(new), new, old)
+        if lifecycle.removable(kind, new):
+            self._stage("Deleted", kind, objects.key(old), old, old)  # who watches is told what was there
+            return new  # and the client what it wrote, of the revision that it was
+        return self._stage("Modified", kind, objects.key(new), new, old)
 
     def _stage(self, type: Verb, kind: Kind, key: Key, obj: Object, old: Object | None) -> Object:
         revision = self.revision + 1

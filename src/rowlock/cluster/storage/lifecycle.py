@@ -10,26 +10,46 @@ import hashlib
 from typing import Any
 
 from rowlock import kinds, objects
-from rowlock.errors import BadRequest, Cause, Conflict, Forbidden, conflict, invalid
+from rowlock.errors import BadRequest, Cause, Conflict, Forbidden, Invalid, conflict, invalid
 from rowlock.kinds import Kind
-from rowlock.objects import Object
+from rowlock.objects import Key, Object
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+ELSEWHERE = "the namespace of the provided object does not match the namespace sent on the request"
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 SYSTEM_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own
 _PREFIX_LENGTH = 58  # generateName is cut so that name and suffix fit into 63
-_SYSTEM = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+_SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 _END = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _KEEPS_STATUS = frozenset({kinds.NODE})  # a kubelet registers its node with a status
 _GENERATIONS = frozenset({kinds.POD, kinds.PRIORITY_CLASS})  # built-in kinds that count generations
 _FINISHED = frozenset({"Succeeded", "Failed"})
 
 
-class Another(Conflict):
-    """The object has another uid than the client says."""
+def nameless(name: str) -> str:
+    """A body without the name that its path has."""
+    return f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+
+
+def misnamed(given: Any, name: str) -> str:
+    """A body with another name than its path has."""
+    return f"the name of the object ({given}) does not match the name on the URL ({name})"
+
+
+def placed(kind: Kind, key: Key, obj: Object) -> Object:
+    """What an apply is about to make, if it is what the path names. Raises BadRequest, Conflict."""
+    meta = objects.meta(obj)
+    if uid := meta.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(kind.plural, key.name, why, kind.group)
+    if kind.namespaced and meta.get("namespace") not in (None, "", key.namespace):
+        raise BadRequest(ELSEWHERE)
+    if meta.get("name") != key.name:
+        raise BadRequest(misnamed(meta["name"], key.name) if meta.get("name") else nameless(key.name))
+    return {**obj, "metadata": {**meta, "namespace": key.namespace}} if kind.namespaced else obj
 
 
 def suffix(seed: str) -> str:
@@ -38,13 +58,15 @@ def suffix(seed: str) -> str:
     return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest)
 
 
-def born(kind: Kind, obj: Object, uid: str, now: float) -> Object:
-    """The object as it enters admission: named, with an identity and without anything the client made up."""
+def born(kind: Kind, obj: Object, uid: str, now: float, *, posted: bool = True) -> Object:
+    """The object as it enters admission: named, with an identity and without anything the client made up. One that is
+    not posted, but comes of an update or an apply, keeps the end that it was given: so does a real server's."""
     meta = dict(objects.meta(obj))
-    if meta.get("resourceVersion") not in (None, "", "0"):
+    if posted and meta.get("resourceVersion") not in (None, "", "0"):
         raise BadRequest("resourceVersion should not be set on objects to be created")
     for name in (*_SYSTEM, "resourceVersion"):
-        meta.pop(name, None)
+        if posted or name not in _END:
+            meta.pop(name, None)
     if not meta.get("name") and meta.get("generateName"):
         meta["name"] = str(meta["generateName"])[:_PREFIX_LENGTH] + suffix(uid)
     if not kind.namespaced:
@@ -53,7 +75,7 @@ def born(kind: Kind, obj: Object, uid: str, now: float) -> Object:
         raise BadRequest("an empty namespace may not be set during creation")
     meta["uid"], meta["creationTimestamp"] = uid, objects.timestamp(now)
     if kind.custom or kind in _GENERATIONS:
-        meta["generation"] = 1
+        meta["generation"] = 1  # a kind that does not count keeps what it is given
     obj = {**obj, "apiVersion": kind.api_version, "kind": kind.name, "metadata": meta}
     if "status" in kind.subresources and kind not in _KEEPS_STATUS:
         obj.pop("status", None)
@@ -75,22 +97,30 @@ def _has_spec(obj: Object) -> bool:
     return isinstance(obj.get("spec") or {}, dict)
 
 
-def updated(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
-    """`new` as it enters admission: only what this door may change differs from `old`. Raises Conflict, Invalid."""
-    check_current(kind, old, new)
-    if subresource == "status":
-        return {**old, "status": new["status"]} if "status" in new else objects.changed(old, "status", None)
+def updated(kind: Kind, old: Object, new: Object, subresource: str, *, patched: bool = False) -> Object:
+    """`new` as it enters admission: only what this door may change differs from `old`, and what nobody may change, for
+    admission to refuse. An update means the object with its uid; a patch would give it another. Raises Conflict, Invalid."""
+    check_current(kind, old, new, named=not patched)
+    if subresource == "status" and kind.custom:
+        entries = objects.meta(new).get("managedFields", objects.meta(old).get("managedFields"))
+        return objects.changed(
+            objects.changed(old, "metadata.managedFields", entries),
+            "status",
+            new.get("status") if "status" in new else None,
+        )
     if subresource == "finalize":
         return objects.changed(old, "spec.finalizers", objects.dig(new, "spec.finalizers"))
     meta = dict(objects.meta(new))
-    _no_new_end(kind, old, meta)
-    for name in (*_SYSTEM, "name", "namespace", "resourceVersion"):
+    kept = {f: meta[f] for f in ("uid", *_END) if meta.get(f) and not _same_end(meta[f], objects.meta(old).get(f))}
+    for name in (*_SYSTEM, "generation", "name", "namespace", "resourceVersion"):
         if name in objects.meta(old):
             meta[name] = objects.meta(old)[name]
         else:
             meta.pop(name, None)
-    new = {**new, "apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": meta}
-    if "status" in kind.subresources:
+    new = {**new, "apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": {**meta, **kept}}
+    if subresource == "status":
+        new = _of_status(kind, old, new)
+    elif "status" in kind.subresources:
         new = objects.changed(new, "status", old.get("status"))
     if kind is kinds.NAMESPACE and _has_spec(new):
         new = objects.changed(new, "spec.finalizers", objects.dig(old, "spec.finalizers"))
@@ -98,15 +128,12 @@ def updated(kind: Kind, old: Object, new: Object, subresource: str) -> Object:
     return new
 
 
-def _no_new_end(kind: Kind, old: Object, meta: dict[str, Any]) -> None:
-    """When an object ends is for a delete to say. Raises Invalid; names each field twice, as a real server does."""
-    changed = [f for f in _END if meta.get(f) is not None and not _same_end(meta[f], objects.meta(old).get(f))]
-    shown = {f: f'"{meta[f]}"' if isinstance(meta[f], str) else meta[f] for f in changed}
-    causes = [
-        Cause("FieldValueInvalid", f"Invalid value: {shown[f]}: field is immutable", f"metadata.{f}") for f in changed
-    ]
-    if causes:
-        raise invalid(kind.name, objects.name(old), [*causes, *causes], kind.group)
+def _of_status(kind: Kind, old: Object, new: Object) -> Object:
+    """What the status of a built-in kind is updated with: all but its spec, labels and finalizers included."""
+    new = objects.changed(new, "spec", old.get("spec"))
+    if kind is kinds.POD:
+        new = objects.changed(new, "metadata.ownerReferences", objects.meta(old).get("ownerReferences"))
+    return new
 
 
 def _same_end(given: Any, have: Any) -> bool:
@@ -119,14 +146,21 @@ def _same_end(given: Any, have: Any) -> bool:
         return False
 
 
-def check_current(kind: Kind, old: Object, new: Object) -> None:
+def unconditional(kind: Kind, name: str) -> Invalid:
+    """Custom objects and leases change by those alone who say which revision they know."""
+    cause = Cause("FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion")
+    return invalid(kind.plural, name, [cause], kind.group)
+
+
+def check_current(kind: Kind, old: Object, new: Object, *, named: bool = True) -> None:
     """Optimistic concurrency: what the client states about the object must be true."""
     meta, have = objects.meta(new), objects.meta(old)
     uid, revision = meta.get("uid"), meta.get("resourceVersion")
-    if uid and uid != have.get("uid"):
+    if named and uid and uid != have.get("uid"):
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {have.get('uid')}"
-        found = conflict(kind.plural, objects.name(old), why, kind.group)
-        raise Another(found.message, details=found.details)
+        raise conflict(kind.plural, objects.name(old), why, kind.group)
+    if not named and (kind.custom or kind is kinds.LEASE) and revision in (None, "", "0"):
+        raise unconditional(kind, objects.name(old))
     if revision not in (None, "", "0", have.get("resourceVersion")):
         raise conflict(kind.plural, objects.name(old), MODIFIED, kind.group)
 
@@ -143,6 +177,15 @@ def _no_new_finalizers(kind: Kind, old: Object, new: Object) -> None:
         )
         cause = Cause("FieldValueForbidden", text, "metadata.finalizers")
         raise invalid(kind.name, objects.name(old), [cause, cause], kind.group)
+
+
+def unwritten(made: Object, given: Object) -> Object:
+    """What a dry run answers: with the words that only writing takes away."""
+    meta = {**objects.meta(made)}
+    for name in ("selfLink", "resourceVersion"):
+        if name not in meta and objects.meta(given).get(name):
+            meta[name] = objects.meta(given)[name]
+    return made if meta == made["metadata"] else {**made, "metadata": meta}
 
 
 def same(old: Object, new: Object) -> bool:
@@ -163,7 +206,7 @@ def _timeless(obj: Object) -> Object:
 def next_generation(kind: Kind, old: Object, new: Object) -> Object:
     """Count a change of anything but metadata and status, in kinds that count; a priority class is for ever the first."""
     count = objects.meta(old).get("generation")
-    if count is None or kind is kinds.PRIORITY_CLASS or _desired(old) == _desired(new):
+    if count is None or not (kind.custom or kind is kinds.POD) or _desired(old) == _desired(new):
         return new
     return objects.changed(new, "metadata.generation", int(count) + 1)
 

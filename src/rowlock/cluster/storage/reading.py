@@ -119,6 +119,6 @@ def at(state: State, wanted: Wanted, since: Sequence[Stored], after: Key) -> Ite
 
 
 def page(wanted: Wanted, found: Iterator[tuple[Key, Object]], limit: int) -> list[tuple[Key, Object]]:
-    """What matches, and no more than one beyond the limit (which says that there is more)."""
+    """What matches, and no more than the limit."""
     matching = ((k, o) for k, o in found if not wanted.selective or wanted.matches(o))
-    return list(islice(matching, limit + 1)) if limit else list(matching)
+    return list(islice(matching, limit)) if limit else list(matching)

@@ -140,12 +140,13 @@ class Store:
             raise Expired(reading.EXPIRED_TOKEN)
         since = self.history.after(wanted.kind, revision)
         page = reading.page(wanted, reading.at(self.view, wanted, since, after), limit)
-        if not limit or len(page) <= limit:
+        left = self._left(wanted, since, page[-1][0]) if limit and len(page) == limit else 0
+        if not left:
             return Page([o for _, o in page], revision)
-        del page[limit:]
-        last = page[-1][0]
-        left = None if wanted.selective else self._left(wanted, since, last)
-        return Page([o for _, o in page], revision, reading.token(revision, last), left)
+        token = reading.token(
+            revision, page[-1][0]
+        )  # a full page ends where it is full: nobody looks what else matches
+        return Page([o for _, o in page], revision, token, None if wanted.selective else left)
 
     def _left(self, wanted: Wanted, since: Sequence[Stored], last: Key) -> int:
         """How many objects a list has beyond a key."""
@@ -210,8 +211,8 @@ class Store:
 
     # ------------------------------------------------------------ writes
 
-    async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
-        return await self._durably(lambda: self.core.create(kind, obj, options), options.run)
+    async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE, posted: bool = True) -> Object:
+        return await self._durably(lambda: self.core.create(kind, obj, options, posted=posted), options.run)
 
     async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
         return await self._durably(lambda: self.core.update(kind, obj, subresource, options))
