@@ -18,7 +18,8 @@ from rowlock.errors import ApiError, Forbidden, Invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object, timestamp
 from rowlock.scheduling.reading import RETIRED
-from rowlock.workloads.possible import never_fits
+from rowlock.workloads.compute import Compute
+from rowlock.workloads.possible import impossible, never_fits
 
 POSITIVE = "gpu-fraction annotation value must be a positive number smaller than 1.0"
 NOTE = "metadata.annotations[gpu-fraction]"
@@ -257,6 +258,8 @@ def test_a_node_that_takes_no_pods_holds_none(state: dict[str, Any], said: str) 
     nodes = [node("n1", 2), node("big", 8, **state)]
     assert said in told(5) and bool(said) == bool(told(5))
     assert told(2) == ""
+    waits = "largest" not in said
+    assert (impossible(Compute(devices=5), nodes) is None) == waits, "what is closed now is worth waiting for"
     assert "Ask for at most" in told(9) or not said, "nothing is said of a node that could not hold it either"
     nodes = [node("big", 8, **state)]
     assert "could" not in told(5), "of a cluster without an open node nothing is known"

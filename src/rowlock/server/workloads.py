@@ -59,7 +59,7 @@ async def submit(call: Call) -> Any:
     catalog = call.room.catalog
     project = _project(catalog, asked)
     _same_cluster(catalog, asked)
-    _possible(catalog, asked, project, call.room.clock())
+    _possible(catalog, asked, project)
     identity = call.room.ids()
     if asked.prefix:
         asked = _prefixed(asked, identity)
@@ -93,11 +93,11 @@ def _same_cluster(catalog: Catalog, asked: Submission) -> None:
         raise BadRequest(message, causes=[Cause("unknown", message, "clusterId")])
 
 
-def _possible(catalog: Catalog, asked: Submission, project: Project, now: float) -> None:
+def _possible(catalog: Catalog, asked: Submission, project: Project) -> None:
     """Refuse what no node of this cluster could ever hold, nor the project's limit; a cluster without nodes is given the
     benefit of the doubt."""
     for role in (asked.worker, asked.master):
-        cause = impossible(role.compute, catalog.nodes(), now, asked.run.pool)
+        cause = impossible(role.compute, catalog.nodes(), asked.run.pool)
         if cause is not None:
             raise BadRequest(cause.message, causes=[cause])
     cause = beyond_limit(asked, _path(catalog, project))

@@ -1,7 +1,8 @@
 """What no node of this cluster could ever hold is refused at submit, with the field, the largest possible value and a way out.
 
-Asked of the scheduler's own rule for an empty node. A node that takes no pods (cordoned, retired, leaving, long not ready)
-holds none: where it alone could, the refusal names it. A cluster without open nodes is given the benefit of the doubt.
+Asked of the scheduler's own rule for an empty node. One that is retired or leaving holds none. One that takes no pods for now
+(cordoned, long not ready) is worth waiting for: a job that fits there alone is admitted, kubectl is warned of it, and `explain` names
+the node. A cluster without open nodes is given the benefit of the doubt.
 """
 
 from __future__ import annotations
@@ -42,20 +43,22 @@ def shape(compute: Compute, pool: str = "") -> Shape:
     )
 
 
-def impossible(compute: Compute, nodes: Iterable[Object], now: float, pool: str = "") -> Cause | None:
-    """Why no node of the pool could hold a pod like this, were it empty; None when one could."""
-    return _impossible(shape(compute, pool), nodes, now)
+def impossible(compute: Compute, nodes: Iterable[Object], pool: str = "") -> Cause | None:
+    """Why no node of the pool could hold a pod like this, were it empty and open; None when one could."""
+    return _impossible(shape(compute, pool), nodes, None)
 
 
 def never_fits(template: Object, nodes: Iterable[Object], now: float, pool: str = "") -> str:
-    """The same of a pod template, as a sentence; "" when a node could, or when the template cannot be read."""
+    """The same of a pod template, as a sentence, and without the nodes that are closed now; "" when a node could, or when
+    the template cannot be read."""
     wanted = requests.shape(template)
     wanted = replace(wanted, pool=pool or wanted.pool)
     found = None if wanted.unsupported else _impossible(wanted, nodes, now)
     return found.message if found else ""
 
 
-def _impossible(wanted: Shape, nodes: Iterable[Object], now: float) -> Cause | None:
+def _impossible(wanted: Shape, nodes: Iterable[Object], now: float | None) -> Cause | None:
+    """`now` None: whatever is closed will be open some day."""
     known: list[Node] = []
     shut: list[Node] = []
     elsewhere: set[str] = set()
@@ -65,7 +68,7 @@ def _impossible(wanted: Shape, nodes: Iterable[Object], now: float) -> Cause | N
             elsewhere.add(node.pool)
         elif deleting(obj) or node.retired:
             continue
-        elif node.unschedulable or (not node.ready and now - node.unready_since > _AWAITED):
+        elif now is not None and (node.unschedulable or (not node.ready and now - node.unready_since > _AWAITED)):
             shut.append(node)
         elif could_hold(node, wanted):
             return None
