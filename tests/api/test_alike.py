@@ -305,3 +305,13 @@ def test_what_a_strategic_patch_cannot_convert(client: httpx.Client, space: str)
     client.post(accounts, json={"metadata": {"name": "a"}}).raise_for_status()
     found = patched(client, accounts + "/a", {"imagePullSecrets": [{"$patch": "delete", "name": "i"}]}, strategic)
     assert "imagePullSecrets" not in found.json() and "warning" not in found.headers
+
+
+@pytest.mark.parametrize(("given", "kept"), [(0, None), (None, None), (7, 7)])
+def test_a_generation_that_is_posted_stays_with_a_kind_that_counts_none(
+    client: httpx.Client, space: str, given: int | None, kept: int | None
+) -> None:
+    """Zero is none: so kubectl writes an object that it has read from a real server."""
+    path = f"/api/v1/namespaces/{space.rpartition('/')[2]}/configmaps"
+    made = client.post(path, json={"metadata": {"name": f"g{given}".lower(), "generation": given}}).json()
+    assert made["metadata"].get("generation") == kept

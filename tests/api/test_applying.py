@@ -219,3 +219,22 @@ def test_what_is_no_longer_named_goes_unless_somebody_owns_it() -> None:
     assert applying.pruned(live, node, prior, fields(y="2"))["data"] == {"y": "2", "z": "3"}
     only = {"metadata": {"name": "a"}, "data": {"x": "1"}}
     assert "data" not in applying.pruned(only, node, fields(x="1"), set())
+
+
+@pytest.mark.parametrize(
+    ("meta", "said"),
+    [
+        ("x", "(/; /v1, Kind=ConfigMap): .metadata: expected map, got &{x}"),
+        (5, "(/; /v1, Kind=ConfigMap): .metadata: expected map, got &{5}"),
+        (["a"], "(/; /v1, Kind=ConfigMap): .metadata: expected map, got &{[a]}"),
+        (True, "(/; /v1, Kind=ConfigMap): .metadata: expected map, got &{true}"),
+        ({"name": "a", "managedFields": "x"}, "(/a; /v1, Kind=ConfigMap): .metadata.managedFields: expected list, got &{x}"),
+        ({"name": "a", "managedFields": {}}, "(/a; /v1, Kind=ConfigMap): .metadata.managedFields: expected list, got &{map[]}"),
+    ],
+)  # fmt: skip
+def test_metadata_that_is_none_is_told_as_any_other_misfit(
+    client: httpx.Client, space: str, meta: Any, said: str
+) -> None:
+    """The first four were found by the fuzzer."""
+    answer = sent(client, at(space, "configmaps") + "/a", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    assert (answer.status_code, answer.json()["message"]) == (500, f"failed to create typed patch object {said}")

@@ -46,6 +46,7 @@ def _admitted(random: Random) -> Any:
     obj = read(Grower(random).body(kind, "fuzzed", "a"))
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         return None
+    obj = {**obj, "apiVersion": kind.api_version, "kind": kind.name}  # as the store hands it on
     return Admission().create(kind, obj, WriteOptions(manager="fuzz"))
 
 

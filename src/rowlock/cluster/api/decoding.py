@@ -48,7 +48,7 @@ _DROPPED_FALSE = frozenset(
     "hostNetwork hostPID hostIPC readOnly stdin stdinOnce tty unschedulable publishNotReadyAddresses globalDefault"
     " paused".split()
 )
-_DROPPED_ZERO = frozenset("hostPort nodePort initialDelaySeconds healthCheckNodePort count".split())
+_DROPPED_ZERO = frozenset("generation hostPort nodePort initialDelaySeconds healthCheckNodePort count".split())
 _KEPT_EMPTY_TEXT = frozenset(
     "storageClassName holderIdentity type value fieldPath continue fsGroupChangePolicy nodeAffinityPolicy"
     " nodeTaintsPolicy procMount mountPropagation localhostProfile".split()

@@ -79,7 +79,7 @@ class Patches:
             raise Invalid(text, causes=[cause], details={"group": "meta.k8s.io", "kind": "PatchOptions"})
         if not isinstance(patch, dict):
             raise BadRequest("an apply configuration is an object")
-        if isinstance((patch.get("metadata") or {}).get("managedFields"), list):
+        if isinstance(objects.dig(patch, "metadata.managedFields"), list):
             raise BadRequest("metadata.managedFields must be nil")
         configurations.check(kind, patch)
         author = managedfields.Author(options.manager, objects.timestamp(self._clock()), subresource)
