@@ -139,6 +139,12 @@ class Internal(ApiError):
     code, reason = 500, "InternalError"
 
 
+class Accident(ApiError):
+    """A client's mistake that a real server takes for an accident of its own: it gives it no reason."""
+
+    code, reason = 500, ""
+
+
 class Unavailable(ApiError):
     code, reason = 503, "ServiceUnavailable"
 

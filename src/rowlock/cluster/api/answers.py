@@ -50,19 +50,12 @@ async def answer(
     send: Send, body: bytes, *, code: int = 200, media: bytes = JSON, warnings: Iterable[str] = ()
 ) -> None:
     """A whole answer at once; one without a body has no type and no length."""
-    if code != 204 and isinstance(send, Reply) and send.whole(code, _about(body, media, warnings), body):
+    about = [(b"content-type", media), (b"content-length", b"%d" % len(body))] if code != 204 else []
+    headers = [*about, *_ALWAYS, *(warned(warnings) if warnings else ())]
+    if about and isinstance(send, Reply) and send.whole(code, headers, body):
         return
-    about = [(b"content-type", media), (b"content-length", str(len(body)).encode())] if code != 204 else []
-    headers = [*about, *_ALWAYS]
-    headers += warned(warnings)
     await send({"type": "http.response.start", "status": code, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _about(body: bytes, media: bytes, warnings: Iterable[str]) -> bytes:
-    """An answer's headers as they go over the wire."""
-    about = b"content-type: %b\r\ncontent-length: %d\r\ncache-control: no-cache, private\r\n" % (media, len(body))
-    return about + b"".join(b"%b: %b\r\n" % pair for pair in warned(warnings)) if warnings else about
 
 
 class Reply:
@@ -78,9 +71,9 @@ class Reply:
         self.started = True
         await self._send(message)
 
-    def whole(self, code: int, about: bytes, body: bytes) -> bool:
-        """False: not in this way now."""
-        if self._exchange is None or not self._exchange.answer(code, about, body):
+    def whole(self, code: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+        """The whole answer past ASGI; False: not in this way now."""
+        if self._exchange is None or not self._exchange.answer(code, headers, body):
             return False
         self.started = True
         return True

@@ -14,7 +14,7 @@ from rowlock import objects
 from rowlock.cluster.api import custom, decoding, fieldsets, golang, types
 from rowlock.cluster.api.decoding import Walk
 from rowlock.cluster.api.wording import shown
-from rowlock.errors import ApiError, BadRequest, invalid
+from rowlock.errors import Accident, BadRequest, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 
@@ -22,14 +22,8 @@ ERRORS = 100
 """That are told of one configuration."""
 
 
-class Untyped(ApiError):
-    """A configuration that does not fit the schema: the real server gives it no reason."""
-
-    code, reason = 500, ""
-
-
 def check(kind: Kind, config: dict[str, Any]) -> None:
-    """Raises Untyped for a configuration whose fields are not the schema's."""
+    """Raises Accident for a configuration whose fields are not the schema's."""
     found = []
     for error in _misfits(config, types.of(kind), ""):
         found.append(error)
@@ -37,11 +31,11 @@ def check(kind: Kind, config: dict[str, Any]) -> None:
             break
     if found:
         why = found[0] if len(found) == 1 else "errors:\n" + "\n".join(f"  {error}" for error in found)
-        raise Untyped(f"failed to create typed patch object ({_place(kind, config)}): {why}")
+        raise Accident(f"failed to create typed patch object ({_place(kind, config)}): {why}")
 
 
 def read(kind: Kind, new: Object, config: dict[str, Any]) -> Object:
-    """What a configuration has made, as its type has it. Raises Untyped."""
+    """What a configuration has made, as its type has it. Raises Accident."""
     if kind.custom:
         _no_nulls(kind, new)
         return new
@@ -50,7 +44,7 @@ def read(kind: Kind, new: Object, config: dict[str, Any]) -> Object:
     except BadRequest as error:
         what = f"{kind.group}/{kind.version}, Kind={kind.name}"
         why = f"unable to convert unstructured object to {what}: {getattr(error, 'converted', error.message)}"
-        raise Untyped(f"failed to convert new object ({_place(kind, config)}) to proper version: {why}") from None
+        raise Accident(f"failed to convert new object ({_place(kind, config)}) to proper version: {why}") from None
 
 
 def _no_nulls(kind: Kind, new: Object) -> None:

@@ -10,15 +10,9 @@ from functools import partial
 from typing import Any
 
 from rowlock.cluster.api import golang, types
-from rowlock.errors import ApiError, BadRequest
+from rowlock.errors import Accident, BadRequest
 
 MAX_DEPTH = 100
-
-
-class Unmergeable(ApiError):
-    """A patch that names no element, or gives no known directive: the real server gives it no reason."""
-
-    code, reason = 500, ""
 
 
 _DELETE, _ORDER, _RETAIN, _PATCH = "$deleteFromPrimitiveList/", "$setElementOrder/", "$retainKeys", "$patch"
@@ -37,7 +31,7 @@ def merged(target: Any, patch: Any, node: types.Schema, depth: int = 0) -> Any:
         return {}
     if _PATCH in patch:
         shown = directive if isinstance(directive, str) else f"%!s({_go(directive)}={golang.printed(directive)})"
-        raise Unmergeable(f"unknown patch type: {shown} in map: {golang.printed(patch)}")
+        raise Accident(f"unknown patch type: {shown} in map: {golang.printed(patch)}")
     out = dict(target) if isinstance(target, dict) else {}
     if _RETAIN in patch:
         if not isinstance(patch[_RETAIN], list):
@@ -102,10 +96,10 @@ def _merged_list(live: list[Any], patch: list[Any], node: types.Schema, depth: i
         return [e for e in patch if not (isinstance(e, dict) and e.get(_PATCH) == "replace" and key not in e)]
     out, child = list(live), types.items(node)
     if not all(isinstance(element, dict) for element in patch):
-        raise Unmergeable(f"list element types are not identical: [{golang.printed(live)} {golang.printed(patch)}]")
+        raise Accident(f"list element types are not identical: [{golang.printed(live)} {golang.printed(patch)}]")
     for element in patch:
         if key not in element:
-            raise Unmergeable(f"map: {golang.printed(element)} does not contain declared merge key: {key}")
+            raise Accident(f"map: {golang.printed(element)} does not contain declared merge key: {key}")
         at = next((i for i, e in enumerate(out) if isinstance(e, dict) and e.get(key) == element[key]), None)
         if element.get(_PATCH) == "delete":
             out = [e for e in out if not (isinstance(e, dict) and e.get(key) == element[key])]

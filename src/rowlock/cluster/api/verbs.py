@@ -255,9 +255,7 @@ async def update(call: Call, send: Send, store: Store, target: Target) -> None:
     try:
         if (other := objects.uid(obj)) and other != objects.uid(current):
             raise _another(target, other, objects.uid(current))
-        conditional = target.kind.custom or target.kind is kinds.LEASE
-        if conditional and objects.meta(obj).get("resourceVersion") in (None, "", "0"):
-            raise lifecycle.unconditional(target.kind, target.name)
+        lifecycle.check_conditional(target.kind, target.name, obj)
         made = await store.update(target.kind, obj, subresource=target.subresource, options=options)
     except (Conflict, Invalid):
         _unseen(target.kind, obj, options)  # what cannot be read is told first

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
+from collections.abc import Iterable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -189,18 +190,17 @@ class Exchange:
         cycle.message_event.clear()
         return body
 
-    def answer(self, code: int, about: bytes, body: bytes) -> bool:
-        """The whole answer. `about` are its headers as they go over the wire, with its length among them; nothing of a
-        client's is in them."""
+    def answer(self, code: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
+        """The whole answer. Its length is among the headers; nothing of a client's is in them."""
         cycle = self._cycle
         if cycle.disconnected or cycle.response_started or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
             return False
         cycle.response_started = cycle.response_complete = True
         head = [STATUS_LINE[code]]
-        for name, value in cycle.default_headers:
+        for name, value in (*cycle.default_headers, *headers):
             head += (name, b": ", value, b"\r\n")
         end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
-        cycle.transport.write(b"".join((*head, about, end, body)))
+        cycle.transport.write(b"".join((*head, end, body)))
         cycle.message_event.set()
         if not cycle.keep_alive:
             cycle.transport.close()

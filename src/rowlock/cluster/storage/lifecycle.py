@@ -10,7 +10,7 @@ import hashlib
 from typing import Any
 
 from rowlock import kinds, objects
-from rowlock.errors import BadRequest, Cause, Conflict, Forbidden, Invalid, conflict, invalid
+from rowlock.errors import BadRequest, Cause, Conflict, Forbidden, conflict, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 
@@ -27,6 +27,7 @@ _END = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _KEEPS_STATUS = frozenset({kinds.NODE})  # a kubelet registers its node with a status
 _GENERATIONS = frozenset({kinds.POD, kinds.PRIORITY_CLASS})  # built-in kinds that count generations
 _FINISHED = frozenset({"Succeeded", "Failed"})
+_NO_REVISION = (None, "", "0")
 
 
 def nameless(name: str) -> str:
@@ -62,7 +63,7 @@ def born(kind: Kind, obj: Object, uid: str, now: float, *, posted: bool = True) 
     """The object as it enters admission: named, with an identity and without anything the client made up. One that is
     not posted, but comes of an update or an apply, keeps the end that it was given: so does a real server's."""
     meta = dict(objects.meta(obj))
-    if posted and meta.get("resourceVersion") not in (None, "", "0"):
+    if posted and meta.get("resourceVersion") not in _NO_REVISION:
         raise BadRequest("resourceVersion should not be set on objects to be created")
     for name in (*_SYSTEM, "resourceVersion"):
         if posted or name not in _END:
@@ -146,10 +147,12 @@ def _same_end(given: Any, have: Any) -> bool:
         return False
 
 
-def unconditional(kind: Kind, name: str) -> Invalid:
-    """Custom objects and leases change by those alone who say which revision they know."""
+def check_conditional(kind: Kind, name: str, new: Object) -> None:
+    """Custom objects and leases change by those alone who say which revision they know. Raises Invalid."""
+    if objects.meta(new).get("resourceVersion") not in _NO_REVISION or not (kind.custom or kind is kinds.LEASE):
+        return
     cause = Cause("FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion")
-    return invalid(kind.plural, name, [cause], kind.group)
+    raise invalid(kind.plural, name, [cause], kind.group)
 
 
 def check_current(kind: Kind, old: Object, new: Object, *, named: bool = True) -> None:
@@ -159,9 +162,9 @@ def check_current(kind: Kind, old: Object, new: Object, *, named: bool = True) -
     if named and uid and uid != have.get("uid"):
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {have.get('uid')}"
         raise conflict(kind.plural, objects.name(old), why, kind.group)
-    if not named and (kind.custom or kind is kinds.LEASE) and revision in (None, "", "0"):
-        raise unconditional(kind, objects.name(old))
-    if revision not in (None, "", "0", have.get("resourceVersion")):
+    if not named:
+        check_conditional(kind, objects.name(old), new)
+    if revision not in (*_NO_REVISION, have.get("resourceVersion")):
         raise conflict(kind.plural, objects.name(old), MODIFIED, kind.group)
 
 

@@ -143,15 +143,14 @@ class Store:
         left = self._left(wanted, since, page[-1][0]) if limit and len(page) == limit else 0
         if not left:
             return Page([o for _, o in page], revision)
-        token = reading.token(
-            revision, page[-1][0]
-        )  # a full page ends where it is full: nobody looks what else matches
+        token = reading.token(revision, page[-1][0])  # it ends where it is full: nobody looks what else matches
         return Page([o for _, o in page], revision, token, None if wanted.selective else left)
 
     def _left(self, wanted: Wanted, since: Sequence[Stored], last: Key) -> int:
-        """How many objects a list has beyond a key."""
+        """How many objects a list has beyond a key; with a selector, whose pages do not say so, whether it has any."""
         if since:
-            return sum(1 for _ in reading.at(self.view, wanted, since, last))
+            beyond = reading.at(self.view, wanted, since, last)
+            return int(any(True for _ in beyond)) if wanted.selective else sum(1 for _ in beyond)
         return self.view.count(wanted.kind, wanted.namespace, last)
 
     # ------------------------------------------------------------ watches
