@@ -93,12 +93,12 @@ async def creates(total: int, pods: bool, place: Path) -> None:
 
     admission = Admission()
     store = Store.open(place / "cluster.db", admission=admission)
-    admission.view = store.core.latest
+    admission.view = store.core.staged_view
     for kind, name, space in ((kinds.NAMESPACE, "bench", ""), (kinds.SERVICE_ACCOUNT, "default", "bench")):
         meta = {"name": name, **({"namespace": space} if space else {})}
         await store.create(kind, {"apiVersion": "v1", "kind": kind.name, "metadata": meta})
     settings = uvicorn.Config(
-        apiserver.ApiServer(store, apiserver.Settings(TOKEN)),
+        apiserver.ApiServer(store, apiserver.ApiServerSettings(TOKEN)),
         access_log=False, log_config=None, proxy_headers=False, lifespan="off",
     )  # fmt: skip
     settings.load()
@@ -106,7 +106,7 @@ async def creates(total: int, pods: bool, place: Path) -> None:
     requests = (post("pods", pod(i)) if pods else post("configmaps", config(f"config-{i}")) for i in range(total))
     clients = [Client(requests, over) for _ in range(CLIENTS)]
     for client in clients:
-        client.protocol = wire.Protocol(config=settings, server_state=state, app_state={})
+        client.protocol = wire.HttpProtocol(config=settings, server_state=state, app_state={})
         client.protocol.connection_made(client)
         client.send()
     for _ in clients:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from rowlock.scheduling.plan import Plan
 from rowlock.scheduling.planner import Planner
 from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task
-from rowlock.scheduling.world import build
+from rowlock.scheduling.world import open_session
 
 GB = 10**9
 ONE = Shape(cpu=100, memory=GB, gpus=1)
@@ -76,12 +76,12 @@ def timed(act: Callable[[], Plan]) -> tuple[float, Plan]:
 
 
 def counts(plan: Plan) -> str:
-    return f"{len(plan.binds)} binds, {len(plan.evicts)} evictions, {len(plan.holds)} holds"
+    return f"{len(plan.binds)} binds, {len(plan.evictions)} evictions, {len(plan.holds)} holds"
 
 
 def once(name: str, target: float, snapshot: Snapshot) -> Line:
     """From a snapshot to a plan, everything built anew."""
-    seconds, plan = timed(lambda: Planner(build(snapshot)).cycle())
+    seconds, plan = timed(lambda: Planner(open_session(snapshot)).run_cycle())
     return Line(name, seconds, target, counts(plan))
 
 
@@ -122,15 +122,15 @@ def small_change(count: int, queues: int, pending: int) -> Iterator[Line]:
     yield Line("a cycle in which nothing can be done", seconds, 0.05, counts(plan))
 
     def pod_ends() -> Plan:
-        planner.world.drop_gang(crowd[17].key)
-        planner.waiting.drop(crowd[17].key)
+        planner.session.drop_gang(crowd[17].key)
+        planner.pending_gangs.drop_gang(crowd[17].key)
         return turn(planner)
 
     seconds, plan = timed(pod_ends)
     yield Line("one pod ends", seconds, 0.02, counts(plan))
 
     def gang_comes() -> Plan:
-        planner.waiting.put(planner.world.put_gang(gang("new", "q003", 4, created=1e7)))
+        planner.pending_gangs.put_gang(planner.session.put_gang(gang("new", "q003", 4, created=1e7)))
         return turn(planner)
 
     seconds, plan = timed(gang_comes)
@@ -139,8 +139,8 @@ def small_change(count: int, queues: int, pending: int) -> Iterator[Line]:
 
 def turn(planner: Planner) -> Plan:
     """As the controller does it: the first of each group of equals is explained, the others later."""
-    plan = planner.cycle(keep=True)
-    for _ in planner.heads():
+    plan = planner.run_cycle(keep_plan=True)
+    for _ in planner.head_holds():
         pass
     planner.reset()
     return plan
@@ -148,7 +148,7 @@ def turn(planner: Planner) -> Plan:
 
 def timed_build(snapshot: Snapshot) -> tuple[float, Planner]:
     start = time.process_time()
-    planner = Planner(build(snapshot))
+    planner = Planner(open_session(snapshot))
     return time.process_time() - start, planner
 
 
@@ -161,7 +161,7 @@ def growth(sizes: Sequence[int]) -> Iterator[Line]:
         yield Line(f"build {count} nodes half full", seconds, 5.0, "")
         seconds, plan = timed(lambda planner=planner: turn(planner))  # type: ignore[misc]  # bound at once
         yield Line(f"  idle cycle, {count} nodes", seconds, 0.02, counts(plan))
-        planner.waiting.put(planner.world.put_gang(gang("new", "q001", 16, created=1e7)))
+        planner.pending_gangs.put_gang(planner.session.put_gang(gang("new", "q001", 16, created=1e7)))
         seconds, plan = timed(lambda planner=planner: turn(planner))  # type: ignore[misc]  # bound at once
         yield Line(f"  a gang of 16 comes, {count} nodes", seconds, 0.02 if count <= 1000 else 0.1, counts(plan))
 

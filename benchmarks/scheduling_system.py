@@ -34,7 +34,7 @@ from benchmarks.load import Connection, closed_loop, request
 from benchmarks.peers import Peer
 from rowlock.scheduling.planner import Planner
 from rowlock.scheduling.snapshot import loads
-from rowlock.scheduling.world import build
+from rowlock.scheduling.world import open_session
 
 SPACE = "bench"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
@@ -231,11 +231,11 @@ class Bench:
         """Milliseconds to build the planner's world from nothing and of one cycle, from a snapshot of now."""
         snapshot = loads(json.dumps(self.client.call("GET", "/api/v1/scheduler/snapshot")))
         began = time.process_time()
-        planner = Planner(build(snapshot))
-        planner.cycle(keep=True)
+        planner = Planner(open_session(snapshot))
+        planner.run_cycle(keep_plan=True)
         planner.reset()
         middle = time.process_time()
-        planner.cycle(keep=True)
+        planner.run_cycle(keep_plan=True)
         planner.reset()
         return (middle - began) * 1e3, (time.process_time() - middle) * 1e3
 

@@ -66,7 +66,7 @@ class Page:
 
 
 @dataclass(slots=True)
-class Run:
+class WriteSequence:
     """Writes that are issued together but mean one after the other: those behind a refused one are not made, and
     raise `NotTried`. A cluster across the network cannot keep the order of what is under way at once, and need not."""
 
@@ -84,7 +84,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """What to do with unknown and duplicate fields."""
     warnings: list[str] = []  # each has its own
     """Filled by the callee: sentences for the Warning header."""
-    run: Run | None = None
+    sequence: WriteSequence | None = None
     """The run that this write belongs to."""
 
 
@@ -185,11 +185,11 @@ class View(Protocol):
         """Every object of the kind, in one namespace or ("") in all."""
         ...
 
-    def owned(self, kind: Kind, uid: str) -> Iterable[Object]:
+    def by_owner(self, kind: Kind, uid: str) -> Iterable[Object]:
         """Objects of the kind that name `uid` in any of their ownerReferences; indexed."""
         ...
 
-    def labelled(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
+    def by_label(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
         """Objects of the kind in one namespace with `label` = `value`; indexed for the labels in `INDEXED`."""
         ...
 
@@ -210,17 +210,17 @@ class Record:
     reason: str
     message: str
     source: str
-    part: str = ""
+    field_path: str = ""
     """The field it is about, such as `spec.containers{main}`; "" = all of the object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """`failed` is recorded when the API refuses, with `{error}` in messages replaced by the API's sentence."""
+    """`failure_records` is recorded when the API refuses, with `{error}` in messages replaced by the API's sentence."""
 
     kind: Kind
     object: Object
-    failed: tuple[Record, ...] = ()
+    failure_records: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class Delete:
     namespace: str
     name: str
     options: DeleteOptions = DELETE
-    failed: tuple[Record, ...] = ()
+    failure_records: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,12 +270,12 @@ class Decision:
     """What to write, in this order; and when to look again (seconds from now, None = only when something changes).
 
     A write that fails with Conflict or AlreadyExists ends the turn: the controller looks again. Any other ApiError
-    ends it too, and the key is tried again with back-off. So is one whose controller is `stuck`: it could not do all
+    ends it too, and the key is tried again with back-off. So is one whose controller is `requeue`: it could not do all
     that it should, and nothing that wakes it may ever change."""
 
     writes: tuple[Write, ...] = ()
-    again: float | None = None
-    stuck: bool = False
+    requeue_after: float | None = None
+    requeue: bool = False
 
 
 NOTHING = Decision()

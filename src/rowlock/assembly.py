@@ -31,26 +31,26 @@ from rowlock.cluster.storage.store import Store
 from rowlock.errors import ApiError, Internal
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.snapshot import Snapshot
-from rowlock.server.app import Face
-from rowlock.server.auth import Guest, Guests
-from rowlock.server.call import Settings
+from rowlock.server.app import RestApi
+from rowlock.server.auth import Principal, TokenAuthenticator
+from rowlock.server.call import RestSettings
 
 
-def secret(path: Path) -> str:
+def ensure_token(path: Path) -> str:
     """The token in the file; made once, for its owner's eyes only."""
     with suppress(FileNotFoundError):
         return path.read_text().strip()
-    made = secrets.token_urlsafe(32)
-    _write(path, made + "\n", 0o600)
-    return made
+    token = secrets.token_urlsafe(32)
+    _write_file(path, token + "\n", 0o600)
+    return token
 
 
-def _write(path: Path, text: str, mode: int) -> None:
-    new = path.with_name(path.name + ".new")
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+def _write_file(path: Path, text: str, mode: int) -> None:
+    temporary = path.with_name(path.name + ".new")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(fd, "w") as file:
         file.write(text)
-    new.replace(path)
+    temporary.replace(path)
 
 
 def kubeconfig(url: str, ca: Path, token: str) -> str:
@@ -69,7 +69,7 @@ def kubeconfig(url: str, ca: Path, token: str) -> str:
     )
 
 
-def _say_what_goes_on(cluster: LocalCluster) -> None:
+def _report_running_pods(cluster: LocalCluster) -> None:
     """Ctrl-C ends the server, not the jobs; a person should not have to guess that."""
     running = sum(objects.phase(pod) == "Running" for pod in cluster.store.view.all(kinds.POD))
     if running:
@@ -77,27 +77,27 @@ def _say_what_goes_on(cluster: LocalCluster) -> None:
         print(f"rowlock stops; {pods} on: `rowlock up` finds {it} again, `rowlock down` then stops {it}", flush=True)
 
 
-def _planned(scheduler: Scheduler, store: Store) -> Snapshot:
+def _current_snapshot(scheduler: Scheduler, store: Store) -> Snapshot:
     """What the scheduler would plan from at this moment."""
     return scheduler.snapshot(store.view, time.time())
 
 
-def _guests(doors: apiserver.Settings) -> Guests | None:
+def _rest_authenticator(settings: apiserver.ApiServerSettings) -> TokenAuthenticator | None:
     """The same people at the REST API's door; None where there is nobody but the owner."""
-    if not doors.tokens:
+    if not settings.tokens:
         return None
-    keys = users.Keys(doors.token, doors.tokens, guarded=doors.guarded)
+    keys = users.TokenAuthenticator(settings.token, settings.tokens, loopback_only=settings.owner_loopback_only)
 
-    def guest(token: str, address: str) -> Guest | None:
-        user = keys.user(token, address)
+    def authenticate(token: str, address: str) -> Principal | None:
+        user = keys.authenticate(token, address)
         if user is None:
             return None
-        return Guest("" if user is users.ADMIN else user.name, user.reads, user.master)
+        return Principal("" if user is users.ADMIN else user.name, user.can_read, user.is_master)
 
-    return guest
+    return authenticate
 
 
-def settle_memory() -> None:
+def tune_garbage_collector() -> None:
     """Everything made at start stays: the collector need not look at it, nor look often. Full collections of a large
     heap were pauses of 0.1-0.5 s."""
     gc.freeze()
@@ -110,10 +110,10 @@ def settle_memory() -> None:
 class Server:
     """One embedded cluster and its faces on one HTTPS port."""
 
-    def __init__(self, options: argparse.Namespace, papers: subprocess.Popen[bytes]) -> None:
-        self.options, self._papers = options, papers
-        self.data: Path = options.data_dir.absolute()
-        self.stopping = asyncio.Event()
+    def __init__(self, options: argparse.Namespace, certificate_process: subprocess.Popen[bytes]) -> None:
+        self.options, self._certificate_process = options, certificate_process
+        self.data_dir: Path = options.data_dir.absolute()
+        self.stop_event = asyncio.Event()
 
     def cluster(self) -> LocalCluster:
         return LocalCluster(self.settings())
@@ -121,9 +121,9 @@ class Server:
     def settings(self) -> ClusterSettings:
         """The flags as the cluster wants them. Waits for the child that sees to the certificates."""
         options = self.options
-        without = frozenset(part for part in options.without.split(",") if part)
+        disabled = frozenset(part for part in options.without.split(",") if part)
         kubelet = KubeletSettings(
-            data_dir=self.data,
+            data_dir=self.data_dir,
             nodes=options.nodes,
             gpus_per_node=options.gpus_per_node,
             simulated_gpus=options.simulated_gpus,
@@ -135,91 +135,97 @@ class Server:
             log_limit=options.log_limit,
             keep_checkpoints=options.keep_checkpoints,
         )
-        if self._papers.wait():
-            raise Internal(f"the certificates in {self.data} could not be made or read; the lines above say why")
-        authority = (self.data / "ca.crt").read_text()
-        more = {"parity": options.parity, "half_life": options.half_life}
-        return ClusterSettings(self.data, kubelet, without, options.pretend_nodes, authority, **more)
+        if self._certificate_process.wait():
+            raise Internal(f"the certificates in {self.data_dir} could not be made or read; the lines above say why")
+        ca_certificate = (self.data_dir / "ca.crt").read_text()
+        operator_settings = {"parity": options.parity, "half_life": options.half_life}
+        return ClusterSettings(
+            self.data_dir, kubelet, disabled, options.pretend_nodes, ca_certificate, **operator_settings
+        )
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stopping.set)
-        bound = sockets.listening(self.options.port, self.data, sockets.elsewhere(self.options.bind))
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, self.stop_event.set)
+        listeners = sockets.open_listeners(self.options.port, self.data_dir, sockets.parse_bind(self.options.bind))
         async with self.cluster() as cluster:
-            await self._serve(cluster, bound)
+            await self._serve(cluster, listeners)
 
-    async def _serve(self, cluster: LocalCluster, bound: list[socket.socket]) -> None:
-        token = secret(self.data / "token")
-        doors = self._doors(token)
-        planned = None if cluster.scheduler is None else partial(_planned, cluster.scheduler, cluster.store)
-        inquest = cluster.inquest.why if cluster.inquest else None
-        face = Face(
-            cluster.store,
-            Settings(token=token, version=__version__, guests=_guests(doors)),
-            planned=planned,
-            inquest=inquest,
-            lacks=cluster.kubelet.runtime.lacks if cluster.kubelet else None,
-            said=cluster.inquest.said if cluster.inquest else None,
+    async def _serve(self, cluster: LocalCluster, listeners: list[socket.socket]) -> None:
+        token = ensure_token(self.data_dir / "token")
+        api_settings = self._api_settings(token)
+        take_snapshot = (
+            None if cluster.scheduler is None else partial(_current_snapshot, cluster.scheduler, cluster.store)
         )
-        entrance = cluster.kubelet.entrance if cluster.kubelet else None
-        app = apiserver.application(face.routes, cluster.store, doors, entrance)
-        tls = secure.context(self.data / "server.crt", self.data / "server.key")
+        explain_failure = cluster.diagnostics.diagnose_job if cluster.diagnostics else None
+        rest_api = RestApi(
+            cluster.store,
+            RestSettings(token=token, version=__version__, authenticate_token=_rest_authenticator(api_settings)),
+            take_snapshot=take_snapshot,
+            diagnose=explain_failure,
+            image_problems=cluster.kubelet.runtime.image_problems if cluster.kubelet else None,
+            diagnosis_message=cluster.diagnostics.status_message if cluster.diagnostics else None,
+        )
+        exec_sessions = cluster.kubelet.streaming if cluster.kubelet else None
+        app = apiserver.application(rest_api.routes, cluster.store, api_settings, exec_sessions)
+        tls = secure.server_context(self.data_dir / "server.crt", self.data_dir / "server.key")
         config = uvicorn.Config(
             app, log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
-            http=wire.protocol(tls), proxy_headers=False, server_header=False,
+            http=wire.protocol_factory(tls), proxy_headers=False, server_header=False,
             ws_ping_interval=30, ws_ping_timeout=None, ws_per_message_deflate=False,
         )  # fmt: skip
-        web = uvicorn.Server(config)
+        server = uvicorn.Server(config)
         async with asyncio.TaskGroup() as tasks:
-            work = [tasks.create_task(cluster.run()), tasks.create_task(face.run())]
-            serving = tasks.create_task(web._serve(bound))
-            while not web.started:
+            background = [tasks.create_task(cluster.run()), tasks.create_task(rest_api.run())]
+            serving = tasks.create_task(server._serve(listeners))
+            while not server.started:
                 await asyncio.sleep(0.002)
-            settle_memory()
-            self._announce(bound, self.data / "ca.crt", token)
-            await self.stopping.wait()
-            _say_what_goes_on(cluster)
-            web.should_exit = True
+            tune_garbage_collector()
+            self._announce(listeners, self.data_dir / "ca.crt", token)
+            await self.stop_event.wait()
+            _report_running_pods(cluster)
+            server.should_exit = True
             await serving
-            for task in work:
+            for task in background:
                 task.cancel()
 
-    def _doors(self, token: str) -> apiserver.Settings:
+    def _api_settings(self, token: str) -> apiserver.ApiServerSettings:
         """Who may come in where. Bound elsewhere, the owner's token is for loopback alone."""
         options = self.options
-        known = users.read(options.users) if options.users else {}
-        return apiserver.Settings(token=token, tokens=known, guarded=bool(sockets.elsewhere(options.bind)))
+        tokens = users.read_token_file(options.users) if options.users else {}
+        return apiserver.ApiServerSettings(
+            token=token, tokens=tokens, owner_loopback_only=bool(sockets.parse_bind(options.bind))
+        )
 
-    def _announce(self, bound: list[socket.socket], ca: Path, token: str) -> None:
+    def _announce(self, listeners: list[socket.socket], ca: Path, token: str) -> None:
         """Files that say how to reach us; `server.json` last, because `rowlock up -d` waits for it."""
-        port = bound[0].getsockname()[1]
+        port = listeners[0].getsockname()[1]
         url = f"https://{sockets.HOST}:{port}"
-        others = sockets.named(sockets.elsewhere(self.options.bind), self.options.tls_san)
-        _write(self.data / "kubeconfig", kubeconfig(url, ca, token), 0o600)
+        other_names = sockets.server_names(sockets.parse_bind(self.options.bind), self.options.tls_san)
+        _write_file(self.data_dir / "kubeconfig", kubeconfig(url, ca, token), 0o600)
         facts = {
             "pid": os.getpid(),
             "url": url,
-            "others": [f"https://{f'[{name}]' if ':' in name else name}:{port}" for name in others],
+            "others": [f"https://{f'[{name}]' if ':' in name else name}:{port}" for name in other_names],
             "started": time.time(),
             "version": __version__,
-            "kubeconfig": str(self.data / "kubeconfig"),
+            "kubeconfig": str(self.data_dir / "kubeconfig"),
             "flags": {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items()},
         }
-        _write(self.data / "server.json", json.dumps(facts, indent=2) + "\n", 0o644)
-        print(f"rowlock serves {url} (kubeconfig: {self.data / 'kubeconfig'})", flush=True)
+        _write_file(self.data_dir / "server.json", json.dumps(facts, indent=2) + "\n", 0o644)
+        print(f"rowlock serves {url} (kubeconfig: {self.data_dir / 'kubeconfig'})", flush=True)
 
 
-def serve(options: argparse.Namespace, papers: subprocess.Popen[bytes]) -> int:
-    """The life of the server. `papers` is the child that sees to the certificates."""
+def serve(options: argparse.Namespace, certificate_process: subprocess.Popen[bytes]) -> int:
+    """The life of the server. `certificate_process` is the child that sees to the certificates."""
     try:
-        asyncio.run(Server(options, papers).run())
+        asyncio.run(Server(options, certificate_process).run())
     except ApiError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return 1
     except OSError as error:
-        what = f"port {options.port} is taken" if options.port and error.errno == 98 else str(error)
-        print(f"error: {what}: choose another with --port, or leave it out", file=sys.stderr)
+        problem = f"port {options.port} is taken" if options.port and error.errno == 98 else str(error)
+        print(f"error: {problem}: choose another with --port, or leave it out", file=sys.stderr)
         return 1
     return 0

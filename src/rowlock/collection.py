@@ -1,8 +1,8 @@
 """What nobody needs any more goes: five small controllers, pure.
 
-`Garbage` removes dependents of owners that are gone and carries out foreground and orphaning deletions. `Emptying`
-empties namespaces that are being deleted. `Expiry` removes old Events. `LostPods` removes pods bound to nodes that do
-not exist. `Claims` lets a volume claim go when no pod uses it. The rules are those of Kubernetes' own controllers; time
+`GarbageCollector` removes dependents of owners that are gone and carries out foreground and orphaning deletions. `NamespaceDeleter`
+empties namespaces that are being deleted. `EventExpiry` removes old Events. `PodGarbageCollector` removes pods bound to nodes that do
+not exist. `ClaimProtection` lets a volume claim go when no pod uses it. The rules are those of Kubernetes' own controllers; time
 to live after a job's finish is the job operator's business.
 """
 
@@ -17,23 +17,23 @@ from rowlock.kinds import EVENT, KINDS, NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM
 from rowlock.objects import Key, Object
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
-IN_USE = "kubernetes.io/pvc-protection"
+PVC_PROTECTION_FINALIZER = "kubernetes.io/pvc-protection"
 """The finalizer that every claim is born with."""
-EVENT_LIFE = 3_600.0  # seconds
+EVENT_TTL = 3_600.0  # seconds
 QUARANTINE = 40.0  # seconds that a node may be missing before its pods are given up
-_SWEEP = 60.0  # seconds between two looks at all Events
-_FINISHED = frozenset({"Succeeded", "Failed"})
+_SWEEP_INTERVAL = 60.0  # seconds between two looks at all Events
+_FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 _NOTHING = Decision()
 
 
 def controllers() -> tuple[Controller, ...]:
-    return (Garbage(), Emptying(), Expiry(), LostPods(), Claims())
+    return (GarbageCollector(), NamespaceDeleter(), EventExpiry(), PodGarbageCollector(), ClaimProtection())
 
 
 # ---------------------------------------------------------------- owners
 
 
-class Garbage:
+class GarbageCollector:
     """One key per owner: its namespace and `resource/name/uid`, because an owner may be gone already."""
 
     name = "garbage-collector"
@@ -43,12 +43,18 @@ class Garbage:
         obj, kind = change.object, change.kind
         if kind is None:
             return []
-        own = [_key(kind, obj)] if change.type == "Deleted" or (objects.deleting(obj) and _policy(obj)) else []
+        own_keys = (
+            [_owner_key(kind, obj)]
+            if change.type == "Deleted" or (objects.is_deleting(obj) and _deletion_policy(obj))
+            else []
+        )
         references = _references(obj)
         # A modified object concerns its owners only when it changed hands or began to leave.
         if change.type == "Modified" and change.old is not None and references == _references(change.old):
-            return own
-        return own + [place for reference in references if (place := _place(obj, reference)) is not None]
+            return own_keys
+        return own_keys + [
+            owner_key for reference in references if (owner_key := _reference_key(obj, reference)) is not None
+        ]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         resource, name, uid = key.name.split("/")
@@ -56,73 +62,77 @@ class Garbage:
         dependents = [
             (kind, obj)
             for kind in KINDS
-            for obj in view.owned(kind, uid)
+            for obj in view.by_owner(kind, uid)
             if key.namespace in ("", objects.namespace(obj))
         ]
         if owner is None or objects.uid(owner) != uid:
-            return Decision(tuple(w for kind, obj in dependents if (w := _abandoned(view, kind, obj, uid))))
-        policy = _policy(owner) if objects.deleting(owner) else ""
+            return Decision(
+                tuple(w for kind, obj in dependents if (w := _delete_or_remove_owner(view, kind, obj, uid)))
+            )
+        policy = _deletion_policy(owner) if objects.is_deleting(owner) else ""
         if policy == ORPHAN:
-            release = _without_finalizer(kinds.by_resource(resource), owner, ORPHAN)
-            return Decision((*(_disowned(kind, obj, {uid}) for kind, obj in dependents), release))
+            release = _remove_finalizer(kinds.by_resource(resource), owner, ORPHAN)
+            return Decision((*(_remove_owners(kind, obj, {uid}) for kind, obj in dependents), release))
         if policy == FOREGROUND:
-            return Decision(_foreground(view, kinds.by_resource(resource), owner, dependents))
+            return Decision(_delete_in_foreground(view, kinds.by_resource(resource), owner, dependents))
         return _NOTHING
 
 
-def _foreground(view: View, kind: Kind, owner: Object, dependents: list[tuple[Kind, Object]]) -> tuple[Write, ...]:
+def _delete_in_foreground(
+    view: View, kind: Kind, owner: Object, dependents: list[tuple[Kind, Object]]
+) -> tuple[Write, ...]:
     """Dependents go first; those that block hold the owner."""
     uid = objects.uid(owner)
-    writes = tuple(w for k, obj in dependents if (w := _abandoned(view, k, obj, uid, "Foreground")))
+    writes = tuple(w for k, obj in dependents if (w := _delete_or_remove_owner(view, k, obj, uid, "Foreground")))
     blocking = any(
         reference.get("uid") == uid and reference.get("blockOwnerDeletion")
         for _, obj in dependents
         for reference in _references(obj)
     )
-    return writes if blocking else (*writes, _without_finalizer(kind, owner, FOREGROUND))
+    return writes if blocking else (*writes, _remove_finalizer(kind, owner, FOREGROUND))
 
 
-def _abandoned(view: View, kind: Kind, obj: Object, uid: str, wish: str = "") -> Write | None:
+def _delete_or_remove_owner(view: View, kind: Kind, obj: Object, uid: str, propagation: str = "") -> Write | None:
     """What becomes of a dependent that loses the owner `uid`: it stays if another one holds it."""
-    if objects.deleting(obj):
+    if objects.is_deleting(obj):
         return None
-    gone = {str(r.get("uid")) for r in _references(obj) if not _holds(view, obj, r)}
-    if len(gone) < len(_references(obj)):
+    dangling = {str(r.get("uid")) for r in _references(obj) if not _is_solid_reference(view, obj, r)}
+    if len(dangling) < len(_references(obj)):
         # An owner that waits for its dependents is still there; its name is taken off when it is gone.
-        return None if wish else _disowned(kind, obj, gone | {uid})
-    if wish and not any(True for k in KINDS for _ in view.owned(k, objects.uid(obj))):
-        wish = ""
+        return None if propagation else _remove_owners(kind, obj, dangling | {uid})
+    if propagation and not any(True for k in KINDS for _ in view.by_owner(k, objects.uid(obj))):
+        propagation = ""
     options = DeleteOptions(
-        propagation="Foreground" if wish else None if _policy(obj) else "Background",
+        propagation="Foreground" if propagation else None if _deletion_policy(obj) else "Background",
         uid=objects.uid(obj),
         revision=objects.revision(obj),
     )
     return Delete(kind, objects.namespace(obj), objects.name(obj), options)
 
 
-def _holds(view: View, obj: Object, reference: dict[str, Any]) -> bool:
+def _is_solid_reference(view: View, obj: Object, reference: dict[str, Any]) -> bool:
     """True when an owner exists and does not wait for its dependents to go."""
-    place = _place(obj, reference)
-    if place is None:
+    owner_key = _reference_key(obj, reference)
+    if owner_key is None:
         return True  # of a kind that lives elsewhere: not ours to judge
-    resource, name, uid = place.name.split("/")
-    owner = view.get(kinds.by_resource(resource), place.namespace, name)
+    resource, name, uid = owner_key.name.split("/")
+    owner = view.get(kinds.by_resource(resource), owner_key.namespace, name)
     if owner is None or objects.uid(owner) != uid:
         return False
-    return not (objects.deleting(owner) and _policy(owner) == FOREGROUND)
+    return not (objects.is_deleting(owner) and _deletion_policy(owner) == FOREGROUND)
 
 
-def _disowned(kind: Kind, obj: Object, uids: set[str]) -> Write:
-    left = [r for r in _references(obj) if r.get("uid") not in uids]
-    return _patched(kind, obj, {"ownerReferences": left or None})
+def _remove_owners(kind: Kind, obj: Object, uids: set[str]) -> Write:
+    remaining = [r for r in _references(obj) if r.get("uid") not in uids]
+    return _patch_metadata(kind, obj, {"ownerReferences": remaining or None})
 
 
-def _without_finalizer(kind: Kind, obj: Object, name: str) -> Write:
-    left = [f for f in _finalizers(obj) if f != name]
-    return _patched(kind, obj, {"finalizers": left or None})
+def _remove_finalizer(kind: Kind, obj: Object, name: str) -> Write:
+    remaining = [f for f in _finalizers(obj) if f != name]
+    return _patch_metadata(kind, obj, {"finalizers": remaining or None})
 
 
-def _patched(kind: Kind, obj: Object, meta: dict[str, Any]) -> Write:
+def _patch_metadata(kind: Kind, obj: Object, meta: dict[str, Any]) -> Write:
     checks = {"uid": objects.uid(obj), "resourceVersion": objects.meta(obj).get("resourceVersion")}
     return Patch(kind, objects.namespace(obj), objects.name(obj), {"metadata": checks | meta})
 
@@ -135,16 +145,16 @@ def _finalizers(obj: Object) -> list[str]:
     return objects.meta(obj).get("finalizers") or []
 
 
-def _policy(obj: Object) -> str:
+def _deletion_policy(obj: Object) -> str:
     finalizers = _finalizers(obj)
     return FOREGROUND if FOREGROUND in finalizers else ORPHAN if ORPHAN in finalizers else ""
 
 
-def _key(kind: Kind, obj: Object) -> Key:
+def _owner_key(kind: Kind, obj: Object) -> Key:
     return Key(objects.namespace(obj), f"{kind.resource}/{objects.name(obj)}/{objects.uid(obj)}")
 
 
-def _place(obj: Object, reference: dict[str, Any]) -> Key | None:
+def _reference_key(obj: Object, reference: dict[str, Any]) -> Key | None:
     """Where an owner lives; None for a kind outside the fence, and where it could not be found."""
     kind = kinds.by_api_version(str(reference.get("apiVersion")), str(reference.get("kind")))
     if kind is None or (kind.namespaced and not objects.namespace(obj)):  # nor can it lie in some namespace
@@ -156,7 +166,7 @@ def _place(obj: Object, reference: dict[str, Any]) -> Key | None:
 # ---------------------------------------------------------------- namespaces
 
 
-class Emptying:
+class NamespaceDeleter:
     """One key per namespace: when it is being deleted, everything in it is; then it may go."""
 
     name = "namespace-controller"
@@ -164,27 +174,27 @@ class Emptying:
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         if change.kind is NAMESPACE:
-            return [Key("", objects.name(change.object))] if objects.deleting(change.object) else []
-        space = objects.namespace(change.object)
-        if not space or change.type == "Modified":
+            return [Key("", objects.name(change.object))] if objects.is_deleting(change.object) else []
+        namespace_name = objects.namespace(change.object)
+        if not namespace_name or change.type == "Modified":
             return []
-        there = view.get(NAMESPACE, "", space)
-        return [Key("", space)] if there is not None and objects.deleting(there) else []
+        namespace = view.get(NAMESPACE, "", namespace_name)
+        return [Key("", namespace_name)] if namespace is not None and objects.is_deleting(namespace) else []
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
-        space = view.get(NAMESPACE, "", key.name)
-        if space is None or not objects.deleting(space):
+        namespace = view.get(NAMESPACE, "", key.name)
+        if namespace is None or not objects.is_deleting(namespace):
             return _NOTHING
-        inside = [(kind, obj) for kind in KINDS if kind.namespaced for obj in view.all(kind, key.name)]
-        if inside:
-            return Decision(tuple(_leaving(kind, obj) for kind, obj in inside if not objects.deleting(obj)))
-        left = [f for f in objects.dig(space, "spec.finalizers", ()) if f != "kubernetes"]
-        if left == objects.dig(space, "spec.finalizers", ()):
+        contents = [(kind, obj) for kind in KINDS if kind.namespaced for obj in view.all(kind, key.name)]
+        if contents:
+            return Decision(tuple(_delete_object(kind, obj) for kind, obj in contents if not objects.is_deleting(obj)))
+        remaining = [f for f in objects.dig(namespace, "spec.finalizers", ()) if f != "kubernetes"]
+        if remaining == objects.dig(namespace, "spec.finalizers", ()):
             return _NOTHING
-        return Decision((Update(NAMESPACE, objects.changed(space, "spec.finalizers", left), "finalize"),))
+        return Decision((Update(NAMESPACE, objects.with_field(namespace, "spec.finalizers", remaining), "finalize"),))
 
 
-def _leaving(kind: Kind, obj: Object) -> Write:
+def _delete_object(kind: Kind, obj: Object) -> Write:
     options = DeleteOptions(propagation="Background", uid=objects.uid(obj))
     return Delete(kind, objects.namespace(obj), objects.name(obj), options)
 
@@ -192,44 +202,44 @@ def _leaving(kind: Kind, obj: Object) -> Write:
 # ---------------------------------------------------------------- events
 
 
-class Expiry:
+class EventExpiry:
     """Events live an hour after they were last seen. One key; looks at all of them at most once a minute."""
 
     name = "event-expiry"
     kinds: tuple[Kind, ...] = (EVENT,)
 
     def __init__(self) -> None:
-        self._next = 0.0
+        self._next_sweep = 0.0
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         return [Key("", "events")] if change.type == "Added" else []
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
-        if now < self._next:
-            return Decision(again=self._next - now)
-        old: list[Write] = []
-        soonest = now + EVENT_LIFE
+        if now < self._next_sweep:
+            return Decision(requeue_after=self._next_sweep - now)
+        deletes: list[Write] = []
+        soonest = now + EVENT_TTL
         for event in view.all(EVENT):
-            expires = _seen(event) + EVENT_LIFE
+            expires = _last_seen(event) + EVENT_TTL
             if expires <= now:
-                old.append(Delete(EVENT, objects.namespace(event), objects.name(event)))
+                deletes.append(Delete(EVENT, objects.namespace(event), objects.name(event)))
             else:
                 soonest = min(soonest, expires)
-        self._next = max(soonest, now + _SWEEP)
-        return Decision(tuple(old), again=self._next - now)
+        self._next_sweep = max(soonest, now + _SWEEP_INTERVAL)
+        return Decision(tuple(deletes), requeue_after=self._next_sweep - now)
 
 
-def _seen(event: Object) -> float:
+def _last_seen(event: Object) -> float:
     """Not before it was written: who reports late is heard all the same."""
-    when = event.get("lastTimestamp") or objects.dig(event, "series.lastObservedTime") or event.get("eventTime")
-    written = objects.seconds(objects.meta(event)["creationTimestamp"])
-    return max(written, objects.seconds(when)) if when else written
+    reported = event.get("lastTimestamp") or objects.dig(event, "series.lastObservedTime") or event.get("eventTime")
+    created = objects.seconds(objects.meta(event)["creationTimestamp"])
+    return max(created, objects.seconds(reported)) if reported else created
 
 
 # ---------------------------------------------------------------- pods without a node
 
 
-class LostPods:
+class PodGarbageCollector:
     """One key per node. A node that stays away takes its pods with it: they fail, then they go."""
 
     name = "pod-garbage-collector"
@@ -237,7 +247,7 @@ class LostPods:
 
     def __init__(self, quarantine: float = QUARANTINE) -> None:
         self._quarantine = quarantine
-        self._missing: dict[str, float] = {}
+        self._missing_since: dict[str, float] = {}
         """Since when; forgotten at a restart, which gives a node more time, never less."""
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
@@ -251,21 +261,21 @@ class LostPods:
     def decide(self, view: View, key: Key, now: float) -> Decision:
         pods = [] if view.get(NODE, "", key.name) is not None else _pods_on(view, key.name)
         if not pods:
-            self._missing.pop(key.name, None)
+            self._missing_since.pop(key.name, None)
             return _NOTHING
-        left = self._missing.setdefault(key.name, now) + self._quarantine - now
-        if left > 0:
-            return Decision(again=left)
-        return Decision(tuple(write for pod in pods for write in _given_up(pod, now)))
+        remaining = self._missing_since.setdefault(key.name, now) + self._quarantine - now
+        if remaining > 0:
+            return Decision(requeue_after=remaining)
+        return Decision(tuple(write for pod in pods for write in _fail_and_delete(pod, now)))
 
 
 def _pods_on(view: View, node: str) -> list[Object]:
     return [pod for pod in view.all(POD) if objects.dig(pod, "spec.nodeName") == node]
 
 
-def _given_up(pod: Object, now: float) -> Iterable[Write]:
-    place = objects.key(pod)
-    if objects.phase(pod) not in _FINISHED:
+def _fail_and_delete(pod: Object, now: float) -> Iterable[Write]:
+    pod_key = objects.key(pod)
+    if objects.phase(pod) not in _FINISHED_PHASES:
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -273,16 +283,16 @@ def _given_up(pod: Object, now: float) -> Iterable[Write]:
             "message": "PodGC: node no longer exists",
             "lastTransitionTime": objects.timestamp(now),
         }
-        others = [c for c in objects.dig(pod, "status.conditions", ()) if c.get("type") != "DisruptionTarget"]
-        status = {"phase": "Failed", "conditions": [*others, condition]}
-        yield Patch(POD, *place, {"metadata": {"uid": objects.uid(pod)}, "status": status}, "merge", "status")
-    yield Delete(POD, *place, DeleteOptions(grace=0, uid=objects.uid(pod)))
+        other_conditions = [c for c in objects.dig(pod, "status.conditions", ()) if c.get("type") != "DisruptionTarget"]
+        status = {"phase": "Failed", "conditions": [*other_conditions, condition]}
+        yield Patch(POD, *pod_key, {"metadata": {"uid": objects.uid(pod)}, "status": status}, "merge", "status")
+    yield Delete(POD, *pod_key, DeleteOptions(grace=0, uid=objects.uid(pod)))
 
 
 # ---------------------------------------------------------------- claims
 
 
-class Claims:
+class ClaimProtection:
     """One key per claim that is being deleted: it stays for the pods that are placed and not over. One that has lost its
     finalizer before that gets it back."""
 
@@ -292,23 +302,29 @@ class Claims:
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         if change.kind is PERSISTENT_VOLUME_CLAIM:
             claim = change.object
-            return [objects.key(claim)] if objects.deleting(claim) != (IN_USE not in _finalizers(claim)) else []
-        if change.type != "Deleted" and objects.phase(change.object) not in _FINISHED:
+            return (
+                [objects.key(claim)]
+                if objects.is_deleting(claim) != (PVC_PROTECTION_FINALIZER not in _finalizers(claim))
+                else []
+            )
+        if change.type != "Deleted" and objects.phase(change.object) not in _FINISHED_PHASES:
             return []
-        space = objects.namespace(change.object)
-        return [Key(space, name) for name in claims_of(change.object)]
+        namespace = objects.namespace(change.object)
+        return [Key(namespace, name) for name in claims_of(change.object)]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         claim = view.get(PERSISTENT_VOLUME_CLAIM, *key)
-        if claim is None or objects.deleting(claim) == (IN_USE not in _finalizers(claim)):
+        if claim is None or objects.is_deleting(claim) == (PVC_PROTECTION_FINALIZER not in _finalizers(claim)):
             return _NOTHING
-        if not objects.deleting(claim):
-            wanted = {"finalizers": [*_finalizers(claim), IN_USE]}
-            return Decision((_patched(PERSISTENT_VOLUME_CLAIM, claim, wanted),))
-        users = (pod for pod in view.all(POD, key.namespace) if key.name in claims_of(pod))
-        if any(objects.dig(pod, "spec.nodeName") and objects.phase(pod) not in _FINISHED for pod in users):
+        if not objects.is_deleting(claim):
+            metadata = {"finalizers": [*_finalizers(claim), PVC_PROTECTION_FINALIZER]}
+            return Decision((_patch_metadata(PERSISTENT_VOLUME_CLAIM, claim, metadata),))
+        mounting_pods = (pod for pod in view.all(POD, key.namespace) if key.name in claims_of(pod))
+        if any(
+            objects.dig(pod, "spec.nodeName") and objects.phase(pod) not in _FINISHED_PHASES for pod in mounting_pods
+        ):
             return _NOTHING
-        return Decision((_without_finalizer(PERSISTENT_VOLUME_CLAIM, claim, IN_USE),))
+        return Decision((_remove_finalizer(PERSISTENT_VOLUME_CLAIM, claim, PVC_PROTECTION_FINALIZER),))
 
 
 def claims_of(pod: Object) -> set[str]:

@@ -55,7 +55,7 @@ class ApiError(Exception):
         super().__init__(message)
         self.message = message
         self.details = dict(details or {})
-        self.detailed = details is not None
+        self.has_details = details is not None
         self.causes = tuple(causes)
         self.retry_after = retry_after
 
@@ -77,7 +77,7 @@ class ApiError(Exception):
             "message": self.message,
             **({"reason": self.reason} if self.reason else {}),
         }
-        if details or self.detailed:
+        if details or self.has_details:
             body["details"] = details
         body["code"] = self.code
         return body
@@ -139,7 +139,7 @@ class Internal(ApiError):
     code, reason = 500, "InternalError"
 
 
-class Accident(ApiError):
+class UnknownError(ApiError):
     """A client's mistake that a real server takes for an accident of its own: it gives it no reason."""
 
     code, reason = 500, ""
@@ -157,12 +157,12 @@ class NotTried(Conflict):
     """A write before it in its run was refused, so this one was not made. It never leaves the process."""
 
 
-FAMILY: tuple[type[ApiError], ...] = (
+ERROR_CLASSES: tuple[type[ApiError], ...] = (
     BadRequest, Unauthorized, Forbidden, NotFound, Unsupported, NotAcceptable, Conflict, AlreadyExists, Expired,
     TooLarge, UnsupportedMediaType, Invalid, TooManyRequests, Internal, Unavailable, Timeout,
 )  # fmt: skip
-_BY_REASON = {member.reason: member for member in FAMILY}
-_BY_CODE = {member.code: member for member in reversed(FAMILY)}
+_BY_REASON = {member.reason: member for member in ERROR_CLASSES}
+_BY_CODE = {member.code: member for member in reversed(ERROR_CLASSES)}
 
 
 def from_status(status: Mapping[str, Any], code: int = 500) -> ApiError:
@@ -188,12 +188,12 @@ def already_exists(
     """`pods "x" already exists`; of an object that asked for a name to be made, that none was found."""
     resource = f"{plural}.{group}" if group else plural
     details = {"name": name, "kind": plural, **({"group": group} if group else {})}
-    said = "object is being deleted: " if deleting else ""
+    text = "object is being deleted: " if deleting else ""
     if generated:
-        said = f'{said}{resource} "{name}" already exists'
-        more = "the server was not able to generate a unique name for the object"
-        return AlreadyExists(f"{said}, {more}", details={**details, "retryAfterSeconds": 1})
-    return AlreadyExists(f'{said}{resource} "{name}" already exists', details=details)
+        text = f'{text}{resource} "{name}" already exists'
+        advice = "the server was not able to generate a unique name for the object"
+        return AlreadyExists(f"{text}, {advice}", details={**details, "retryAfterSeconds": 1})
+    return AlreadyExists(f'{text}{resource} "{name}" already exists', details=details)
 
 
 def conflict(plural: str, name: str, why: str, group: str = "") -> Conflict:

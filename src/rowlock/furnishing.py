@@ -1,8 +1,8 @@
 """What Kubernetes puts into every namespace and onto every cordoned node by itself; three small controllers, pure.
 
-`Furnishing` gives a namespace its service account `default` and the ConfigMap `kube-root-ca.crt`, so that clients
-that wait for them go on. `Cordons` keeps the taint `node.kubernetes.io/unschedulable` in step with `kubectl cordon`.
-`Waiting` says once of a new volume claim that it is bound when a pod first uses it. On a real cluster the controller
+`NamespaceDefaults` gives a namespace its service account `default` and the ConfigMap `kube-root-ca.crt`, so that clients
+that wait for them go on. `UnschedulableTaint` keeps the taint `node.kubernetes.io/unschedulable` in step with `kubectl cordon`.
+`FirstConsumerEvents` says once of a new volume claim that it is bound when a pod first uses it. On a real cluster the controller
 manager does all three.
 """
 
@@ -16,49 +16,53 @@ from rowlock.api import NOTHING, Change, Controller, Create, Decision, Patch, Re
 from rowlock.kinds import CONFIG_MAP, EVENT, NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, SERVICE_ACCOUNT, Kind
 from rowlock.objects import Key, Object
 
-ACCOUNT, AUTHORITY = "default", "kube-root-ca.crt"
-CORDONED = "node.kubernetes.io/unschedulable"
+DEFAULT_SERVICE_ACCOUNT, ROOT_CA_CONFIG_MAP = "default", "kube-root-ca.crt"
+UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 
 
-def controllers(authority: str = "") -> tuple[Controller, ...]:
-    """`authority` is the cluster's CA certificate (PEM)."""
-    return (Furnishing(authority), Cordons(), Waiting())
+def controllers(ca_certificate: str = "") -> tuple[Controller, ...]:
+    """`ca_certificate` is the cluster's CA certificate (PEM)."""
+    return (NamespaceDefaults(ca_certificate), UnschedulableTaint(), FirstConsumerEvents())
 
 
-class Furnishing:
+class NamespaceDefaults:
     """One key per namespace."""
 
     name = "namespace-furnishing"
     kinds: tuple[Kind, ...] = (NAMESPACE, SERVICE_ACCOUNT, CONFIG_MAP)
 
-    def __init__(self, authority: str = "") -> None:
-        self._authority = authority
+    def __init__(self, ca_certificate: str = "") -> None:
+        self._ca_certificate = ca_certificate
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         if change.kind is NAMESPACE:
             return (objects.key(change.object),)
-        if change.type == "Deleted" and objects.name(change.object) in (ACCOUNT, AUTHORITY):
+        if change.type == "Deleted" and objects.name(change.object) in (DEFAULT_SERVICE_ACCOUNT, ROOT_CA_CONFIG_MAP):
             return (Key("", objects.namespace(change.object)),)
         return ()
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
-        space = view.get(NAMESPACE, "", key.name)
-        if space is None or objects.deleting(space):
+        namespace = view.get(NAMESPACE, "", key.name)
+        if namespace is None or objects.is_deleting(namespace):
             return NOTHING
-        wanted: tuple[tuple[Kind, str, dict[str, Any]], ...] = (
-            (SERVICE_ACCOUNT, ACCOUNT, {}),
-            (CONFIG_MAP, AUTHORITY, {"data": {"ca.crt": self._authority}} if self._authority else {}),
+        defaults: tuple[tuple[Kind, str, dict[str, Any]], ...] = (
+            (SERVICE_ACCOUNT, DEFAULT_SERVICE_ACCOUNT, {}),
+            (
+                CONFIG_MAP,
+                ROOT_CA_CONFIG_MAP,
+                {"data": {"ca.crt": self._ca_certificate}} if self._ca_certificate else {},
+            ),
         )
-        missing = [item for item in wanted if view.get(item[0], key.name, item[1]) is None]
+        missing = [item for item in defaults if view.get(item[0], key.name, item[1]) is None]
         return Decision(tuple(Create(kind, _object(kind, key.name, name, more)) for kind, name, more in missing))
 
 
-def _object(kind: Kind, namespace: str, name: str, more: dict[str, Any]) -> Object:
+def _object(kind: Kind, namespace: str, name: str, content: dict[str, Any]) -> Object:
     metadata = {"name": name, "namespace": namespace}
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **more}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **content}
 
 
-class Cordons:
+class UnschedulableTaint:
     """One key per node."""
 
     name = "cordon-taints"
@@ -73,16 +77,21 @@ class Cordons:
             return NOTHING
         spec = node.get("spec") or {}
         taints = list(spec.get("taints") or ())
-        rest = [t for t in taints if t.get("key") != CORDONED]
-        if bool(spec.get("unschedulable")) == (len(rest) < len(taints)):
+        other_taints = [t for t in taints if t.get("key") != UNSCHEDULABLE_TAINT]
+        if bool(spec.get("unschedulable")) == (len(other_taints) < len(taints)):
             return NOTHING
         if spec.get("unschedulable"):
-            rest.append({"key": CORDONED, "effect": "NoSchedule", "timeAdded": objects.timestamp(now)})
-        patch = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": rest or None}}
+            other_taints.append(
+                {"key": UNSCHEDULABLE_TAINT, "effect": "NoSchedule", "timeAdded": objects.timestamp(now)}
+            )
+        patch = {
+            "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
+            "spec": {"taints": other_taints or None},
+        }
         return Decision((Patch(NODE, "", key.name, patch),))
 
 
-class Waiting:
+class FirstConsumerEvents:
     """One key per claim. What was said already is in the cluster's Events: a restart does not repeat it."""
 
     name = "persistentvolume-controller"
@@ -93,10 +102,10 @@ class Waiting:
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         claim = view.get(PERSISTENT_VOLUME_CLAIM, *key)
-        if claim is None or objects.deleting(claim) or objects.phase(claim) != "Pending":
+        if claim is None or objects.is_deleting(claim) or objects.phase(claim) != "Pending":
             return NOTHING
-        about = (objects.dig(event, "involvedObject.uid") for event in view.all(EVENT, key.namespace))
-        if objects.uid(claim) in about:
+        reported_uids = (objects.dig(event, "involvedObject.uid") for event in view.all(EVENT, key.namespace))
+        if objects.uid(claim) in reported_uids:
             return NOTHING
         text = "waiting for first consumer to be created before binding"
         return Decision((Record(claim, "Normal", "WaitForFirstConsumer", text, self.name),))

@@ -21,7 +21,7 @@ class Kind:
     version: str
     name: str
     plural: str
-    short: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
     namespaced: bool = True
     subresources: frozenset[str] = frozenset()
     categories: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ POD = _core(
 )
 SERVICE = _core("Service", "services", "svc", subs="status", all_=True)
 EVENT = _core("Event", "events", "ev")
-NEWER_EVENT = Kind("events.k8s.io", "v1", "Event", "events", ("ev",))
+EVENTS_V1_EVENT = Kind("events.k8s.io", "v1", "Event", "events", ("ev",))
 """An Event's other spelling, not a kind of its own: nothing is stored under it (`cluster/api/events.py`)."""
 CONFIG_MAP = _core("ConfigMap", "configmaps", "cm")
 SECRET = _core("Secret", "secrets")
@@ -104,10 +104,10 @@ _BY_RESOURCE = {k.resource: k for k in KINDS}
 
 def by_path(group: str, version: str, plural: str) -> Kind:
     """The kind served at a REST path. Raises NotFound with the real server's text."""
-    found = _BY_PATH.get((group, version, plural))
-    if found is None:
+    kind = _BY_PATH.get((group, version, plural))
+    if kind is None:
         raise NotFound("the server could not find the requested resource")
-    return found
+    return kind
 
 
 def by_api_version(api_version: str, kind: str) -> Kind | None:
@@ -116,12 +116,12 @@ def by_api_version(api_version: str, kind: str) -> Kind | None:
     return _BY_NAME.get((group, kind))
 
 
-def of(obj: dict[str, object]) -> Kind:
+def by_object(obj: dict[str, object]) -> Kind:
     """The row for an object that says what it is. Raises NotFound when it lies outside the fence."""
-    found = by_api_version(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""))
-    if found is None:
+    kind = by_api_version(str(obj.get("apiVersion") or ""), str(obj.get("kind") or ""))
+    if kind is None:
         raise NotFound(f'no matches for kind "{obj.get("kind")}" in version "{obj.get("apiVersion")}"')
-    return found
+    return kind
 
 
 def by_resource(resource: str) -> Kind:

@@ -1,6 +1,6 @@
 """An object is a JSON dict; here are the few questions everybody asks it.
 
-Objects are values: nobody changes one that came from an `Api` or a `View`. `changed()` makes the new object for you
+Objects are values: nobody changes one that came from an `Api` or a `View`. `with_field()` makes the new object for you
 and shares what did not change. Times inside objects are RFC 3339 text; `now` arguments are seconds since the epoch.
 """
 
@@ -33,8 +33,8 @@ def namespace(obj: Mapping[str, Any]) -> str:
 
 
 def key(obj: Mapping[str, Any]) -> Key:
-    known = obj.get("metadata") or {}
-    return Key(str(known.get("namespace") or ""), str(known.get("name") or ""))
+    metadata = obj.get("metadata") or {}
+    return Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
 
 
 def uid(obj: Mapping[str, Any]) -> str:
@@ -54,7 +54,7 @@ def revision(obj: Mapping[str, Any]) -> int:
     return int(meta(obj).get("resourceVersion") or 0)
 
 
-def deleting(obj: Mapping[str, Any]) -> bool:
+def is_deleting(obj: Mapping[str, Any]) -> bool:
     return bool(meta(obj).get("deletionTimestamp"))
 
 
@@ -82,26 +82,26 @@ def owner_reference(owner: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def condition(obj: Mapping[str, Any], kind: str) -> dict[str, Any] | None:
+def condition(obj: Mapping[str, Any], type_: str) -> dict[str, Any] | None:
     """The condition of that type, whatever its status."""
     for item in (obj.get("status") or {}).get("conditions") or ():
-        if item.get("type") == kind:
+        if item.get("type") == type_:
             return dict(item)
     return None
 
 
-def is_true(obj: Mapping[str, Any], kind: str) -> bool:
+def is_condition_true(obj: Mapping[str, Any], type_: str) -> bool:
     """True when the object has a condition of that type whose status is "True"."""
-    found = condition(obj, kind)
-    return found is not None and found.get("status") == "True"
+    match = condition(obj, type_)
+    return match is not None and match.get("status") == "True"
 
 
-def changed(obj: Mapping[str, Any], path: str, value: Any) -> Object:
+def with_field(obj: Mapping[str, Any], path: str, value: Any) -> Object:
     """A copy of `obj` with `value` at the dotted `path` (None removes it); untouched branches are shared."""
-    head, _, rest = path.partition(".")
+    head, _, rest_of_path = path.partition(".")
     copy = dict(obj)
-    if rest:
-        value = changed(copy.get(head) or {}, rest, value)
+    if rest_of_path:
+        value = with_field(copy.get(head) or {}, rest_of_path, value)
     if value is None:
         copy.pop(head, None)
     else:
@@ -120,11 +120,11 @@ def dig(obj: Any, path: str, default: Any = None) -> Any:
 
 def timestamp(now: float) -> str:
     """metav1.Time: whole seconds, UTC, with Z."""
-    return _whole(int(now))
+    return _format_second(int(now))
 
 
 @lru_cache(64)
-def _whole(second: int) -> str:
+def _format_second(second: int) -> str:
     """Thousands of objects are written in the same second."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -14,52 +14,52 @@ from rowlock.errors import BadRequest
 
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?")
-LONGEST = 100
+_PATTERN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?")
+MAX_LENGTH = 100
 """Characters of a quantity, and digits before or after its point, beyond which it is refused."""
-_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_FORMAT_ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 def parse(value: str | int | float) -> Decimal:
     """The exact value of a quantity. Raises BadRequest with apimachinery's own sentence."""
-    found = _FORM.fullmatch(str(value)[: LONGEST + 1])
-    if not found or isinstance(value, bool) or len(found[0]) > LONGEST:
-        raise BadRequest(_FORMAT)
-    number, suffix = Decimal(found[1]), found[2] or ""
+    match = _PATTERN.fullmatch(str(value)[: MAX_LENGTH + 1])
+    if not match or isinstance(value, bool) or len(match[0]) > MAX_LENGTH:
+        raise BadRequest(_FORMAT_ERROR)
+    number, suffix = Decimal(match[1]), match[2] or ""
     if suffix in _BINARY:
         return number * (Decimal(1024) ** _BINARY[suffix])
     if suffix in _DECIMAL:
         return number.scaleb(_DECIMAL[suffix])
     exponent = int(suffix[1:])
-    if abs(exponent) > LONGEST:  # nobody has that much, and its digits would fill the memory
-        raise BadRequest(_FORMAT)
+    if abs(exponent) > MAX_LENGTH:  # nobody has that much, and its digits would fill the memory
+        raise BadRequest(_FORMAT_ERROR)
     with localcontext() as context:
         context.prec = 60
         return number * (Decimal(10) ** exponent)
 
 
-def canonical(value: str | int | float) -> str:
+def canonicalize(value: str | int | float) -> str:
     """The text the real API server stores: `1000m` → `1`, `0.5` → `500m`, `1024Mi` → `1Gi`."""
     text = str(value)
     number = parse(value)
     if any(text.endswith(s) for s in _BINARY):
-        return _binary(number)
+        return _format_binary(number)
     if re.search(r"\d[eE][+-]?\d+$", text):
-        return _exponent(number)
-    return _scaled(number)
+        return _format_exponent(number)
+    return _format_decimal(number)
 
 
-def _binary(number: Decimal) -> str:
+def _format_binary(number: Decimal) -> str:
     for suffix, power in reversed(_BINARY.items()):
         scaled = number / (Decimal(1024) ** power)
         if number != 0 and scaled == scaled.to_integral_value():
             return f"{scaled.to_integral_value():f}{suffix}"
     if number == number.to_integral_value():
         return f"{number.to_integral_value():f}"
-    return _scaled(number)
+    return _format_decimal(number)
 
 
-def _scaled(number: Decimal) -> str:
+def _format_decimal(number: Decimal) -> str:
     if number == 0:
         return "0"
     for suffix, power in reversed(_DECIMAL.items()):
@@ -70,17 +70,17 @@ def _scaled(number: Decimal) -> str:
     return f"{number.scaleb(9).to_integral_value('ROUND_CEILING'):f}n"
 
 
-def _exponent(number: Decimal) -> str:
+def _format_exponent(number: Decimal) -> str:
     for power in range(18, -10, -3):
         scaled = number.scaleb(-power)
         if number != 0 and scaled == scaled.to_integral_value():
             return f"{scaled.to_integral_value():f}e{power}" if power else f"{scaled.to_integral_value():f}"
-    return "0" if number == 0 else _scaled(number)
+    return "0" if number == 0 else _format_decimal(number)
 
 
 def render(number: Decimal, *, binary: bool = False) -> str:
     """A computed value as a canonical quantity; `binary` for bytes that people count in Gi."""
-    return _binary(number) if binary else _scaled(number)
+    return _format_binary(number) if binary else _format_decimal(number)
 
 
 def millis(value: str | int | float) -> int:
@@ -88,6 +88,6 @@ def millis(value: str | int | float) -> int:
     return int((parse(value) * 1000).to_integral_value("ROUND_CEILING"))
 
 
-def whole(value: str | int | float) -> int:
+def integer_value(value: str | int | float) -> int:
     """Units, rounded up: bytes of memory, GPUs."""
     return int(parse(value).to_integral_value("ROUND_CEILING"))

@@ -40,10 +40,10 @@ class Term:
             return have is not None
         if self.op == "absent":
             return have is None
-        return _compares(have, self.op, next(iter(self.values)))
+        return _satisfies_bound(have, self.op, next(iter(self.values)))
 
 
-def _compares(have: str | None, op: str, bound: str) -> bool:
+def _satisfies_bound(have: str | None, op: str, bound: str) -> bool:
     try:
         number = int(have or "")
     except ValueError:
@@ -71,31 +71,31 @@ def parse_labels(text: str | None) -> Selector:
     """A label selector from its query-string form. Raises BadRequest."""
     if not text or not text.strip():
         return EVERYTHING
-    terms, at = [], 0
-    while at < len(text):
-        found = _TERM.match(text, at)
-        if not found or found.end() == at:
-            raise BadRequest(f'unable to parse requirement: "{text}" is not a label selector near "{text[at:]}"')
-        terms.append(_term(found, text))
-        at = found.end()
+    terms, position = [], 0
+    while position < len(text):
+        match = _TERM.match(text, position)
+        if not match or match.end() == position:
+            raise BadRequest(f'unable to parse requirement: "{text}" is not a label selector near "{text[position:]}"')
+        terms.append(_parse_term(match, text))
+        position = match.end()
     if text.rstrip().endswith(","):
         raise BadRequest(f'unable to parse requirement: "{text}" ends where another requirement should begin')
     return Selector(tuple(terms))
 
 
-def _term(found: re.Match[str], text: str) -> Term:
-    if found["absent"]:
-        return Term(found["akey"], "absent")
-    if found["set"]:
-        values = frozenset(v.strip() for v in found["values"].split(","))
-        return Term(found["skey"], found["set"], values)
-    if not found["op"]:
-        return Term(found["key"], "exists")
-    op = "=" if found["op"] == "==" else found["op"]
-    if op in "<>" and not re.fullmatch(r"-?\d+", found["value"]):
+def _parse_term(match: re.Match[str], text: str) -> Term:
+    if match["absent"]:
+        return Term(match["akey"], "absent")
+    if match["set"]:
+        values = frozenset(v.strip() for v in match["values"].split(","))
+        return Term(match["skey"], match["set"], values)
+    if not match["op"]:
+        return Term(match["key"], "exists")
+    op = "=" if match["op"] == "==" else match["op"]
+    if op in "<>" and not re.fullmatch(r"-?\d+", match["value"]):
         why = "for 'Gt', 'Lt' operators, the value must be an integer"
-        raise BadRequest(f'unable to parse requirement: values[0]: Invalid value: "{found["value"]}": {why}')
-    return Term(found["key"], op, frozenset({found["value"]}))
+        raise BadRequest(f'unable to parse requirement: values[0]: Invalid value: "{match["value"]}": {why}')
+    return Term(match["key"], op, frozenset({match["value"]}))
 
 
 def from_object(selector: Mapping[str, Any] | None) -> Selector:
@@ -138,12 +138,16 @@ def parse_fields(text: str | None) -> FieldSelector:
     for part in sorted(_FIELD_PART.findall(text or "")):  # sorted as a real server: it names the first that it refuses
         if not part.strip():
             continue
-        found = re.fullmatch(r"\s*([^=!\s]+)\s*(==|!=|=)\s*(.*?)\s*", part, re.DOTALL)
-        if not found:
+        match = re.fullmatch(r"\s*([^=!\s]+)\s*(==|!=|=)\s*(.*?)\s*", part, re.DOTALL)
+        if not match:
             raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
-        plain = _ESCAPED.sub("", found[3])
-        if wrong := re.search(r"=|\\.?", plain, re.DOTALL):
-            what = "unescaped character in value: 61" if wrong[0] == "=" else f"invalid escape sequence: {wrong[0]}"
-            raise BadRequest(f"invalid field selector: {what}")
-        terms.append(Term(found[1], "!=" if found[2] == "!=" else "=", frozenset({_ESCAPED.sub(r"\1", found[3])})))
+        plain = _ESCAPED.sub("", match[3])
+        if bad_escape := re.search(r"=|\\.?", plain, re.DOTALL):
+            problem = (
+                "unescaped character in value: 61"
+                if bad_escape[0] == "="
+                else f"invalid escape sequence: {bad_escape[0]}"
+            )
+            raise BadRequest(f"invalid field selector: {problem}")
+        terms.append(Term(match[1], "!=" if match[2] == "!=" else "=", frozenset({_ESCAPED.sub(r"\1", match[3])})))
     return FieldSelector(tuple(terms))

@@ -20,11 +20,11 @@ from rowlock.errors import ApiError, BadRequest
 
 gc.disable()  # hundreds of modules are made now and none of them is garbage; assembly.py switches it on again
 
-PARTS = ("kubelet", "scheduler")
+OPTIONAL_PARTS = ("kubelet", "scheduler")
 """What a cluster can be started without."""
 
 
-def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The flags of `rowlock up`, which has checked them already."""
     parser = argparse.ArgumentParser(prog="python -m rowlock.serve", description="Serve an embedded cluster.")
     parser.add_argument("--data-dir", type=Path, required=True)
@@ -45,23 +45,25 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--keep-checkpoints", type=float, default=7 * 86400, help="seconds after a job was deleted")
     parser.add_argument("--restart-backoff", type=float, default=10.0, help="seconds before a second restart")
     parser.add_argument("--parity", choices=("default", "strict", "fixed"), default="default")
-    parser.add_argument("--without", default="", help=f"comma-separated parts to leave out: {', '.join(PARTS)}")
+    parser.add_argument(
+        "--without", default="", help=f"comma-separated parts to leave out: {', '.join(OPTIONAL_PARTS)}"
+    )
     return parser.parse_args(argv)
 
 
-def certificates(data: Path, names: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+def start_certificates(data_dir: Path, names: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """A child that makes what is missing or old; quick where nothing is. `names` are the server's besides loopback's."""
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return subprocess.Popen([sys.executable, "-m", "rowlock.cluster.api.certificates", str(data), *names])
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return subprocess.Popen([sys.executable, "-m", "rowlock.cluster.api.certificates", str(data_dir), *names])
 
 
-def outside(options: argparse.Namespace) -> list[str]:
+def external_names(options: argparse.Namespace) -> list[str]:
     """What others may call the server, when they can reach it. Raises ApiError: without users nobody else may."""
     if not (options.bind or options.users or options.tls_san):
         return []
     from rowlock.cluster.api import sockets, users  # late: most servers are for their owner alone
 
-    bind = sockets.elsewhere(options.bind)
+    bind = sockets.parse_bind(options.bind)
     if bind and not options.users:
         raise BadRequest(
             f"--bind {options.bind} lets others in, and the owner's token is for the owner alone: name users with"
@@ -69,20 +71,23 @@ def outside(options: argparse.Namespace) -> list[str]:
             " each; `openssl rand -hex 32` makes a token, the group system:masters may do everything, rowlock:viewers read"
         )
     if options.users:
-        users.read(options.users)
-    return sockets.named(bind, options.tls_san)
+        users.read_token_file(options.users)
+    return sockets.server_names(bind, options.tls_san)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0 after an orderly stop, 1 with one sentence when it cannot start."""
-    options = arguments(argv)
+    options = parse_arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname).1s %(name)s %(message)s")
-    unknown = {part for part in options.without.split(",") if part} - set(PARTS)
-    if unknown:
-        print(f"error: --without takes {', '.join(PARTS)}, not {', '.join(sorted(unknown))}", file=sys.stderr)
+    unknown_parts = {part for part in options.without.split(",") if part} - set(OPTIONAL_PARTS)
+    if unknown_parts:
+        print(
+            f"error: --without takes {', '.join(OPTIONAL_PARTS)}, not {', '.join(sorted(unknown_parts))}",
+            file=sys.stderr,
+        )
         return 1
     try:
-        papers = certificates(options.data_dir.absolute(), outside(options))
+        certificate_process = start_certificates(options.data_dir.absolute(), external_names(options))
     except ApiError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return 1
@@ -91,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     from rowlock.assembly import serve  # late: the child works while this is imported
 
-    return serve(options, papers)
+    return serve(options, certificate_process)
 
 
 if __name__ == "__main__":

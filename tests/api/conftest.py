@@ -25,7 +25,7 @@ from rowlock import collection, controllers, kinds, objects
 from rowlock.cluster import seeds
 from rowlock.cluster.api import apiserver, certificates, secure, wire
 from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.api.patches import Patcher
 from rowlock.cluster.storage.store import Store
 from rowlock.training import controller as training
 
@@ -45,8 +45,8 @@ class Harness:
     def __init__(self, directory: Path, *, disk: bool = False, collect: bool = True, operate: bool = False) -> None:
         self.directory, self.collect, self.operate = directory, collect, operate
         admission = Admission()
-        self.store = Store.open(directory / "cluster.db" if disk else None, admission=admission, patches=Patches())
-        admission.view = self.store.core.latest
+        self.store = Store.open(directory / "cluster.db" if disk else None, admission=admission, patches=Patcher())
+        admission.view = self.store.core.staged_view
         self.ready = threading.Event()
         self.running: Running | None = None
         self._stop: asyncio.Event | None = None
@@ -54,14 +54,14 @@ class Harness:
 
     async def main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        papers = certificates.ensure(self.directory)
-        app = apiserver.application([], self.store, apiserver.Settings(token=TOKEN))
+        papers = certificates.ensure_certificates(self.directory)
+        app = apiserver.application([], self.store, apiserver.ApiServerSettings(token=TOKEN))
         config = uvicorn.Config(
             app, port=0, log_level="error", lifespan="off", access_log=False, proxy_headers=False,
-            http=wire.protocol(secure.context(papers.certificate, papers.key)), timeout_graceful_shutdown=1,
+            http=wire.protocol_factory(secure.server_context(papers.certificate, papers.key)), timeout_graceful_shutdown=1,
         )  # fmt: skip
         server = uvicorn.Server(config)
-        for kind, obj in seeds.initial():
+        for kind, obj in seeds.initial_objects():
             await self.store.create(kind, obj)
         tasks = [asyncio.create_task(self._furnish())]
         if self.collect:
@@ -97,7 +97,7 @@ class Harness:
 
     async def _furnish(self) -> None:
         async for change in self.store.watch(kinds.NAMESPACE):
-            if change.type == "Added" and not objects.deleting(change.object):
+            if change.type == "Added" and not objects.is_deleting(change.object):
                 space = objects.name(change.object)
                 for kind, name in ((kinds.SERVICE_ACCOUNT, "default"), (kinds.CONFIG_MAP, "kube-root-ca.crt")):
                     if self.store.view.get(kind, space, name) is None:

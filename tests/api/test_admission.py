@@ -13,7 +13,7 @@ from rowlock import kinds
 from rowlock.api import WriteOptions
 from rowlock.cluster.api import managedfields, types
 from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.api.patches import Patcher
 from rowlock.errors import ApiError
 from rowlock.kinds import Kind
 
@@ -50,7 +50,7 @@ def test_a_pod_gets_what_a_real_one_shows() -> None:
 
 @pytest.mark.parametrize("kind", kinds.KINDS, ids=lambda k: k.resource)
 def test_every_kind_has_a_type_and_admission_is_idempotent(kind: Kind) -> None:
-    assert types.of(kind)["properties"]["metadata"]
+    assert types.schema_of(kind)["properties"]["metadata"]
     for body in _examples(kind):
         admission = Admission(clock=lambda: 0.0)
         made = admit(kind, body)
@@ -135,7 +135,7 @@ def test_recorded_answers_of_the_real_server(case: dict[str, Any] | None) -> Non
         pytest.skip("the recorded operator cases are not beside this checkout")
     step = case["steps"][0]
     manifest = step["do"]["admit"]
-    kind = kinds.of(manifest)
+    kind = kinds.by_object(manifest)
     warnings: list[str] = []
     try:
         made = admit(kind, manifest, validation="Warn", warnings=warnings)
@@ -169,7 +169,7 @@ def test_who_owns_what_after_two_writers() -> None:
     first = admit(kinds.CONFIG_MAP, {"data": {"a": "1", "b": "1"}}, manager="one")
     changed = {**first, "data": {"a": "2", "b": "1"}}
     second = admission.update(kinds.CONFIG_MAP, first, changed, "", WriteOptions(manager="two"))
-    owned = {e["manager"]: e["fieldsV1"] for e in managedfields.entries(second)}
+    owned = {e["manager"]: e["fieldsV1"] for e in managedfields.entries_of(second)}
     assert owned == {"one": {"f:data": {".": {}, "f:b": {}}}, "two": {"f:data": {"f:a": {}}}}
 
 
@@ -208,7 +208,7 @@ def test_times_that_are_not_known_and_specs_that_are_empty_are_written() -> None
 
 
 def test_apply_keeps_lists_by_key() -> None:
-    patches = Patches(clock=lambda: 0.0)
+    patches = Patcher(clock=lambda: 0.0)
     live = admit(kinds.POD, pod(), manager="creator")
     config = {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": "n"},
@@ -228,7 +228,7 @@ def test_kubectl_goes_over_to_server_side_apply_without_a_conflict() -> None:
     body = {"data": {"a": "1", "b": "1"}, "metadata": {"annotations": {note: json.dumps(before)}}}
     live = admit(kinds.CONFIG_MAP, body, manager="kubectl-client-side-apply")
     config = {**before, "metadata": {"name": "x", "namespace": "n"}, "data": {"a": "2"}}
-    patches = Patches(clock=lambda: 0.0)
+    patches = Patcher(clock=lambda: 0.0)
     made = patches.apply(kinds.CONFIG_MAP, live, config, "apply", WriteOptions(manager="kubectl"))
     assert made["data"] == {"a": "2", "b": "1"}
     assert json.loads(made["metadata"]["annotations"][note])["data"] == {"a": "2"}, "the way back stays open"
@@ -249,5 +249,5 @@ def test_an_applied_list_names_nothing_twice() -> None:
         (held, '.metadata.finalizers: duplicate entries for key [="a/b"]'),
     ):
         with pytest.raises(ApiError) as caught:
-            Patches(clock=lambda: 0.0).apply(kinds.POD, live, applied, "apply", WriteOptions(manager="m"))
+            Patcher(clock=lambda: 0.0).apply(kinds.POD, live, applied, "apply", WriteOptions(manager="m"))
         assert caught.value.message == f"failed to create typed patch object (n/x; /v1, Kind=Pod): {text}"

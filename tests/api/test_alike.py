@@ -148,9 +148,9 @@ def test_a_json_patch_may_replace_a_field_that_is_not_there(client: httpx.Client
 def test_elements_of_a_list_are_cut_or_read_anew() -> None:
     usual = b'{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}'
     other = b'{"kind":"Secret","metadata":{"name":"b"},"apiVersion":"v1"}'
-    found = verbs.array_of(kinds.SECRET, [usual, other])
+    found = verbs.encode_items(kinds.SECRET, [usual, other])
     assert found == b'[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]'
-    assert verbs.array_of(kinds.SECRET, []) == b"[]"
+    assert verbs.encode_items(kinds.SECRET, []) == b"[]"
 
 
 LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}}

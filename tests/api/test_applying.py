@@ -197,11 +197,11 @@ def test_a_scale_has_owners_of_its_own(client: httpx.Client, space: str) -> None
 
 
 def test_lists_merge_in_the_order_of_the_configuration() -> None:
-    node = types.field(types.field(types.of(kinds.POD), "spec") or {}, "containers") or {}
+    node = types.field_schema(types.field_schema(types.schema_of(kinds.POD), "spec") or {}, "containers") or {}
 
     def names(live: str, said: str) -> str:
         one, two = ([{"name": n} for n in side] for side in (live, said))
-        return "".join(e["name"] for e in applying.merged(one, two, node))
+        return "".join(e["name"] for e in applying.merge_config(one, two, node))
 
     assert [names(*sides) for sides in (("ab", "ba"), ("abc", "ca"), ("abc", "xb"), ("", "ab"), ("ab", ""))] == [
         "ba", "bca", "axbc", "ab", "ab",
@@ -209,16 +209,16 @@ def test_lists_merge_in_the_order_of_the_configuration() -> None:
 
 
 def test_what_is_no_longer_named_goes_unless_somebody_owns_it() -> None:
-    node = types.of(kinds.CONFIG_MAP)
+    node = types.schema_of(kinds.CONFIG_MAP)
 
     def fields(**data: str) -> set[tuple[str, ...]]:
-        return set(fieldsets.paths(fieldsets.configured({"data": data}, node)))
+        return set(fieldsets.paths(fieldsets.config_fields({"data": data}, node)))
 
     live = {"metadata": {"name": "a"}, "data": {"x": "1", "y": "2", "z": "3"}}
     prior = fields(x="1", y="2")
-    assert applying.pruned(live, node, prior, fields(y="2"))["data"] == {"y": "2", "z": "3"}
+    assert applying.prune_unowned(live, node, prior, fields(y="2"))["data"] == {"y": "2", "z": "3"}
     only = {"metadata": {"name": "a"}, "data": {"x": "1"}}
-    assert "data" not in applying.pruned(only, node, fields(x="1"), set())
+    assert "data" not in applying.prune_unowned(only, node, fields(x="1"), set())
 
 
 @pytest.mark.parametrize(

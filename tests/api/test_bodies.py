@@ -26,7 +26,7 @@ TWICE = [
 
 @pytest.mark.parametrize(("text", "twice"), TWICE)
 def test_what_is_said_twice_is_found(text: str, twice: list[str]) -> None:
-    value, found = bodies.strict_json(text.encode())
+    value, found = bodies.decode_strict_json(text.encode())
     assert (value, found) == (json.loads(text), twice)
 
 
@@ -45,20 +45,22 @@ ODD = [
 @pytest.mark.parametrize("body", ODD)
 def test_what_is_no_plain_json_is_read_the_thorough_way(body: bytes) -> None:
     """Whatever that says: found by the fuzzer."""
-    assert bodies._unambiguous(body) is None
+    assert bodies._decode_unambiguous(body) is None
     with contextlib.suppress(BadRequest):
-        bodies.strict_json(body)
+        bodies.decode_strict_json(body)
 
 
 @pytest.mark.parametrize("spaces", [(",", ":"), (", ", ": "), (" ,\n", "\t:\r\n")])
 def test_both_ways_read_the_same(spaces: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     random_ = random.Random(7)
     texts = [_text(random_, spaces, 4) for _ in range(2_000)]
-    quick = [bodies.strict_json(text.encode()) for text in texts]
+    quick = [bodies.decode_strict_json(text.encode()) for text in texts]
     with monkeypatch.context() as patch:
-        patch.setattr(bodies, "_unambiguous", lambda body: None)
-        assert [bodies.strict_json(text.encode()) for text in texts] == quick
-    assert sum(bodies._unambiguous(text.encode()) is not None for text in texts) > 200, "the quick way is never taken"
+        patch.setattr(bodies, "_decode_unambiguous", lambda body: None)
+        assert [bodies.decode_strict_json(text.encode()) for text in texts] == quick
+    assert sum(bodies._decode_unambiguous(text.encode()) is not None for text in texts) > 200, (
+        "the quick way is never taken"
+    )
 
 
 def _text(random_: random.Random, spaces: tuple[str, str], depth: int) -> str:

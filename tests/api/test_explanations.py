@@ -18,16 +18,16 @@ def properties(node: Any) -> set[str]:
 
 
 def test_every_explained_field_is_there() -> None:
-    known = set().union(*(properties(types.schema(name)) for name in types.names()))
-    assert set(explanations.TEXTS) <= known
+    known = set().union(*(properties(types.schema(name)) for name in types.type_names()))
+    assert set(explanations.FIELD_DESCRIPTIONS) <= known
 
 
 def test_texts_are_sentences() -> None:
-    assert [text for text in explanations.TEXTS.values() if not text.endswith(".")] == []
+    assert [text for text in explanations.FIELD_DESCRIPTIONS.values() if not text.endswith(".")] == []
 
 
 def test_no_field_of_a_jobs_run_policy_is_left_unexplained() -> None:
-    found = json.loads(openapi.encoded("apis/kubeflow.org/v1"))["components"]["schemas"]
+    found = json.loads(openapi.encode_document("apis/kubeflow.org/v1"))["components"]["schemas"]
     job = next(body for name, body in found.items() if name.endswith(".PyTorchJob"))
     policy = job["properties"]["spec"]["properties"]["runPolicy"]
     assert policy["description"]

@@ -12,14 +12,14 @@ import pytest
 from rowlock import kinds
 from rowlock.api import WriteOptions
 from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.api.patches import Patcher
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import ApiError, Forbidden, Invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object, timestamp
-from rowlock.scheduling.reading import RETIRED
+from rowlock.scheduling.reading import RETIRED_ANNOTATION
 from rowlock.workloads.compute import Compute
-from rowlock.workloads.possible import impossible, never_fits
+from rowlock.workloads.possible import infeasible_cause, never_fits_message
 
 POSITIVE = "gpu-fraction annotation value must be a positive number smaller than 1.0"
 NOTE = "metadata.annotations[gpu-fraction]"
@@ -30,8 +30,8 @@ class Door:
 
     def __init__(self) -> None:
         self.admission = Admission()
-        self.store = Store.open(admission=self.admission, patches=Patches())
-        self.admission.view = self.store.core.latest
+        self.store = Store.open(admission=self.admission, patches=Patcher())
+        self.admission.view = self.store.core.staged_view
         self.create(kinds.NAMESPACE, "", "n")
 
     def create(self, kind: Kind, namespace: str, name: str, **parts: Any) -> list[str]:
@@ -238,7 +238,7 @@ def test_a_pod_of_a_job_that_no_node_could_hold_is_a_warning() -> None:
         ({"ready": 30.0}, ""),
         ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "but the largest node has 2."),
         (
-            {"metadata": {"annotations": {RETIRED: "true"}}, "spec": {"unschedulable": True}},
+            {"metadata": {"annotations": {RETIRED_ANNOTATION: "true"}}, "spec": {"unschedulable": True}},
             "but the largest node has 2.",
         ),
         ({}, ""),
@@ -250,7 +250,7 @@ def test_a_node_that_takes_no_pods_holds_none(state: dict[str, Any], said: str) 
         return {"metadata": {"name": name, **more.get("metadata", {})}, "spec": more.get("spec", {}), "status": status}
 
     def told(gpus: int) -> str:
-        return never_fits(template({}, str(gpus)), nodes, now)
+        return never_fits_message(template({}, str(gpus)), nodes, now)
 
     now = 2_000_000_000.0
     if since := state.pop("ready", None):
@@ -259,7 +259,7 @@ def test_a_node_that_takes_no_pods_holds_none(state: dict[str, Any], said: str) 
     assert said in told(5) and bool(said) == bool(told(5))
     assert told(2) == ""
     waits = "largest" not in said
-    assert (impossible(Compute(devices=5), nodes) is None) == waits, "what is closed now is worth waiting for"
+    assert (infeasible_cause(Compute(devices=5), nodes) is None) == waits, "what is closed now is worth waiting for"
     assert "Ask for at most" in told(9) or not said, "nothing is said of a node that could not hold it either"
     nodes = [node("big", 8, **state)]
     assert "could" not in told(5), "of a cluster without an open node nothing is known"
@@ -269,5 +269,5 @@ def test_without_our_scheduler_nothing_is_said_about_where_pods_could_go() -> No
     door = Door()
     door.create(kinds.NODE, "", "small", status={"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"}})
     assert door.create(kinds.PYTORCHJOB, "n", "a", **job({}, "8")), "warned"
-    door.admission.schedules = False
+    door.admission.has_scheduler = False
     assert door.create(kinds.PYTORCHJOB, "n", "b", **job({}, "8")) == []

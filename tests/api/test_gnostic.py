@@ -12,7 +12,7 @@ def part(number: int, data: bytes) -> bytes:
 
 def test_info_and_version() -> None:
     info = part(1, b"t") + part(2, b"1")
-    found = gnostic.document({"swagger": "2.0", "info": {"title": "t", "version": "1"}})
+    found = gnostic.encode_document({"swagger": "2.0", "info": {"title": "t", "version": "1"}})
     assert found == part(1, b"2.0") + part(2, info)
 
 
@@ -35,12 +35,12 @@ def test_a_definition_with_what_definitions_have() -> None:
     body = (
         far(22, part(1, b"object")) + far(19, b"a") + far(19, b"b") + far(25, part(1, reference)) + far(31, extension)
     )
-    assert gnostic.document({"definitions": {"T": schema}}) == part(9, part(1, part(1, b"T") + part(2, body)))
+    assert gnostic.encode_document({"definitions": {"T": schema}}) == part(9, part(1, part(1, b"T") + part(2, body)))
 
 
 def test_additional_properties_are_a_schema_or_yes_or_no() -> None:
     def maps(json: object) -> bytes:
-        return gnostic.document({"definitions": {"T": {"additionalProperties": json}}})
+        return gnostic.encode_document({"definitions": {"T": {"additionalProperties": json}}})
 
     def wrapped(inner: bytes) -> bytes:
         return part(9, part(1, part(1, b"T") + part(2, bytes([0xAA, 0x01, len(inner)]) + inner)))
@@ -60,7 +60,7 @@ def test_no_schema_of_version_2_has_what_version_2_lacks() -> None:
             for value in node.values():
                 walk(value)
 
-    definitions = openapi.v2()["definitions"]
+    definitions = openapi.v2_document()["definitions"]
     walk(definitions)
     assert definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] == {"type": "string"}
     assert definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] == {

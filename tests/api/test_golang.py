@@ -32,7 +32,7 @@ def test_what_is_wrong_with_a_text(text: str, sentence: str) -> None:
 
 
 def test_a_long_body_is_not_repeated_whole() -> None:
-    said = golang.no_object("Pod", b"[" + b" " * 100 + b"]", [])
+    said = golang.not_an_object_error("Pod", b"[" + b" " * 100 + b"]", [])
     assert said.endswith(" (5b" + "20" * 29 + " ...)")
 
 

@@ -94,13 +94,16 @@ def test_a_page_has_a_limit(client: httpx.Client, monkeypatch: pytest.MonkeyPatc
 
 
 def test_watches_have_a_limit_per_user() -> None:
-    watches = watching.Watches(2)
-    with watches.one_more("a"), watches.one_more("a"):
-        with pytest.raises(TooManyRequests, match="2 watches, followed logs and sessions open"), watches.one_more("a"):
+    watches = watching.LongRunningRequests(2)
+    with watches.count_request("a"), watches.count_request("a"):
+        with (
+            pytest.raises(TooManyRequests, match="2 watches, followed logs and sessions open"),
+            watches.count_request("a"),
+        ):
             pass
-        with watches.one_more("b"):
+        with watches.count_request("b"):
             pass
-    with watches.one_more("a"):  # the others have ended
+    with watches.count_request("a"):  # the others have ended
         pass
 
 
@@ -189,13 +192,13 @@ def test_a_connection_serves_on_after_a_watch(server: Running) -> None:
 def test_who_is_silent_after_an_answer_is_cut_off(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not before: every request begins the time anew, and an answer that takes long does not count."""
     monkeypatch.setattr(wire, "FIRST_S", 0.3)
-    made = wire.Protocol.connection_made
+    made = wire.HttpProtocol.connection_made
 
-    def impatient(protocol: wire.Protocol, transport: asyncio.Transport) -> None:
+    def impatient(protocol: wire.HttpProtocol, transport: asyncio.Transport) -> None:
         protocol.timeout_keep_alive = 0.3  # type: ignore[assignment]  # whole seconds elsewhere
         made(protocol, transport)
 
-    monkeypatch.setattr(wire.Protocol, "connection_made", impatient)
+    monkeypatch.setattr(wire.HttpProtocol, "connection_made", impatient)
     with connected(server) as connection:
         for _ in range(3):
             connection.sendall(head("GET /readyz HTTP/1.1") + b"\r\n\r\n")
@@ -288,9 +291,9 @@ class Endless:
 def endless(server: Running, client: httpx.Client, space: str) -> Iterator[tuple[str, Endless]]:
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}}
     client.post(f"{space}/pods", json=pod).raise_for_status()
-    log = server.store.logs = Endless()
+    log = server.store.log_source = Endless()
     yield f"{space}/pods/p/log?follow=true&tailLines=", log
-    server.store.logs = None
+    server.store.log_source = None
 
 
 def until(condition: Callable[[], object], what: str) -> None:
@@ -338,10 +341,10 @@ def test_followed_logs_have_a_limit_per_user(
     """Together with watches: each of them holds a connection and an open file."""
     path, log = endless
 
-    def full(watches: watching.Watches, user: str) -> None:
+    def full(watches: watching.LongRunningRequests, user: str) -> None:
         raise TooManyRequests(f"{user} has enough")
 
-    monkeypatch.setattr(watching.Watches, "one_more", full)
+    monkeypatch.setattr(watching.LongRunningRequests, "count_request", full)
     refused = client.get(f"{path}0")
     assert (refused.status_code, refused.json()["message"]) == (429, "rowlock-admin has enough")
     assert not log.reading
@@ -372,7 +375,7 @@ def test_no_door_opens_without_the_token(client: httpx.Client, authorization: st
 
 def test_the_server_is_bound_to_loopback_alone(tmp_path: Path) -> None:
     """Unless it is told otherwise (`tests/serve/test_bind.py`), with users who have tokens of their own."""
-    bound = sockets.listening(0, tmp_path)
+    bound = sockets.open_listeners(0, tmp_path)
     addresses = [sock.getsockname()[0] for sock in bound]
     for sock in bound:
         sock.close()
@@ -380,7 +383,7 @@ def test_the_server_is_bound_to_loopback_alone(tmp_path: Path) -> None:
 
 
 def test_the_token_is_for_its_owner_alone(tmp_path: Path) -> None:
-    assembly.secret(tmp_path / "token")
+    assembly.ensure_token(tmp_path / "token")
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
 
 

@@ -22,11 +22,11 @@ MICRO = "2006-01-02T15:04:05.000000Z07:00"
     ],
 )
 def test_a_time_is_kept_in_utc_to_the_second(given: str, second: str) -> None:
-    assert moments.second(given) == second
+    assert moments.normalise_time(given) == second
 
 
 def test_a_finer_time_has_six_decimals() -> None:
-    assert moments.microsecond("2024-01-02T03:04:05.123456+02:00") == "2024-01-02T01:04:05.123456Z"
+    assert moments.normalise_micro_time("2024-01-02T03:04:05.123456+02:00") == "2024-01-02T01:04:05.123456Z"
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,5 @@ def test_a_finer_time_has_six_decimals() -> None:
 )
 def test_what_is_no_time_is_refused_in_gos_words(given: str, said: str) -> None:
     with pytest.raises(BadRequest) as refused:
-        moments.microsecond(given)
+        moments.normalise_micro_time(given)
     assert refused.value.message == f'parsing time "{given}"{said}'

@@ -16,7 +16,7 @@ from rowlock import kinds
 from rowlock.api import WriteOptions
 from rowlock.cluster.api import answers
 from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.object_warnings import MOST, warnings
+from rowlock.cluster.api.object_warnings import MAX_WARNINGS, warnings
 
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 ONE, OTHER = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -58,7 +58,7 @@ BROKEN = b"-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n"
 )
 def test_a_certificate_and_its_key_belong_together(crt: bytes, key: bytes, said: list[str]) -> None:
     data = {"tls.crt": base64.b64encode(crt).decode(), "tls.key": base64.b64encode(key).decode()}
-    assert list(warnings(kinds.SECRET, {"type": "kubernetes.io/tls", "data": data}, first=False)) == said
+    assert list(warnings(kinds.SECRET, {"type": "kubernetes.io/tls", "data": data}, created=False)) == said
 
 
 def test_it_is_said_again_whenever_the_object_is_written() -> None:
@@ -82,7 +82,9 @@ def test_it_is_said_again_whenever_the_object_is_written() -> None:
 def test_a_secret_full_of_beginnings_is_read_once(text: str) -> None:
     many = base64.b64encode((text * (700_000 // len(text))).encode()).decode()
     secret = {"type": "kubernetes.io/tls", "data": {"tls.crt": many, "tls.key": many}}
-    assert list(warnings(kinds.SECRET, secret, first=True)) == ["tls: failed to find any PEM data in certificate input"]
+    assert list(warnings(kinds.SECRET, secret, created=True)) == [
+        "tls: failed to find any PEM data in certificate input"
+    ]
 
 
 @pytest.mark.timeout(20)
@@ -90,12 +92,12 @@ def test_an_object_of_many_faults_is_warned_of_as_much_as_anybody_reads() -> Non
     same = {"containerPort": 80, "protocol": "TCP"}
     for ports in ([same] * 20_000, [{**same, "hostPort": number, "hostIP": "10.0.0.1"} for number in range(1, 20_000)]):
         pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "ports": ports}]}}
-        found = list(warnings(kinds.POD, pod, first=True))
-        headers = answers.warned(found)
-        assert len(found) in (MOST, 0) and not list(warnings(kinds.POD, pod, first=False))
-        assert sum(len(text) for _, text in headers) < 3 * answers.WARNED
+        found = list(warnings(kinds.POD, pod, created=True))
+        headers = answers.warning_headers(found)
+        assert len(found) in (MAX_WARNINGS, 0) and not list(warnings(kinds.POD, pod, created=False))
+        assert sum(len(text) for _, text in headers) < 3 * answers.TRUNCATE_AT_TOTAL_CHARS
     service = {"spec": {"clusterIP": "None", "externalIPs": ["010.0.0.1"] * 20_000}}
-    assert len(list(warnings(kinds.SERVICE, service, first=False))) == MOST
-    assert answers.warned(["a", "b", "a"]) == [answers.warning("a"), answers.warning("b")]
-    long = answers.warned(["x" * 5_000, "y" * 100])
-    assert [len(text) for _, text in long] == [len('299 - ""') + answers.EACH, len('299 - ""') + 100]
+    assert len(list(warnings(kinds.SERVICE, service, created=False))) == MAX_WARNINGS
+    assert answers.warning_headers(["a", "b", "a"]) == [answers.warning_header("a"), answers.warning_header("b")]
+    long = answers.warning_headers(["x" * 5_000, "y" * 100])
+    assert [len(text) for _, text in long] == [len('299 - ""') + answers.TRUNCATE_ITEM_CHARS, len('299 - ""') + 100]

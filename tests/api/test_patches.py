@@ -9,7 +9,7 @@ import pytest
 from rowlock import kinds
 from rowlock.api import WriteOptions
 from rowlock.cluster.api import jsonpatch, strategic, types
-from rowlock.cluster.api.patches import Patches, merge
+from rowlock.cluster.api.patches import Patcher, merge_patch
 from rowlock.errors import ApiError
 
 JSON: list[tuple[Any, list[dict[str, Any]], Any]] = [
@@ -36,7 +36,7 @@ JSON: list[tuple[Any, list[dict[str, Any]], Any]] = [
 @pytest.mark.parametrize(("target", "patch", "wanted"), JSON)
 def test_json_patch(target: Any, patch: list[dict[str, Any]], wanted: Any) -> None:
     before = repr(target)
-    assert jsonpatch.patched(target, patch) == wanted
+    assert jsonpatch.apply_json_patch(target, patch) == wanted
     assert repr(target) == before
 
 
@@ -61,7 +61,7 @@ def test_json_patch(target: Any, patch: list[dict[str, Any]], wanted: Any) -> No
 )
 def test_json_patch_that_does_not_fit(patch: Any) -> None:
     with pytest.raises(ApiError) as caught:
-        jsonpatch.patched({"foo": "bar", "list": [1]}, patch)
+        jsonpatch.apply_json_patch({"foo": "bar", "list": [1]}, patch)
     assert caught.value.code in (400, 422)
 
 
@@ -82,7 +82,7 @@ MERGE: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("target", "patch", "wanted"), MERGE)
 def test_merge_patch(target: Any, patch: Any, wanted: Any) -> None:
-    assert merge(target, patch) == wanted
+    assert merge_patch(target, patch) == wanted
 
 
 def spec(**fields: Any) -> dict[str, Any]:
@@ -121,13 +121,13 @@ STRATEGIC: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 )
 def test_strategic_merge(target: dict[str, Any], patch: dict[str, Any], wanted: dict[str, Any]) -> None:
     before = repr(target)
-    assert strategic.merged(target, patch, types.of(kinds.POD)) == wanted
+    assert strategic.strategic_merge(target, patch, types.schema_of(kinds.POD)) == wanted
     assert repr(target) == before
 
 
 def test_who_only_shares_fields_by_applying_leaves_no_time() -> None:
     now = iter([10.0, 20.0, 30.0, 40.0, 50.0])
-    patches = Patches(clock=lambda: next(now))
+    patches = Patcher(clock=lambda: next(now))
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "n"}, "data": {"k": "1"}}
 
     def applied(live: dict[str, Any] | None, manager: str, value: str = "1", force: bool = False) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rowlock import kinds
 from rowlock.api import WriteOptions
 from rowlock.cluster.api import validation_pods
 from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.patches import merge
+from rowlock.cluster.api.patches import merge_patch
 from rowlock.errors import Invalid
 
 META = {"name": "p", "namespace": "n", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
@@ -22,7 +22,7 @@ def changed(spec: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     admission = Admission(clock=lambda: 0.0)
     given = {"spec": {"containers": [{"name": "c", "image": "x"}], **spec}}
     made = admission.create(kinds.POD, {"apiVersion": "v1", "kind": "Pod", "metadata": META, **given}, WriteOptions())
-    new = merge(json.loads(json.dumps(made)), {"spec": patch})
+    new = merge_patch(json.loads(json.dumps(made)), {"spec": patch})
     found: dict[str, Any] = admission.update(kinds.POD, made, new, "", WriteOptions())["spec"]
     return found
 
@@ -82,4 +82,4 @@ def test_a_forbidden_change_is_shown() -> None:
         '- "a"',
         '+ "b"',
     ]
-    assert list(validation_pods.differences([1, 2], [1], "spec.x")) == ["  spec.x:", "- [1, 2]", "+ [1]"]
+    assert list(validation_pods.field_differences([1, 2], [1], "spec.x")) == ["  spec.x:", "- [1, 2]", "+ [1]"]

@@ -13,7 +13,7 @@ from rowlock.api import WRITE
 from rowlock.cluster import seeds
 from rowlock.cluster.api import quotas
 from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.api.patches import Patcher
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import Forbidden
 from rowlock.objects import Object
@@ -33,7 +33,7 @@ def test_a_quota_asks_every_container_for_what_it_limits() -> None:
     with pytest.raises(
         Forbidden, match=r"failed quota: q: must specify limits.memory for: main; requests.cpu for: main"
     ):
-        quotas.check(kinds.POD, pod("a"), store.view)
+        quotas.check_quotas(kinds.POD, pod("a"), store.view)
 
 
 def test_a_quota_with_scopes_counts_only_their_pods() -> None:
@@ -42,12 +42,12 @@ def test_a_quota_with_scopes_counts_only_their_pods() -> None:
     store.core.create(kinds.RESOURCE_QUOTA, {"metadata": {"name": "q", "namespace": "default"}, **only}, WRITE)
     store.commit()
     with pytest.raises(Forbidden, match="exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0"):
-        quotas.check(kinds.POD, pod("a"), store.view)
+        quotas.check_quotas(kinds.POD, pod("a"), store.view)
     asking = pod("a")
     asking["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
-    quotas.check(kinds.POD, asking, store.view)
+    quotas.check_quotas(kinds.POD, asking, store.view)
     hasty = pod("a")
-    quotas.check(kinds.POD, {**hasty, "spec": {**hasty["spec"], "activeDeadlineSeconds": 5}}, store.view)
+    quotas.check_quotas(kinds.POD, {**hasty, "spec": {**hasty["spec"], "activeDeadlineSeconds": 5}}, store.view)
 
 
 def pod(name: str) -> Object:
@@ -58,10 +58,10 @@ def pod(name: str) -> Object:
 async def rush(directory: Path) -> list[Any]:
     """Three pods at once into a quota of two, on disk; then one that is refused until another has gone."""
     admission = Admission()
-    store = Store.open(directory / "cluster.db", admission=admission, patches=Patches())
-    admission.view = store.core.latest
+    store = Store.open(directory / "cluster.db", admission=admission, patches=Patcher())
+    admission.view = store.core.staged_view
     try:
-        for kind, obj in seeds.initial():
+        for kind, obj in seeds.initial_objects():
             await store.create(kind, obj)
         quota = {"metadata": {"name": "few", "namespace": "default"}, "spec": {"hard": {"pods": "2"}}}
         await store.create(kinds.RESOURCE_QUOTA, quota)

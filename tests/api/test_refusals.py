@@ -23,7 +23,7 @@ ROWS: list[list[Any]] = json.loads(Path(__file__).with_name("refusals.json").rea
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]['kind']}-{row[0]['metadata']['name'][:20]}")
 def test_a_wrong_object_is_answered_as_by_a_real_server(row: list[Any]) -> None:
     given, message, *rest = row
-    kind = kinds.of(given)
+    kind = kinds.by_object(given)
     made = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z", **given["metadata"]}
     if kind.namespaced:
         made["namespace"] = "default"

@@ -39,27 +39,27 @@ def test_the_dictionary_is_the_drafts() -> None:
 
 
 def test_streams_open_with_one_compression_and_data_flows() -> None:
-    client, server = Client(), spdy.Connection()
+    client, server = Client(), spdy.Framer()
     sent = client.open(1, streamtype="error", port="80") + client.open(3, streamtype="data", port="80")
-    sent += spdy.data(3, b"hello") + spdy.data(3, b"", last=True) + control(6, struct.pack(">I", 7))
+    sent += spdy.encode_data(3, b"hello") + spdy.encode_data(3, b"", last=True) + control(6, struct.pack(">I", 7))
     sent += control(3, struct.pack(">II", 3, 5)) + control(7, struct.pack(">II", 3, 0)) + control(4, b"\0" * 4)
-    found = [event for byte in sent for event in server.receive(bytes((byte,)))]  # cut anywhere
+    found = [event for byte in sent for event in server.parse_frames(bytes((byte,)))]  # cut anywhere
     assert found == [
-        spdy.Opened(1, {"streamtype": "error", "port": "80"}),
-        spdy.Opened(3, {"streamtype": "data", "port": "80"}),
-        spdy.Data(3, b"hello", False),
-        spdy.Data(3, b"", True),
-        spdy.Ping(7),
-        spdy.Reset(3),
-        spdy.GoAway(),
+        spdy.SynStreamFrame(1, {"streamtype": "error", "port": "80"}),
+        spdy.SynStreamFrame(3, {"streamtype": "data", "port": "80"}),
+        spdy.DataFrame(3, b"hello", False),
+        spdy.DataFrame(3, b"", True),
+        spdy.PingFrame(7),
+        spdy.RstStreamFrame(3),
+        spdy.GoAwayFrame(),
     ]
-    assert client.headers(server.reply(1)) == (1, b"\0\0\0\0")
-    assert client.headers(server.reply(3)) == (3, b"\0\0\0\0")
+    assert client.headers(server.encode_syn_reply(1)) == (1, b"\0\0\0\0")
+    assert client.headers(server.encode_syn_reply(3)) == (3, b"\0\0\0\0")
 
 
 def test_a_stream_may_be_half_closed_from_its_beginning() -> None:
-    found = list(spdy.Connection().receive(Client().open(1, flags=1, streamtype="error")))
-    assert found == [spdy.Opened(1, {"streamtype": "error"}), spdy.Data(1, b"", True)]
+    found = list(spdy.Framer().parse_frames(Client().open(1, flags=1, streamtype="error")))
+    assert found == [spdy.SynStreamFrame(1, {"streamtype": "error"}), spdy.DataFrame(1, b"", True)]
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_a_stream_may_be_half_closed_from_its_beginning() -> None:
     ],
 )
 def test_what_is_not_spdy_is_said(sent: bytes, why: str) -> None:
-    with pytest.raises(spdy.Broken, match=why):
-        list(spdy.Connection().receive(sent))
+    with pytest.raises(spdy.SpdyError, match=why):
+        list(spdy.Framer().parse_frames(sent))

@@ -8,7 +8,7 @@ import pytest
 
 from rowlock import kinds
 from rowlock.cluster.api import tables
-from rowlock.cluster.api.ages import human
+from rowlock.cluster.api.ages import human_duration
 from rowlock.kinds import Kind
 
 RUNNING = {"state": {"running": {}}, "ready": True}
@@ -60,7 +60,7 @@ AGES = {0: "0s", 119: "119s", 120: "2m", 125: "2m5s", 601: "10m", 10_800: "3h", 
 
 @pytest.mark.parametrize(("seconds", "text"), AGES.items())
 def test_ages(seconds: int, text: str) -> None:
-    assert human(seconds) == text
+    assert human_duration(seconds) == text
 
 
 def test_queues_show_what_they_may_have_and_what_they_hold() -> None:

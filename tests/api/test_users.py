@@ -14,14 +14,14 @@ from rowlock import kinds
 from rowlock.cluster import seeds
 from rowlock.cluster.api import apiserver, sockets, users
 from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.api.patches import Patcher
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import BadRequest
 
 OWNER, ANA, BOB, EVE = "the-owners-own-token-here", "a" * 32, "b" * 32, "e" * 32
 PEOPLE = {
-    ANA: users.User("ana", (users.MASTERS, users.EVERYBODY), "1"),
-    BOB: users.User("bob", (users.VIEWERS, "team", users.EVERYBODY)),
+    ANA: users.User("ana", (users.MASTERS, users.AUTHENTICATED), "1"),
+    BOB: users.User("bob", (users.VIEWERS, "team", users.AUTHENTICATED)),
     EVE: users.User("eve"),
 }
 
@@ -38,10 +38,10 @@ def file(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
 
 def test_the_file_is_that_of_a_real_api_server(tmp_path: Path) -> None:
     text = f'# who may come in\n\n{ANA},ana,1,system:masters\n{BOB}, bob ,2,"rowlock:viewers, team"\n{EVE},eve,3\n'
-    found = users.read(file(tmp_path, text))
+    found = users.read_token_file(file(tmp_path, text))
     assert found[ANA] == users.User("ana", ("system:masters", "system:authenticated"), "1")
     assert found[BOB].groups == ("rowlock:viewers", "team", "system:authenticated")
-    assert (found[EVE].master, found[EVE].reads) == (False, False)
+    assert (found[EVE].is_master, found[EVE].can_read) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -61,18 +61,18 @@ def test_the_file_is_that_of_a_real_api_server(tmp_path: Path) -> None:
 )
 def test_a_wrong_line_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(BadRequest, match=said):
-        users.read(file(tmp_path, text))
+        users.read_token_file(file(tmp_path, text))
 
 
 def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match=r"others can read the tokens .* \(mode 0640\): `chmod 600"):
-        users.read(file(tmp_path, f"{ANA},ana,1\n", 0o640))
+        users.read_token_file(file(tmp_path, f"{ANA},ana,1\n", 0o640))
     with pytest.raises(BadRequest, match=r"cannot be read .No such file"):
-        users.read(tmp_path / "absent.csv")
+        users.read_token_file(tmp_path / "absent.csv")
     with pytest.raises(BadRequest, match="is no file of lines"):
         path = file(tmp_path, "")
         path.write_bytes(b"\xff\xfe\x00")
-        users.read(path)
+        users.read_token_file(path)
 
 
 # ---------------------------------------------------------------- where
@@ -80,24 +80,24 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bind", ["", "localhost", "127.0.0.1", "::1", "[::1]"])
 def test_loopback_is_nowhere_else(bind: str) -> None:
-    assert sockets.elsewhere(bind) == ""
+    assert sockets.parse_bind(bind) == ""
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.2", "0.0.0.0", "::", "192.0.2.7"])
 def test_everything_but_loopback_is_elsewhere(bind: str) -> None:
-    assert sockets.elsewhere(bind) == bind
-    assert sockets.named(bind, "gpu-box, gpu-box.lab")[:2] == ["gpu-box", "gpu-box.lab"]
+    assert sockets.parse_bind(bind) == bind
+    assert sockets.server_names(bind, "gpu-box, gpu-box.lab")[:2] == ["gpu-box", "gpu-box.lab"]
 
 
 def test_an_address_is_an_address(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match=r'--bind takes an address of this machine, .* not "gpu-box"'):
-        sockets.elsewhere("gpu-box")
+        sockets.parse_bind("gpu-box")
     with pytest.raises(BadRequest, match=r"192\.0\.2\.7 is not an address of this machine: --bind takes one of"):
-        sockets.listening(0, tmp_path, "192.0.2.7")
+        sockets.open_listeners(0, tmp_path, "192.0.2.7")
 
 
 def test_one_port_on_both_addresses(tmp_path: Path) -> None:
-    made = sockets.listening(0, tmp_path, "127.0.0.2")
+    made = sockets.open_listeners(0, tmp_path, "127.0.0.2")
     addresses = [sock.getsockname() for sock in made]
     for sock in made:
         sock.close()
@@ -115,13 +115,15 @@ def asked(token: str, host: str = "10.0.0.5", *calls: tuple[str, str, Any]) -> l
 
     async def main() -> list[httpx.Response]:
         admission = Admission()
-        store = Store.open(None, admission=admission, patches=Patches())
-        admission.view = store.core.latest
-        for kind, obj in seeds.initial():
+        store = Store.open(None, admission=admission, patches=Patcher())
+        admission.view = store.core.staged_view
+        for kind, obj in seeds.initial_objects():
             await store.create(kind, obj)
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
         await store.create(kinds.SECRET, secret)
-        app = apiserver.ApiServer(store, apiserver.Settings(token=OWNER, tokens=PEOPLE, guarded=True))
+        app = apiserver.ApiServer(
+            store, apiserver.ApiServerSettings(token=OWNER, tokens=PEOPLE, owner_loopback_only=True)
+        )
         transport = httpx.ASGITransport(app=app)
         headers = {"authorization": f"Bearer {token}"}
         async with httpx.AsyncClient(transport=transport, base_url=f"https://{host}:6443", headers=headers) as client:

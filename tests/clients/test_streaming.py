@@ -402,8 +402,8 @@ def test_older_clients_speak_spdy_on_the_connection_itself(place: Place, shell: 
         streams = {name: number for number, name in ((1, "error"), (3, "stdin"), (5, "stdout"), (7, "stderr"))}
         for name, number in streams.items():
             connection.sendall(client.open(number, streamtype=name))
-        connection.sendall(control_ping := spdy.pong(9))
-        connection.sendall(spdy.data(3, b"hello\n") + spdy.data(3, b"", last=True))
+        connection.sendall(control_ping := spdy.encode_ping(9))
+        connection.sendall(spdy.encode_data(3, b"hello\n") + spdy.encode_data(3, b"", last=True))
         said, ended = dict.fromkeys(streams.values(), b""), set[int]()
         buffer = b""
         while not {1, 5, 7} <= ended:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rowlock import collection, kinds, objects
-from rowlock.cluster.storage.state import State, Stored
+from rowlock.cluster.storage.state import State, StoredChange
 
 WRITTEN = 1_000_000.0
 
@@ -15,8 +15,8 @@ WRITTEN = 1_000_000.0
 def gone(event: dict[str, Any], now: float) -> bool:
     meta = {"namespace": "d", "name": "e", "creationTimestamp": objects.timestamp(WRITTEN)}
     view = State()
-    view.apply(Stored("Added", 1, kinds.EVENT, {**event, "metadata": meta}))
-    return bool(collection.Expiry().decide(view, objects.Key("", "events"), now).writes)
+    view.apply(StoredChange("Added", 1, kinds.EVENT, {**event, "metadata": meta}))
+    return bool(collection.EventExpiry().decide(view, objects.Key("", "events"), now).writes)
 
 
 @pytest.mark.parametrize(

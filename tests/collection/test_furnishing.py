@@ -18,30 +18,30 @@ def put(store: Store, kind: Kind, name: str, **more: object) -> Object:
 def test_a_namespace_gets_its_account_and_the_authority() -> None:
     store = Store.open()
     put(store, NAMESPACE, "team-a")
-    writes = furnishing.Furnishing("PEM").decide(store.view, Key("", "team-a"), 0.0).writes
+    writes = furnishing.NamespaceDefaults("PEM").decide(store.view, Key("", "team-a"), 0.0).writes
     made = [(w.kind, objects.name(w.object), w.object.get("data")) for w in writes if isinstance(w, Create)]
     assert made == [(SERVICE_ACCOUNT, "default", None), (CONFIG_MAP, "kube-root-ca.crt", {"ca.crt": "PEM"})]
     for write in writes:
         assert isinstance(write, Create)
         store.core.create(write.kind, write.object, WRITE)
     store.commit()
-    assert furnishing.Furnishing("PEM").decide(store.view, Key("", "team-a"), 0.0).writes == ()
+    assert furnishing.NamespaceDefaults("PEM").decide(store.view, Key("", "team-a"), 0.0).writes == ()
 
 
 def test_cordon_and_uncordon_move_the_taint() -> None:
     store = Store.open()
     node = put(store, NODE, "n", spec={"unschedulable": True, "taints": [{"key": "mine", "effect": "NoSchedule"}]})
-    (write,) = furnishing.Cordons().decide(store.view, Key("", "n"), 0.0).writes
+    (write,) = furnishing.UnschedulableTaint().decide(store.view, Key("", "n"), 0.0).writes
     assert isinstance(write, Patch)
-    assert [t["key"] for t in write.patch["spec"]["taints"]] == ["mine", furnishing.CORDONED]
+    assert [t["key"] for t in write.patch["spec"]["taints"]] == ["mine", furnishing.UNSCHEDULABLE_TAINT]
     store.core.update(NODE, {**node, "spec": {"taints": write.patch["spec"]["taints"]}}, "", WRITE)
     store.commit()
-    (write,) = furnishing.Cordons().decide(store.view, Key("", "n"), 0.0).writes
+    (write,) = furnishing.UnschedulableTaint().decide(store.view, Key("", "n"), 0.0).writes
     assert isinstance(write, Patch) and [t["key"] for t in write.patch["spec"]["taints"]] == ["mine"]
 
 
 def test_a_claim_that_waits_says_so_once() -> None:
-    store, waiting, key = Store.open(), furnishing.Waiting(), Key("team-a", "data")
+    store, waiting, key = Store.open(), furnishing.FirstConsumerEvents(), Key("team-a", "data")
     put(store, NAMESPACE, "team-a")
     meta = {"name": "data", "namespace": "team-a"}
     claim = store.core.create(PERSISTENT_VOLUME_CLAIM, {"metadata": meta, "status": {"phase": "Pending"}}, WRITE)

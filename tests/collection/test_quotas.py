@@ -6,7 +6,7 @@ from rowlock.api import WRITE, Change, Patch
 from rowlock.cluster.storage.store import Store
 from rowlock.kinds import CONFIG_MAP, NAMESPACE, POD, RESOURCE_QUOTA, Kind
 from rowlock.objects import Key, Object
-from rowlock.quotas import Quotas
+from rowlock.quotas import ResourceQuotaController
 
 
 def put(store: Store, kind: Kind, name: str, **more: object) -> Object:
@@ -21,7 +21,7 @@ def pod(cpu: str) -> dict[str, object]:
 
 
 def test_a_quota_says_what_is_used_and_follows_what_happens() -> None:
-    store, quotas = Store.open(), Quotas()
+    store, quotas = Store.open(), ResourceQuotaController()
     put(store, NAMESPACE, "default")
     hard = {"pods": "5", "requests.cpu": "4", "memory": "8Gi", "count/configmaps": "3"}
     put(store, RESOURCE_QUOTA, "q", spec={"hard": hard})
@@ -36,7 +36,7 @@ def test_a_quota_says_what_is_used_and_follows_what_happens() -> None:
     assert isinstance(write, Patch) and write.subresource == "status"
     used = {"pods": "2", "requests.cpu": "1500m", "memory": "2Gi", "count/configmaps": "1"}
     assert write.patch["status"] == {"hard": hard, "used": used}
-    quota = store.core.current(RESOURCE_QUOTA, *key)
+    quota = store.core.latest_object(RESOURCE_QUOTA, *key)
     assert quota
     store.core.update(RESOURCE_QUOTA, {**quota, **write.patch}, "status", WRITE)
     store.commit()

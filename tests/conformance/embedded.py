@@ -12,7 +12,7 @@ from rowlock import collection
 from rowlock.api import Controller
 from rowlock.assembly import Server
 from rowlock.cluster.local import LocalCluster
-from rowlock.serve import arguments, certificates
+from rowlock.serve import parse_arguments, start_certificates
 
 
 class Quiet(LocalCluster):
@@ -28,5 +28,5 @@ class QuietServer(Server):
 
 
 if __name__ == "__main__":
-    options = arguments(sys.argv[1:])
-    asyncio.run(QuietServer(options, certificates(options.data_dir)).run())
+    options = parse_arguments(sys.argv[1:])
+    asyncio.run(QuietServer(options, start_certificates(options.data_dir)).run())

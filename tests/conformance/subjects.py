@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.api.patches import Patcher
 from rowlock.cluster.storage.store import Store
 
 REPO = Path(__file__).resolve().parents[2]
@@ -21,7 +21,7 @@ RUNNING = "ROWLOCK_REAL_CLUSTER_KUBECONFIG"
 
 def open_store() -> Store:
     """The store with all that it is given in production."""
-    return Store.open(None, admission=Admission(), patches=Patches())
+    return Store.open(None, admission=Admission(), patches=Patcher())
 
 
 @contextmanager

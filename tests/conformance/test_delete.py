@@ -8,7 +8,7 @@ from tests.conformance.world import World
 from rowlock import kinds
 from rowlock.api import DeleteOptions
 from rowlock.errors import Conflict, NotFound
-from rowlock.objects import Object, changed, deleting, owner_reference, uid
+from rowlock.objects import Object, is_deleting, owner_reference, uid, with_field
 
 NOW = DeleteOptions(grace=0)
 
@@ -26,13 +26,13 @@ async def test_8_a_deleted_object_is_gone(world: World) -> None:
 async def test_8_finalizers_hold_an_object_until_the_last_is_removed(world: World, make: str) -> None:
     given = getattr(world, make)("a")
     given["metadata"]["finalizers"] = ["example.test/one", "example.test/two"]
-    kind = kinds.of(await world.create(given))
+    kind = kinds.by_object(await world.create(given))
     marked = await world.api.delete(kind, world.namespace, "a")
-    assert deleting(marked) and marked["metadata"]["name"] == "a"
+    assert is_deleting(marked) and marked["metadata"]["name"] == "a"
     where = (kind, world.namespace, "a")
     left = await world.api.patch(*where, {"metadata": {"finalizers": ["example.test/two"]}})
-    assert deleting(left) and await world.exists(kind, "a")
-    await world.api.update(kind, changed(left, "metadata.finalizers", None))
+    assert is_deleting(left) and await world.exists(kind, "a")
+    await world.api.update(kind, with_field(left, "metadata.finalizers", None))
     await world.gone(kind, "a")
 
 
@@ -54,7 +54,7 @@ async def test_8_an_unbound_pod_goes_at_once(world: World) -> None:
 async def test_8_a_bound_pod_waits_for_its_kubelet(world: World) -> None:
     made = await world.create(world.pod("a", terminationGracePeriodSeconds=5, nodeName="no-such-node"))
     marked = await world.api.delete(kinds.POD, world.namespace, "a")
-    assert deleting(marked) and marked["metadata"]["deletionGracePeriodSeconds"] == 5
+    assert is_deleting(marked) and marked["metadata"]["deletionGracePeriodSeconds"] == 5
     assert await world.exists(kinds.POD, "a")
     await world.api.delete(kinds.POD, world.namespace, "a", options=DeleteOptions(grace=0, uid=uid(made)))
     assert not await world.exists(kinds.POD, "a")
@@ -105,7 +105,7 @@ async def test_8_a_foreground_deletion_waits_for_dependents(world: World) -> Non
     await _family(world)
     options = DeleteOptions(propagation="Foreground")
     marked = await world.api.delete(kinds.CONFIG_MAP, world.namespace, "owner", options=options)
-    assert deleting(marked) and "foregroundDeletion" in marked["metadata"]["finalizers"]
+    assert is_deleting(marked) and "foregroundDeletion" in marked["metadata"]["finalizers"]
 
 
 async def test_8_orphans_stay(world: World) -> None:

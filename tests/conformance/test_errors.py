@@ -9,7 +9,7 @@ from tests.conformance.world import World
 
 from rowlock import kinds
 from rowlock.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
-from rowlock.objects import changed
+from rowlock.objects import with_field
 
 
 async def test_11_not_found_says_what(world: World) -> None:
@@ -57,13 +57,13 @@ CASES: list[tuple[str, Any, tuple[str, str]]] = [
 @pytest.mark.parametrize(("path", "value", "cause"), CASES)
 async def test_11_pods_are_checked(world: World, path: str, value: Any, cause: tuple[str, str]) -> None:
     with pytest.raises(Invalid, match=r'^Pod "a" is invalid: ') as caught:
-        await world.create(changed(world.pod("a"), path, value))
+        await world.create(with_field(world.pod("a"), path, value))
     assert cause in [(c.reason, c.field) for c in caught.value.causes]
 
 
 async def test_11_wrong_types_are_bad_requests(world: World) -> None:
     with pytest.raises(BadRequest):
-        await world.create(changed(world.pod("a"), "spec.containers", "many"))
+        await world.create(with_field(world.pod("a"), "spec.containers", "many"))
     with pytest.raises(BadRequest):
         await world.create({**world.config("a"), "data": {"a": 1}})
 
@@ -71,9 +71,9 @@ async def test_11_wrong_types_are_bad_requests(world: World) -> None:
 async def test_11_what_cannot_change_does_not(world: World) -> None:
     made = await world.create(world.pod("a"))
     with pytest.raises(Invalid, match="pod updates may not change fields other than"):
-        await world.api.update(kinds.POD, changed(made, "spec.hostname", "b"))
+        await world.api.update(kinds.POD, with_field(made, "spec.hostname", "b"))
     with pytest.raises((Invalid, Conflict)):
-        await world.api.update(kinds.POD, changed(made, "metadata.uid", "00000000-0000-4000-8000-000000000000"))
+        await world.api.update(kinds.POD, with_field(made, "metadata.uid", "00000000-0000-4000-8000-000000000000"))
 
 
 async def test_11_a_namespace_that_goes_takes_nothing_in(world: World) -> None:

@@ -122,6 +122,6 @@ async def test_warnings_come_back_and_unknown_fields_are_dropped(world: World, m
     given = getattr(world, make)("a")
     given["spec"] = {**given["spec"], "colour": "blue"}
     options = WriteOptions(validation="Warn")
-    made = await world.api.create(kinds.of(given), given, options=options)
+    made = await world.api.create(kinds.by_object(given), given, options=options)
     assert "colour" not in made["spec"]
     assert options.warnings == ['unknown field "spec.colour"']

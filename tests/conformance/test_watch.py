@@ -9,7 +9,7 @@ from tests.conformance.world import World, names
 
 from rowlock import kinds
 from rowlock.errors import Expired
-from rowlock.objects import changed, revision
+from rowlock.objects import revision, with_field
 from rowlock.selectors import parse_fields, parse_labels
 
 
@@ -34,7 +34,7 @@ async def test_6_every_change_after_a_revision_once_and_in_order(world: World) -
     first = await world.create(world.config("a", x="0"))
     wrote = [first]
     for number in range(1, 6):
-        wrote.append(await world.api.update(kinds.CONFIG_MAP, changed(wrote[-1], "data", {"x": str(number)})))
+        wrote.append(await world.api.update(kinds.CONFIG_MAP, with_field(wrote[-1], "data", {"x": str(number)})))
     await world.api.delete(kinds.CONFIG_MAP, world.namespace, "a")
     async with world.watch(since=revision(wrote[2])) as watching:
         seen = await watching.until("Deleted")

@@ -8,7 +8,7 @@ from tests.conformance.world import World
 from rowlock import kinds
 from rowlock.api import DeleteOptions, WriteOptions
 from rowlock.errors import Conflict, NotFound
-from rowlock.objects import changed, deleting, revision
+from rowlock.objects import is_deleting, revision, with_field
 
 DRY = WriteOptions(dry_run=True)
 
@@ -16,26 +16,26 @@ DRY = WriteOptions(dry_run=True)
 @pytest.mark.parametrize("make", ["config", "pod", "job"])
 async def test_3_an_update_from_an_old_state_conflicts(world: World, make: str) -> None:
     old = await world.create(getattr(world, make)("a"))
-    kind = kinds.of(old)
-    newer = await world.api.update(kind, changed(old, "metadata.labels", {"by": "one"}))
+    kind = kinds.by_object(old)
+    newer = await world.api.update(kind, with_field(old, "metadata.labels", {"by": "one"}))
     with pytest.raises(Conflict, match="the object has been modified"):
-        await world.api.update(kind, changed(old, "metadata.labels", {"by": "two"}))
+        await world.api.update(kind, with_field(old, "metadata.labels", {"by": "two"}))
     assert await world.api.get(kind, world.namespace, "a") == newer
 
 
 @pytest.mark.parametrize("make", ["config", "pod", "job"])
 async def test_3_an_update_without_a_revision_applies_to_whatever_is_there(world: World, make: str) -> None:
     old = await world.create(getattr(world, make)("a"))
-    kind = kinds.of(old)
-    await world.api.update(kind, changed(old, "metadata.labels", {"by": "one"}))
-    free = changed(changed(old, "metadata.resourceVersion", None), "metadata.labels", {"by": "two"})
+    kind = kinds.by_object(old)
+    await world.api.update(kind, with_field(old, "metadata.labels", {"by": "one"}))
+    free = with_field(with_field(old, "metadata.resourceVersion", None), "metadata.labels", {"by": "two"})
     assert (await world.api.update(kind, free))["metadata"]["labels"] == {"by": "two"}
 
 
 @pytest.mark.parametrize("make", ["config", "job"])
 async def test_3_a_patch_with_a_revision_conflicts_when_it_is_old(world: World, make: str) -> None:
     old = await world.create(getattr(world, make)("a"))
-    kind, labels = kinds.of(old), {"labels": {"x": "1"}}
+    kind, labels = kinds.by_object(old), {"labels": {"x": "1"}}
     await world.api.patch(kind, world.namespace, "a", {"metadata": labels})
     stale = {"metadata": {"labels": {"x": "2"}, "resourceVersion": old["metadata"]["resourceVersion"]}}
     with pytest.raises(Conflict):
@@ -55,9 +55,9 @@ async def test_3_what_is_not_there_is_not_updated(world: World) -> None:
 @pytest.mark.parametrize("make", ["pod", "job"])
 async def test_4_status_writes_change_only_status(world: World, make: str) -> None:
     made = await world.create(getattr(world, make)("a"))
-    kind = kinds.of(made)
+    kind = kinds.by_object(made)
     status = {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}]}
-    wish = changed(changed(made, "status", status), "metadata.labels", {"smuggled": "yes"})
+    wish = with_field(with_field(made, "status", status), "metadata.labels", {"smuggled": "yes"})
     wrote = await world.api.update(kind, wish, subresource="status")
     assert wrote["status"]["conditions"][0]["type"] == "Ready"
     assert wrote["spec"] == made["spec"]
@@ -66,7 +66,9 @@ async def test_4_status_writes_change_only_status(world: World, make: str) -> No
 
 async def test_4_a_status_write_leaves_the_spec_alone(world: World) -> None:
     made = await world.create(world.job("a"))
-    wish = changed(changed(made, "status", {"startTime": "2020-01-01T00:00:00Z"}), "spec.runPolicy", {"suspend": True})
+    wish = with_field(
+        with_field(made, "status", {"startTime": "2020-01-01T00:00:00Z"}), "spec.runPolicy", {"suspend": True}
+    )
     wrote = await world.api.update(kinds.PYTORCHJOB, wish, subresource="status")
     assert "suspend" not in wrote["spec"].get("runPolicy", {})
     assert wrote["status"]["startTime"] == "2020-01-01T00:00:00Z"
@@ -76,7 +78,7 @@ async def test_4_an_ordinary_write_keeps_status_as_it_was(world: World) -> None:
     await world.create(world.job("a"))
     status = {"startTime": "2020-01-01T00:00:00Z"}
     kept = await world.api.patch(kinds.PYTORCHJOB, world.namespace, "a", {"status": status}, subresource="status")
-    wish = changed(changed(kept, "status", {"startTime": "2021-01-01T00:00:00Z"}), "metadata.labels", {"x": "1"})
+    wish = with_field(with_field(kept, "status", {"startTime": "2021-01-01T00:00:00Z"}), "metadata.labels", {"x": "1"})
     wrote = await world.api.update(kinds.PYTORCHJOB, wish)
     assert wrote["status"] == kept["status"] and wrote["metadata"]["labels"] == {"x": "1"}
 
@@ -95,14 +97,14 @@ async def test_4_generation_counts_changes_of_the_spec(world: World) -> None:
 @pytest.mark.parametrize("make", ["config", "pod", "job"])
 async def test_5_an_update_that_changes_nothing_writes_nothing(world: World, make: str) -> None:
     made = await world.create(getattr(world, make)("a"))
-    kind = kinds.of(made)
+    kind = kinds.by_object(made)
     async with world.watch(kind, since=revision(made)) as watching:
         same = await world.api.update(kind, made)
         patched = await world.api.patch(kind, world.namespace, "a", {"metadata": {"name": "a"}})
         assert same == patched == made
         await world.api.delete(kind, world.namespace, "a")
         seen = await watching.until("Deleted")
-        assert all(deleting(c.object) for c in seen[:-1])  # a pod may be marked before it goes
+        assert all(is_deleting(c.object) for c in seen[:-1])  # a pod may be marked before it goes
 
 
 async def test_10_a_dry_create_answers_and_keeps_nothing(world: World) -> None:
@@ -113,7 +115,7 @@ async def test_10_a_dry_create_answers_and_keeps_nothing(world: World) -> None:
 
 async def test_10_dry_changes_and_deletes_change_nothing(world: World) -> None:
     made = await world.create(world.config("a", x="1"))
-    wish = changed(made, "data", {"x": "2"})
+    wish = with_field(made, "data", {"x": "2"})
     assert (await world.api.update(kinds.CONFIG_MAP, wish, options=DRY))["data"] == {"x": "2"}
     patched = await world.api.patch(kinds.CONFIG_MAP, world.namespace, "a", {"data": {"x": "3"}}, options=DRY)
     assert patched["data"] == {"x": "3"}
@@ -123,8 +125,8 @@ async def test_10_dry_changes_and_deletes_change_nothing(world: World) -> None:
 
 async def test_10_a_dry_write_is_refused_as_a_wet_one_is(world: World) -> None:
     old = await world.create(world.config("a", x="1"))
-    await world.api.update(kinds.CONFIG_MAP, changed(old, "data", {"x": "2"}))
+    await world.api.update(kinds.CONFIG_MAP, with_field(old, "data", {"x": "2"}))
     with pytest.raises(Conflict):
-        await world.api.update(kinds.CONFIG_MAP, changed(old, "data", {"x": "3"}), options=DRY)
+        await world.api.update(kinds.CONFIG_MAP, with_field(old, "data", {"x": "3"}), options=DRY)
     with pytest.raises(Conflict):
         await world.api.create(kinds.CONFIG_MAP, world.config("a"), options=DRY)

@@ -65,7 +65,7 @@ class World:
         return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": meta, **content}
 
     async def create(self, obj: Object) -> Object:
-        return await self.api.create(kinds.of(obj), obj)
+        return await self.api.create(kinds.by_object(obj), obj)
 
     async def gone(self, kind: Kind, name: str) -> None:
         """Wait until there is no such object."""

@@ -16,7 +16,7 @@ from tests.node.test_entrance import said
 
 from rowlock.api import DeleteOptions
 from rowlock.cluster.inquest import stackshots
-from rowlock.cluster.inquest.rank_processes import numbered
+from rowlock.cluster.inquest.rank_processes import find_python_ranks
 from rowlock.cluster.node.images import Image
 from rowlock.objects import Key
 
@@ -207,7 +207,7 @@ def test_attached_to_a_container(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         await node.add(pod("a", "cat; echo end", container={"stdin": True, "stdinOnce": True}))
         await node.phase("a", "Running")
-        session = await node.kubelet.entrance.attach(Key("default", "a"), "main", stdin=True)
+        session = await node.kubelet.streaming.attach(Key("default", "a"), "main", stdin=True)
         await session.write(b"hello\n")
         session.finish_input()
         await session.close()
@@ -221,7 +221,7 @@ def test_a_terminal_in_a_container_has_a_size(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         await node.add(pod("a", "sleep 300"))
         await node.phase("a", "Running")
-        session = await node.kubelet.entrance.exec(Key("default", "a"), "main", ["sh"], tty=True, stdin=True)
+        session = await node.kubelet.streaming.exec(Key("default", "a"), "main", ["sh"], tty=True, stdin=True)
         session.resize(123, 45)
         text = b""
         while b"45 123" not in text:
@@ -230,7 +230,7 @@ def test_a_terminal_in_a_container_has_a_size(tmp_path: Path) -> None:
         await session.write(b"exit 7\n")
         while await session.read(1):
             pass
-        assert (await session.ended())[0] == 7
+        assert (await session.wait_exit())[0] == 7
         await session.close()
 
     on_node(tmp_path, body)
@@ -242,10 +242,10 @@ def test_the_stack_of_a_rank_in_a_container_is_read_from_outside(tmp_path: Path)
         await node.add(pod("a", "", container={"command": ["python", "-c", source]}))
         await node.phase("a", "Running")
         await node.said("a", "there")
-        (tended,) = node.kubelet.pods.values()
-        (run,) = tended.alive()
-        ((pid, _),) = numbered(run.pid)
-        shot = (await stackshots.shots([pid]))[pid]
+        (tended,) = node.kubelet.pod_states.values()
+        (run,) = tended.live_runs()
+        ((pid, _),) = find_python_ranks(run.pid)
+        shot = (await stackshots.dump_stacks([pid]))[pid]
         if shot.stack is None:
             pytest.skip(shot.blind)
         assert "stuck" in [frame.function for frame in shot.stack.frames]

@@ -144,9 +144,9 @@ def test_a_conflict_looks_again() -> None:
         assert obj
         if "done" in obj["data"]:
             return Decision()
-        stale = objects.changed(obj, "metadata.resourceVersion", "1") if len(toy.turns) < 3 else obj
+        stale = objects.with_field(obj, "metadata.resourceVersion", "1") if len(toy.turns) < 3 else obj
         after = Create(SECRET, secret("after"))
-        return Decision((Update(CM, objects.changed(stale, "data.done", "yes")), after))
+        return Decision((Update(CM, objects.with_field(stale, "data.done", "yes")), after))
 
     toy = Toy(decide)
     store = play([toy], lambda s: count(s, SECRET) == 1, lambda s: s.create(CM, config("a")))
@@ -190,7 +190,7 @@ def test_refusals_are_told_and_tried_again() -> None:
 def test_who_is_stuck_looks_again_though_nothing_wakes_him() -> None:
     def decide(view: View, key: Key, now: float) -> Decision:
         if len(toy.turns) < 4:
-            return Decision(stuck=True)
+            return Decision(requeue=True)
         return Decision((Create(SECRET, secret("s")),)) if not list(view.all(SECRET)) else Decision()
 
     toy = Toy(decide)
@@ -201,7 +201,7 @@ def test_who_is_stuck_looks_again_though_nothing_wakes_him() -> None:
 def test_equal_records_are_counted() -> None:
     def decide(view: View, key: Key, now: float) -> Decision:
         obj = view.get(CM, *key)
-        return Decision((told(obj),), again=0.0 if len(toy.turns) < 4 else None) if obj else Decision()
+        return Decision((told(obj),), requeue_after=0.0 if len(toy.turns) < 4 else None) if obj else Decision()
 
     def settled(store: Store) -> bool:
         return [e["count"] for e in store.view.all(EVENT)] == [4]
@@ -263,7 +263,7 @@ def test_waits_for_a_view_that_lags_behind_its_own_writes() -> None:
     def decide(view: View, key: Key, now: float) -> Decision:
         made = [objects.name(o) for o in view.all(SECRET)]
         name = {"metadata": {"generateName": "s-", "namespace": "default"}}
-        return Decision(() if made else (Create(SECRET, name),), again=0.0 if not made else None)
+        return Decision(() if made else (Create(SECRET, name),), requeue_after=0.0 if not made else None)
 
     async def body() -> int:
         store = Store.open()

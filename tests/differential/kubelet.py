@@ -16,7 +16,7 @@ from rowlock import kinds
 from rowlock.api import DeleteOptions, WriteOptions
 from rowlock.errors import ApiError
 from rowlock.kinds import POD, Kind
-from rowlock.objects import Object, deleting, name, phase, timestamp
+from rowlock.objects import Object, is_deleting, name, phase, timestamp
 
 NOW = DeleteOptions(grace=0)
 MESSAGES = {
@@ -188,7 +188,7 @@ async def _vanish(stage: Stage, warnings: list[str], slot: str) -> None:
 async def _gone(stage: Stage, warnings: list[str]) -> None:
     """What terminates has terminated."""
     for pod in stage.space.all(POD):
-        if deleting(pod):
+        if is_deleting(pod):
             await stage.side.kube.delete(POD, stage.namespace, name(pod), options=NOW)
 
 
@@ -222,7 +222,7 @@ async def _foreign(stage: Stage, warnings: list[str], kind: str, slot: str) -> N
     if kind == "Service":
         spec = {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 80}]}
     made: Object = {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
-    await stage.side.kube.create(kinds.of(made), made)
+    await stage.side.kube.create(kinds.by_object(made), made)
 
 
 async def _labelled(stage: Stage, warnings: list[str], kind: str, slot: str) -> None:
@@ -236,7 +236,7 @@ async def _labelled(stage: Stage, warnings: list[str], kind: str, slot: str) -> 
     if kind == "Service":
         spec = {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 80}]}
     made: Object = {"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": spec}
-    await stage.side.kube.create(kinds.of(made), made)
+    await stage.side.kube.create(kinds.by_object(made), made)
 
 
 async def _replace(stage: Stage, warnings: list[str], spec: Any) -> None:

@@ -15,7 +15,7 @@ from tests.differential.kubelet import Stage
 
 from rowlock import kinds
 from rowlock.kinds import Kind
-from rowlock.objects import Object, deleting, is_true, name, uid
+from rowlock.objects import Object, is_condition_true, is_deleting, name, uid
 
 Picture = dict[str, Any]
 NOISE = re.compile(r"already exists$|Created worker pod: $|^Warning FailedDelete.* not found$|^Normal \w+ is exist ")
@@ -75,14 +75,14 @@ def _job(job: Object) -> Picture:
     status = job.get("status") or {}
     shown = ("type", "status", "reason", "message")
     counts = {t: {k: v for k, v in (c or {}).items() if v} for t, c in (status.get("replicaStatuses") or {}).items()}
-    if is_true(job, "Succeeded"):  # the operator drops selectors at random then
+    if is_condition_true(job, "Succeeded"):  # the operator drops selectors at random then
         counts = {t: {k: v for k, v in c.items() if k != "selector"} for t, c in counts.items()}
     return {
         "conditions": [[c.get(key, "") for key in shown] for c in status.get("conditions") or ()],
         "replicaStatuses": counts,
         "startTime": bool(status.get("startTime")),
         "completionTime": bool(status.get("completionTime")),
-        "terminating": deleting(job),
+        "terminating": is_deleting(job),
         "spec": job.get("spec"),
         "labels": job["metadata"].get("labels"),
     }
@@ -97,7 +97,7 @@ def _meta(stage: Stage, obj: Object, job: Object | None) -> Picture:
     ]
     found = {key: meta[key] for key in ("labels", "annotations", "finalizers") if meta.get(key)}
     life = stage.space.lives.get((obj["kind"], name(obj)), [])
-    return {**found, "owners": owners, "life": len(life), "terminating": deleting(obj)}
+    return {**found, "owners": owners, "life": len(life), "terminating": is_deleting(obj)}
 
 
 def _pod(stage: Stage, pod: Object, job: Object | None) -> Picture:

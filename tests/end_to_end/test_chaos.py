@@ -222,12 +222,14 @@ class Chaos:
 
 
 @pytest.mark.timeout(SECONDS + 400)
-@pytest.mark.skipif(not stackshots.spy(), reason="py-spy is not installed: a stopped rank could not be named")
+@pytest.mark.skipif(not stackshots.find_py_spy(), reason="py-spy is not installed: a stopped rank could not be named")
 def test_every_hurt_is_named_and_healed(cluster: Cluster, tmp_path: Path) -> None:
     cluster.up()
     chaos, dice = Chaos(cluster, tmp_path / "ranks"), random.Random(SEED)
     ways = ["kill", "stop", "stop-one-of-a-pod", "raise", "eat"]
-    ways += ["starve"] if limits.how() != "watchdog" else []  # without control groups nothing can hold a rank back
+    ways += (
+        ["starve"] if limits.detect_backend() != "watchdog" else []
+    )  # without control groups nothing can hold a rank back
     end, number = time.monotonic() + SECONDS, 0
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         while not number or time.monotonic() < end:

@@ -155,7 +155,7 @@ def test_an_interruption_says_what_became_of_the_job(
     if step == "_follow" and end is KeyboardInterrupt:
         return  # it asks: the tests above
     monkeypatch.setattr(run, "_server", lambda line: None)
-    monkeypatch.setattr(run, "_submitted", lambda *_: {"name": "j", "workloadId": "1"})
+    monkeypatch.setattr(run, "_submit", lambda *_: {"name": "j", "workloadId": "1"})
     monkeypatch.setattr(run, step, ends)
     argv = ["run", "--name", "j", "-p", "b", "--data-dir", "/d", "--", "true"]
     assert main.run(ROOT, argv, ()) == code

@@ -63,4 +63,4 @@ def test_the_delivered_program_knows_only_exec(tmp_path: Path) -> None:
 def test_a_worker_that_never_runs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "PATIENCE", 0.0)
     with pytest.raises(SystemExit, match=r"pod n/job-worker-0 has not run"):
-        delivery.enter(tmp_path, "n", ["exec", "job-worker-0", "--", "true"])
+        delivery.exec_in_pod(tmp_path, "n", ["exec", "job-worker-0", "--", "true"])

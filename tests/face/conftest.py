@@ -19,8 +19,8 @@ from rowlock.api import LogOptions
 from rowlock.cluster.storage.store import Store
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.server.app import Face
-from rowlock.server.call import Settings
+from rowlock.server.app import RestApi
+from rowlock.server.call import RestSettings
 
 CLUSTER = "71f69d83-ba66-4822-adf5-55ce55efd210"
 TOKEN = "secret"
@@ -97,16 +97,16 @@ def submission(**body: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    yield from _world(Settings(user="ana", cluster_id=CLUSTER, version="1.0"))
+    yield from _world(RestSettings(user="ana", cluster_id=CLUSTER, version="1.0"))
 
 
 @pytest.fixture
 def locked() -> Iterator[World]:
     """A face that asks for a token."""
-    yield from _world(Settings(token=TOKEN, user="ana", cluster_id=CLUSTER))
+    yield from _world(RestSettings(token=TOKEN, user="ana", cluster_id=CLUSTER))
 
 
-def _world(settings: Settings) -> Iterator[World]:
+def _world(settings: RestSettings) -> Iterator[World]:
     store = Store.open(None)
     logs: dict[str, list[bytes]] = {}
 
@@ -114,8 +114,8 @@ def _world(settings: Settings) -> Iterator[World]:
         for line in logs.get(pod, []):
             yield line if options.timestamps else line.partition(b" ")[2]
 
-    store.logs = log
-    face = Face(store, settings)
+    store.log_source = log
+    face = RestApi(store, settings)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -28,15 +28,15 @@ from rowlock.cli.place import DATA_DIR, PROJECT
 from rowlock.cluster import seeds
 from rowlock.cluster.api import apiserver
 from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.api.patches import Patcher
 from rowlock.cluster.storage.store import Store
 from rowlock.objects import Object, name
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.snapshot import Snapshot
-from rowlock.server.app import Face
-from rowlock.server.call import Settings
+from rowlock.server.app import RestApi
+from rowlock.server.call import RestSettings
 from rowlock.training import controller as training
-from rowlock.training.group import GroupController
+from rowlock.training.group import PodGroupController
 
 T = TypeVar("T")
 TOKEN = "sesame"
@@ -52,11 +52,11 @@ class Served:
 
     def __init__(self, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.data, self.capsys = data, capsys
-        self.store = Store.open(None, admission=Admission(), patches=Patches())
+        self.store = Store.open(None, admission=Admission(), patches=Patcher())
         self.logs: dict[str, list[str]] = {}
         self.endless: set[str] = set()
         """Pods whose followed log does not end: their program runs."""
-        self.store.logs = self._log
+        self.store.log_source = self._log
         self.loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._ready = threading.Event()
@@ -76,17 +76,17 @@ class Served:
         self.loop.close()
 
     async def _serve(self) -> None:
-        for kind, obj in seeds.initial():
+        for kind, obj in seeds.initial_objects():
             await self.store.create(kind, obj)
         scheduler = Scheduler()
         planned = partial(_planned, scheduler, self.store)
-        face = Face(self.store, Settings(token=TOKEN, user="ana", version="1.0"), planned=planned)
-        others = apiserver.routes(self.store, apiserver.Settings(token=TOKEN))
+        face = RestApi(self.store, RestSettings(token=TOKEN, user="ana", version="1.0"), take_snapshot=planned)
+        others = apiserver.routes(self.store, apiserver.ApiServerSettings(token=TOKEN))
         web = uvicorn.Server(
             uvicorn.Config(Starlette(routes=[*face.routes, *others]), port=0, log_level="error", lifespan="off")
         )
         web.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # a thread may not have any
-        made = [*training.controllers(), *collection.controllers(), GroupController(), scheduler]
+        made = [*training.controllers(), *collection.controllers(), PodGroupController(), scheduler]
         async with asyncio.TaskGroup() as tasks:
             work = [
                 tasks.create_task(face.run()),

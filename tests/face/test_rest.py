@@ -151,7 +151,7 @@ def test_every_priority_a_submit_may_name_is_a_class_of_a_new_cluster() -> None:
     assert {n: seeds.PRIORITY_CLASSES.get(n) for n in PRIORITIES} == PRIORITIES
     for name, priority in (("high", "high"), ("build", "build"), ("low", "")):
         labels = {"priorityClassName": priority} if priority else {}
-        assert present.preemptible({"metadata": {"labels": labels}}) is (name == "low")
+        assert present.is_preemptible({"metadata": {"labels": labels}}) is (name == "low")
 
 
 def test_not_a_number_is_not_json(world: World) -> None:

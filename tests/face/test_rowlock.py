@@ -17,9 +17,9 @@ from tests.face.served import NOW, Served, call
 
 from rowlock import kinds
 from rowlock.cli import client, cluster, run
-from rowlock.cli.grammar import Command, Group, Line, Refused, flags_of, help_of
-from rowlock.cli.news import News
-from rowlock.cli.output import amount
+from rowlock.cli.grammar import Command, CommandError, CommandLine, Group, flags_of, help_of
+from rowlock.cli.news import ProgressReporter
+from rowlock.cli.output import format_memory
 from rowlock.cli.tree import ROOT as ROWLOCK
 from rowlock.cli.v1_tree import ROOT as RUNAI
 from rowlock.server import logs
@@ -104,8 +104,8 @@ def test_who_follows_is_not_kept_by_a_rank_that_waits_for_a_master_that_is_done(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rank that dies while it ends is started again, and then waits for a rendezvous that never comes."""
-    monkeypatch.setattr(logs, "_OUTLIVING", 0.0)
-    monkeypatch.setattr(logs, "_DRAIN", 0.1)
+    monkeypatch.setattr(logs, "_RESTARTED_RANK_GRACE", 0.0)
+    monkeypatch.setattr(logs, "_DRAIN_TIMEOUT", 0.1)
     served.endless = {"t1-worker-0"}
     served.node("a")
     served.ok(SUBMIT)
@@ -164,22 +164,22 @@ def test_a_hang_is_told_to_who_follows_the_log(served: Served) -> None:
         made = {"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about, "reason": reason}
         served.do(lambda: served.store.create(kinds.EVENT, {**made, "message": message, "type": "Warning"}))
 
-    found = client.state(str(served.data))
+    found = client.read_server_json(str(served.data))
     assert found is not None
-    server = client.Server(found["url"], str(served.data))
+    server = client.ServerClient(found["url"], str(served.data))
     event("RankFailed", "rank 0 ended")
     event("JobHangs", "rank 1 keeps the others waiting")
-    with closing(News(server, "t1", job["id"])) as news:
-        news.look()
-        news.look()
+    with closing(ProgressReporter(server, "t1", job["id"])) as news:
+        news.report_new_events()
+        news.report_new_events()
     assert served.capsys.readouterr().err == "Job t1: rank 1 keeps the others waiting\n"
-    with closing(News(server, "t1", job["id"], restarts=True)) as news:
-        news.look()
+    with closing(ProgressReporter(server, "t1", job["id"], restarts=True)) as news:
+        news.report_new_events()
     assert "Job t1: rank 0 ended\n" in served.capsys.readouterr().err
     event("PyTorchJobSuspended", "PyTorchJob t1 is suspended.")
     for pauses, told in ((True, True), (False, False)):
-        with closing(News(server, "t1", job["id"], pauses=pauses)) as news:
-            news.look()
+        with closing(ProgressReporter(server, "t1", job["id"], pauses=pauses)) as news:
+            news.report_new_events()
         assert ("Job t1: PyTorchJob t1 is suspended.\n" in served.capsys.readouterr().err) == told
 
 
@@ -207,9 +207,9 @@ def test_a_suspended_job_has_not_failed() -> None:
     failed = {"sentence": "rank 1 failed.", "deaths": [], "asked": False}
     resume = "It is suspended: `rowlock resume j` starts it again."
     found = {"incidents": [told], "verdict": None, "ranks": []}
-    assert story.why(workload, found)["sentence"] == resume
+    assert story.explain_workload(workload, found)["sentence"] == resume
     assert (
-        story.why(workload, {**found, "incidents": [failed, told]})["sentence"]
+        story.explain_workload(workload, {**found, "incidents": [failed, told]})["sentence"]
         == f"{resume} Before that: rank 1 failed."
     )
 
@@ -296,8 +296,8 @@ def test_run_submits_what_was_typed(served: Served) -> None:
     ],
 )
 def test_several_ranks_in_a_pod_are_started_by_torchrun(typed: str, launched: str) -> None:
-    assert run.launched(typed.split(), 2) == launched.split()
-    assert run.launched(typed.split(), 1) == typed.split()
+    assert run.launch_command(typed.split(), 2) == launched.split()
+    assert run.launch_command(typed.split(), 1) == typed.split()
 
 
 def test_run_without_a_command(served: Served) -> None:
@@ -318,9 +318,9 @@ def test_a_line_that_is_told_means_the_same_cluster(tmp_path: Path, capsys: pyte
     _, _, err = call("rowlock", ["list", "--data-dir", str(elsewhere)], tmp_path, capsys)
     assert f"Start one: `rowlock up -d --data-dir '{elsewhere}'`" in err
     flags = {"data_dir": "/elsewhere", "nodes": 2}
-    assert client.again({"flags": flags}) == "rowlock up -d --data-dir /elsewhere --nodes 2"
-    with pytest.raises(Refused, match=r"without --nodes 3\. Stop it first: `rowlock down --data-dir /elsewhere`"):
-        cluster.same("/elsewhere", {"pid": 1, "flags": flags}, {"nodes": 3})
+    assert client.restart_command({"flags": flags}) == "rowlock up -d --data-dir /elsewhere --nodes 2"
+    with pytest.raises(CommandError, match=r"without --nodes 3\. Stop it first: `rowlock down --data-dir /elsewhere`"):
+        cluster.check_same_settings("/elsewhere", {"pid": 1, "flags": flags}, {"nodes": 3})
 
 
 def test_a_dead_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -340,12 +340,12 @@ def test_status_names_the_server(served: Served) -> None:
     body = json.loads(served.ok("rowlock status --json"))
     assert body["running"] is True and body["pid"] and body["url"].startswith("http")
     assert "a " in served.ok("rowlock status")
-    assert (amount("24684084Ki"), amount("512Ki"), amount("16Gi")) == ("23.5Gi", "0.5Mi", "16Gi")
+    assert (format_memory("24684084Ki"), format_memory("512Ki"), format_memory("16Gi")) == ("23.5Gi", "0.5Mi", "16Gi")
 
 
 def test_no_flag_hides_what_every_line_has() -> None:
     """`kubeconfig --path` once hid the path of words that refusals begin with: "`rowlock None` takes no argument"."""
-    own = set(vars(Line("rowlock", "", [])))
+    own = set(vars(CommandLine("rowlock", "", [])))
 
     def commands(group: Group) -> Iterator[Command]:
         for each in group.commands:
@@ -402,12 +402,12 @@ def commands(group: Group, path: str = "") -> list[tuple[str, Command]]:
 
 @pytest.mark.parametrize("root", [ROWLOCK, RUNAI], ids=["rowlock", "runai"])
 def test_every_command_has_help_and_a_body(root: Group) -> None:
-    from rowlock.cli.grammar import load
+    from rowlock.cli.grammar import load_target
 
     for path, command in commands(root):
         text = help_of(root.name, path, command)
         assert text.startswith(command.summary) and f"Usage: {root.name} {path}" in text
-        assert callable(load(command.run)), path
+        assert callable(load_target(command.run)), path
 
 
 def test_help_is_instant() -> None:

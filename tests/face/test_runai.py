@@ -53,7 +53,9 @@ def test_seed_002_v1(served: Served) -> None:
     served.bound(3, "runai-team-a")
     served.run_pods("runai-team-a")
     one = served.store.view
-    served.until(lambda: objects.is_true(one.get(kinds.PYTORCHJOB, "runai-team-a", "dist-train1") or {}, "Running"))
+    served.until(
+        lambda: objects.is_condition_true(one.get(kinds.PYTORCHJOB, "runai-team-a", "dist-train1") or {}, "Running")
+    )
     listed = served.ok("runai list jobs").splitlines()
     assert listed[0] == "Showing jobs for project team-a"
     assert re.split(r"  +", listed[1]) == [

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rowlock.workloads import projects, spec
-from rowlock.workloads.compute import of_pod
-from rowlock.workloads.objects import Author, to_job
-from rowlock.workloads.phase import pod_status, standing
+from rowlock.workloads.compute import pod_gpus
+from rowlock.workloads.objects import Submitter, to_job
+from rowlock.workloads.phase import pod_status, workload_status
 
 T = "2026-01-01T00:00:0{}Z"
 GROUP: dict[str, Any] = {"status": {}}
@@ -68,25 +68,25 @@ UNPLACED = pod(node="")
     ],
 )
 def test_phases(phase: str, status: str, made: dict[str, Any], pods: list[Any], group: dict[str, Any] | None) -> None:
-    found = standing(made, pods, group)
+    found = workload_status(made, pods, group)
     assert (found.phase, found.status) == (phase, status)
 
 
 def test_a_failed_job_names_its_first_failure() -> None:
-    assert standing(job("Failed"), [FAILED], GROUP).message == "j-worker-0 was killed by signal 9. Failed."
+    assert workload_status(job("Failed"), [FAILED], GROUP).message == "j-worker-0 was killed by signal 9. Failed."
 
 
 def test_a_program_that_could_not_start_says_why() -> None:
     ended = {"exitCode": 128, "reason": "StartError", "message": 'exec: "x": executable file not found in $PATH'}
     never = pod("Failed", {"terminated": ended})
-    said = standing(job("Failed"), [never], GROUP).message
+    said = workload_status(job("Failed"), [never], GROUP).message
     assert said.startswith('j-worker-0 could not start: exec: "x": executable file not found in $PATH. ')
 
 
 def test_the_schedulers_sentence_is_the_message() -> None:
     reasons = [{"reason": "GangDoesNotFit", "message": "needs 4 GPUs; 1 is free"}]
     group = {"status": {"schedulingConditions": [{"reason": "Unschedulable", "message": "x", "reasons": reasons}]}}
-    found = standing(job("Created"), [UNPLACED, UNPLACED], group)
+    found = workload_status(job("Created"), [UNPLACED, UNPLACED], group)
     assert (found.message, found.reason) == ("needs 4 GPUs; 1 is free", "GangDoesNotFit")
 
 
@@ -100,7 +100,7 @@ PROJECT = projects.Project("1", "Team_A", "runai-team-a", "team-a", "default", "
 
 def made(**fields: Any) -> dict[str, Any]:
     body = {"name": "j", "projectId": "1", "spec": {"image": "i", **fields}}
-    return to_job(spec.read(body), PROJECT, Author("uuid", "ana@example.com"))
+    return to_job(spec.parse_submission(body), PROJECT, Submitter("uuid", "ana@example.com"))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_frameworks(framework: str, kind: str, key: str, roles: dict[str, int]) 
     found = made(distributedFramework=framework, numWorkers=3, command="run it", compute={"gpuDevicesRequest": 2})
     assert found["kind"] == kind
     assert {role: r["replicas"] for role, r in found["spec"][key].items()} == roles
-    gpus = {role: int(of_pod(r["template"])) for role, r in found["spec"][key].items()}
+    gpus = {role: int(pod_gpus(r["template"])) for role, r in found["spec"][key].items()}
     assert gpus == {role: 0 if role == "Launcher" else 2 for role in roles}
     worker = found["spec"][key]["Worker"]["template"]["spec"]["containers"][0]
     assert ("command" in worker) == (framework != "MPI")
@@ -138,7 +138,7 @@ def test_labels_carry_what_labels_may_carry() -> None:
     [("My_Job", "my-job"), ("1st", "job-1st"), ("x" * 60, "x" * 49), ("---", "job"), ("a--b-", "a-b")],
 )
 def test_a_refused_name_comes_with_one_that_is_not(name: str, fixed: str) -> None:
-    assert spec.fixed_name(name) == fixed
+    assert spec.valid_name(name) == fixed
 
 
 @pytest.mark.parametrize(("name", "namespace"), [("team-a", "runai-team-a"), ("project_name", "runai-project-name")])

@@ -14,7 +14,7 @@ from rowlock import kinds, quantity, selectors
 from rowlock.api import WriteOptions
 from rowlock.cluster.api import bodies, grammar, protobuf
 from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.api.patches import Patcher
 from rowlock.errors import ApiError
 from rowlock.objects import Object
 
@@ -38,7 +38,7 @@ def _patch(random: Random) -> Any:
     patch = read(directed(random, patch) if kind == "strategic" else patch)
     if kind == "apply" and not (isinstance(patch, dict) and isinstance(patch.get("metadata"), dict)):
         return None  # the door refuses that before
-    return Patches().apply(kinds.POD, POD, patch, kind, WriteOptions(manager="fuzz", force=True))  # type: ignore[arg-type]  # one of four
+    return Patcher().apply(kinds.POD, POD, patch, kind, WriteOptions(manager="fuzz", force=True))  # type: ignore[arg-type]  # one of four
 
 
 def _admitted(random: Random) -> Any:
@@ -55,7 +55,7 @@ def _quantity(random: Random) -> Any:
     text: Any = random.choice(
         (digits, *random.sample(TEXTS, 1), *random.sample(NUMBERS, 1), f"1e{random.randrange(10**6)}")
     )
-    return quantity.canonical(text), quantity.millis(text), quantity.whole(text)
+    return quantity.canonicalize(text), quantity.millis(text), quantity.integer_value(text)
 
 
 def _twisted(random: Random) -> str:
@@ -64,17 +64,17 @@ def _twisted(random: Random) -> str:
 
 
 PARSERS: dict[str, Callable[[Random], Any]] = {
-    "label selector": lambda r: (selectors.parse_labels(_twisted(r)), grammar.spoken(_twisted(r))),
+    "label selector": lambda r: (selectors.parse_labels(_twisted(r)), grammar.parse_error(_twisted(r))),
     "field selector": lambda r: selectors.parse_fields(_twisted(r)),
     "quantity": _quantity,
     "patch": _patch,
     "admission": _admitted,
-    "json": lambda r: bodies.strict_json(text_of(Grower(r).body(kinds.POD, "fuzzed", "a"), r)),
+    "json": lambda r: bodies.decode_strict_json(text_of(Grower(r).body(kinds.POD, "fuzzed", "a"), r)),
     "yaml": lambda r: bodies.yaml_of(
         text_of(Grower(r).body(kinds.POD, "fuzzed", "a"), r).replace(b'"', b"", r.randrange(9))
     ),
     "protobuf": lambda r: protobuf.decode(b"k8s\x00" + r.randbytes(r.randrange(200))),
-    "junk patch": lambda r: Patches().apply(kinds.POD, POD, read(junk(r)), "strategic", WriteOptions()),
+    "junk patch": lambda r: Patcher().apply(kinds.POD, POD, read(junk(r)), "strategic", WriteOptions()),
 }
 
 

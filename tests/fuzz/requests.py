@@ -69,7 +69,7 @@ def made(random: Random) -> Request:
     roll = random.random()
     if roll < 0.03:
         return _about(random)
-    kind = random.choice((*kinds.KINDS, kinds.NEWER_EVENT))
+    kind = random.choice((*kinds.KINDS, kinds.EVENTS_V1_EVENT))
     if kind is kinds.NAMESPACE and random.random() < 0.9:
         kind = random.choice((kinds.CONFIG_MAP, kinds.POD))
     name = random.choice(NAMES) if random.random() < 0.93 else random.choice(TEXTS)
@@ -159,7 +159,7 @@ def _about(random: Random) -> Request:
 
 def _create(random: Random, kind: Kind, name: str) -> Request:
     content = Grower(random).body(kind, SPACE, name)
-    query = _query(random, requests.WRITE)
+    query = _query(random, requests.WRITE_PARAMETERS)
     media = "application/json" if random.random() < 0.95 else random.choice(MEDIA)
     body = text_of(content, random)
     target = _object(kind, name)
@@ -170,7 +170,7 @@ def _update(random: Random, kind: Kind, name: str) -> Request:
     content = Grower(random).body(kind, SPACE, name)
     path = _object(kind, name)
     head = _headers(random, **{"Content-Type": "application/json"})
-    return Request("PUT", path + _query(random, requests.WRITE), head, text_of(content, random), path)
+    return Request("PUT", path + _query(random, requests.WRITE_PARAMETERS), head, text_of(content, random), path)
 
 
 def _patch(random: Random, kind: Kind, name: str) -> Request:
@@ -188,7 +188,7 @@ def _patch(random: Random, kind: Kind, name: str) -> Request:
         sure.append(("force", "true"))
     path = _object(kind, name)
     part = "/status" if random.random() < 0.15 else ""
-    query = _query(random, requests.PATCH, *sure)
+    query = _query(random, requests.PATCH_PARAMETERS, *sure)
     return Request(
         "PATCH", path + part + query, _headers(random, **{"Content-Type": media}), text_of(content, random), path
     )
@@ -231,14 +231,16 @@ def directed(random: Random, value: Any, depth: int = 0) -> Any:
 
 def _read(random: Random, kind: Kind, name: str) -> Request:
     if random.random() < 0.4:
-        return Request("GET", _object(kind, name) + _query(random, requests.READ), _headers(random))
+        return Request("GET", _object(kind, name) + _query(random, requests.READ_PARAMETERS), _headers(random))
     path = collection(kind) if random.random() < 0.7 else collection(kind, random.choice(("default", "none", "")))
     if random.random() < 0.08:
         sure = [("watch", "true"), ("timeoutSeconds", "1")]
         if random.random() < 0.5:
             sure += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
-        return Request("GET", path + _query(random, requests.LIST - {"timeoutSeconds"}, *sure), _headers(random))
-    return Request("GET", path + _query(random, requests.LIST - {"watch"}), _headers(random))
+        return Request(
+            "GET", path + _query(random, requests.LIST_PARAMETERS - {"timeoutSeconds"}, *sure), _headers(random)
+        )
+    return Request("GET", path + _query(random, requests.LIST_PARAMETERS - {"watch"}), _headers(random))
 
 
 def _delete(random: Random, kind: Kind, name: str) -> Request:
@@ -253,7 +255,7 @@ def _delete(random: Random, kind: Kind, name: str) -> Request:
             "preconditions": random.choice(({"uid": "x"}, {}, [], {"resourceVersion": "1"})), "dryRun": random.choice((["All"], [], 3)),
         }  # fmt: skip
         body = text_of({k: v for k, v in options.items() if random.random() < 0.5}, random)
-    allowed = requests.DELETE_ALL if whole else requests.DELETE
+    allowed = requests.DELETE_COLLECTION_PARAMETERS if whole else requests.DELETE_PARAMETERS
     path = collection(kind) if whole else _object(kind, name)
     return Request("DELETE", path + _query(random, allowed), _headers(random), body)
 

@@ -103,7 +103,7 @@ def test_limits_of_any_size(attack: Attack, limit: str) -> None:
 @pytest.mark.parametrize("text", ["1e9999999999", "1e-9999999999", "9" * 5000, "1e101"])
 def test_a_quantity_that_would_fill_the_memory_is_refused(text: str) -> None:
     with pytest.raises(BadRequest):
-        quantity.canonical(text)
+        quantity.canonicalize(text)
 
 
 def test_who_cannot_read_the_answer_writes_nothing(attack: Attack) -> None:

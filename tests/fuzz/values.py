@@ -35,7 +35,7 @@ class Grower:
     budget: int = 120
 
     def body(self, kind: Kind, namespace: str, name: str) -> Any:
-        made = self.value(types.of(kind))
+        made = self.value(types.schema_of(kind))
         if not isinstance(made, dict):
             return made
         made |= {"apiVersion": kind.api_version, "kind": kind.name}
@@ -57,7 +57,7 @@ class Grower:
         ref = node.get("$ref", "")
         if ref in (types.QUANTITY, types.INT_OR_STRING, types.TIME, types.MICRO_TIME):
             return random.choice(("1", "500m", "1Gi", 3, "2026-01-02T03:04:05Z", "25%", *random.sample(TEXTS, 2)))
-        node = types.resolved(node)
+        node = types.resolve_ref(node)
         kind = node.get("type")
         if "properties" in node:
             return self._struct(node, depth)

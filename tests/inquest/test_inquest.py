@@ -19,12 +19,12 @@ from tests.node.conftest import Node, on_node, pod, until
 from rowlock import kinds
 from rowlock.api import DeleteOptions
 from rowlock.cluster.inquest import inquest, rank_processes, stackshots, watch
-from rowlock.cluster.inquest.inquest import Inquest
+from rowlock.cluster.inquest.inquest import Diagnostics
 from rowlock.objects import Object
-from rowlock.verdicts.hang import Look
-from rowlock.verdicts.stacks import stack
+from rowlock.verdicts.hang import RankObservation
+from rowlock.verdicts.stacks import parse_stack
 
-needs_spy = pytest.mark.skipif(not stackshots.spy(), reason="py-spy is not installed: stacks cannot be read")
+needs_spy = pytest.mark.skipif(not stackshots.find_py_spy(), reason="py-spy is not installed: stacks cannot be read")
 
 COLLECTIVES = """
 import os, time
@@ -87,17 +87,17 @@ class Job:
     def __init__(self, node: Node, place: Path) -> None:
         self.node, self.place = node, place
         self.object: Object = {}
-        self.attached: Inquest
+        self.attached: Diagnostics
         (place / "torch" / "distributed").mkdir(parents=True, exist_ok=True)
         (place / "torch" / "distributed" / "fake.py").write_text(COLLECTIVES)
         (place / "rank.py").write_text(RANK)
         (place / "launcher.py").write_text(LAUNCHER)
 
     @contextlib.asynccontextmanager
-    async def inquest(self) -> AsyncIterator[Inquest]:
+    async def inquest(self) -> AsyncIterator[Diagnostics]:
         """Attached to the kubelet of now, its watch at work."""
-        self.attached = inquest.attached(self.node.kubelet, self.node.store.view, self.node.data)
-        watching = asyncio.create_task(watch.Watch(self.attached).run())
+        self.attached = inquest.attach_diagnostics(self.node.kubelet, self.node.store.view, self.node.data)
+        watching = asyncio.create_task(watch.HangDetector(self.attached).run())
         yield self.attached
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -127,7 +127,7 @@ class Job:
         return said()[-1]
 
     async def why(self) -> dict[str, Any]:
-        return await self.attached.why(self.object)
+        return await self.attached.diagnose_job(self.object)
 
     async def spoken(self, *names: str) -> None:
         for name in names:
@@ -136,7 +136,7 @@ class Job:
 
     def below(self, name: str) -> dict[str, int]:
         """The ranks of a pod: pid by number."""
-        return {number: pid for pid, number in rank_processes.numbered(self.pid(name))}
+        return {number: pid for pid, number in rank_processes.find_python_ranks(self.pid(name))}
 
     def pid(self, name: str) -> int:
         uid = self.node.pod(name)["metadata"]["uid"]
@@ -157,7 +157,7 @@ def on_job(tmp_path: Path, body: Callable[[Job], Awaitable[None]]) -> None:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that need not be patient with a test."""
-    monkeypatch.setattr(watch, "PULSE", 0.1)
+    monkeypatch.setattr(watch, "SAMPLE_INTERVAL", 0.1)
     monkeypatch.setattr(watch, "STILL", 0.5)
     monkeypatch.setattr(watch, "HALTED", 0.3)
     monkeypatch.setattr(watch, "SLOW", 0.5)
@@ -179,7 +179,10 @@ def test_the_first_failure_is_told_and_its_echoes_are_marked(tmp_path: Path) -> 
         (incident,) = found["incidents"]
         assert incident["sentence"] == said
         whose = job.object["metadata"]["uid"]
-        assert (job.attached.said(whose, "Failed"), job.attached.said(whose, "Running")) == (said, "")
+        assert (job.attached.status_message(whose, "Failed"), job.attached.status_message(whose, "Running")) == (
+            said,
+            "",
+        )
         assert [(d["rank"], d["trouble"]["secondary"]) for d in incident["deaths"]] == [
             ("rank 2", False),
             ("rank 0", True),
@@ -201,7 +204,7 @@ def test_a_killed_rank_is_told_from_a_stopped_one_also_by_the_next_server(tmp_pa
         await job.node.stop()
         await job.node.delete("j-worker-0", DeleteOptions(grace=0))
         await job.node.start()
-        inquest.attached(job.node.kubelet, job.node.store.view, job.node.data)
+        inquest.attach_diagnostics(job.node.kubelet, job.node.store.view, job.node.data)
         (incident,) = (await job.why())["incidents"]
         assert [d["rank"] for d in incident["deaths"]] == ["rank 1"]
         await job.node.delete("j-worker-1", DeleteOptions(grace=1))
@@ -290,18 +293,20 @@ def test_a_rank_that_keeps_the_others_waiting_is_found(tmp_path: Path, hasty: No
 def test_silence_is_told_as_long_as_it_is_when_somebody_asks(tmp_path: Path) -> None:
     now = 1_000.0
     around: Any = SimpleNamespace(clock=lambda: now)
-    found = Inquest(around, tmp_path)
+    found = Diagnostics(around, tmp_path)
     frames = [{"name": "all_reduce", "filename": "/torch/distributed/fake.py", "line": 4}]
-    seen = stack([{"thread_name": "MainThread", "frames": frames}])
-    found.standing("job", [Look(f"rank {i}", f"j-{i}", "n1", silent=6.0, stack=seen, moved=False) for i in range(3)])
-    assert "silent for 6.0 s" in found.said("job", "Running")
+    seen = parse_stack([{"thread_name": "MainThread", "frames": frames}])
+    found.set_hang(
+        "job", [RankObservation(f"rank {i}", f"j-{i}", "n1", silent=6.0, stack=seen, moved=False) for i in range(3)]
+    )
+    assert "silent for 6.0 s" in found.status_message("job", "Running")
     now = 1_054.0
-    assert "silent for 60 s" in found.said("job", "Running")
+    assert "silent for 60 s" in found.status_message("job", "Running")
     now = 999.0
-    assert "silent for 6.0 s" in found.said("job", "Running"), "a clock that was set back"
-    assert found.said("job", "Completed") == found.said("other", "Running") == ""
-    found.standing("job", [])
-    assert found.said("job", "Running") == ""
+    assert "silent for 6.0 s" in found.status_message("job", "Running"), "a clock that was set back"
+    assert found.status_message("job", "Completed") == found.status_message("other", "Running") == ""
+    found.set_hang("job", [])
+    assert found.status_message("job", "Running") == ""
 
 
 @needs_spy
@@ -313,10 +318,13 @@ def test_a_stopped_rank_is_named_and_goes_on(tmp_path: Path, hasty: None) -> Non
         said = await job.event("JobHangs")
         assert said.startswith("rank 1 is stopped by a signal") and f"`kill -CONT {job.pid('j-worker-0')}`" in said
         whose = job.object["metadata"]["uid"]
-        assert (job.attached.said(whose, "Running"), job.attached.said(whose, "Failed")) == (said, "")
+        assert (job.attached.status_message(whose, "Running"), job.attached.status_message(whose, "Failed")) == (
+            said,
+            "",
+        )
         os.kill(job.pid("j-worker-0"), signal.SIGCONT)
         assert "The ranks move again" in await job.event("JobMovesAgain")
-        assert job.attached.said(whose, "Running") == ""
+        assert job.attached.status_message(whose, "Running") == ""
 
     on_job(tmp_path, body)
 
@@ -384,11 +392,11 @@ def test_ranks_of_a_script_have_names_of_their_own(tmp_path: Path) -> None:
         await job.node.phase("j-master-0", "Running")
 
         def names() -> list[str]:
-            return [rank.name for rank in rank_processes.ranks(job.attached.subjects())]
+            return [rank.name for rank in rank_processes.find_ranks(job.attached.running_pods())]
 
         await until(lambda: len(names()) == 3, "three ranks")
         found, root = sorted(names()), job.pid("j-master-0")
-        pids = sorted(pid for pid, number in rank_processes.numbered(root) if not number)
+        pids = sorted(pid for pid, number in rank_processes.find_python_ranks(root) if not number)
         assert found == sorted([*(f"rank 0 (pid {pid})" for pid in pids), "rank 7"])
 
     on_job(tmp_path, body)
@@ -437,16 +445,16 @@ def test_ranks_below_a_launcher(tmp_path: Path) -> None:
         await node.phase("a", "Running")
         uid = node.pod("a")["metadata"]["uid"]
         root = json.loads((node.data / "pods" / uid / "main" / "start.0").read_bytes())["pid"]
-        await until(lambda: sorted(r for _, r in rank_processes.numbered(root)) == ["4", "5"], "two ranks")
+        await until(lambda: sorted(r for _, r in rank_processes.find_python_ranks(root)) == ["4", "5"], "two ranks")
 
     on_node(tmp_path, body)
 
 
 def test_without_py_spy_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stackshots, "spy", lambda: "")
-    assert "py-spy is not installed" in asyncio.run(stackshots.shot(1)).blind
-    monkeypatch.setattr(stackshots, "spy", lambda: shutil.which("false") or "/bin/false")
-    assert asyncio.run(stackshots.shot(os.getpid())).blind.startswith("py-spy: ")
+    monkeypatch.setattr(stackshots, "find_py_spy", lambda: "")
+    assert "py-spy is not installed" in asyncio.run(stackshots.dump_stack(1)).blind
+    monkeypatch.setattr(stackshots, "find_py_spy", lambda: shutil.which("false") or "/bin/false")
+    assert asyncio.run(stackshots.dump_stack(os.getpid())).blind.startswith("py-spy: ")
 
 
 INTERRUPTIBLE = """
@@ -471,7 +479,7 @@ def test_looking_at_a_process_does_not_end_its_system_calls() -> None:
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout and process.stdout.readline() == "ready\n"
         for _ in range(5):
-            found = asyncio.run(stackshots.shot(process.pid))
+            found = asyncio.run(stackshots.dump_stack(process.pid))
             assert found.stack and found.stack.frames, found.blind
         process.stdin.write("g")
         process.stdin.close()

@@ -13,7 +13,7 @@ from rowlock.errors import ApiError, Expired, NotFound, Unavailable
 from rowlock.kinds import Kind
 from rowlock.kube.cache import Cache
 from rowlock.kube.limits import Backoff
-from rowlock.objects import Object, changed
+from rowlock.objects import Object, with_field
 
 KINDS = (kinds.NAMESPACE, kinds.CONFIG_MAP)
 
@@ -63,7 +63,7 @@ class Scene:
         self.heard: list[tuple[str, str, bool]] = []
 
     async def create(self, obj: Object) -> Object:
-        return await self.api.store.create(kinds.of(obj), obj)
+        return await self.api.store.create(kinds.by_object(obj), obj)
 
     async def listen(self) -> None:
         async for change in self.cache.changes():
@@ -100,7 +100,7 @@ def test_a_subscriber_hears_the_state_and_then_what_happens() -> None:
     async def act(scene: Scene) -> None:
         await scene.until(lambda: len(scene.heard) == 3)
         made = await scene.create(config("b"))
-        await scene.api.update(kinds.CONFIG_MAP, changed(made, "data", {"x": "2"}))
+        await scene.api.update(kinds.CONFIG_MAP, with_field(made, "data", {"x": "2"}))
         await scene.api.delete(kinds.CONFIG_MAP, "team", "b")
         await scene.until(lambda: len(scene.heard) == 6)
 
@@ -133,7 +133,7 @@ def test_the_view_is_the_stores() -> None:
             assert list(ask(view)) == list(ask(truth))
         await scene.api.delete(kind, "team", "c")
         await scene.until(lambda: view.get(kind, "team", "c") is None)
-        assert [o["metadata"]["name"] for o in view.owned(kind, "u")] == ["b", "d"]
+        assert [o["metadata"]["name"] for o in view.by_owner(kind, "u")] == ["b", "d"]
 
     play(act)
 
@@ -158,13 +158,13 @@ def test_a_broken_watch_is_resumed_and_its_trouble_told() -> None:
         cache, kind = scene.cache, kinds.CONFIG_MAP
         scene.api.refused[kind] = Unavailable("the API server cannot be reached")
         scene.api.fail(kind, Unavailable("gone"))
-        await scene.until(lambda: kind in cache.troubles and "reached" in cache.troubles[kind])
-        assert cache.troubles[kind] == "cannot follow configmaps: the API server cannot be reached"
+        await scene.until(lambda: kind in cache.watch_errors and "reached" in cache.watch_errors[kind])
+        assert cache.watch_errors[kind] == "cannot follow configmaps: the API server cannot be reached"
         assert cache.view.get(kind, "team", "a") is not None  # what was seen last stays
         await scene.create(config("b"))
         del scene.api.refused[kind]
         await scene.until(lambda: cache.view.get(kind, "team", "b") is not None)
-        assert not cache.troubles
+        assert not cache.watch_errors
         resumed = [since for k, since in scene.api.since if k is kind][1:]
         assert None not in resumed
 
@@ -184,4 +184,4 @@ def test_a_kind_that_the_cluster_lacks_is_empty_and_keeps_nobody_waiting() -> No
 
     asyncio.run(run())
     assert list(scene.cache.view.all(kinds.CONFIG_MAP)) == []
-    assert "the cluster has no configmaps" in scene.cache.troubles[kinds.CONFIG_MAP]
+    assert "the cluster has no configmaps" in scene.cache.watch_errors[kinds.CONFIG_MAP]

@@ -23,7 +23,7 @@ POD: dict[str, Any] = {
     "kind": "Pod",
     "metadata": {"name": "a", "namespace": "team", "resourceVersion": "7"},
 }
-QUICK = Limits(qps=0, tries=3, connect=2, read=0.5, patience=0.0)
+QUICK = Limits(qps=0, max_tries=3, connect_timeout=2, read_timeout=0.5, watch_retry_seconds=0.0)
 BUSY = Answer(503, refusal(503, "ServiceUnavailable"))
 SLOW_DOWN = Answer(429, refusal(429, "TooManyRequests"), {"Retry-After": "0"})
 CUT = Answer(cut=True)
@@ -53,7 +53,7 @@ def test_a_get_is_not_tried_for_ever(tmp_path: Path) -> None:
     server = Scripted(BUSY)
     with pytest.raises(Unavailable):
         against(server, tmp_path, lambda k: k.get(kinds.POD, "team", "a"))
-    assert len(server.asked) == QUICK.tries
+    assert len(server.asked) == QUICK.max_tries
 
 
 @pytest.mark.parametrize(("fault", "error"), [(BUSY, Unavailable), (CUT, Unavailable)])
@@ -85,7 +85,7 @@ def test_a_server_that_says_nothing_times_out(tmp_path: Path) -> None:
         listener = await asyncio.start_server(mute, "127.0.0.1", 0)
         server = Scripted()
         server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-        async with Kube.connect(server.kubeconfig(tmp_path), limits=Limits(read=0.05)) as kube:
+        async with Kube.connect(server.kubeconfig(tmp_path), limits=Limits(read_timeout=0.05)) as kube:
             with pytest.raises(Timeout, match="POST /api/v1/namespaces/team/pods: no answer in time"):
                 await kube.create(kinds.POD, POD)
         for writer in held:
@@ -244,7 +244,7 @@ def test_a_broken_watch_goes_on_where_it_was(tmp_path: Path) -> None:
         Answer(lines=[event("BOOKMARK", 9)]),
         Answer(lines=[event("DELETED", 10)]),
     )
-    kubeconfig_limits = Limits(qps=0, patience=5)
+    kubeconfig_limits = Limits(qps=0, watch_retry_seconds=5)
 
     async def run() -> list[Change]:
         async with server.running(), Kube.connect(server.kubeconfig(tmp_path), limits=kubeconfig_limits) as kube:

@@ -8,21 +8,21 @@ import pytest
 
 from rowlock import kinds
 from rowlock.kube import requests
-from rowlock.kube.limits import Backoff, Bucket
+from rowlock.kube.limits import Backoff, TokenBucket
 from rowlock.selectors import EVERYTHING, FieldSelector, parse_fields, parse_labels
 
 
 @pytest.mark.parametrize("text", ["a", "!a", "a=b", "a!=b", "a in (b,c)", "a notin (b)", "a>1", "x.y/z=w,!b,c in (d)"])
 def test_label_selectors_survive_the_journey(text: str) -> None:
     selector = parse_labels(text)
-    assert parse_labels(requests.selected(selector, FieldSelector())["labelSelector"]) == selector
+    assert parse_labels(requests.selector_query(selector, FieldSelector())["labelSelector"]) == selector
 
 
 def test_field_selectors_survive_the_journey() -> None:
     selector = parse_fields("metadata.name=a,status.phase!=Running")
-    sent = requests.selected(EVERYTHING, selector)
+    sent = requests.selector_query(EVERYTHING, selector)
     assert sent == {"fieldSelector": "metadata.name=a,status.phase!=Running"}
-    assert requests.selected(EVERYTHING, FieldSelector()) == {}
+    assert requests.selector_query(EVERYTHING, FieldSelector()) == {}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ class Time:
 
 def test_a_bucket_gives_a_burst_and_then_a_rate() -> None:
     time = Time()
-    bucket = Bucket(10, 5, time.clock, time.sleep)
+    bucket = TokenBucket(10, 5, time.clock, time.sleep)
 
     async def take(count: int) -> list[float]:
         taken = []
@@ -70,7 +70,7 @@ def test_a_bucket_gives_a_burst_and_then_a_rate() -> None:
 
 def test_backoff_doubles_within_bounds_and_spreads() -> None:
     low, high = Backoff(1, 8, lambda: 0.0), Backoff(1, 8, lambda: 1.0)
-    assert [low.wait() for _ in range(6)] == [0.5, 1, 2, 4, 4, 4]
-    assert [high.wait() for _ in range(6)] == [1, 2, 4, 8, 8, 8]
+    assert [low.next_delay() for _ in range(6)] == [0.5, 1, 2, 4, 4, 4]
+    assert [high.next_delay() for _ in range(6)] == [1, 2, 4, 8, 8, 8]
     high.reset()
-    assert high.wait() == 1
+    assert high.next_delay() == 1

@@ -68,7 +68,7 @@ class Node:
     async def start(self) -> None:
         self.kubelet = Kubelet(self.store, self.store.view, self.settings)
         await self.kubelet.prepare()
-        self.store.logs = self.kubelet.log
+        self.store.log_source = self.kubelet.log
         self._task = asyncio.create_task(self.kubelet.run(self.store.changes()))
         await asyncio.sleep(0)  # a task that is cancelled before it began cleans up nothing
 
@@ -158,7 +158,7 @@ def _sweep(data: Path) -> None:
                 os.kill(facts["shim"], signal.SIGKILL)
     kill_strays(path.name for path in data.glob("pods/*"))
     for path in data.glob("pods/*"):
-        limits.clear(path.name)
+        limits.remove_pod_groups(path.name)
     for process in [p for p in psutil.process_iter(["cmdline"]) if _belongs(p, data)]:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

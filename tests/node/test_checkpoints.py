@@ -28,23 +28,23 @@ def place(tmp_path: Path) -> Path:
 
 def test_the_days_count_from_the_jobs_end_not_from_the_last_write(place: Path, tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path, 7 * DAY)
-    assert kept.forget({"j"}, NOW - 100 * DAY) == [] and kept.forget(set(), NOW) == []
-    assert kept.forget(set(), NOW + 6.9 * DAY) == [] and (place / "epoch-1.pt").exists()
-    assert kept.forget(set(), NOW + 7.1 * DAY) == ["j"] and not place.exists()
+    assert kept.remove_expired({"j"}, NOW - 100 * DAY) == [] and kept.remove_expired(set(), NOW) == []
+    assert kept.remove_expired(set(), NOW + 6.9 * DAY) == [] and (place / "epoch-1.pt").exists()
+    assert kept.remove_expired(set(), NOW + 7.1 * DAY) == ["j"] and not place.exists()
     assert os.listdir(tmp_path / "checkpoints" / ".gone") == []
 
 
 def test_a_write_or_the_job_itself_starts_the_days_again(place: Path, tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path, 7 * DAY)
-    kept.forget(set(), NOW)
-    kept.forget({"j"}, NOW + 6 * DAY)
-    assert kept.forget(set(), NOW + 8 * DAY) == [] and kept.forget(set(), NOW + 14 * DAY) == []
+    kept.remove_expired(set(), NOW)
+    kept.remove_expired({"j"}, NOW + 6 * DAY)
+    assert kept.remove_expired(set(), NOW + 8 * DAY) == [] and kept.remove_expired(set(), NOW + 14 * DAY) == []
     os.utime(place / "epoch-1.pt", (NOW + 14 * DAY, NOW + 14 * DAY))
-    assert kept.forget(set(), NOW + 20 * DAY) == [] and kept.forget(set(), NOW + 22 * DAY) == ["j"]
+    assert kept.remove_expired(set(), NOW + 20 * DAY) == [] and kept.remove_expired(set(), NOW + 22 * DAY) == ["j"]
 
 
 def test_nothing_there_is_nothing_to_do(tmp_path: Path) -> None:
-    assert Checkpoints(tmp_path).forget(set(), NOW) == []
+    assert Checkpoints(tmp_path).remove_expired(set(), NOW) == []
 
 
 def test_a_node_keeps_them_while_the_pod_is_there(tmp_path: Path) -> None:

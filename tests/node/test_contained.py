@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from rowlock.cluster.node import contained
-from rowlock.cluster.node.contained import Pump
+from rowlock.cluster.node.contained import StreamPump
 from rowlock.cluster.node.engine import Stream
 
 REFUSED = b"[FATAL tini (7)] exec nobody failed: No such file or directory\n"
@@ -45,6 +45,6 @@ def test_a_program_that_is_not_there_is_told_from_one_that_speaks(
     with theirs, ours:
         theirs.sendall(frames(*pieces))
         theirs.shutdown(socket.SHUT_WR)
-        pump = Pump(False, stdin=False)
+        pump = StreamPump(False, stdin=False)
         pump.run(Stream(ours, b""))
-    assert (pump.refused, b"".join(written)) == (refused, said)
+    assert (pump.start_error, b"".join(written)) == (refused, said)

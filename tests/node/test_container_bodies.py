@@ -12,7 +12,7 @@ import pytest
 from tests.node.conftest import Node, on_node, pod
 
 from rowlock.cluster.node import containers, engine, pause
-from rowlock.cluster.node.containers import LABEL, Program, Scene
+from rowlock.cluster.node.containers import LABEL_PREFIX, ContainerConfig, PodSandboxConfig
 from rowlock.cluster.node.images import Image
 from rowlock.cluster.node.pod_directory import PodCard
 from rowlock.cluster.node.volumes import Volume
@@ -21,16 +21,20 @@ from rowlock.objects import Object
 CARD = PodCard("default", "a", "u1", "n", "10.77.1.1", 0.0, (), True)
 
 
-def scene(made: Object, **more: Any) -> Scene:
+def scene(made: Object, **more: Any) -> PodSandboxConfig:
     made["metadata"]["uid"] = "u1"
-    return Scene(cluster="c1", network="net", pod=made, card=CARD, hostname="a", hosts="/h", shared_memory=9, **more)
+    return PodSandboxConfig(
+        cluster="c1", network="net", pod=made, card=CARD, hostname="a", hosts="/h", shared_memory=9, **more
+    )
 
 
-def body(made: Object, where: Scene | None = None, **more: Any) -> dict[str, Any]:
+def body(made: Object, where: PodSandboxConfig | None = None, **more: Any) -> dict[str, Any]:
     where = where or scene(made)
     image = Image("x:1", engine="docker://sha256:1")
     container = made["spec"]["containers"][0]
-    return containers.body(where, Program(container, image, ["sh", "-c", "x"], {"A": "1"}, "/w", **more), 2)
+    return containers.container_create_body(
+        where, ContainerConfig(container, image, ["sh", "-c", "x"], {"A": "1"}, "/w", **more), 2
+    )
 
 
 def test_a_plain_container() -> None:
@@ -40,14 +44,14 @@ def test_a_plain_container() -> None:
     assert found["NetworkingConfig"] == {"EndpointsConfig": {"net": {"IPAMConfig": {"IPv4Address": "10.77.1.1"}}}}
     host = {"LogConfig": {"Type": "none"}, "NetworkMode": "net", "ShmSize": 9, "Mounts": [], "Init": True}
     assert found["HostConfig"] == host
-    assert found["Labels"][f"{LABEL}run"] == "2" and found["Labels"][f"{LABEL}pod"] == "u1"
-    assert containers.sandbox(scene(pod("a", "x"))) is None
+    assert found["Labels"][f"{LABEL_PREFIX}run"] == "2" and found["Labels"][f"{LABEL_PREFIX}pod"] == "u1"
+    assert containers.sandbox_create_spec(scene(pod("a", "x"))) is None
 
 
 def test_several_containers_share_a_sandbox_and_memory_volumes_live_in_it() -> None:
     made = pod("a", "x", spec={"volumes": [{"name": "m", "emptyDir": {"medium": "Memory"}}]})
     where = scene(made, memory=(Volume("m", "memory", limit=100),))
-    sandbox = containers.sandbox(where)
+    sandbox = containers.sandbox_create_spec(where)
     assert sandbox and sandbox["name"] == "rowlock_POD_a_default_u1_0"
     assert sandbox["volumes"][0]["DriverOpts"]["o"] == "mode=1777,size=100"
     found = body(
@@ -97,7 +101,7 @@ def test_what_is_left_to_the_engine_is_said() -> None:
 def test_podmans_memory_volumes_have_no_size_which_is_said() -> None:
     made = pod("a", "x", spec={"volumes": [{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]})
     where = scene(made, memory=(Volume("m", "memory", limit=1 << 20),), engine="podman")
-    sandbox = containers.sandbox(where)
+    sandbox = containers.sandbox_create_spec(where)
     assert sandbox and sandbox["volumes"][0]["DriverOpts"]["o"] == "mode=1777"
     assert containers.remarks(made, "podman") == ["sizeLimit of the memory volume m is not kept: Podman's have no size"]
     assert containers.remarks(made) == []
@@ -105,19 +109,19 @@ def test_podmans_memory_volumes_have_no_size_which_is_said() -> None:
 
 def test_orphans_are_what_nobody_looks_after() -> None:
     def row(pod: str, container: str, run: str) -> Object:
-        labels = {f"{LABEL}pod": pod, f"{LABEL}container": container, f"{LABEL}run": run}
+        labels = {f"{LABEL_PREFIX}pod": pod, f"{LABEL_PREFIX}container": container, f"{LABEL_PREFIX}run": run}
         return {"Id": f"{pod}.{container}.{run}", "Labels": labels}
 
     rows = [row("p", "main", "0"), row("p", "main", "1"), row("p", "", "0"), row("q", "", "0"), row("q", "main", "0")]
-    assert containers.orphans(rows, {("p", "main", "1")}, {"p"}) == ["p.main.0", "q..0", "q.main.0"]
+    assert containers.orphan_ids(rows, {("p", "main", "1")}, {"p"}) == ["p.main.0", "q..0", "q.main.0"]
 
 
 def test_where_an_engine_may_be() -> None:
-    assert engine.places({"DOCKER_HOST": "unix:///x"}, 0) == ["/x"]
-    assert engine.places({"DOCKER_HOST": "tcp://x"}, 0) == []
-    assert engine.places({"HOME": "/h"}, 7)[:2] == ["/var/run/docker.sock", "/run/user/7/docker.sock"]
-    assert engine.find({"DOCKER_HOST": "tcp://x"})[1].startswith("DOCKER_HOST=tcp://x is no unix socket")
-    assert engine.find({"DOCKER_HOST": "unix:///no/such"}) == (
+    assert engine.socket_paths({"DOCKER_HOST": "unix:///x"}, 0) == ["/x"]
+    assert engine.socket_paths({"DOCKER_HOST": "tcp://x"}, 0) == []
+    assert engine.socket_paths({"HOME": "/h"}, 7)[:2] == ["/var/run/docker.sock", "/run/user/7/docker.sock"]
+    assert engine.find_engine({"DOCKER_HOST": "tcp://x"})[1].startswith("DOCKER_HOST=tcp://x is no unix socket")
+    assert engine.find_engine({"DOCKER_HOST": "unix:///no/such"}) == (
         None,
         "no container engine listens here (looked at /no/such)",
     )
@@ -147,7 +151,10 @@ def test_pods_as_processes_wait_for_no_engine(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(engine, "PROBE", 0.2)
 
     async def body(node: Node) -> None:
-        assert node.kubelet.runtime.why == f"the container engine at {tmp_path}/deaf does not answer (timed out)"
+        assert (
+            node.kubelet.runtime.engine_problem
+            == f"the container engine at {tmp_path}/deaf does not answer (timed out)"
+        )
         monkeypatch.setattr(engine, "PROBE", 60.0)
         await node.add(pod("a", "exit 3"))
         await node.ended("a")

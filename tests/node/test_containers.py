@@ -9,7 +9,7 @@ from tests.node.conftest import WAY, Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
-from rowlock.objects import condition, dig, is_true
+from rowlock.objects import condition, dig, is_condition_true
 
 
 def container(name: str, script: str, **more: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def test_a_sidecar_that_dies_runs_again_whatever_the_policy(tmp_path: Path) -> N
         )
         await node.add(pod("a", "sleep 300", spec={"initContainers": [flaky]}))
         await until(lambda: dig(node.pod("a"), "status.initContainerStatuses", [{}])[0].get("restartCount") == 2)
-        await until(lambda: is_true(node.pod("a"), "Ready"))
+        await until(lambda: is_condition_true(node.pod("a"), "Ready"))
         assert node.pod("a")["status"]["phase"] == "Running" and node.state("a", "restartCount") == 0
         await node.delete("a", DeleteOptions(grace=1))
 

@@ -9,7 +9,7 @@ import pytest
 from tests.node.conftest import Node, on_node, pod, until
 from tests.node.test_namespaces import on_namespaces
 
-from rowlock.cluster.node.entrance import Failed, Session
+from rowlock.cluster.node.entrance import ExecSession, FailedSession
 from rowlock.errors import Internal, NotFound
 from rowlock.objects import Key
 
@@ -21,15 +21,15 @@ SERVER = (
 
 async def said(node: Node, name: str, *argv: str) -> tuple[int, str, bytes]:
     """How a command in a pod ended, and what it printed."""
-    session = await node.kubelet.entrance.exec(Key("default", name), "main", list(argv))
+    session = await node.kubelet.streaming.exec(Key("default", name), "main", list(argv))
     try:
         output = b"".join([piece async for piece in _pieces(session)])
-        return *await session.ended(), output
+        return *await session.wait_exit(), output
     finally:
         await session.close()
 
 
-async def _pieces(session: Session | Failed) -> AsyncIterator[bytes]:
+async def _pieces(session: ExecSession | FailedSession) -> AsyncIterator[bytes]:
     while session.channels and (piece := await session.read(1)):
         yield piece
 
@@ -42,13 +42,13 @@ def test_who_goes_in_has_the_pods_network_and_name(tmp_path: Path) -> None:
             await node.phase(name, "Running")
             await node.said(name, "up")
             assert await said(node, name, "hostname") == (0, "", f"{name}\n".encode())
-            connection = await node.kubelet.entrance.dial(Key("default", name), 23456)
+            connection = await node.kubelet.streaming.dial(Key("default", name), 23456)
             reader, writer = await asyncio.open_connection(sock=connection)
             assert await reader.read() == name.encode()  # both listen on the same port of "their" loopback
             writer.close()
             await writer.wait_closed()
         with pytest.raises(ConnectionRefusedError):
-            await node.kubelet.entrance.dial(Key("default", "a"), 23457)
+            await node.kubelet.streaming.dial(Key("default", "a"), 23457)
 
     on_namespaces(tmp_path, body)
 
@@ -67,8 +67,8 @@ def test_who_goes_in_sees_the_pods_volumes(tmp_path: Path) -> None:
             )
         )
         await node.phase("a", "Running", "Pending")
-        if node.kubelet._tending.starting.unmountable:
-            pytest.skip(f"nothing can be mounted here: {node.kubelet._tending.starting.unmountable}")
+        if node.kubelet._pod_worker.starter.mount_problem:
+            pytest.skip(f"nothing can be mounted here: {node.kubelet._pod_worker.starter.mount_problem}")
         await node.said("a", "written")
         assert await said(node, "a", "cat", f"{where}/file") == (0, "", b"kept\n")
         assert not (tmp_path / "seen" / "inside" / "file").exists()
@@ -80,7 +80,7 @@ def test_an_exec_outlives_a_restart_of_neither_server_nor_container(tmp_path: Pa
     async def body(node: Node) -> None:
         await node.add(pod("a", "sleep 600"))
         await node.phase("a", "Running")
-        session = await node.kubelet.entrance.exec(Key("default", "a"), "main", ["sleep", "600"])
+        session = await node.kubelet.streaming.exec(Key("default", "a"), "main", ["sleep", "600"])
         pid = session.pid
         await session.close()
         await until(lambda: not Path(f"/proc/{pid}").exists(), "the program of a session that was closed to end")
@@ -101,7 +101,7 @@ def test_what_cannot_be_entered(tmp_path: Path) -> None:
         with pytest.raises(Internal, match="container not found"):
             await said(node, "a", "true")
         with pytest.raises(Internal, match="not running"):
-            await node.kubelet.entrance.dial(Key("default", "a"), 80)
+            await node.kubelet.streaming.dial(Key("default", "a"), 80)
         with pytest.raises(NotFound):
             await said(node, "nobody", "true")
         assert (await said(node, "b", "/no/such"))[1] == 'exec: "/no/such": no such file or directory'

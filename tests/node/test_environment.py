@@ -8,7 +8,16 @@ import pytest
 
 from rowlock import kinds
 from rowlock.cluster.node import environment
-from rowlock.cluster.node.environment import Missing, Place, base, declared, expand, inherited, platform, threads
+from rowlock.cluster.node.environment import (
+    ContainerConfigError,
+    EnvironmentContext,
+    base_environment,
+    declared_environment,
+    expand,
+    inherited_environment,
+    platform_environment,
+    thread_count,
+)
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 
@@ -22,7 +31,7 @@ POD: Object = {
     },
     "spec": {"serviceAccountName": "robot", "containers": []},
 }
-PLACE = Place("node-0", "10.77.1.1", cpus=Decimal(8), memory=1 << 30, neighbours=3)
+PLACE = EnvironmentContext("node-0", "10.77.1.1", cpus=Decimal(8), memory=1 << 30, pods_on_node=3)
 
 
 def lookup(kind: Kind, namespace: str, name: str) -> Object | None:
@@ -68,7 +77,7 @@ def test_expansion(text: str, expected: str) -> None:
     ],
 )
 def test_fields(path: str, value: str) -> None:
-    assert declared(POD, {"name": "main", "env": [field(path)]}, PLACE, lookup) == {"X": value}
+    assert declared_environment(POD, {"name": "main", "env": [field(path)]}, PLACE, lookup) == {"X": value}
 
 
 def test_sources_and_order() -> None:
@@ -89,7 +98,7 @@ def test_sources_and_order() -> None:
             {"name": "EMPTY"},
         ],
     }
-    assert declared(POD, container, PLACE, lookup) == {
+    assert declared_environment(POD, container, PLACE, lookup) == {
         "P_LR": "0.1", "P_OPT": "sgd", "PASSWORD": "s3cret", "ROLE": "trainer", "GREETING": "hello trainer 0.1",
         "ONE": "0.1", "PW": "s3cret", "CPUS": "2", "MILLI": "1500", "MEM": "64", "EMPTY": "",
     }  # fmt: skip
@@ -109,8 +118,8 @@ def test_sources_and_order() -> None:
     ],
 )
 def test_what_is_missing(container: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(Missing, match=sentence.replace("(", "\\(")):
-        declared(POD, {"name": "main", **container}, PLACE, lookup)
+    with pytest.raises(ContainerConfigError, match=sentence.replace("(", "\\(")):
+        declared_environment(POD, {"name": "main", **container}, PLACE, lookup)
 
 
 @pytest.mark.parametrize(
@@ -124,14 +133,14 @@ def test_what_is_missing(container: dict[str, Any], sentence: str) -> None:
     ],
 )
 def test_threads_follow_the_cpu_share(resources: dict[str, Any], expected: int) -> None:
-    assert threads({"resources": resources}, PLACE) == expected
+    assert thread_count({"resources": resources}, PLACE) == expected
 
 
 def test_what_the_platform_adds_gives_way_to_the_pod() -> None:
-    assert platform({}, PLACE, {}) == {"OMP_NUM_THREADS": "2"}
-    assert platform({}, PLACE, {"OMP_NUM_THREADS": "7"}) == {}
-    proxied = Place("n", "ip", proxy="http://proxy", peers=("p-0", "p-1"))
-    found = platform({}, proxied, {"HTTPS_PROXY": "mine", "OMP_NUM_THREADS": "1"})
+    assert platform_environment({}, PLACE, {}) == {"OMP_NUM_THREADS": "2"}
+    assert platform_environment({}, PLACE, {"OMP_NUM_THREADS": "7"}) == {}
+    proxied = EnvironmentContext("n", "ip", proxy="http://proxy", peers=("p-0", "p-1"))
+    found = platform_environment({}, proxied, {"HTTPS_PROXY": "mine", "OMP_NUM_THREADS": "1"})
     assert found["http_proxy"] == found["HTTP_PROXY"] == "http://proxy" and "https_proxy" not in found
     assert found["no_proxy"].endswith(",p-0,p-1")
 
@@ -139,10 +148,10 @@ def test_what_the_platform_adds_gives_way_to_the_pod() -> None:
 def test_devices() -> None:
     none = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
     given = {"OMP_NUM_THREADS": "1"}
-    assert platform({}, Place("n", "ip", devices=()), given) == none
-    two = platform({}, Place("n", "ip", devices=("GPU-a", "GPU-b")), given)
+    assert platform_environment({}, EnvironmentContext("n", "ip", devices=()), given) == none
+    two = platform_environment({}, EnvironmentContext("n", "ip", devices=("GPU-a", "GPU-b")), given)
     assert two["CUDA_VISIBLE_DEVICES"] == two["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
-    pretend = platform({}, Place("n", "ip", simulated="0,3"), given)
+    pretend = platform_environment({}, EnvironmentContext("n", "ip", simulated="0,3"), given)
     assert pretend == {"CUDA_VISIBLE_DEVICES": "", "ROWLOCK_SIMULATED_GPU": "0,3"}
 
 
@@ -155,10 +164,10 @@ def test_the_base_is_small_and_the_opt_in_names_what_comes_along() -> None:
         "HF_HOME": "/hf",
         "LD_LIBRARY_PATH": "/l",
     }
-    assert base(server, host=False, first="/img/bin") == {
+    assert base_environment(server, host=False, first="/img/bin") == {
         "HOME": "/h", "LANG": "C.UTF-8", "PATH": f"/img/bin:{environment.STANDARD_PATH}",
     }  # fmt: skip
-    host = base(server, host=True, first="/env/bin")
+    host = base_environment(server, host=True, first="/env/bin")
     assert host["PATH"].startswith("/env/bin:/x:/bin:/usr") and host["LD_LIBRARY_PATH"] == "/l"
-    assert inherited(POD, server) == {"WANDB_KEY": "w", "HF_HOME": "/hf"}
+    assert inherited_environment(POD, server) == {"WANDB_KEY": "w", "HF_HOME": "/hf"}
     assert kinds.SECRET.name == "Secret"

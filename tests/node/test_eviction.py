@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.node.conftest import Node, on_node, pod, until
 
-from rowlock.cluster.node.eviction import limited, over
+from rowlock.cluster.node.eviction import eviction_message, has_storage_limit
 from rowlock.objects import Object
 
 MIB = 1 << 20
@@ -38,16 +38,20 @@ def asking(*limits: str, **volumes: Any) -> Object:
     ],
 )  # fmt: skip
 def test_who_must_go(given: Object, sizes: dict[str, int], sentence: str) -> None:
-    assert over(given, lambda path: sizes.get(path, 0)) == sentence
+    assert eviction_message(given, lambda path: sizes.get(path, 0)) == sentence
 
 
 def test_who_has_no_limits_is_not_measured() -> None:
-    assert not limited(asking(w={})) and limited(asking("1Gi")) and limited(asking(w={"sizeLimit": "1Gi"}))
+    assert (
+        not has_storage_limit(asking(w={}))
+        and has_storage_limit(asking("1Gi"))
+        and has_storage_limit(asking(w={"sizeLimit": "1Gi"}))
+    )
 
 
 def test_a_pod_that_fills_its_volume_is_evicted(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        if node.kubelet._tending.starting.unmountable:
+        if node.kubelet._pod_worker.starter.mount_problem:
             pytest.skip("containers cannot have mounts of their own here")
         mounts = [{"name": "w", "mountPath": "/rowlock-w"}]
         spec = {"volumes": [{"name": "w", "emptyDir": {"sizeLimit": "1Mi"}}]}

@@ -11,10 +11,17 @@ from decimal import Decimal
 import pytest
 
 from rowlock.cluster.node import gpu_shares, gpu_watch
-from rowlock.cluster.node.environment import Place, platform
-from rowlock.cluster.node.gpu_shares import CONTEXT, Overuse, Share, environment, of_pod, remarks
+from rowlock.cluster.node.environment import EnvironmentContext, platform_environment
+from rowlock.cluster.node.gpu_shares import (
+    CUDA_CONTEXT_MIB,
+    GpuFraction,
+    OveruseTracker,
+    fraction_environment,
+    pod_fraction,
+    remarks,
+)
 from rowlock.cluster.node.machine import Gpu, NodePlan
-from rowlock.cluster.node.processes import MARK
+from rowlock.cluster.node.processes import POD_UID_VARIABLE
 from rowlock.objects import Object
 
 CARDS = (Gpu("GPU-a", "H100", 80_000), Gpu("GPU-b", "A10", 24_000))
@@ -36,10 +43,10 @@ def pod(**notes: str) -> Object:
     ("notes", "device", "wanted"),
     [
         ({}, "GPU-a", None),
-        ({"gpu_fraction": "0.1"}, "GPU-a", Share(10, 8_000)),
-        ({"gpu_fraction": "0.1"}, "GPU-b", Share(10, 2_400)),
-        ({"gpu_memory": "6000"}, "GPU-b", Share(25, 6_000)),
-        ({"gpu_memory": "20001"}, "GPU-a", Share(26, 20_800)),
+        ({"gpu_fraction": "0.1"}, "GPU-a", GpuFraction(10, 8_000)),
+        ({"gpu_fraction": "0.1"}, "GPU-b", GpuFraction(10, 2_400)),
+        ({"gpu_memory": "6000"}, "GPU-b", GpuFraction(25, 6_000)),
+        ({"gpu_memory": "20001"}, "GPU-a", GpuFraction(26, 20_800)),
         ({"gpu_fraction": "1"}, "GPU-a", None),
         ({"gpu_fraction": "NaN"}, "GPU-a", None),
         ({"gpu_fraction": "inf"}, "GPU-a", None),
@@ -47,12 +54,12 @@ def pod(**notes: str) -> Object:
         ({"gpu_memory": "90000"}, "GPU-a", None),
     ],
 )
-def test_the_share_of_the_card_that_it_got(notes: dict[str, str], device: str, wanted: Share | None) -> None:
-    assert of_pod(pod(**notes), plan(), (device,)) == wanted
+def test_the_share_of_the_card_that_it_got(notes: dict[str, str], device: str, wanted: GpuFraction | None) -> None:
+    assert pod_fraction(pod(**notes), plan(), (device,)) == wanted
 
 
 def test_what_a_program_is_told() -> None:
-    told = environment(Share(10, 8_000), {})
+    told = fraction_environment(GpuFraction(10, 8_000), {})
     assert told["GPU_PORTION"] == told["RUNAI_NUM_OF_GPUS"] == "0.1" and told["ROWLOCK_GPU_MEMORY_MIB"] == "8000"
     assert told["PYTORCH_ALLOC_CONF"] == told["PYTORCH_CUDA_ALLOC_CONF"] == "per_process_memory_fraction:0.1"
     assert told["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
@@ -67,15 +74,17 @@ def test_what_a_program_is_told() -> None:
     ],
 )  # fmt: skip
 def test_what_the_user_says_about_the_allocator_stays(given: dict[str, str], limit: str) -> None:
-    told = environment(Share(50, 40_000), {**given, "TF_FORCE_GPU_ALLOW_GROWTH": "false"})
+    told = fraction_environment(GpuFraction(50, 40_000), {**given, "TF_FORCE_GPU_ALLOW_GROWTH": "false"})
     assert told["PYTORCH_ALLOC_CONF"] == told["PYTORCH_CUDA_ALLOC_CONF"] == limit
     assert "TF_FORCE_GPU_ALLOW_GROWTH" not in told
 
 
 def test_a_container_without_a_share_hears_nothing_of_it() -> None:
     container = {"name": "c"}
-    plain = platform(container, Place(node="n", pod_ip="", devices=()), {})
-    shared = platform(container, Place(node="n", pod_ip="", devices=("GPU-a",), share=Share(10, 8_000)), {})
+    plain = platform_environment(container, EnvironmentContext(node="n", pod_ip="", devices=()), {})
+    shared = platform_environment(
+        container, EnvironmentContext(node="n", pod_ip="", devices=("GPU-a",), gpu_fraction=GpuFraction(10, 8_000)), {}
+    )
     assert not [k for k in plain if "PORTION" in k or "ALLOC" in k]
     assert shared["GPU_PORTION"] == "0.1" and shared["CUDA_VISIBLE_DEVICES"] == "GPU-a"
 
@@ -88,7 +97,7 @@ def test_torch_here_reads_the_limit_from_the_environment() -> None:
     if not found:
         pytest.skip("this torch was built without CUDA")
     with open(os.path.join(libraries, found[0]), "rb") as file:
-        assert gpu_shares.FRACTION.encode() in file.read()
+        assert gpu_shares.FRACTION_OPTION.encode() in file.read()
 
 
 def test_how_far_the_share_is_kept_is_said_once_and_only_of_real_cards() -> None:
@@ -99,25 +108,25 @@ def test_how_far_the_share_is_kept_is_said_once_and_only_of_real_cards() -> None
 
 
 def test_three_looks_in_a_row_then_one_warning_until_it_was_within_its_share() -> None:
-    overuse, key = Overuse(), ("u", "GPU-a")
+    overuse, key = OveruseTracker(), ("u", "GPU-a")
     most = {key: 8_000}
     over, within = {key: 9_001}, {key: 8_900}
-    assert over[key] > 8_000 * 1.05 + CONTEXT > within[key]
+    assert over[key] > 8_000 * 1.05 + CUDA_CONTEXT_MIB > within[key]
     looks = [over, over, within, over, over, over, over, within, over, over, over]
-    told = [overuse.look(used, most) for used in looks]
+    told = [overuse.find_overusers(used, most) for used in looks]
     assert [bool(t) for t in told] == [False] * 5 + [True] + [False] * 4 + [True]
     assert told[5] == [("u", "GPU-a", 9_001, 8_000)]
-    assert overuse.look({}, {}) == [] and overuse.seen == {}
+    assert overuse.find_overusers({}, {}) == [] and overuse.over_counts == {}
 
 
 def test_a_process_belongs_to_the_pod_whose_mark_it_carries() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", "print(flush=True); input()"],
-        env={MARK: "uid-7"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={POD_UID_VARIABLE: "uid-7"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdin and process.stdout and process.stdout.readline() == b"\n"
         cards = {"GPU-a": [(process.pid, 100), (process.pid, 50), (os.getpid(), 7), (2**22 + 1, 9)]}
-        assert gpu_watch.by_pod(cards) == {("uid-7", "GPU-a"): 150}
+        assert gpu_watch.memory_by_pod(cards) == {("uid-7", "GPU-a"): 150}
         process.stdin.close()
 
 
@@ -131,13 +140,13 @@ def test_the_watch_tells_who_holds_too_much() -> None:
             told.append((uid, sentence))
             done.set()
 
-        task = asyncio.create_task(gpu_watch.run(lambda: {(uid, "GPU-a"): 8_000}, tell, measure, 0.001))
+        task = asyncio.create_task(gpu_watch.warn_overusers(lambda: {(uid, "GPU-a"): 8_000}, tell, measure, 0.001))
         await asyncio.wait_for(done.wait(), 30)
         task.cancel()
 
     with subprocess.Popen(
         [sys.executable, "-c", "print(flush=True); input()"],
-        env={MARK: "greedy"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={POD_UID_VARIABLE: "greedy"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdin and process.stdout and process.stdout.readline() == b"\n"
         asyncio.run(look("greedy", lambda: {"GPU-a": [(process.pid, 20_000)]}))

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from tests.node.conftest import Node, on_node, pod, until
 
 from rowlock.cluster.node import build, images
-from rowlock.cluster.node.dockerfile import BadDockerfile, excluded, expand, ignored, parse
-from rowlock.cluster.node.engine_build import BuildFailed, Order
-from rowlock.cluster.node.images import Image, Images, command_line, mapped, normalise
+from rowlock.cluster.node.dockerfile import BadDockerfile, expand, is_excluded, parse, parse_dockerignore
+from rowlock.cluster.node.engine_build import BuildFailed, BuildRequest
+from rowlock.cluster.node.images import Image, Images, command_line, map_path, normalise
 from rowlock.cluster.node.pod_facts import Problem
 
 SEED = """FROM pytorch/pytorch:2.0.1-cuda11.7-cudnn8-runtime
@@ -132,9 +132,9 @@ def test_build_arguments_nobody_declared() -> None:
 
 
 def test_dockerignore() -> None:
-    rules = ignored("# no\n*.pyc\ndata\n**/secret\n!data/keep\n")
+    rules = parse_dockerignore("# no\n*.pyc\ndata\n**/secret\n!data/keep\n")
     paths = ["a.pyc", "b/a.pyc", "data/x", "data/keep", "a/b/secret", "train.py"]
-    assert [p for p in paths if excluded(p, rules)] == ["a.pyc", "data/x", "a/b/secret"]
+    assert [p for p in paths if is_excluded(p, rules)] == ["a.pyc", "data/x", "a/b/secret"]
 
 
 def _context(tmp_path: Path, dockerfile: str) -> Path:
@@ -154,7 +154,7 @@ def test_the_seeds_image_is_built_and_runs(tmp_path: Path) -> None:
     data.mkdir()
     said: list[str] = []
     reference = "docker.io/YOUR-USER-NAME/distributed_training_pytorch"
-    made = build.build(Images(data / "images"), Order(reference, context, context / "Dockerfile"), said.append)
+    made = build.build(Images(data / "images"), BuildRequest(reference, context, context / "Dockerfile"), said.append)
     assert said[0] == "Step 1/6 : FROM pytorch/pytorch:2.0.1-cuda11.7-cudnn8-runtime"
     assert any("Requirement already satisfied: click" in line for line in said)
 
@@ -175,7 +175,9 @@ def test_what_a_program_writes_stays_out_of_the_image_and_checkpoints_stay(tmp_p
     context = _context(tmp_path, f"FROM scratch\nWORKDIR /app\nCOPY train.py .\nCMD {script}\n")
     data = tmp_path / "data"
     data.mkdir()
-    made = build.build(Images(data / "images"), Order("writer", context, context / "Dockerfile"), lambda line: None)
+    made = build.build(
+        Images(data / "images"), BuildRequest("writer", context, context / "Dockerfile"), lambda line: None
+    )
 
     async def body(node: Node) -> None:
         spec = {"restartPolicy": "OnFailure", "containers": [{"name": "main", "image": "writer"}]}
@@ -196,12 +198,12 @@ def test_paths_of_the_image_mean_its_files_and_a_failed_build_changes_nothing(tm
         'EXPOSE 80\nENTRYPOINT ["python", "/opt/x/train.py"]\nCMD ["a"]'
     )
     context = _context(tmp_path, good)
-    order = Order("x", context, context / "Dockerfile")
+    order = BuildRequest("x", context, context / "Dockerfile")
     made = build.build(table, order, said.append)
     assert (Path(made.root) / "opt/x/seen").read_text() == "data\n"
     words = command_line(made, {})
     assert not isinstance(words, Problem)
-    words = [mapped(word, made.root) for word in words]
+    words = [map_path(word, made.root) for word in words]
     assert words == ["python", f"{made.root}/opt/x/train.py", "a"]
     env = {**os.environ, **made.env, "PATH": f"{made.path[0]}:{os.environ['PATH']}"}
     assert subprocess.check_output(words, env=env, text=True) == "trained ['a'] 3\n"

@@ -19,9 +19,9 @@ from rowlock.api import DeleteOptions
 from rowlock.cluster.node import beginning
 from rowlock.cluster.node.images import Image
 from rowlock.cluster.node.pod_directory import PodCard, PodDirectories
-from rowlock.cluster.node.processes import PodHost, read_run
+from rowlock.cluster.node.processes import PodHostClient, read_run
 from rowlock.errors import BadRequest, NotFound
-from rowlock.objects import is_true
+from rowlock.objects import is_condition_true
 from rowlock.scheduling import reading
 from rowlock.scheduling import snapshot as scheduling
 
@@ -39,7 +39,7 @@ def test_a_healthy_pod_takes_two_status_writes_and_says_all(tmp_path: Path) -> N
     async def body(node: Node) -> None:
         await node.add(pod("a", "echo out; echo err >&2; sleep 0.3; printf 'no newline'"))
         await node.phase("a", "Running")
-        assert is_true(node.pod("a"), "Ready") and node.state("a", "state.running")
+        assert is_condition_true(node.pod("a"), "Ready") and node.state("a", "state.running")
         await node.ended("a")
         status = node.pod("a")["status"]
         assert status["phase"] == "Succeeded" and node.state("a", "state.terminated.reason") == "Completed"
@@ -252,12 +252,12 @@ def test_pods_outlive_the_pod_host_and_get_a_new_one(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         await node.add(pod("a", "sleep 0.4; echo alive; exit 4"))
         await node.phase("a", "Running")
-        old = node.kubelet._host.hello["pid"]
+        old = node.kubelet._pod_host.hello["pid"]
         os.kill(old, signal.SIGKILL)
         await node.add(pod("b", "echo new"))
         await node.ended("a", "b")
         assert node.state("a", "state.terminated.exitCode") == 4 and await node.log("b") == "new\n"
-        assert node.kubelet._host.hello["pid"] != old
+        assert node.kubelet._pod_host.hello["pid"] != old
 
     on_node(tmp_path, body)
 
@@ -281,11 +281,11 @@ def test_a_killed_shim_takes_its_program_along_and_is_reported(tmp_path: Path) -
 def test_a_shim_that_dies_before_it_claims_its_start_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask, dead = PodHost.ask, subprocess.Popen(["true"])
+    ask, dead = PodHostClient.ask, subprocess.Popen(["true"])
     dead.wait()
     starts: list[int] = []
 
-    async def first_time_dead(host: PodHost, op: str, **fields: Any) -> dict[str, Any]:
+    async def first_time_dead(host: PodHostClient, op: str, **fields: Any) -> dict[str, Any]:
         if op == "start":
             starts.append(fields["n"])
             if len(starts) == 1:
@@ -293,7 +293,7 @@ def test_a_shim_that_dies_before_it_claims_its_start_is_made_anew(
         return await ask(host, op, **fields)
 
     async def body(node: Node) -> None:
-        monkeypatch.setattr(PodHost, "ask", first_time_dead)
+        monkeypatch.setattr(PodHostClient, "ask", first_time_dead)
         await node.add(pod("a", "echo hello"))
         await node.ended("a")
         assert (starts, await node.log("a")) == ([0, 0], "hello\n")
@@ -303,7 +303,7 @@ def test_a_shim_that_dies_before_it_claims_its_start_is_made_anew(
 
 def test_a_claim_comes_to_be_with_the_shims_name_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kubelet looks at any moment; a claim of nobody it would take for a lost shim's, and kill the program."""
-    made = beginning.Beginning({"dir": str(tmp_path), "n": 0}, -1, lambda spec: "")
+    made = beginning.ContainerInit({"dir": str(tmp_path), "n": 0}, -1, lambda spec: "")
     seen: list[Any] = []
 
     def ticks(pid: int) -> int:
@@ -311,11 +311,11 @@ def test_a_claim_comes_to_be_with_the_shims_name_in_it(tmp_path: Path, monkeypat
         return 7
 
     monkeypatch.setattr(beginning, "ticks", ticks)
-    assert made._claim()
+    assert made._claim_run()
     assert seen == [None], "nothing is there while the name is made"
     run = read_run(tmp_path, 0)
     assert run is not None and (run.shim, run.shim_ticks) == (os.getppid(), 7)
-    assert not made._claim(), "the second is told so"
+    assert not made._claim_run(), "the second is told so"
     assert os.listdir(tmp_path) == ["start.0"]
 
 
@@ -344,10 +344,10 @@ def test_a_shim_noticed_while_its_directory_goes_leaves_nothing_behind(
         loop = asyncio.get_running_loop()
 
         async def notice(uid: str) -> None:
-            node.kubelet._noticed(uid, "main")
+            node.kubelet._refresh_container(uid, "main")
 
         def slowly(self: PodDirectories, card: PodCard) -> None:
-            end = self.container(card.uid, "main") / "exit.0"
+            end = self.container_directory(card.uid, "main") / "exit.0"
             shim = json.loads((end.parent / "start.0").read_bytes())["shim"]
             while alive(shim):
                 os.sched_yield()
@@ -432,7 +432,7 @@ def test_nodes_that_are_not_wanted_any_more_go(tmp_path: Path) -> None:
 def test_a_node_that_is_wanted_again_is_open_as_it_was(tmp_path: Path, cordoned: bool) -> None:
     async def body(node: Node) -> None:
         def found() -> scheduling.Node:
-            return reading.node(node.store.view.get(kinds.NODE, "", first) or {})
+            return reading.parse_node(node.store.view.get(kinds.NODE, "", first) or {})
 
         first, settings = node.name, node.settings
         await node.add(pod("a", "true"))
@@ -468,13 +468,13 @@ def test_a_noisy_pod_keeps_the_newest_of_its_log_and_says_its_last_line(tmp_path
 def test_a_directory_goes_even_while_something_writes_into_it(tmp_path: Path) -> None:
     directories = PodDirectories(tmp_path)
     card = PodCard("default", "a", "u", "n", "", 0.0)
-    directories.write(card)
+    directories.write_card(card)
     writing = threading.Event()
 
     def write() -> None:
         for number in range(200):
             with contextlib.suppress(OSError):
-                (directories.of("u") / f"file-{number}").touch()
+                (directories.pod_directory("u") / f"file-{number}").touch()
             writing.set()
 
     writer = threading.Thread(target=write)
@@ -482,4 +482,4 @@ def test_a_directory_goes_even_while_something_writes_into_it(tmp_path: Path) ->
     writing.wait()
     directories.remove(card)
     writer.join()
-    assert not directories.of("u").exists()
+    assert not directories.pod_directory("u").exists()

@@ -9,8 +9,8 @@ import pytest
 
 from rowlock.api import LogOptions
 from rowlock.cluster.node import log_writer
-from rowlock.cluster.node.log_writer import WIDTH, LogFile, Stamp, punch
-from rowlock.cluster.node.logs import Plain, Watcher, read
+from rowlock.cluster.node.log_writer import TIMESTAMP_WIDTH, LineTimestamper, LogFile, punch
+from rowlock.cluster.node.logs import LogWatcher, TimestampStripper, read
 from rowlock.objects import seconds
 
 LINES = [(f"2026-01-01T00:00:{i:02}.000000001Z ", f"line {i}") for i in range(10)]
@@ -23,7 +23,7 @@ def _read(path: Path, **options: object) -> bytes:
         over = asyncio.Event()
         over.set()
         chosen = LogOptions(**options)  # type: ignore[arg-type] # names of options
-        return b"".join([p async for p in read(path, chosen, lambda: True, lambda: over, Watcher())])
+        return b"".join([p async for p in read(path, chosen, lambda: True, lambda: over, LogWatcher())])
 
     return asyncio.run(whole())
 
@@ -60,23 +60,23 @@ def test_a_last_line_without_end(path: Path) -> None:
     assert _read(path) == TEXT[:-1] and _read(path, tail=1) == b"line 9"
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, WIDTH - 1, WIDTH, WIDTH + 1, 100])
+@pytest.mark.parametrize("size", [1, 2, 7, TIMESTAMP_WIDTH - 1, TIMESTAMP_WIDTH, TIMESTAMP_WIDTH + 1, 100])
 def test_stamps_come_off_however_the_stream_is_cut(size: int) -> None:
-    plain = Plain()
+    plain = TimestampStripper()
     assert b"".join(plain(STORED[i : i + size]) for i in range(0, len(STORED), size)) == TEXT
-    plain = Plain()
+    plain = TimestampStripper()
     assert b"".join(plain(STORED[i : i + size]) for i in range(0, len(STORED) - 1, size)).startswith(TEXT[:-size])
 
 
 @pytest.mark.parametrize("chunks", [[b"a\nb\n"], [b"a", b"b\nc"], [b"\n\n"], [b"a\n", b"\nb"], [b"x" * 70000, b"\n"]])
 def test_what_is_stamped_is_read_back(tmp_path: Path, chunks: list[bytes]) -> None:
-    stamp = Stamp()
+    stamp = LineTimestamper()
     (tmp_path / "log.0").write_bytes(b"".join(stamp(chunk) for chunk in chunks))
     assert _read(tmp_path / "log.0") == b"".join(chunks)
 
 
 def test_stamping_is_cheap() -> None:
-    chunk, stamp = b"a line of output as programs write them, some words\n" * 1260, Stamp()
+    chunk, stamp = b"a line of output as programs write them, some words\n" * 1260, LineTimestamper()
     begin = time.process_time()
     for _ in range(160):
         stamp(chunk)
@@ -88,7 +88,7 @@ def test_a_follower_is_woken_by_new_lines_and_by_the_end(tmp_path: Path) -> None
     path.write_bytes(b"")
 
     async def body() -> None:
-        over, done, watcher = asyncio.Event(), False, Watcher()
+        over, done, watcher = asyncio.Event(), False, LogWatcher()
         follower = read(path, LogOptions(follow=True), lambda: done, lambda: over, watcher)
         file = os.open(path, os.O_WRONLY | os.O_APPEND)
         for stamp, text in LINES[:3]:
@@ -98,7 +98,7 @@ def test_a_follower_is_woken_by_new_lines_and_by_the_end(tmp_path: Path) -> None
             assert await asyncio.wait_for(waiting, 1) == f"{text}\n".encode()
         last = asyncio.ensure_future(_rest(follower))
         await asyncio.sleep(0)
-        os.write(file, STORED[-(WIDTH + 7) :])
+        os.write(file, STORED[-(TIMESTAMP_WIDTH + 7) :])
         done = True
         over.set()
         assert await asyncio.wait_for(last, 1) == b"line 9\n"
@@ -153,7 +153,7 @@ def test_a_follower_that_was_slower_than_the_log_goes_on_with_what_is_kept(tmp_p
 
     async def whole() -> list[bytes]:
         pieces = []
-        async for piece in read(path, LogOptions(follow=True), lambda: over, asyncio.Event, Watcher()):
+        async for piece in read(path, LogOptions(follow=True), lambda: over, asyncio.Event, LogWatcher()):
             pieces.append(piece)
             if len(pieces) == 1:
                 ended()

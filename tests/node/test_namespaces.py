@@ -33,8 +33,8 @@ def on_namespaces(data: Path, body: Body, **settings: object) -> None:
     """Runs a body on a node with real namespaces; skips where there are none."""
 
     async def checked(node: Node) -> None:
-        if not node.kubelet.network.real:
-            pytest.skip(f"this kernel does not allow network namespaces here: {node.kubelet.network.choice.why}")
+        if not node.kubelet.network.has_namespaces:
+            pytest.skip(f"this kernel does not allow network namespaces here: {node.kubelet.network.choice.reason}")
         await body(node)
 
     on_node(data, checked, network="auto", **settings)
@@ -93,7 +93,7 @@ def test_a_new_pod_host_joins_the_network_of_pods_that_run(tmp_path: Path) -> No
         await node.phase("s-0", "Running")
         await node.said("s-0", "listening")
         await node.stop()
-        os.kill(node.kubelet._host.hello["pid"], signal.SIGKILL)
+        os.kill(node.kubelet._pod_host.hello["pid"], signal.SIGKILL)
         await node.start()
         await node.add(_python("client", CLIENT, "s-0"))
         await node.ended("client", "s-0")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rowlock.cluster.node.pod_facts import ContainerFacts, Exit, PodFacts, Problem, Run
-from rowlock.cluster.node.pod_status import PHASES, duration, situation, status
+from rowlock.cluster.node.pod_status import PHASES, format_duration, generate_pod_status, phase_case
 from rowlock.objects import Object
 
 GOLDEN = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "kubectl-walk" / "pods.golden.json"
@@ -53,8 +53,8 @@ def _container(name: str) -> dict[str, Any]:
     ],
 )
 def test_situations(given: Object, known: dict[str, ContainerFacts], line: str) -> None:
-    assert situation(given, PodFacts(containers=known)) == line
-    assert status(given, PodFacts(containers=known), NOW)["phase"] == dict(PHASES)[line]
+    assert phase_case(given, PodFacts(containers=known)) == line
+    assert generate_pod_status(given, PodFacts(containers=known), NOW)["phase"] == dict(PHASES)[line]
 
 
 def _facts(**known: ContainerFacts) -> PodFacts:
@@ -66,7 +66,7 @@ def test_a_running_pod_has_the_fields_of_a_real_one() -> None:
         pytest.skip("the recorded answers of a real kubelet are not beside this checkout")
     steps = {s["name"]: s["result"] for s in json.loads(GOLDEN.read_text())["steps"]}
     real = steps["get-yaml"]["object"]["status"]
-    ours = status(pod("Always"), _facts(c0=RUNNING), NOW)
+    ours = generate_pod_status(pod("Always"), _facts(c0=RUNNING), NOW)
     assert set(real) - set(ours) == {"qosClass"}, "qosClass is the API server's"
     assert not set(ours) - set(real)
     assert set(ours["containerStatuses"][0]) == set(real["containerStatuses"][0])
@@ -80,7 +80,7 @@ def test_a_failed_init_container_as_a_real_kubelet_tells_it() -> None:
     if not GOLDEN.exists():
         pytest.skip("the recorded answers of a real kubelet are not beside this checkout")
     steps = {s["name"]: s["result"] for s in json.loads(GOLDEN.read_text())["steps"]}
-    ours = status(pod("Never", 1, 1), _facts(i0=ended(2)), NOW)
+    ours = generate_pod_status(pod("Never", 1, 1), _facts(i0=ended(2)), NOW)
     lines = [f"{c['type']}={c['status']} {c.get('reason', '')} {c.get('message', '')}" for c in ours["conditions"]]
     real = [line.replace("setup", "i0") for line in steps["badinit-conditions"]["stdout"]]
     assert [" ".join(line.split()) for line in lines] == [" ".join(line.split()) for line in real]
@@ -89,7 +89,7 @@ def test_a_failed_init_container_as_a_real_kubelet_tells_it() -> None:
 
 def test_a_crash_loop() -> None:
     known = ContainerFacts(Run(2, 1, 1, 2, NOW, 2, Exit(3, NOW, NOW)), last=Exit(3, NOW, NOW))
-    found = status(pod("Always"), _facts(c0=known), NOW)["containerStatuses"][0]
+    found = generate_pod_status(pod("Always"), _facts(c0=known), NOW)["containerStatuses"][0]
     sentence = "back-off 20s restarting failed container=c0 pod=p_n(u)"
     assert found["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": sentence}}
     assert found["lastState"]["terminated"]["exitCode"] == 3 and found["restartCount"] == 2
@@ -97,7 +97,7 @@ def test_a_crash_loop() -> None:
 
 def test_a_problem_is_the_waiting_state_and_leaves_no_container() -> None:
     known = ContainerFacts(problem=Problem("ErrImagePull", "no image"))
-    found = status(pod("Never"), _facts(c0=known), NOW)
+    found = generate_pod_status(pod("Never"), _facts(c0=known), NOW)
     assert found["phase"] == "Pending"
     assert found["containerStatuses"][0]["state"] == {"waiting": {"reason": "ErrImagePull", "message": "no image"}}
     assert "containerID" not in found["containerStatuses"][0]
@@ -108,42 +108,47 @@ def test_the_emulated_init_container_runs_until_the_master_is_ready() -> None:
     worker["spec"]["initContainers"] = [
         {"name": "init-pytorch", "image": "alpine:3.10", "command": ["sh", "-c", LOOKUP]}
     ]
-    waiting = status(worker, _facts(), NOW)
+    waiting = generate_pod_status(worker, _facts(), NOW)
     assert "running" in waiting["initContainerStatuses"][0]["state"] and waiting["phase"] == "Pending"
-    done = status(worker, PodFacts("10.77.1.1", begun=NOW, containers={"c0": RUNNING}, master_ready=NOW), NOW)
+    done = generate_pod_status(
+        worker, PodFacts("10.77.1.1", start_time=NOW, containers={"c0": RUNNING}, master_ready=NOW), NOW
+    )
     assert done["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
     assert done["phase"] == "Running"
 
 
 def test_transition_times_move_only_with_the_status() -> None:
-    first = status(pod("Always"), _facts(c0=RUNNING), NOW)
-    later = status({**pod("Always"), "status": first}, _facts(c0=RUNNING), NOW + 60)
+    first = generate_pod_status(pod("Always"), _facts(c0=RUNNING), NOW)
+    later = generate_pod_status({**pod("Always"), "status": first}, _facts(c0=RUNNING), NOW + 60)
     assert later == first
 
 
 def test_conditions_of_others_stay() -> None:
     theirs = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     given = pod("Never") | {"status": {"conditions": [{"type": "Ready", "status": "True"}, theirs]}}
-    found = status(given, _facts(c0=ended(3)), NOW)["conditions"]
+    found = generate_pod_status(given, _facts(c0=ended(3)), NOW)["conditions"]
     assert found[0] == theirs
     assert [c["type"] for c in found].count("Ready") == 1
 
 
 @pytest.mark.parametrize(("span", "text"), [(0.4, "400ms"), (10, "10s"), (160, "2m40s"), (300, "5m0s")])
 def test_durations_read_as_in_go(span: float, text: str) -> None:
-    assert duration(span) == text
+    assert format_duration(span) == text
 
 
 def test_a_pod_with_a_sidecar_is_over_when_the_sidecar_is() -> None:
     given = pod("Never", 1, 1)
     given["spec"]["initContainers"][0]["restartPolicy"] = "Always"
-    both = status(given, _facts(i0=RUNNING, c0=RUNNING), NOW)
+    both = generate_pod_status(given, _facts(i0=RUNNING, c0=RUNNING), NOW)
     side = both["initContainerStatuses"][0]
     assert both["phase"] == "Running" and side["ready"] and side["started"] and "running" in side["state"]
-    assert status(given, _facts(i0=RUNNING, c0=ended(0)), NOW)["phase"] == "Running"
-    assert status(given, _facts(i0=ended(143), c0=ended(0)), NOW)["phase"] == "Succeeded"
-    assert status(given, _facts(), NOW)["phase"] == "Pending"
-    unready = {c["type"]: c.get("message") for c in status(given, _facts(i0=ended(1), c0=RUNNING), NOW)["conditions"]}
+    assert generate_pod_status(given, _facts(i0=RUNNING, c0=ended(0)), NOW)["phase"] == "Running"
+    assert generate_pod_status(given, _facts(i0=ended(143), c0=ended(0)), NOW)["phase"] == "Succeeded"
+    assert generate_pod_status(given, _facts(), NOW)["phase"] == "Pending"
+    unready = {
+        c["type"]: c.get("message")
+        for c in generate_pod_status(given, _facts(i0=ended(1), c0=RUNNING), NOW)["conditions"]
+    }
     assert unready["Ready"] == "containers with unready status: [i0]" and unready["Initialized"] is None
 
 
@@ -153,7 +158,7 @@ def test_who_has_probes_is_not_ready_before_they_say_so() -> None:
     fresh = ContainerFacts(Run(0, 1, 1, 2, NOW))
 
     def flags(known: ContainerFacts) -> tuple[bool, bool]:
-        said = status(given, _facts(c0=known), NOW)["containerStatuses"][0]
+        said = generate_pod_status(given, _facts(c0=known), NOW)["containerStatuses"][0]
         return said["started"], said["ready"]
 
     assert flags(fresh) == (False, False)
@@ -164,6 +169,6 @@ def test_who_has_probes_is_not_ready_before_they_say_so() -> None:
 
 def test_a_pod_that_has_failed_stays_so_and_tells_how_its_containers_end() -> None:
     failed = {**pod("Always"), "status": {"phase": "Failed", "reason": "Evicted", "message": "too much"}}
-    told = status(failed, _facts(c0=ended(137)), NOW)
+    told = generate_pod_status(failed, _facts(c0=ended(137)), NOW)
     assert (told["phase"], told["reason"], told["message"]) == ("Failed", "Evicted", "too much")
     assert told["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137

@@ -11,7 +11,7 @@ import pytest
 from tests.node.conftest import Node, on_node, pod, until
 
 from rowlock.cluster.node import podhost
-from rowlock.cluster.node.processes import PodHost
+from rowlock.cluster.node.processes import PodHostClient
 from rowlock.errors import Unavailable
 
 
@@ -19,7 +19,7 @@ def test_a_pod_host_that_cannot_start_is_one_sentence(tmp_path: Path, monkeypatc
     monkeypatch.setattr(podhost, "BOOT", "raise SystemExit('no such thing')")
 
     async def connect() -> None:
-        host = PodHost(tmp_path)
+        host = PodHostClient(tmp_path)
         try:
             await host.connect("none")
         finally:
@@ -76,12 +76,12 @@ def test_when_the_server_ends_the_pod_host_has_ended_too_but_for_pods_that_go_on
         await node.add(pod("a", "sleep 600"), pod("b", "true"))
         await node.phase("a", "Running")
         await node.ended("b")
-        host = psutil.Process(node.kubelet._host.hello["pid"])
+        host = psutil.Process(node.kubelet._pod_host.hello["pid"])
         family = [host, *host.children()]
         await node.stop()
         assert not _over(host), "a runs"
         await node.start()
-        assert node.kubelet._host.hello["pid"] == host.pid
+        assert node.kubelet._pod_host.hello["pid"] == host.pid
         await node.delete("a")
         await node.stop()
         assert _over(host)

@@ -15,7 +15,7 @@ from tests.node.conftest import Node, on_node, pod, until
 from rowlock.api import DeleteOptions
 from rowlock.cluster.node import grpc_health
 from rowlock.cluster.node.checks import port_of
-from rowlock.objects import Object, is_true
+from rowlock.objects import Object, is_condition_true
 
 SERVER = """
 import http.server, os, sys
@@ -42,13 +42,17 @@ def test_a_pod_is_ready_when_its_probe_says_so_and_not_when_it_does_not(tmp_path
     async def body(node: Node) -> None:
         await node.add(pod("a", LIVES, container={"readinessProbe": exec_("test -e up || { echo not yet; exit 1; }")}))
         await node.phase("a", "Running")
-        assert not is_true(node.pod("a"), "Ready") and node.state("a", "started") and not node.state("a", "ready")
+        assert (
+            not is_condition_true(node.pod("a"), "Ready")
+            and node.state("a", "started")
+            and not node.state("a", "ready")
+        )
         up = tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / "work" / "up"
         up.touch()
-        await until(lambda: is_true(node.pod("a"), "Ready"))
-        assert is_true(node.pod("a"), "ContainersReady") and node.state("a", "ready")
+        await until(lambda: is_condition_true(node.pod("a"), "Ready"))
+        assert is_condition_true(node.pod("a"), "ContainersReady") and node.state("a", "ready")
         up.unlink()
-        await until(lambda: not is_true(node.pod("a"), "Ready"))
+        await until(lambda: not is_condition_true(node.pod("a"), "Ready"))
         assert ("Warning", "Unhealthy", "Readiness probe failed: not yet") in node.events("a")
         assert node.state("a", "restartCount") == 0
         await gone(node)
@@ -79,9 +83,9 @@ def test_a_slow_start_holds_the_other_probes_and_a_start_that_fails_ends_it(tmp_
         never["spec"]["terminationGracePeriodSeconds"] = 1
         await node.add(slow, never)
         await node.phase("a", "Running")
-        assert not node.state("a", "started") and not is_true(node.pod("a"), "Ready")
+        assert not node.state("a", "started") and not is_condition_true(node.pod("a"), "Ready")
         (tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / "work" / "go").touch()
-        await until(lambda: is_true(node.pod("a"), "Ready"))
+        await until(lambda: is_condition_true(node.pod("a"), "Ready"))
         await node.phase("b", "Failed")
         assert ("Normal", "Killing", "Container main failed startup probe") in node.events("b")
         assert node.state("a", "restartCount") == 0
@@ -93,7 +97,7 @@ def test_a_slow_start_holds_the_other_probes_and_a_start_that_fails_ends_it(tmp_
 @pytest.mark.parametrize("network", ["rewrite", "auto"])
 def test_ports_and_pages_are_asked_in_the_pods_own_network(tmp_path: Path, network: str) -> None:
     async def body(node: Node) -> None:
-        where = "18080" if node.kubelet.network.real else str(node.kubelet.network._free("x/y", 1))
+        where = "18080" if node.kubelet.network.has_namespaces else str(node.kubelet.network._assign_port("x/y", 1))
         container = {"command": [sys.executable, "-c", SERVER], "env": [{"name": "PORT", "value": where}]}
         container["ports"] = [{"name": "web", "containerPort": int(where)}]
         page = {"httpGet": {"port": "web", "path": "/", "httpHeaders": [{"name": "X-Code", "value": "302"}]}}
@@ -102,7 +106,7 @@ def test_ports_and_pages_are_asked_in_the_pods_own_network(tmp_path: Path, netwo
             "a", "", container={**container, "readinessProbe": {"tcpSocket": {"port": "web"}, "periodSeconds": 5}}
         )
         await node.add(made)
-        await until(lambda: is_true(node.pod("a"), "Ready"))
+        await until(lambda: is_condition_true(node.pod("a"), "Ready"))
         assert not [m for _, r, m in node.events("a") if r == "Unhealthy"]
         await gone(node)
         await node.add(pod("b", "", container={**container, "startupProbe": page, "readinessProbe": lost}))
@@ -140,7 +144,7 @@ def test_hooks_run_after_the_start_and_before_the_end(tmp_path: Path) -> None:
             del hook["periodSeconds"], hook["failureThreshold"]
         script = "trap 'echo term >> told; cat told; exit 0' TERM; " + LIVES
         await node.add(pod("a", script, container={"lifecycle": hooks}))
-        await until(lambda: is_true(node.pod("a"), "Ready"))
+        await until(lambda: is_condition_true(node.pod("a"), "Ready"))
         log = tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / "main" / "log.0"
         seen = log.open("rb")
         with seen:
@@ -172,13 +176,13 @@ def test_a_new_server_believes_what_the_status_says(tmp_path: Path) -> None:
         startup = exec_("rm once", periodSeconds=600)
         script = "touch once up; " + LIVES
         await node.add(pod("a", script, container={"readinessProbe": probe, "startupProbe": startup}))
-        await until(lambda: is_true(node.pod("a"), "Ready"))
+        await until(lambda: is_condition_true(node.pod("a"), "Ready"))
         before = node.pod("a")["metadata"]["resourceVersion"]
         await node.stop()
         await node.start()
         uid = node.pod("a")["metadata"]["uid"]
-        await until(lambda: node.kubelet._pods[uid].containers["main"].ready)
-        assert is_true(node.pod("a"), "Ready") and node.pod("a")["metadata"]["resourceVersion"] == before
+        await until(lambda: node.kubelet._pod_states[uid].containers["main"].ready)
+        assert is_condition_true(node.pod("a"), "Ready") and node.pod("a")["metadata"]["resourceVersion"] == before
         await gone(node)
 
     on_node(tmp_path, body)
@@ -229,7 +233,7 @@ def test_grpc_health_is_asked_in_the_kubelets_words(server: str, service: str, w
     async def ask(port: int) -> str:
         made = socket.create_connection(("127.0.0.1", port))
         try:
-            return await grpc_health.unhealthy(made, f"127.0.0.1:{port}", service, "test")
+            return await grpc_health.health_failure(made, f"127.0.0.1:{port}", service, "test")
         except OSError as error:
             return str(error)
 
@@ -244,13 +248,13 @@ def test_a_pod_whose_health_is_asked_by_grpc_is_ready(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="grpcio, which serves this test's health, is not installed")
 
     async def body(node: Node) -> None:
-        port = 18081 if node.kubelet.network.real else node.kubelet.network._free("x/y", 1)
+        port = 18081 if node.kubelet.network.has_namespaces else node.kubelet.network._assign_port("x/y", 1)
         env = {"env": [{"name": "PORT", "value": str(port)}]}
         probe = {"grpc": {"port": port}, "periodSeconds": 1}
         await node.add(
             pod("a", "", container={"command": [sys.executable, "-c", GRPC], **env, "readinessProbe": probe})
         )
-        await until(lambda: is_true(node.pod("a"), "Ready"))
+        await until(lambda: is_condition_true(node.pod("a"), "Ready"))
         sick = {"grpc": {"port": port, "service": "sick"}, "periodSeconds": 1, "failureThreshold": 1}
         await gone(node)
         await node.add(pod("b", "", container={"command": [sys.executable, "-c", GRPC], **env, "readinessProbe": sick}))

@@ -16,22 +16,22 @@ from tests.node.conftest import Node, node, pod, until
 
 from rowlock import kinds
 from rowlock.cluster.node.engine import Engine
-from rowlock.cluster.node.images import DELIVERY, normalise
+from rowlock.cluster.node.images import KUBECTL_DELIVERY, normalise
 from rowlock.cluster.node.pod_facts import ContainerFacts, PodFacts, Pull
-from rowlock.cluster.node.pod_sync import Publish, Turn, sync
+from rowlock.cluster.node.pod_sync import PodActions, Publish, compute_pod_actions
 from rowlock.cluster.node.pulling import Pulls
 from rowlock.cluster.node.registry import (
-    NOBODY,
-    Answer,
+    ANONYMOUS,
     Auths,
-    credentials,
-    missing_secrets,
-    of_file,
-    of_secret,
-    place,
-    pulled,
-    request,
-    took,
+    PullAnswer,
+    auths_of_config_file,
+    auths_of_secret,
+    format_duration,
+    lookup_credentials,
+    missing_secrets_message,
+    parse_image_name,
+    pull_path,
+    pulled_message,
 )
 from rowlock.objects import Object
 
@@ -51,8 +51,8 @@ DIGEST = "sha256:" + "0" * 64
     ],
 )
 def test_names(reference: str, where: tuple[str, str], asked: str) -> None:
-    assert place(normalise(reference)) == where
-    assert request(normalise(reference)) == f"/images/create?fromImage={asked}"
+    assert parse_image_name(normalise(reference)) == where
+    assert pull_path(normalise(reference)) == f"/images/create?fromImage={asked}"
 
 
 def entry(user: str, password: str = "secret") -> dict[str, str]:
@@ -61,7 +61,7 @@ def entry(user: str, password: str = "secret") -> dict[str, str]:
 
 def who(name: str, *known: Auths) -> list[str]:
     """The users that would ask, in order; "" for nobody."""
-    found = credentials(normalise(name), known)
+    found = lookup_credentials(normalise(name), known)
     return [json.loads(base64.urlsafe_b64decode(c.header))["username"] if c.header else "" for c in found]
 
 
@@ -88,7 +88,7 @@ def test_who_asks(name: str, known: list[Auths], users: list[str]) -> None:
 
 
 def test_what_an_engine_is_told_and_what_is_never_shown() -> None:
-    (found,) = credentials("ghcr.io/a:1", [{"ghcr.io": {**entry("me", "a:b"), "identitytoken": "t"}}])
+    (found,) = lookup_credentials("ghcr.io/a:1", [{"ghcr.io": {**entry("me", "a:b"), "identitytoken": "t"}}])
     said = {"username": "me", "password": "a:b", "serveraddress": "ghcr.io", "identitytoken": "t"}
     assert json.loads(base64.urlsafe_b64decode(found.header)) == said
     assert repr(found) == "Credential()" == str(found)
@@ -108,12 +108,12 @@ def secret(name: str, auths: Mapping[str, Any], old: bool = False) -> Object:
 
 def test_secrets_and_the_users_own_file() -> None:
     known = {"ghcr.io": entry("a")}
-    assert of_secret(secret("s", known)) == known == of_secret(secret("s", known, old=True))
-    assert of_secret({"type": "Opaque", "data": {}}) is None
-    assert of_secret({**secret("s", known), "data": {".dockerconfigjson": "e30="}}) is None
-    assert of_file(json.dumps({"auths": known, "credsStore": "desktop"})) == known
-    assert of_file("no") == {} == of_file("[]") == of_file('{"auths": 3}')
-    assert missing_secrets(["a", "b"]) == (
+    assert auths_of_secret(secret("s", known)) == known == auths_of_secret(secret("s", known, old=True))
+    assert auths_of_secret({"type": "Opaque", "data": {}}) is None
+    assert auths_of_secret({**secret("s", known), "data": {".dockerconfigjson": "e30="}}) is None
+    assert auths_of_config_file(json.dumps({"auths": known, "credsStore": "desktop"})) == known
+    assert auths_of_config_file("no") == {} == auths_of_config_file("[]") == auths_of_config_file('{"auths": 3}')
+    assert missing_secrets_message(["a", "b"]) == (
         "Unable to retrieve some image pull secrets (a, b); attempting to pull the image may not succeed."
     )
 
@@ -135,23 +135,23 @@ BAD = b'{"errorDetail":{"message":"manifest unknown: no such tag"},"error":"mani
 )
 def test_the_stream_is_read_however_it_is_cut(text: bytes, error: str) -> None:
     for size in (1, 7, 10_000):
-        answer = Answer()
+        answer = PullAnswer()
         for at in range(0, len(text), size):
             answer.feed(text[at : at + size])
-        assert answer.end() == error
+        assert answer.finish() == error
 
 
 def test_durations_are_a_kubelets() -> None:
     spans = [0, 0.0871, 2.3459, 2.3, 62.5, 3600, 3601.25]
-    assert [took(s) for s in spans] == ["0s", "87ms", "2.345s", "2.3s", "1m2.5s", "1h0m0s", "1h0m1.25s"]
+    assert [format_duration(s) for s in spans] == ["0s", "87ms", "2.345s", "2.3s", "1m2.5s", "1h0m0s", "1h0m1.25s"]
     said = 'Successfully pulled image "x" in 2.345s (3s including waiting). Image size: 7 bytes.'
-    assert pulled("x", 2.3459, 3.0, 7) == said
+    assert pulled_message("x", 2.3459, 3.0, 7) == said
 
 
 def test_a_pod_whose_image_is_pulled_waits_for_nothing_else() -> None:
     given = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}
     pulling = PodFacts(containers={"c": ContainerFacts(pull=Pull(under_way=True))})
-    assert sync(given, pulling, 9.0) == Turn((Publish(),))
+    assert compute_pod_actions(given, pulling, 9.0) == PodActions((Publish(),))
 
 
 # ---------------------------------------------------------------- an engine that is played
@@ -309,9 +309,9 @@ def test_how_a_pull_ends(
         engine = Played()
         engine.pull, engine.status = partial(how, engine), status
         async with await asyncio.start_unix_server(engine.serve, f"{tmp_path}/engine"), asyncio.TaskGroup() as tasks:
-            ended = await Pulls(quiet).fetch(tasks, Engine(f"{tmp_path}/engine"), "team/x:1", (NOBODY,))
+            ended = await Pulls(quiet).pull_image(tasks, Engine(f"{tmp_path}/engine"), "team/x:1", (ANONYMOUS,))
             assert ended.error == error
-            gone = await Pulls().fetch(tasks, Engine(f"{tmp_path}/nobody"), "team/x:1", (NOBODY,))
+            gone = await Pulls().pull_image(tasks, Engine(f"{tmp_path}/nobody"), "team/x:1", (ANONYMOUS,))
             why = f"the container engine at {tmp_path}/nobody does not answer (no such file or directory)"
             assert gone.error == why
 
@@ -395,7 +395,7 @@ def test_secrets_of_the_pod_ask_and_a_missing_one_is_said(tmp_path: Path, monkey
             for name in ("a", "b"):
                 await waits(node, name, "ErrImagePull")
             assert sorted(engine.asked) == [("ghcr.io/x:1", user) for user in ("mine", "mine", "pods")]
-            await told(node, "a", missing_secrets(["gone"]))
+            await told(node, "a", missing_secrets_message(["gone"]))
             assert "FailedToRetrieveImagePullSecret" in [reason for _, reason, _ in node.events("a")]
             assert "secret" not in "".join(said for *_, said in node.events("a")).replace("image pull secrets", "")
 
@@ -427,7 +427,7 @@ def test_the_launcher_of_an_mpijob_says_what_it_needs(tmp_path: Path, monkeypatc
     async def whole() -> None:
         async with played(tmp_path, monkeypatch) as (node, engine):
             engine.have.add("team/mpi:1")
-            first = {"name": "kubectl-delivery", "image": f"{DELIVERY}:latest"}
+            first = {"name": "kubectl-delivery", "image": f"{KUBECTL_DELIVERY}:latest"}
             await node.add(wants("a", "team/mpi:1", spec={"initContainers": [first]}))
             await told(node, "a", "the launcher of an MPIJob cannot run in a container yet: run its command with ")
             await told(node, "a", "`rowlock image add team/mpi:1 --host`")
@@ -437,4 +437,4 @@ def test_the_launcher_of_an_mpijob_says_what_it_needs(tmp_path: Path, monkeypatc
 
 
 def test_who_asks_without_credentials_is_nobody() -> None:
-    assert credentials("x:1", []) == (NOBODY,)
+    assert lookup_credentials("x:1", []) == (ANONYMOUS,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowlock.cluster.node import pod_starting
-from rowlock.cluster.node.pod_rights import remarks
+from rowlock.cluster.node.pod_rights import security_context_warnings
 from rowlock.objects import Object
 
 NOT_APPLIED = "is not applied ({}): programs run as the user who started the cluster"
@@ -27,11 +27,11 @@ ROOT, SOMEBODY = 0, 501
 )  # fmt: skip
 def test_rights(me: int, of_pod: Object, of_container: Object, said: list[str]) -> None:
     container = {"name": "main", "image": "host", "securityContext": of_container}
-    assert remarks({"spec": {"securityContext": of_pod, "containers": [container]}}, me) == said
+    assert security_context_warnings({"spec": {"securityContext": of_pod, "containers": [container]}}, me) == said
 
 
 def test_a_token_that_is_asked_for_is_not_promised() -> None:
     asked = {"automountServiceAccountToken": True, "containers": [{"name": "main", "image": "host"}]}
     said = "automountServiceAccountToken: the embedded node makes no tokens, so nothing is mounted"
-    assert pod_starting.remarks({"spec": asked}) == [said]
-    assert pod_starting.remarks({"spec": {**asked, "automountServiceAccountToken": False}}) == []
+    assert pod_starting.pod_warnings({"spec": asked}) == [said]
+    assert pod_starting.pod_warnings({"spec": {**asked, "automountServiceAccountToken": False}}) == []

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rowlock.cluster.node.rewriting import TABLE, hostfile, rewrite
+from rowlock.cluster.node.rewriting import ADDRESS_VARIABLES, rewrite_environment, rewrite_hostfile
 
 
 def known(text: str) -> str:
@@ -66,12 +66,12 @@ CLUSTER = {"worker": ["job-worker-0.t.svc:2222", "job-worker-1.t.svc:2222"]}
     ],
 )
 def test_rewriting(given: dict[str, str], expected: dict[str, str]) -> None:
-    assert rewrite(given, "t/job-me", known, ports) == expected
+    assert rewrite_environment(given, "t/job-me", known, ports) == expected
 
 
 def test_a_hostfile() -> None:
-    assert hostfile("job-worker-0 slots=2\nother slots=1\n", known) == "127.0.0.1 slots=2\nother slots=1\n"
+    assert rewrite_hostfile("job-worker-0 slots=2\nother slots=1\n", known) == "127.0.0.1 slots=2\nother slots=1\n"
 
 
 def test_every_row_of_the_table_names_a_form() -> None:
-    assert {form for form, _ in TABLE.values()} == {"host", "host:port", "hosts", "tf"}
+    assert {form for form, _ in ADDRESS_VARIABLES.values()} == {"host", "host:port", "hosts", "tf"}

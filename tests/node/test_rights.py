@@ -10,13 +10,13 @@ import pytest
 from tests.node.conftest import Node, on_node, pod, until
 
 from rowlock.api import DeleteOptions
-from rowlock.cluster.node.environment import Missing
-from rowlock.cluster.node.pod_rights import Account, account, rights
+from rowlock.cluster.node.environment import ContainerConfigError
+from rowlock.cluster.node.pod_rights import Account, effective_security_context, find_account
 from rowlock.objects import Object, dig
 
 ADA = Account("ada", 1000, 100, "/home/ada")
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-NOBODY = account(65534)
+NOBODY = find_account(65534)
 
 
 def asking(of_pod: Object, of_container: Object) -> tuple[Object, Any]:
@@ -38,7 +38,9 @@ def asking(of_pod: Object, of_container: Object) -> tuple[Object, Any]:
     ],
 )
 def test_who_a_program_is(me: int, of_pod: Object, of_container: Object, spec: Object) -> None:
-    assert rights(*asking(of_pod, of_container), me=me, accounts={1000: ADA}.get).spec() == spec
+    assert (
+        effective_security_context(*asking(of_pod, of_container), euid=me, accounts={1000: ADA}.get).user_spec() == spec
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,8 +52,8 @@ def test_who_a_program_is(me: int, of_pod: Object, of_container: Object, spec: O
     ],
 )  # fmt: skip
 def test_who_a_program_may_not_be(of_pod: Object, of_container: Object, sentence: str) -> None:
-    with pytest.raises(Missing) as refused:
-        rights(*asking(of_pod, of_container), me=0, accounts={1000: ADA}.get)
+    with pytest.raises(ContainerConfigError) as refused:
+        effective_security_context(*asking(of_pod, of_container), euid=0, accounts={1000: ADA}.get)
     assert refused.value.problem.message == sentence
     assert refused.value.problem.reason == "CreateContainerConfigError"
 
@@ -102,7 +104,7 @@ def test_an_unknown_user_waits_with_a_sentence(tmp_path: Path) -> None:
 )
 def test_last_words(tmp_path: Path, container: Object, script: str, message: str | None) -> None:
     async def body(node: Node) -> None:
-        if node.kubelet._tending.starting.unmountable and "rowlock-last" in script + str(container):
+        if node.kubelet._pod_worker.starter.mount_problem and "rowlock-last" in script + str(container):
             pytest.skip("a message file needs a mount namespace")
         await node.add(pod("a", script, container=container))
         await node.ended("a")

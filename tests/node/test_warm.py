@@ -13,7 +13,7 @@ from tests.node.conftest import Node, on_node, pod, until
 
 from rowlock.cluster.node import podhost, warm
 from rowlock.cluster.node.facts import ticks
-from rowlock.cluster.node.warm_parents import IN_VAIN, MOST, WarmParents
+from rowlock.cluster.node.warm_parents import MAX_PARENTS, MAX_UNUSED_PARENTS, WarmParents
 
 ENV = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": "/root", "A": "b"}
 
@@ -48,13 +48,13 @@ def test_which_programs_may_start_warm(
     (tmp_path / "other.py").write_text("import json\n")
     (tmp_path / "tool").write_text(f"#!{sys.executable}\nfrom torch.distributed.run import main\n")
     (tmp_path / "tool").chmod(0o755)
-    found = warm.warm(line.split(" "), ENV, str(tmp_path))
+    found = warm.plan_warm_start(line.split(" "), ENV, str(tmp_path))
     assert (found.program if found else None) == program
 
 
 def test_programs_share_a_parent_when_they_agree_on_what_is_read_at_import(torchlike: None) -> None:
     def key(flag: str = "-B", **more: str) -> str:
-        found = warm.warm(["python", flag, "-c", "torch"], {**ENV, **more}, "/")
+        found = warm.plan_warm_start(["python", flag, "-c", "torch"], {**ENV, **more}, "/")
         assert found
         return found.key
 
@@ -71,7 +71,7 @@ class Started:
         self._parents = WarmParents(podhost._SOURCE, [])
 
     def spec(self, argv: list[str], env: dict[str, str]) -> dict[str, object]:
-        found = warm.warm(argv, env, str(self._place))
+        found = warm.plan_warm_start(argv, env, str(self._place))
         assert found
         self._number += 1
         directory = self._place / f"container-{self._number}"
@@ -80,13 +80,13 @@ class Started:
         return {"dir": str(directory), "n": 0, "argv": argv, "env": env, "warm": found.spec(), **more}
 
     def key(self, argv: list[str], env: dict[str, str]) -> str:
-        found = warm.warm(argv, env, str(self._place))
+        found = warm.plan_warm_start(argv, env, str(self._place))
         assert found
         return found.key
 
     def warm(self, argv: list[str], env: dict[str, str], **more: object) -> tuple[int, str]:
         spec = self.spec(argv, env) | more
-        self._parents._make(spec["warm"])  # type: ignore[arg-type] # a plain dict
+        self._parents._make_parent(spec["warm"])  # type: ignore[arg-type] # a plain dict
         pid = 0
         while not pid:
             pid, why = self._parents.fork(spec, {"network": -1})
@@ -105,7 +105,7 @@ class Started:
 
     def close(self) -> None:
         for key in list(self._parents._parents):
-            self._parents._drop(key)
+            self._parents._kill_parent(key)
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_where_the_kernel_cannot_move_a_command_line_it_is_written_over_the_old_
     text = """
 import struct, sys
 from rowlock.cluster.node import command_line
-command_line._moved = lambda *_: False
+command_line._set_mm_map = lambda *_: False
 for words in (["python", "train.py", "--lr=1"], ["python", "x" * 10_000]):
     command_line.show("/usr/bin/python", words, {"RANK": "0"})
     sys.stdout.write(open("/proc/self/cmdline").read().rstrip("\\0") + "\\n")
@@ -210,17 +210,17 @@ def test_parents_that_cannot_or_die_are_done_without(tmp_path: Path, torchlike: 
     for imports, expected in ((["nothing_of_this_name"], "import nothing_of_this_name failed"), (["antigravity_"], "")):
         parents = WarmParents(podhost._SOURCE, imports)
         assert parents.fork(spec, {}) == (0, "")
-        parents.began_cold(spec, 17)
-        parents.look()
+        parents.add_cold_run(spec, 17)
+        parents.make_due_parents()
         assert not parents._parents, "too early: the first program has just begun"
-        parents.ended(17)
+        parents.handle_shim_exit(17)
         why = ""
         while not why:
             pid, why = parents.fork(spec, {})
             assert pid == 0
         assert expected in why
-        parents.began_cold(spec, 18)
-        parents.ended(18)
+        parents.add_cold_run(spec, 18)
+        parents.handle_shim_exit(18)
         assert not parents._parents, "an environment that cannot is not asked again"
 
 
@@ -238,20 +238,21 @@ def test_a_parent_that_died_is_made_again(tmp_path: Path, started: Started) -> N
 def test_few_parents_stand_at_a_time_the_last_ones_asked_stay(started: Started) -> None:
     argv = ["python", "-c", "print('torch')"]
     keys = []
-    for i in range(MOST):
+    for i in range(MAX_PARENTS):
         assert started.warm(argv, {**ENV, "TORCH_HOME": str(i)}) == (0, "torch\n")
         keys.append(started.key(argv, {**ENV, "TORCH_HOME": str(i)}))
     assert started.warm(argv, {**ENV, "TORCH_HOME": "0"}) == (0, "torch\n")
     assert started.warm(argv, {**ENV, "TORCH_HOME": "another"}) == (0, "torch\n")
     assert set(started._parents._parents) >= {keys[0], *keys[2:]}
-    assert len(started._parents._parents) == MOST
+    assert len(started._parents._parents) == MAX_PARENTS
 
 
 def test_environments_that_never_come_again_get_no_parents_for_ever(started: Started) -> None:
     def make(number: int) -> None:
-        started._parents._make(started.spec(["python", "-c", "torch"], {**ENV, "TORCH_HOME": str(number)})["warm"])  # type: ignore[arg-type]
+        spec = started.spec(["python", "-c", "torch"], {**ENV, "TORCH_HOME": str(number)})
+        started._parents._make_parent(spec["warm"])  # type: ignore[arg-type]
 
-    for number in range(IN_VAIN):
+    for number in range(MAX_UNUSED_PARENTS):
         make(number)
     standing = set(started._parents._parents)
     make(100)
@@ -285,6 +286,6 @@ def test_the_second_torch_program_of_a_node_starts_warm(tmp_path: Path) -> None:
             await asyncio.sleep(0.1)
         assert await warm_start("one", TRAINS)
         assert await node.log("one") == "3.0 2 one\n"
-        assert not await warm_start("cold", **{warm.ANNOTATION: "false"})
+        assert not await warm_start("cold", **{warm.WARM_START_ANNOTATION: "false"})
 
     on_node(tmp_path, body)

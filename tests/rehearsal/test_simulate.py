@@ -15,19 +15,19 @@ import pytest
 import yaml
 
 from rowlock.rehearsal import drawing, figures, generate
-from rowlock.rehearsal.engine import Machines, Simulation, Story
+from rowlock.rehearsal.engine import SimulatedNodes, Simulation, SimulationResult
 from rowlock.rehearsal.simulate import main
-from rowlock.rehearsal.trace import TraceError, parse
+from rowlock.rehearsal.trace import TraceError, parse_trace
 
 REPO = Path(__file__).resolve().parents[2]
 
 
-def play(text: str, nodes: int = 1, gpus: int = 2, grace: float = 10.0) -> Story:
-    return Simulation(parse(yaml.safe_load(text)), Machines(nodes, gpus), grace=grace).play()
+def play(text: str, nodes: int = 1, gpus: int = 2, grace: float = 10.0) -> SimulationResult:
+    return Simulation(parse_trace(yaml.safe_load(text)), SimulatedNodes(nodes, gpus), grace=grace).run()
 
 
-def times(story: Story) -> dict[str, tuple[float | None, float | None]]:
-    return {name: (r.first, r.end) for name, r in story.runs.items()}
+def times(story: SimulationResult) -> dict[str, tuple[float | None, float | None]]:
+    return {name: (r.first_started, r.ended_at) for name, r in story.runs.items()}
 
 
 ONE_AFTER_THE_OTHER = """
@@ -41,7 +41,7 @@ jobs:
 def test_one_after_the_other() -> None:
     story = play(ONE_AFTER_THE_OTHER)
     assert times(story) == {"x": (0.0, 100.0), "y": (100.0, 150.0)}
-    found = figures.summary(story)
+    found = figures.summarize(story)
     assert found["utilisation"] == 1.0 and found["makespanSeconds"] == 150.0
     assert found["waitSeconds"] == {"p50": 0.0, "p90": 90.0, "p99": 90.0, "max": 90.0, "mean": 45.0}
     assert found["jain"] == 1.0 and found["taken"] == {}
@@ -58,9 +58,9 @@ jobs:
 """)
     assert times(story)["y"] == (35.0, 85.0), "ten seconds of grace"
     assert times(story)["x"] == (0.0, 85.0 + 80.0)
-    found = figures.summary(story)
+    found = figures.summarize(story)
     assert found["taken"] == {"reclaim": 1} and found["projects"][0]["evictions"] == 1
-    assert story.runs["x"].lost == pytest.approx(5.0)
+    assert story.runs["x"].work_lost == pytest.approx(5.0)
 
 
 def test_an_elastic_job_grows_and_is_sooner_done() -> None:
@@ -81,9 +81,11 @@ jobs:
 - {name: x, project: a, gpus: 1, duration: 5}
 - {name: wide, project: a, gpus: 3, duration: 5}
 """)
-    found = figures.summary(story)
+    found = figures.summarize(story)
     assert found["jobs"] == {"submitted": 2, "completed": 1, "neverStarted": 1}
-    assert "No node is large enough" in found["stuck"]["wide"] and "never ran    wide: " in figures.text(found)
+    assert "No node is large enough" in found["stuck"]["wide"] and "never ran    wide: " in figures.format_summary(
+        found
+    )
 
 
 def test_equal_projects_get_equal_parts() -> None:
@@ -94,29 +96,33 @@ jobs:
 - {name: long, project: a, gpus: 1, duration: 50m, count: 40}
 - {name: short, project: b, gpus: 1, duration: 7m, count: 300}
 """, gpus=8)  # fmt: skip
-    both = [p for p in story.points if p.at > 60 and all(w >= 800 for w in p.wanted)]
+    both = [p for p in story.points if p.at > 60 and all(w >= 800 for w in p.requested)]
     assert len(both) > 50 and all(abs(p.held[0] - 400) <= 100 for p in both)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_story_adds_up(seed: int) -> None:
     """Whatever the seed: cards are never overbooked, every job gets exactly its work, and twice is the same."""
-    wanted = generate.options(f"jobs=60,seed={seed},projects=3,load=1.5,build=0.2")
-    trace = generate.trace(wanted, 3, 4)
-    assert trace == generate.trace(wanted, 3, 4)
-    story = Simulation(trace, Machines(3, 4)).play()
+    wanted = generate.parse_options(f"jobs=60,seed={seed},projects=3,load=1.5,build=0.2")
+    trace = generate.generate_trace(wanted, 3, 4)
+    assert trace == generate.generate_trace(wanted, 3, 4)
+    story = Simulation(trace, SimulatedNodes(3, 4)).run()
     assert all(0 <= sum(p.held) <= 1200 for p in story.points)
     for run in story.runs.values():
-        assert run.end is not None and run.first is not None and run.work == pytest.approx(run.needed)
-        assert run.end - run.first >= run.job.duration - 1e-6
-    again = Simulation(trace, Machines(3, 4)).play()
-    assert figures.summary(again) == figures.summary(story)
+        assert (
+            run.ended_at is not None
+            and run.first_started is not None
+            and run.work_done == pytest.approx(run.total_work)
+        )
+        assert run.ended_at - run.first_started >= run.job.duration - 1e-6
+    again = Simulation(trace, SimulatedNodes(3, 4)).run()
+    assert figures.summarize(again) == figures.summarize(story)
 
 
 def test_jain() -> None:
-    assert figures.jain([1, 1, 1]) == 1.0
-    assert figures.jain([1, 0, 0, 0]) == 0.25
-    assert figures.jain([]) == 1.0
+    assert figures.jain_index([1, 1, 1]) == 1.0
+    assert figures.jain_index([1, 0, 0, 0]) == 0.25
+    assert figures.jain_index([]) == 1.0
 
 
 def test_percentiles() -> None:
@@ -126,7 +132,7 @@ def test_percentiles() -> None:
 
 def test_the_picture_is_well_formed_and_names_every_project() -> None:
     story = play(ONE_AFTER_THE_OTHER.replace("name: a,", 'name: "a<&>",').replace("project: a,", 'project: "a<&>",'))
-    root = ElementTree.fromstring(drawing.svg(story, "a & b"))
+    root = ElementTree.fromstring(drawing.render_svg(story, "a & b"))
     texts = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "a<&>" in texts and "a & b" in texts and any("simulated" in (t or "") for t in texts)
     assert "2 GPUs" in texts
@@ -134,7 +140,7 @@ def test_the_picture_is_well_formed_and_names_every_project() -> None:
 
 def test_slices_keep_the_mean() -> None:
     story = play(ONE_AFTER_THE_OTHER)
-    values = drawing.sliced(story.points, 0.0, 150.0, lambda p: p.held[0] / 100)
+    values = drawing.slice_means(story.points, 0.0, 150.0, lambda p: p.held[0] / 100)
     assert sum(values) / len(values) == pytest.approx(2.0)
 
 
@@ -167,7 +173,7 @@ def test_slices_keep_the_mean() -> None:
 )
 def test_traces_that_are_wrong(text: str, sentence: str) -> None:
     with pytest.raises(TraceError) as refused:
-        parse(yaml.safe_load(text))
+        parse_trace(yaml.safe_load(text))
     assert sentence in str(refused.value)
 
 

@@ -6,10 +6,10 @@ import pytest
 import yaml
 
 from rowlock.rehearsal import generate
-from rowlock.rehearsal.engine import Machines, Run, Simulation
-from rowlock.rehearsal.figures import integral
-from rowlock.rehearsal.trace import parse
-from rowlock.scheduling.snapshot import Settings
+from rowlock.rehearsal.engine import JobRun, SimulatedNodes, Simulation
+from rowlock.rehearsal.figures import gpu_hours
+from rowlock.rehearsal.trace import parse_trace
+from rowlock.scheduling.snapshot import SchedulerSettings
 
 LONGEST, AFTER, COMES = 600, 300, 1000
 TRACE = """
@@ -20,23 +20,23 @@ jobs:
 """
 
 
-def big(reserve_after: float, *, soft: bool) -> Run:
+def big(reserve_after: float, *, soft: bool) -> JobRun:
     text = TRACE.format(longest=LONGEST, comes=COMES, soft=str(soft).lower())
-    trace = parse(yaml.safe_load(text))
-    story = Simulation(trace, Machines(2, 4), settings=Settings(reserve_after=reserve_after)).play()
-    assert all(r.end is not None for r in story.runs.values()), "the others run too"
+    trace = parse_trace(yaml.safe_load(text))
+    story = Simulation(trace, SimulatedNodes(2, 4), settings=SchedulerSettings(reserve_after=reserve_after)).run()
+    assert all(r.ended_at is not None for r in story.runs.values()), "the others run too"
     return story.runs["big"]
 
 
 @pytest.mark.parametrize("soft", [False, True], ids=["nobody yields", "guests yield"])
 def test_it_starts_when_those_before_it_have_ended(soft: bool) -> None:
     run = big(AFTER, soft=soft)
-    assert run.first is not None and run.first - COMES <= AFTER + LONGEST + 30
+    assert run.first_started is not None and run.first_started - COMES <= AFTER + LONGEST + 30
 
 
 def test_without_a_reservation_it_is_overtaken_for_hours() -> None:
     run = big(0, soft=False)
-    assert run.first is not None and run.first - COMES > 4 * 3600
+    assert run.first_started is not None and run.first_started - COMES > 4 * 3600
 
 
 def test_the_one_who_used_less_comes_first_with_time_based_fair_share() -> None:
@@ -50,10 +50,11 @@ jobs:
 """
 
     def third_hour(half_life: float) -> list[float]:
-        settings = Settings(half_life=half_life, actions=("allocate",))
-        story = Simulation(parse(yaml.safe_load(text)), Machines(1, 4), settings=settings).play()
+        settings = SchedulerSettings(half_life=half_life, actions=("allocate",))
+        story = Simulation(parse_trace(yaml.safe_load(text)), SimulatedNodes(1, 4), settings=settings).run()
         return [
-            integral(story.points, 3 * 3600, "held", at) - integral(story.points, 2 * 3600, "held", at) for at in (0, 1)
+            gpu_hours(story.points, 3 * 3600, "held", at) - gpu_hours(story.points, 2 * 3600, "held", at)
+            for at in (0, 1)
         ]
 
     assert third_hour(0)[0] == pytest.approx(third_hour(0)[1], abs=0.1)
@@ -63,7 +64,7 @@ jobs:
 
 def test_reservations_do_not_evict_the_same_guests_over_and_over() -> None:
     """A gang whose queue would lose the room again at once must not get it at the cost of others, time after time."""
-    trace = generate.trace(generate.options("jobs=250,seed=3,projects=5"), 6, 8)
-    story = Simulation(trace, Machines(6, 8), settings=Settings(reserve_after=300.0)).play()
-    assert all(r.end is not None for r in story.runs.values())
-    assert story.acts.get("reserve", 0) <= 30 and max(r.evictions for r in story.runs.values()) <= 30
+    trace = generate.generate_trace(generate.parse_options("jobs=250,seed=3,projects=5"), 6, 8)
+    story = Simulation(trace, SimulatedNodes(6, 8), settings=SchedulerSettings(reserve_after=300.0)).run()
+    assert all(r.ended_at is not None for r in story.runs.values())
+    assert story.evictions_by_action.get("reserve", 0) <= 30 and max(r.evictions for r in story.runs.values()) <= 30

@@ -8,8 +8,8 @@ from typing import Any
 from rowlock import api
 from rowlock.cluster.storage.store import Store
 from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, PYTORCHJOB, QUEUE, Kind
-from rowlock.objects import Key, Object, changed, deleting, dig, name, timestamp
-from rowlock.scheduling.controller import THE_KEY, Scheduler
+from rowlock.objects import Key, Object, dig, is_deleting, name, timestamp, with_field
+from rowlock.scheduling.controller import SCHEDULER_KEY, Scheduler
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Bench:
     def ready(self, name: str, *, yes: bool) -> None:
         """The node's kubelet, or who watches over it, says so."""
         condition = {"type": "Ready", "status": "True" if yes else "Unknown", "lastTransitionTime": timestamp(self.now)}
-        self.store.core.update(NODE, changed(self.all(NODE)[name], "status.conditions", [condition]), "status")
+        self.store.core.update(NODE, with_field(self.all(NODE)[name], "status.conditions", [condition]), "status")
         self.store.commit()
 
     def queue(self, name: str, quota: float = -1, parent: str = "") -> None:
@@ -75,8 +75,8 @@ class Bench:
         return [f"{w.regarding['metadata']['name']} {w.reason}: {w.message}" for w in records]
 
     def turn(self) -> list[api.Write]:
-        decision = self.scheduler.decide(self.store.view, THE_KEY, self.now)
-        self.writes, self.again = list(decision.writes), decision.again
+        decision = self.scheduler.decide(self.store.view, SCHEDULER_KEY, self.now)
+        self.writes, self.again = list(decision.writes), decision.requeue_after
         for write in self.writes:
             self._carry_out(write)
         self.store.commit()
@@ -102,9 +102,9 @@ class Bench:
     def kubelet(self) -> None:
         """Bound pods run; terminating ones are gone."""
         for pod in list(self.store.view.all(POD)):
-            if deleting(pod):
+            if is_deleting(pod):
                 options = api.DeleteOptions(grace=0)
                 self.store.core.delete(POD, "t", name(pod), options)
             elif dig(pod, "spec.nodeName"):
-                self.store.core.update(POD, changed(pod, "status.phase", "Running"), "status")
+                self.store.core.update(POD, with_field(pod, "status.phase", "Running"), "status")
         self.store.commit()

@@ -14,21 +14,21 @@ from pathlib import Path
 from rowlock.scheduling.explain import Explainer
 from rowlock.scheduling.planner import Planner
 from rowlock.scheduling.snapshot import (
-    Earmark,
     Gang,
     Node,
+    NodeReservation,
+    PipelinedGang,
     PodSet,
     Queue,
-    Reservation,
-    Settings,
+    SchedulerSettings,
     Shape,
     Snapshot,
     Status,
     Taint,
     Task,
 )
-from rowlock.scheduling.stale import below_minimum
-from rowlock.scheduling.world import build
+from rowlock.scheduling.stale import is_below_minimum
+from rowlock.scheduling.world import open_session
 
 GB = 10**9
 
@@ -41,9 +41,9 @@ class Scenario:
     nodes: dict[str, Node] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
     gangs: dict[str, Gang] = field(default_factory=dict)
-    settings: Settings = field(default_factory=Settings)
-    reservations: tuple[Reservation, ...] = ()
-    earmarks: tuple[Earmark, ...] = ()
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
+    reservations: tuple[PipelinedGang, ...] = ()
+    earmarks: tuple[NodeReservation, ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
 
     def play(self, text: str) -> str:
@@ -219,39 +219,39 @@ class Scenario:
             self.earmarks,
             self.lost,
         )
-        planner = Planner(build(snapshot))
-        plan = planner.cycle(keep=True)
-        explainer = Explainer(planner.world)
+        planner = Planner(open_session(snapshot))
+        plan = planner.run_cycle(keep_plan=True)
+        explainer = Explainer(planner.session)
         words = [(h.gang.partition("/")[2], explainer.explain(h)) for h in planner.holds()]
         planner.reset()
         self.reservations = plan.reservations
-        for mark in plan.earmarks:
+        for mark in plan.node_reservations:
             if mark not in self.earmarks:
                 yield f"keep {','.join(mark.nodes)} for {mark.gang.partition('/')[2]}"
-        self.earmarks, self.lost = plan.earmarks, tuple(planner.world.lost.items())
+        self.earmarks, self.lost = plan.node_reservations, tuple(planner.session.lost_nodes.items())
         for b in plan.binds:
             cards = f" cards {','.join(map(str, b.devices))}" if b.devices else ""
             yield f"bind {b.pod} to {b.node}{cards}"
             self._change(b.gang, b.pod, Status.RUNNING, b.node, b.devices)
-        for e in plan.evicts:
-            for_whom = f" for {e.by.partition('/')[2]}" if e.by else ""
+        for e in plan.evictions:
+            for_whom = f" for {e.preemptor.partition('/')[2]}" if e.preemptor else ""
             moves = f", moves to {e.moves_to}" if e.moves_to else ""
-            yield f"evict {e.pod}: {e.act}{for_whom}{moves}"
+            yield f"evict {e.pod}: {e.action}{for_whom}{moves}"
             self._change(e.gang, e.pod, Status.RELEASING)
         self._note_stale()
         for name, why in words:
             if why is not None:
                 yield f"hold {name} [{why.reason}] {why.message}"
-        if not (plan.binds or plan.evicts or words):
+        if not (plan.binds or plan.evictions or words):
             yield "nothing"
 
     def _note_stale(self) -> None:
         """As the controller does: since when a gang runs below its minimum."""
-        world = build(
+        world = open_session(
             Snapshot(self.now, tuple(self.nodes.values()), tuple(self.queues.values()), tuple(self.gangs.values()))
         )
         for state in world.gangs.values():
-            gang, below = state.gang, below_minimum(state)
+            gang, below = state.gang, is_below_minimum(state)
             if below != bool(gang.stale):
                 self.gangs[gang.name] = replace(gang, stale=self.now if below else 0.0)
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from rowlock.scheduling.plan import Bind, Evict, Plan
+from rowlock.scheduling.plan import Plan, PlannedBind, PlannedEviction
 from rowlock.scheduling.planner import plan
-from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Reservation, Shape, Snapshot, Status, Task
+from rowlock.scheduling.snapshot import Gang, Node, PipelinedGang, PodSet, Queue, Shape, Snapshot, Status, Task
 
 CYCLES, RESTLESS = 80, 55
 SHAPE = Shape(cpu=1000, memory=0, gpus=1)
@@ -27,8 +27,8 @@ def gang(name: str, queue: str, size: int, priority: int, created: float) -> Gan
 
 def lived(found: Gang, decided: Plan) -> Gang:
     """The gang after everything that was decided has happened."""
-    binds = {b.pod: b for b in decided.decisions if isinstance(b, Bind)}
-    gone = {e.pod for e in decided.decisions if isinstance(e, Evict)}
+    binds = {b.pod: b for b in decided.decisions if isinstance(b, PlannedBind)}
+    gone = {e.pod for e in decided.decisions if isinstance(e, PlannedEviction)}
 
     def after(task: Task) -> Task:
         if task.name in gone:
@@ -57,12 +57,12 @@ def test_crowds_come_to_rest(seed: int) -> None:
         for i in range(dice.randint(2, 7))
     ]
     here: list[Gang] = []
-    reservations: tuple[Reservation, ...] = ()
+    reservations: tuple[PipelinedGang, ...] = ()
     for cycle in range(CYCLES):
         if coming and (dice.random() < 0.5 or cycle > 30):
             here.append(coming.pop(0))
         decided = plan(Snapshot(10.0 + cycle, nodes, queues, tuple(here), reservations))
         reservations = decided.reservations
-        moved = [d for d in decided.decisions if isinstance(d, Evict)]
+        moved = [d for d in decided.decisions if isinstance(d, PlannedEviction)]
         assert cycle < RESTLESS or not moved, f"cycle {cycle}: {moved}"
         here = [lived(each, decided) for each in here]

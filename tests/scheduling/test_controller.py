@@ -6,7 +6,7 @@ from tests.scheduling.cluster import Bench
 
 from rowlock import api
 from rowlock.kinds import NODE, POD, POD_GROUP, QUEUE
-from rowlock.objects import changed, condition, deleting, dig, is_true
+from rowlock.objects import condition, dig, is_condition_true, is_deleting, with_field
 
 
 def bench(gpus: int = 4) -> Bench:
@@ -131,7 +131,7 @@ def test_a_selector_a_cordon_and_a_taint_in_the_kube_schedulers_words() -> None:
     b.turn()
     assert "1 node(s) didn't match Pod's node affinity/selector." in b.events()[0]
     node = b.all(NODE)["n1"]
-    b.store.core.update(NODE, changed(node, "spec.unschedulable", True))
+    b.store.core.update(NODE, with_field(node, "spec.unschedulable", True))
     b.store.commit()
     b.pod("late", 0)
     b.turn()
@@ -152,8 +152,8 @@ def test_reclaim_marks_deletes_and_tells() -> None:
     b.gang("asker", 1, queue="b")
     b.turn()
     victim = b.all(POD)["young-0"]
-    assert deleting(victim) and is_true(victim, "DisruptionTarget")
-    assert not deleting(b.all(POD)["old-0"])
+    assert is_deleting(victim) and is_condition_true(victim, "DisruptionTarget")
+    assert not is_deleting(b.all(POD)["old-0"])
     text = "Pod t/young-0 was preempted by workload t/pg-asker."
     assert any(e.startswith(f"pg-young Evict: {text}") for e in b.events())
     b.kubelet()
@@ -228,7 +228,7 @@ def on_three_nodes() -> tuple[Bench, str]:
 
 def left_whole(b: Bench, lost: str) -> None:
     left = b.all(POD).values()
-    assert left and all(deleting(p) for p in left), "the others leave in their own time"
+    assert left and all(is_deleting(p) for p in left), "the others leave in their own time"
     assert all(dig(p, "spec.nodeName") != lost for p in left), "nobody is left there to confirm the end"
 
 
@@ -253,11 +253,11 @@ def test_a_gang_whose_node_is_not_ready_is_put_back_whole_after_a_while() -> Non
     assert b.again is not None and 30 < b.again <= 40, "it often comes back"
     b.now += 39
     b.turn()
-    assert not any(deleting(p) for p in b.all(POD).values())
+    assert not any(is_deleting(p) for p in b.all(POD).values())
     b.ready(lost, yes=True)
     b.now += 60
     b.turn()
-    assert not any(deleting(p) for p in b.all(POD).values()), "it came back"
+    assert not any(is_deleting(p) for p in b.all(POD).values()), "it came back"
     b.ready(lost, yes=False)
     b.turn()
     b.now += 41

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from rowlock.scheduling.amounts import UNLIMITED, WHOLE
+from rowlock.scheduling.amounts import UNLIMITED, WHOLE_GPU
 from rowlock.scheduling.plan import Plan
 from rowlock.scheduling.planner import Planner, plan
 from rowlock.scheduling.snapshot import (
-    Earmark,
     Gang,
     Node,
+    NodeReservation,
+    PipelinedGang,
     PodSet,
     Queue,
-    Reservation,
-    Settings,
+    SchedulerSettings,
     Shape,
     Snapshot,
     Status,
@@ -31,7 +31,7 @@ from rowlock.scheduling.snapshot import (
     dumps,
     loads,
 )
-from rowlock.scheduling.world import World, build
+from rowlock.scheduling.world import Session, open_session
 
 STEPS = int(os.environ.get("ROWLOCK_STEPS", "600"))
 SEEDS = max(12, STEPS // 200)  # clusters fill up: after some hundred steps all that is new is more of the same
@@ -47,8 +47,8 @@ class Cluster:
     nodes: dict[str, Node] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
     gangs: dict[str, Gang] = field(default_factory=dict)
-    promises: tuple[Reservation, ...] = ()
-    earmarks: tuple[Earmark, ...] = ()
+    promises: tuple[PipelinedGang, ...] = ()
+    earmarks: tuple[NodeReservation, ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
     away: dict[str, Node] = field(default_factory=dict)
     serial: int = 0
@@ -78,7 +78,7 @@ class Cluster:
     def snapshot(self) -> Snapshot:
         return Snapshot(
             self.now, tuple(self.nodes.values()), tuple(self.queues.values()), tuple(self.gangs.values()), self.promises,
-            Settings(reserve_after=60.0), self.earmarks, self.lost,
+            SchedulerSettings(reserve_after=60.0), self.earmarks, self.lost,
         )  # fmt: skip
 
     def leaves(self) -> list[str]:
@@ -152,8 +152,12 @@ class Cluster:
 
     def carry_out(self, found: Plan, lost: dict[str, float] | None = None) -> None:
         places = {b.uid: b for b in found.binds}
-        gone = {e.uid for e in found.evicts}
-        self.promises, self.earmarks, self.lost = found.reservations, found.earmarks, tuple((lost or {}).items())
+        gone = {e.uid for e in found.evictions}
+        self.promises, self.earmarks, self.lost = (
+            found.reservations,
+            found.node_reservations,
+            tuple((lost or {}).items()),
+        )
 
         def change(t: Task) -> Task:
             if t.uid in gone:
@@ -168,34 +172,36 @@ class Cluster:
             self.gangs[key] = replace(self.gangs[key], started=self.now)
 
 
-def check_cards(world: World) -> None:
-    for s in world.order:
-        assert all(0 <= u <= WHOLE for u in s.used), f"{s.node.name} cards {s.used}"
-        assert s.cpu >= 0 and s.memory >= 0 and s.pods >= 0, s.node.name
+def check_cards(world: Session) -> None:
+    for s in world.ordered_nodes:
+        assert all(0 <= u <= WHOLE_GPU for u in s.used_per_device), f"{s.node.name} cards {s.used_per_device}"
+        assert s.idle_cpu >= 0 and s.idle_memory >= 0 and s.idle_pods >= 0, s.node.name
 
 
-def check_queues(before: World, after: World) -> None:
+def check_queues(before: Session, after: Session) -> None:
     """No bind may take a queue over a limit, or the non-preemptible over a quota, at any level."""
     for name, q in after.queues.items():
         old = before.queues[name]
         for r in range(3):
-            grew = q.counted[r] > old.counted[r]
+            grew = q.allocated[r] > old.allocated[r]
             if grew and q.queue.limit[r] != UNLIMITED:
-                assert q.counted[r] <= q.queue.limit[r], f"{name} over its limit"
-            if q.fixed[r] > old.fixed[r] and q.queue.quota[r] != UNLIMITED:
-                assert q.fixed[r] <= q.queue.quota[r], f"{name} non-preemptible over quota"
+                assert q.allocated[r] <= q.queue.limit[r], f"{name} over its limit"
+            if q.allocated_non_preemptible[r] > old.allocated_non_preemptible[r] and q.queue.quota[r] != UNLIMITED:
+                assert q.allocated_non_preemptible[r] <= q.queue.quota[r], f"{name} non-preemptible over quota"
 
 
 def check_gangs(cluster: Cluster, found: Plan) -> None:
-    started, moved = {b.gang for b in found.binds}, Counter(e.gang for e in found.evicts if e.moves_to)
+    started, moved = {b.gang for b in found.binds}, Counter(e.gang for e in found.evictions if e.moves_to)
     for key in started:
         gang = cluster.gangs[key]
         there = running(gang) + moved[key]
         assert there >= gang.pod_sets[0].minimum, f"{key} runs with {there}"
     gain = started | {r.gang for r in found.reservations}
-    for e in found.evicts:
-        assert e.act in ("stale", "lost") or e.by in gain, f"{e.pod} was evicted for nobody ({e.act} for {e.by})"
-        assert cluster.gangs[e.gang].preemptible or e.act in ("stale", "lost")
+    for e in found.evictions:
+        assert e.action in ("stale", "lost") or e.preemptor in gain, (
+            f"{e.pod} was evicted for nobody ({e.action} for {e.preemptor})"
+        )
+        assert cluster.gangs[e.gang].preemptible or e.action in ("stale", "lost")
 
 
 def running(gang: Gang) -> int:
@@ -225,17 +231,17 @@ def check_racks(cluster: Cluster, found: Plan) -> None:
 def check_shares(planner: Planner, found: Plan) -> None:
     """With the plan in the world: who took back from others holds no more than its queue's fair share. What others of the
     queue were promised beside it does not count: a later act may have given them cards that are idle or coming back."""
-    world = planner.world
-    later = {id(world.gangs[by].queue) for act, by in planner.causes.values() if act in ("preempt", "reserve")}
-    takers = {e.by for e in found.evicts if e.act == "reclaim"}
+    world = planner.session
+    later = {id(world.gangs[by].queue) for act, by in planner.eviction_causes.values() if act in ("preempt", "reserve")}
+    takers = {e.preemptor for e in found.evictions if e.action == "reclaim"}
     for key in takers:
         queue = world.gangs[key].queue
         assert queue is not None
         if id(queue) in later:
             continue
         others = [g for g in queue.gangs.values() if g.gang.key not in takers]
-        beside = world.need(t for g in others for t in g.tasks if t.status is Status.PIPELINED)
-        kept = zip(queue.counted, beside, queue.fair, strict=True)
+        beside = world.total_cost(t for g in others for t in g.tasks if t.status is Status.PIPELINED)
+        kept = zip(queue.allocated, beside, queue.fair_share, strict=True)
         assert all(c - b <= f for c, b, f in kept), f"{queue.queue.name} took too much"
 
 
@@ -266,13 +272,13 @@ def walk(seed: int, steps: int) -> None:
     for _ in range(steps):
         cluster.step()
         snapshot = cluster.snapshot()
-        before, gangs = build(snapshot), dict(cluster.gangs)
-        planner = Planner(build(snapshot))
-        found = planner.cycle(keep=True)
+        before, gangs = open_session(snapshot), dict(cluster.gangs)
+        planner = Planner(open_session(snapshot))
+        found = planner.run_cycle(keep_plan=True)
         check_shares(planner, found)
         planner.reset()
-        cluster.carry_out(found, planner.world.lost)
-        after = build(cluster.snapshot())
+        cluster.carry_out(found, planner.session.lost_nodes)
+        after = open_session(cluster.snapshot())
         check_cards(after)
         check_queues(before, after)
         check_gangs(cluster, found)
@@ -289,9 +295,9 @@ def test_same_snapshot_same_plan(seed: int) -> None:
         snapshot = cluster.snapshot()
         found = plan(snapshot)
         assert plan(loads(dumps(snapshot))) == found
-        planner = Planner(build(snapshot))
-        planner.cycle()
-        assert planner.cycle() == found, "a cycle leaves no trace in the world"
+        planner = Planner(open_session(snapshot))
+        planner.run_cycle()
+        assert planner.run_cycle() == found, "a cycle leaves no trace in the world"
         cluster.carry_out(found)
 
 
@@ -304,8 +310,8 @@ def test_calm_comes_to_rest(seed: int) -> None:
         cluster.submit()
     for _ in range(60):
         found = plan(cluster.snapshot())
-        if not found.binds and not found.evicts:
+        if not found.binds and not found.evictions:
             break
         cluster.carry_out(found)
         cluster.back()
-    assert not found.binds and not found.evicts
+    assert not found.binds and not found.evictions

@@ -17,9 +17,9 @@ def cases() -> list[dict[str, Any]]:
     return list(json.loads(FILE.read_text())["cases"]) if FILE.is_file() else []
 
 
-@pytest.mark.parametrize("table", cases(), ids=tables.title)
+@pytest.mark.parametrize("table", cases(), ids=tables.table_name)
 def test_table(table: dict[str, Any]) -> None:
-    verdict = tables.check(table)
+    verdict = tables.check_table(table)
     assert verdict.outcome == "ok", verdict
 
 

@@ -9,15 +9,15 @@ from rowlock.api import DeleteOptions
 from rowlock.kinds import POD, QUEUE
 from rowlock.objects import dig
 from rowlock.scheduling.controller import Scheduler
-from rowlock.scheduling.snapshot import Settings
-from rowlock.scheduling.usage import Usage
+from rowlock.scheduling.snapshot import SchedulerSettings
+from rowlock.scheduling.usage import QueueUsage
 
 HOUR = 3600.0
 TOTAL = (8000, 10**9, 400)
 
 
 def test_half_of_what_was_counts_after_a_half_life() -> None:
-    usage = Usage(HOUR, at=0.0)
+    usage = QueueUsage(HOUR, measured_at=0.0)
     for hour in range(1, 21):
         usage.advance(hour * HOUR, {"a": (0, 0, 400), "b": (0, 0, 0)}, TOTAL)
     assert usage.shares["a"][2] == pytest.approx(1.0)
@@ -27,7 +27,7 @@ def test_half_of_what_was_counts_after_a_half_life() -> None:
 
 
 def test_many_small_steps_are_one_large_one() -> None:
-    once, often = Usage(HOUR, at=0.0), Usage(HOUR, at=0.0)
+    once, often = QueueUsage(HOUR, measured_at=0.0), QueueUsage(HOUR, measured_at=0.0)
     once.advance(1000.0, {"a": (0, 0, 100)}, TOTAL)
     for step in range(1, 1001):
         often.advance(float(step), {"a": (0, 0, 100)}, TOTAL)
@@ -35,21 +35,21 @@ def test_many_small_steps_are_one_large_one() -> None:
 
 
 def test_a_clock_that_stands_or_goes_back_adds_nothing() -> None:
-    usage = Usage(HOUR, at=100.0)
+    usage = QueueUsage(HOUR, measured_at=100.0)
     usage.advance(100.0, {"a": (0, 0, 400)}, TOTAL)
     usage.advance(50.0, {"a": (0, 0, 400)}, TOTAL)
-    assert usage.shares == {} and usage.at == 100.0
+    assert usage.shares == {} and usage.measured_at == 100.0
 
 
 def test_what_was_saved_wrong_counts_as_nothing() -> None:
-    usage = Usage(HOUR)
+    usage = QueueUsage(HOUR)
     saved = {"nvidia.com/gpu": "much", "cpu": -3, "observedSeconds": True, "at": 90}
-    usage.recall([{"metadata": {"name": "a"}, "status": {"usage": saved}}, {"metadata": {"name": "b"}}], 100.0)
-    assert usage.shares == {"a": (0.0, 0.0, 0.0)} and usage.weight == 0.0 and usage.at == 100.0
+    usage.restore([{"metadata": {"name": "a"}, "status": {"usage": saved}}, {"metadata": {"name": "b"}}], 100.0)
+    assert usage.shares == {"a": (0.0, 0.0, 0.0)} and usage.weight == 0.0 and usage.measured_at == 100.0
 
 
 def bench(half_life: float) -> Bench:
-    b = Bench(scheduler=Scheduler(Settings(half_life=half_life)))
+    b = Bench(scheduler=Scheduler(SchedulerSettings(half_life=half_life)))
     b.node("n1", 4)
     for queue in ("a", "b"):
         b.queue(queue, quota=0)
@@ -105,7 +105,7 @@ def test_a_restart_goes_on_from_what_was_saved() -> None:
     day(b)
     saved = b.all(QUEUE)["a"]["status"]["usage"]
     assert saved["nvidia.com/gpu"] > 0.9 and saved["observedSeconds"] > 6 * HOUR
-    b.scheduler = Scheduler(Settings(half_life=6 * HOUR))
+    b.scheduler = Scheduler(SchedulerSettings(half_life=6 * HOUR))
     b.turn()
     assert b.scheduler.usage.shares["a"][2] == pytest.approx(saved["nvidia.com/gpu"], abs=0.01)
     assert contend(b) == {"a": "0", "b": "4"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task
-from rowlock.scheduling.what_if import AFTER, STARTS, WAITS, Outcome, Rehearsal
+from rowlock.scheduling.what_if import STARTS, STARTS_AFTER, WAITS, DryRunOutcome, DryRunPlanner
 
 GB = 10**9
 
@@ -26,8 +26,8 @@ def cluster(*gangs: Gang, nodes: int = 2, gpus: int = 4) -> Snapshot:
     return Snapshot(6000.0, machines, queues, gangs)
 
 
-def ask(snapshot: Snapshot, *gangs: Gang) -> list[Outcome]:
-    return Rehearsal(snapshot).ask(gangs)
+def ask(snapshot: Snapshot, *gangs: Gang) -> list[DryRunOutcome]:
+    return DryRunPlanner(snapshot).dry_run(gangs)
 
 
 def test_it_would_start_and_the_nodes_are_named() -> None:
@@ -53,7 +53,7 @@ def test_too_large_a_pod_is_told_the_size_that_fits() -> None:
 def test_who_would_have_to_yield() -> None:
     running = [gang(f"old{i}", 4, on=f"n{i}", queue="a") for i in range(2)]
     (found,) = ask(cluster(*running), gang("new", 4, queue="b"))
-    assert found.verdict == AFTER
+    assert found.verdict == STARTS_AFTER
     assert found.message.startswith("t/new would start when room is free: 4 pods on node n")
     assert "For it 4 pods of t/old1 would have to yield (reclaim)." in found.message
     assert {e.gang for e in found.evicted} == {"t/old1"}
@@ -79,11 +79,11 @@ def test_two_at_once_share_the_room() -> None:
 
 
 def test_asking_leaves_no_trace() -> None:
-    rehearsal = Rehearsal(cluster(gang("old", 3, on="n0")))
-    first = rehearsal.ask([gang("new", 9)])
-    assert rehearsal.ask([gang("other", 5)])[0].verdict == STARTS
-    assert rehearsal.ask([gang("new", 9)]) == first
-    assert rehearsal.planner.cycle().decisions == ()
+    rehearsal = DryRunPlanner(cluster(gang("old", 3, on="n0")))
+    first = rehearsal.dry_run([gang("new", 9)])
+    assert rehearsal.dry_run([gang("other", 5)])[0].verdict == STARTS
+    assert rehearsal.dry_run([gang("new", 9)]) == first
+    assert rehearsal.planner.run_cycle().decisions == ()
 
 
 def test_a_node_that_is_cordoned_is_the_hint_where_it_alone_would_do() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.cluster.api.sockets import HOST, listening
+from rowlock.cluster.api.sockets import HOST, open_listeners
 
 
 def one(port: int, data: Path) -> socket.socket:
-    (made,) = listening(port, data)
+    (made,) = open_listeners(port, data)
     return made
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from rowlock import objects
 from rowlock.api import WRITE, Delete, Patch
-from rowlock.cluster.node.pretend import DURATION, MESSAGE, Pretending, nodes, superfluous
+from rowlock.cluster.node.pretend import (
+    DURATION_ANNOTATION,
+    STATUS_MESSAGE,
+    FakeKubelet,
+    make_fake_nodes,
+    superfluous_nodes,
+)
 from rowlock.cluster.storage.store import Store
 from rowlock.kinds import NAMESPACE, NODE, POD
 from rowlock.objects import Key, Object
@@ -12,7 +18,7 @@ from rowlock.objects import Key, Object
 
 def world(annotations: Object) -> Store:
     store = Store.open()
-    for node in nodes(2, 8, 0.0):
+    for node in make_fake_nodes(2, 8, 0.0):
         store.core.create(NODE, node, WRITE)
     store.core.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}, WRITE)
     pod = {
@@ -28,14 +34,14 @@ def world(annotations: Object) -> Store:
 
 
 def test_a_bound_pod_runs_with_one_write_and_ends_when_it_says() -> None:
-    store, kubelet = world({DURATION: "5"}), Pretending()
+    store, kubelet = world({DURATION_ANNOTATION: "5"}), FakeKubelet()
     decision = kubelet.decide(store.view, Key("default", "a"), 100.0)
     (write,) = decision.writes
-    assert isinstance(write, Patch) and decision.again == 5.0
-    assert write.patch["status"]["phase"] == "Running" and write.patch["status"]["message"] == MESSAGE
+    assert isinstance(write, Patch) and decision.requeue_after == 5.0
+    assert write.patch["status"]["phase"] == "Running" and write.patch["status"]["message"] == STATUS_MESSAGE
     store.core.patch(POD, Key("default", "a"), write.patch, type="merge", subresource="status", options=WRITE)
     store.commit()
-    assert kubelet.decide(store.view, Key("default", "a"), 104.0).again == 1.0
+    assert kubelet.decide(store.view, Key("default", "a"), 104.0).requeue_after == 1.0
     (write,) = kubelet.decide(store.view, Key("default", "a"), 105.0).writes
     assert isinstance(write, Patch) and write.patch["status"]["phase"] == "Succeeded"
 
@@ -46,13 +52,13 @@ def test_a_deleted_pod_goes_at_once() -> None:
     assert pod is not None
     store.core.delete(POD, "default", "a")
     store.commit()
-    (write,) = Pretending().decide(store.view, Key("default", "a"), 0.0).writes
+    (write,) = FakeKubelet().decide(store.view, Key("default", "a"), 0.0).writes
     assert isinstance(write, Delete) and write.options.grace == 0 and write.options.uid == objects.uid(pod)
 
 
 def test_nodes_say_that_they_are_pretended_and_go_when_fewer_are_wanted() -> None:
     store = world({})
-    assert superfluous(store.view, nodes(1, 8, 0.0)) == ["pretend-0001"]
+    assert superfluous_nodes(store.view, make_fake_nodes(1, 8, 0.0)) == ["pretend-0001"]
     node = store.view.get(NODE, "", "pretend-0000")
     assert node is not None and node["status"]["allocatable"]["nvidia.com/gpu"] == "8"
     assert node["metadata"]["annotations"]["rowlock.dev/pretend"] == "true"

@@ -26,7 +26,7 @@ class Careless:
         writes: list[Write] = []
         free = {objects.name(node): _free(view, node) for node in view.all(NODE)}
         for pod in view.all(POD):
-            if objects.dig(pod, "spec.nodeName") or objects.deleting(pod):
+            if objects.dig(pod, "spec.nodeName") or objects.is_deleting(pod):
                 continue
             node = next((name for name, cards in free.items() if len(cards) >= gpus(pod)), None)
             if node is not None:

@@ -8,24 +8,24 @@ from collections.abc import Iterable
 from tests.simulation.world import Broken, World
 
 from rowlock import kinds, objects
-from rowlock.cluster.storage.state import Stored
+from rowlock.cluster.storage.state import StoredChange
 from rowlock.kinds import NODE, POD, POD_GROUP, PYTORCHJOB
 from rowlock.objects import Object
 
 FINISHED = ("Succeeded", "Failed")
 
 
-def after_write(world: World, change: Stored) -> None:
+def after_write(world: World, change: StoredChange) -> None:
     """Cheap: looks only at what the write concerns."""
-    kind, _ = change.place
+    kind, _ = change.kind_and_key
     _require(objects.revision(change.object) == change.revision, "an object has not the revision of its write")
     _require(len(world.log) < 2 or world.log[-2].revision < change.revision, "revisions do not rise")
     if change.old is not None:
         _history(change.old, change.object)
     if (
         kind is PYTORCHJOB
-        and objects.is_true(change.object, "Failed")
-        and not objects.is_true(change.old or {}, "Failed")
+        and objects.is_condition_true(change.object, "Failed")
+        and not objects.is_condition_true(change.old or {}, "Failed")
     ):
         _fails_for_a_reason(world, change.object)
     if kind is POD and change.type == "Modified" and objects.dig(change.object, "spec.nodeName"):
@@ -40,7 +40,7 @@ def _fails_for_a_reason(world: World, job: Object) -> None:
             continue
         mark = objects.condition(pod, "DisruptionTarget") or {}
         restarted = any(c.get("restartCount") for c in objects.dig(pod, "status.containerStatuses", ()))
-        gone = change.type == "Deleted" or objects.deleting(pod) or objects.phase(pod) == "Failed"
+        gone = change.type == "Deleted" or objects.is_deleting(pod) or objects.phase(pod) == "Failed"
         if restarted or (gone and mark.get("reason") != "PreemptionByScheduler"):
             return
     raise Broken(f"job {objects.name(job)} failed though only the scheduler took its pods back")
@@ -93,7 +93,7 @@ def at_calm(world: World) -> None:
 def _no_orphans(world: World) -> None:
     for kind in kinds.KINDS:
         for obj in world.view.all(kind):
-            _require(not objects.deleting(obj), f"{kind.plural} {objects.name(obj)} never goes")
+            _require(not objects.is_deleting(obj), f"{kind.plural} {objects.name(obj)} never goes")
             owner = objects.controller_of(obj)
             owner_kind = kinds.by_api_version(owner["apiVersion"], owner["kind"]) if owner else None
             if owner and owner_kind:
@@ -108,13 +108,13 @@ def _no_orphans(world: World) -> None:
 def _settled(world: World, job: Object) -> None:
     """A job is finished, suspended, or waits and says why; and it waits only if it must."""
     name = objects.name(job)
-    if any(objects.is_true(job, end) for end in FINISHED):
+    if any(objects.is_condition_true(job, end) for end in FINISHED):
         return
     if objects.dig(job, "spec.runPolicy.suspend"):
-        left = [p for p in world.view.owned(POD, objects.uid(job)) if _active(p)]
+        left = [p for p in world.view.by_owner(POD, objects.uid(job)) if _active(p)]
         _require(not left, f"suspended job {name} still has pods")
         return
-    pods = list(world.view.owned(POD, objects.uid(job)))
+    pods = list(world.view.by_owner(POD, objects.uid(job)))
     wanted = sum(r["replicas"] for r in job["spec"]["pytorchReplicaSpecs"].values())
     _require(len(pods) == wanted, f"job {name} has {len(pods)} of {wanted} pods")
     bound = [p for p in pods if objects.dig(p, "spec.nodeName")]
@@ -124,7 +124,7 @@ def _settled(world: World, job: Object) -> None:
 
 
 def _sentence(world: World, job: Object, pods: Iterable[Object]) -> str:
-    for group in world.view.owned(POD_GROUP, objects.uid(job)):
+    for group in world.view.by_owner(POD_GROUP, objects.uid(job)):
         for condition in objects.dig(group, "status.schedulingConditions", ()):
             return str(condition.get("message"))
     for pod in pods:

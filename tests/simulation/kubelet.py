@@ -91,7 +91,7 @@ class Kubelet:
         node = objects.dig(pod, "spec.nodeName") if pod else None
         if pod is None or not node or view.get(kinds.NODE, "", node) is None:
             return Decision()
-        if objects.deleting(pod):
+        if objects.is_deleting(pod):
             return Decision((Delete(kinds.POD, *key, DeleteOptions(grace=0, uid=objects.uid(pod))),))
         if objects.phase(pod) in ("Succeeded", "Failed"):
             return Decision()
@@ -118,7 +118,7 @@ def _reported(pod: Object, process: Process, now: float) -> Decision:
     status["conditions"] = [*others, ready]
     again = None if ended else BARRIER if process.ends is None else process.ends - now
     if status == pod.get("status"):
-        return Decision(again=again)
+        return Decision(requeue_after=again)
     meta = {"uid": objects.uid(pod), "resourceVersion": str(objects.revision(pod))}  # others write conditions, too
     patch = {"metadata": meta, "status": status}
     return Decision((Patch(kinds.POD, *objects.key(pod), patch, subresource="status"),), again)

@@ -22,7 +22,7 @@ from rowlock.cluster import seeds
 from rowlock.kinds import PYTORCHJOB
 from rowlock.scheduling.controller import Scheduler
 from rowlock.training.controller import JobController
-from rowlock.training.group import GroupController
+from rowlock.training.group import PodGroupController
 
 SEEDS = 500
 CHUNK = 25
@@ -38,14 +38,14 @@ def operator() -> Controller:
 
 
 def build(seed: int, scheduler: Callable[[], Controller] = Scheduler) -> World:
-    makers: list[Callable[[], Controller]] = [operator, GroupController, scheduler, *collectors()]
+    makers: list[Callable[[], Controller]] = [operator, PodGroupController, scheduler, *collectors()]
     return World(seed, makers, invariants.after_write)
 
 
 def play(seed: int, world: World | None = None) -> World:
     """One world from its first day to calm. Raises Broken, or whatever a controller raises."""
     world = world or build(seed)
-    plot.prologue(world, seeds.initial())
+    plot.prologue(world, seeds.initial_objects())
     for number in range(world.dice.choice((4, 10, 20))):
         plot.disturb(world, number)
         for _ in range(world.dice.choice((0, 5, 30))):

@@ -17,10 +17,10 @@ from tests.simulation.kubelet import Disk, Kubelet
 
 from rowlock import collection, kinds, objects
 from rowlock.api import Bind, Change, Controller, Create, Decision, Delete, Patch, Record, Update, Write
-from rowlock.cluster.api.patches import Patches
-from rowlock.cluster.storage.state import State, Stored
+from rowlock.cluster.api.patches import Patcher
+from rowlock.cluster.storage.state import State, StoredChange
 from rowlock.cluster.storage.store import Store
-from rowlock.controllers.recorder import event
+from rowlock.controllers.recorder import make_event
 from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -62,15 +62,15 @@ class World:
     """A cluster, its actors, and the dice."""
 
     def __init__(
-        self, seed: int, makers: Iterable[Callable[[], Controller]], check: Callable[[World, Stored], None]
+        self, seed: int, makers: Iterable[Callable[[], Controller]], check: Callable[[World, StoredChange], None]
     ) -> None:
         self.seed, self.dice = seed, random.Random(seed)
         self.now = START
         numbers: Iterator[int] = count(1)
-        patches = Patches(self.clock)
-        self.store = Store.open(patches=patches, clock=self.clock, ids=lambda: f"uid-{next(numbers)}", window=64)
+        patches = Patcher(self.clock)
+        self.store = Store.open(patches=patches, clock=self.clock, new_uid=lambda: f"uid-{next(numbers)}", window=64)
         self.core, self.view = self.store.core, self.store.view
-        self.log: list[Stored] = []
+        self.log: list[StoredChange] = []
         self.story: list[str] = []
         self.disk = Disk(seed)
         self.faults = True
@@ -95,13 +95,13 @@ class World:
         try:
             call()
         except ApiError as error:
-            self.core.take()
+            self.core.take_staged()
             self.story.append(f"{who}: refused: {error.message}")
             return error
-        batch = self.core.take()
-        self.core.settle(batch)
+        batch = self.core.take_staged()
+        self.core.apply_committed(batch)
         for change in batch:
-            kind, key = change.place
+            kind, key = change.kind_and_key
             self.log.append(change)
             self.story.append(f"@{change.revision} {who}: {change.type} {kind.plural} {key.name} {_what(change)}")
             self._check(self, change)
@@ -136,7 +136,7 @@ class World:
         same = (objects.uid(record.regarding), record.reason, record.message)
         if same not in self._told:
             self._told.add(same)
-            made = event(record, f"e{len(self._told):06d}", self.now)
+            made = make_event(record, f"e{len(self._told):06d}", self.now)
             self.write(actor.name, lambda: self.core.create(kinds.EVENT, made))
 
     # ------------------------------------------------------------ steps
@@ -188,9 +188,9 @@ class World:
         del actor.dirty[key]
         actor.timers.pop(key, None)
         decision: Decision = actor.controller.decide(actor.view, key, self.now)
-        if decision.again is not None:
-            actor.timers[key] = self.now + max(decision.again, 0.001)
-        elif decision.stuck:
+        if decision.requeue_after is not None:
+            actor.timers[key] = self.now + max(decision.requeue_after, 0.001)
+        elif decision.requeue:
             actor.timers[key] = self.now + 1.0
         if decision.writes:
             actor.flights[key] = deque(decision.writes)
@@ -216,7 +216,7 @@ class World:
         for kind in kinds.KINDS:
             for obj in self.view.all(kind):
                 fresh.view.apply(Change("Added", objects.revision(obj), kind, obj))
-        fresh.view.skip(self.view.revision)
+        fresh.view.advance_revision(self.view.revision)
         for kind in kinds.KINDS:
             for obj in self.view.all(kind):
                 self._wake(fresh, Change("Added", objects.revision(obj), kind, obj))
@@ -261,13 +261,13 @@ class World:
         raise Broken(f"still busy after {most} calm steps")
 
 
-def _what(change: Stored) -> str:
+def _what(change: StoredChange) -> str:
     obj: Object = change.object
     return " ".join(filter(None, (objects.phase(obj), objects.dig(obj, "spec.nodeName"), _mark(obj), _why(obj))))
 
 
 def _mark(obj: Object) -> str:
-    return "deleting" if objects.deleting(obj) else ""
+    return "deleting" if objects.is_deleting(obj) else ""
 
 
 def _why(obj: Object) -> str:
@@ -280,7 +280,7 @@ def collectors() -> list[Callable[[], Controller]]:
     return [
         type(garbage),
         type(emptying),
-        collection.Expiry,
-        lambda: collection.LostPods(quarantine=5.0),
-        collection.Claims,
+        collection.EventExpiry,
+        lambda: collection.PodGarbageCollector(quarantine=5.0),
+        collection.ClaimProtection,
     ]

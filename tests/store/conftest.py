@@ -54,7 +54,7 @@ class Opened:
         self._path, self._clock, self._window = path, clock or Clock(), window
 
     async def __aenter__(self) -> Store:
-        self._store = Store.open(self._path, clock=self._clock, ids=counted_ids(), window=self._window)
+        self._store = Store.open(self._path, clock=self._clock, new_uid=counted_ids(), window=self._window)
         if self._store.view.get(kinds.NAMESPACE, "", "default") is None:
             await self._store.create(kinds.NAMESPACE, {"metadata": {"name": "default"}})
         return self._store

@@ -9,7 +9,7 @@ from tests.store.conftest import NOW, Clock, config, counted_ids, pod
 
 from rowlock import collection, errors, kinds, objects
 from rowlock.api import Bind, Create, Decision, Delete, DeleteOptions, Patch, Propagation, Update
-from rowlock.cluster.storage.state import Stored
+from rowlock.cluster.storage.state import StoredChange
 from rowlock.cluster.storage.store import Store
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -23,7 +23,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.store = Store.open(clock=self.clock, ids=counted_ids())
+        self.store = Store.open(clock=self.clock, new_uid=counted_ids())
         self.controllers = collection.controllers()
         self.again: dict[tuple[int, Key], float] = {}
         self.core = self.store.core
@@ -47,11 +47,11 @@ class Cluster:
         self.settle()
 
     def settle(self) -> None:
-        while batch := self.core.take():
-            self.core.settle(batch)
+        while batch := self.core.take_staged():
+            self.core.apply_committed(batch)
             self._react(batch)
 
-    def _react(self, batch: list[Stored]) -> None:
+    def _react(self, batch: list[StoredChange]) -> None:
         for number, controller in enumerate(self.controllers):
             concerned = {
                 key: None
@@ -64,8 +64,8 @@ class Cluster:
 
     def _decide(self, number: int, key: Key) -> None:
         decision = self.controllers[number].decide(self.store.view, key, self.clock.now)
-        if decision.again is not None:
-            self.again[number, key] = self.clock.now + decision.again
+        if decision.requeue_after is not None:
+            self.again[number, key] = self.clock.now + decision.requeue_after
         try:
             self._carry_out(decision)
         except (errors.Conflict, errors.NotFound):
@@ -201,7 +201,7 @@ def test_a_node_that_comes_back_in_time_keeps_its_pods(cluster: Cluster) -> None
 
 
 def test_a_claim_stays_for_the_pods_that_are_placed_and_not_over(cluster: Cluster) -> None:
-    claim = {"metadata": {"name": "data", "namespace": "default", "finalizers": [collection.IN_USE]}}
+    claim = {"metadata": {"name": "data", "namespace": "default", "finalizers": [collection.PVC_PROTECTION_FINALIZER]}}
     volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
     for name, node in (("runs", "n1"), ("waits", ""), ("other", "n1")):
         made = pod(name, node=node)
@@ -218,7 +218,10 @@ def test_a_claim_stays_for_the_pods_that_are_placed_and_not_over(cluster: Cluste
 
 def test_a_claim_goes_with_its_last_pod_and_at_once_without_any(cluster: Cluster) -> None:
     for name in ("used", "unused"):
-        cluster.create(CLAIM, {"metadata": {"name": name, "namespace": "default", "finalizers": [collection.IN_USE]}})
+        cluster.create(
+            CLAIM,
+            {"metadata": {"name": name, "namespace": "default", "finalizers": [collection.PVC_PROTECTION_FINALIZER]}},
+        )
     made = pod("p", node="n1")
     made["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "used"}}]
     cluster.create(POD, made)
@@ -232,14 +235,14 @@ def test_a_claim_goes_with_its_last_pod_and_at_once_without_any(cluster: Cluster
 def test_a_claim_gets_its_protection_back() -> None:
     cluster = Cluster()
     cluster.create(CLAIM, {"metadata": {"name": "c", "namespace": "default"}, "spec": {}})
-    held = cluster.core.current(CLAIM, "default", "c")
-    assert held is not None and held["metadata"]["finalizers"] == [collection.IN_USE]
+    held = cluster.core.latest_object(CLAIM, "default", "c")
+    assert held is not None and held["metadata"]["finalizers"] == [collection.PVC_PROTECTION_FINALIZER]
     cluster.delete(CLAIM, "c")
-    assert cluster.core.current(CLAIM, "default", "c") is None
+    assert cluster.core.latest_object(CLAIM, "default", "c") is None
 
 
 def test_an_owner_in_a_namespace_cannot_take_what_is_in_none_with_it() -> None:
     cluster = Cluster()
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "gone"}
     cluster.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "c", "ownerReferences": [owner]}, "value": 1})
-    assert cluster.core.current(kinds.PRIORITY_CLASS, "", "c") is not None
+    assert cluster.core.latest_object(kinds.PRIORITY_CLASS, "", "c") is not None

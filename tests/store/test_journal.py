@@ -37,7 +37,7 @@ def test_everything_is_there_after_a_restart(file: Path) -> None:
     async def after(begun: int) -> tuple[list[objects.Object], int, list[tuple[str, str]]]:
         async with Opened(file) as store:
             watched = await take(store.watch(CM, since=begun), 5)
-            assert store.encoded(CM, "default", "a")
+            assert store.get_encoded(CM, "default", "a")
             return (await store.list(CM)).items, store.revision, story(watched)
 
     items, revision, begun = run(before())
@@ -157,9 +157,9 @@ def test_a_full_disk_refuses_writes_and_heals(file: Path) -> None:
 def test_compaction_keeps_pace_with_writes(file: Path) -> None:
     async def body() -> int:
         async with Opened(file) as store:
-            commits = store._commits
+            commits = store._group_commit
             assert commits and store._journal
-            commits.keep = 100
+            commits.kept_revisions = 100
             await asyncio.gather(*(store.create(CM, config(f"c{n}")) for n in range(20)))
             for n in range(100):
                 await asyncio.gather(*(store.update(CM, config(f"c{c}", data=str(n))) for c in range(20)))
@@ -167,7 +167,7 @@ def test_compaction_keeps_pace_with_writes(file: Path) -> None:
             rows = store._journal._log.execute("SELECT count(*) FROM log").fetchone()[0]
             assert 100 <= rows <= 100 + 20 + 40
             with pytest.raises(errors.Expired, match="too old resource version: 1 "):
-                store.history.trim(store.revision)
+                store.watch_cache.trim(store.revision)
                 await anext(store.watch(CM, since=1))
             missed = await take(store.watch(CM, since=store.revision - 50), 50)
             assert len(missed) == 50 and missed[-1].type == "Deleted"
@@ -185,8 +185,8 @@ def test_compaction_keeps_pace_with_writes(file: Path) -> None:
 def test_revisions_never_go_back_even_when_all_rows_are_gone(file: Path) -> None:
     async def body() -> int:
         async with Opened(file) as store:
-            assert store._commits
-            store._commits.keep = 0
+            assert store._group_commit
+            store._group_commit.kept_revisions = 0
             await store.create(CM, config("a"))
             await store.delete(CM, "default", "a")
             return objects.revision(await store.create(CM, config("b")))

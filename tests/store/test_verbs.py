@@ -75,9 +75,9 @@ def test_update_needs_the_newest_revision_if_it_names_one(path: Path | None) -> 
     async def body() -> None:
         async with Opened(path) as store:
             first = await store.create(CM, config("a"))
-            second = await store.update(CM, objects.changed(first, "data.a", "2"))
+            second = await store.update(CM, objects.with_field(first, "data.a", "2"))
             with pytest.raises(errors.Conflict) as caught:
-                await store.update(CM, objects.changed(first, "data.a", "3"))
+                await store.update(CM, objects.with_field(first, "data.a", "3"))
             assert caught.value.message == (
                 'Operation cannot be fulfilled on configmaps "a": the object has been modified; '
                 "please apply your changes to the latest version and try again"
@@ -170,7 +170,9 @@ def test_a_bound_pod_is_removed_by_its_kubelet(path: Path | None, clock: Clock) 
             await store.create(POD, pod("p"))
             await store.bind("default", "p", "n1", annotations={"rowlock.dev/devices": "0"})
             bound = await store.get(POD, "default", "p")
-            assert objects.is_true(bound, "PodScheduled") and objects.annotations(bound) == {"rowlock.dev/devices": "0"}
+            assert objects.is_condition_true(bound, "PodScheduled") and objects.annotations(bound) == {
+                "rowlock.dev/devices": "0"
+            }
             with pytest.raises(errors.Conflict, match='pods/binding "p": pod p is already assigned to node "n1"'):
                 await store.bind("default", "p", "n2")
             marked = await store.delete(POD, "default", "p")
@@ -200,7 +202,7 @@ def test_the_life_of_a_namespace(path: Path | None) -> None:
             assert leaving["status"] == {"phase": "Terminating"}
             with pytest.raises(errors.Conflict, match="The system is ensuring all content is removed"):
                 await store.delete(NS, "", "team")
-            await store.update(NS, objects.changed(leaving, "spec.finalizers", []), subresource="finalize")
+            await store.update(NS, objects.with_field(leaving, "spec.finalizers", []), subresource="finalize")
             assert store.view.get(NS, "", "team") is None
             with pytest.raises(errors.Forbidden) as caught:
                 await store.delete(NS, "", "default")

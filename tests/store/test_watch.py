@@ -13,10 +13,10 @@ from tests.store.conftest import Opened, config, run, story, take
 from rowlock import errors, kinds, objects
 from rowlock.api import Change
 from rowlock.cluster.storage import store as module
-from rowlock.cluster.storage.following import Following
-from rowlock.cluster.storage.history import TURN
-from rowlock.cluster.storage.reading import Wanted
-from rowlock.cluster.storage.state import Stored
+from rowlock.cluster.storage.following import Watcher
+from rowlock.cluster.storage.history import LISTENERS_PER_TURN
+from rowlock.cluster.storage.reading import Selection
+from rowlock.cluster.storage.state import StoredChange
 
 CM, NS = kinds.CONFIG_MAP, kinds.NAMESPACE
 
@@ -101,7 +101,7 @@ def test_a_slow_watcher_of_memory_hears_expired() -> None:
 
 
 def test_quiet_watches_get_bookmarks(path: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BOOKMARKS", 0.01)
+    monkeypatch.setattr(module, "BOOKMARK_INTERVAL", 0.01)
 
     async def body() -> None:
         async with Opened(path) as store:
@@ -132,7 +132,7 @@ def test_the_encoded_object_travels_along(path: Path | None) -> None:
         async with Opened(path) as store:
             await store.create(CM, config("a"))
             change = (await take(store.watch(CM), 1))[0]
-            assert isinstance(change, Stored) and change.encoded == store.encoded(CM, "default", "a")
+            assert isinstance(change, StoredChange) and change.encoded == store.get_encoded(CM, "default", "a")
             assert msgspec.json.decode(change.encoded) == change.object
 
     run(body())
@@ -160,7 +160,7 @@ def test_who_can_pass_news_on_is_not_woken() -> None:
             open_ = True
 
             async def listen(number: int) -> None:
-                following = store.follow(Wanted(CM, "default" if number % 2 else ""), since=store.revision)
+                following = store.follow(Selection(CM, "default" if number % 2 else ""), since=store.revision)
                 names = heard[number] = []
 
                 def at_once(changes: Sequence[Change]) -> bool:
@@ -172,7 +172,7 @@ def test_who_can_pass_news_on_is_not_woken() -> None:
                 while True:
                     names.extend(f"{objects.name(change.object)} awake" for change in await following.next(at_once))
 
-            listeners = [asyncio.ensure_future(listen(number)) for number in range(3 * TURN)]
+            listeners = [asyncio.ensure_future(listen(number)) for number in range(3 * LISTENERS_PER_TURN)]
             await asyncio.sleep(0)
             for number in range(20):
                 open_ = not 5 <= number < 10
@@ -203,7 +203,7 @@ def test_a_watcher_that_fails_while_it_is_told_costs_the_others_nothing(caplog: 
                 heard.extend(changes)
                 return True
 
-            first, second = (store.follow(Wanted(CM), since=store.revision) for _ in range(2))
+            first, second = (store.follow(Selection(CM), since=store.revision) for _ in range(2))
             tasks = [asyncio.ensure_future(first.next(broken)), asyncio.ensure_future(second.next(sound))]
             await asyncio.sleep(0)
             await store.create(CM, config("a"))
@@ -221,7 +221,7 @@ def test_no_bookmark_runs_ahead_of_news() -> None:
 
     async def body() -> None:
         async with Opened(None) as store:
-            following = Following(store, Wanted(CM), since=store.revision, quiet=0.0)
+            following = Watcher(store, Selection(CM), since=store.revision, bookmark_interval=0.0)
 
             def change() -> None:
                 with pytest.raises(StopIteration):  # in memory a write waits for nothing
@@ -243,7 +243,7 @@ def test_who_watches_a_pod_sees_its_end_before_it_goes(path: Path | None) -> Non
             await store.delete(kinds.POD, "default", "p")
             ending, gone = await take(store.watch(kinds.POD, since=objects.revision(made)), 2)
             assert [ending.type, gone.type] == ["Modified", "Deleted"]
-            assert objects.deleting(ending.object) and ending.object["metadata"]["generation"] == 2
+            assert objects.is_deleting(ending.object) and ending.object["metadata"]["generation"] == 2
 
     run(body())
 

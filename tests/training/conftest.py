@@ -17,7 +17,7 @@ import pytest
 from rowlock import kinds
 from rowlock.api import Bind, Create, Decision, Delete, Patch, Record, Update, Write
 from rowlock.kinds import POD, SERVICE, Kind
-from rowlock.objects import Key, Object, changed, deleting, key, labels, meta, name, phase, timestamp, uid
+from rowlock.objects import Key, Object, is_deleting, key, labels, meta, name, phase, timestamp, uid, with_field
 from rowlock.training.controller import JobController
 from rowlock.training.framework import DEFAULT, Parity
 
@@ -49,29 +49,29 @@ class World:
         found = [o for (k, ns, _), o in self.objects.items() if k is kind and namespace in ("", ns)]
         return sorted(found, key=key)
 
-    def owned(self, kind: Kind, uid: str) -> Iterable[Object]:
+    def by_owner(self, kind: Kind, uid: str) -> Iterable[Object]:
         return [o for o in self.all(kind) if any(r["uid"] == uid for r in meta(o).get("ownerReferences") or ())]
 
-    def labelled(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
+    def by_label(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
         return [o for o in self.all(kind, namespace) if labels(o).get(label) == value]
 
     # ---------------------------------------------------------------- writes
 
     def put(self, kind: Kind, obj: Object) -> Object:
         self.revision += 1
-        obj = changed(obj, "metadata.resourceVersion", str(self.revision))
+        obj = with_field(obj, "metadata.resourceVersion", str(self.revision))
         self.objects[(kind, *key(obj))] = obj
         return obj
 
     def create(self, kind: Kind, obj: Object) -> Object:
         where = (kind, *key(obj))
         if where in self.objects:
-            being = "object is being deleted: " if deleting(self.objects[where]) else ""
+            being = "object is being deleted: " if is_deleting(self.objects[where]) else ""
             raise Refused(f'{being}{kind.plural} "{name(obj)}" already exists')
         if kind is SERVICE:
             self._check_ports(obj)
-        obj = changed(copy.deepcopy(obj), "metadata.uid", f"uid-{next(self._uids)}")
-        obj = changed(obj, "metadata.creationTimestamp", timestamp(self.now))
+        obj = with_field(copy.deepcopy(obj), "metadata.uid", f"uid-{next(self._uids)}")
+        obj = with_field(obj, "metadata.creationTimestamp", timestamp(self.now))
         return self.put(kind, pod_defaults(obj) if kind is POD else obj)
 
     @staticmethod
@@ -92,7 +92,7 @@ class World:
             return
         bound = kind is POD and "nodeName" in obj["spec"] and phase(obj) not in ("Succeeded", "Failed")
         if bound and self.graceful and not now:
-            self.put(kind, changed(obj, "metadata.deletionTimestamp", timestamp(self.now)))
+            self.put(kind, with_field(obj, "metadata.deletionTimestamp", timestamp(self.now)))
             return
         del self.objects[(kind, namespace, name)]
         for (k, ns, n), o in list(self.objects.items()):
@@ -105,7 +105,7 @@ class World:
             try:
                 self._do(write)
             except Refused as refused:
-                for failed in write.failed if isinstance(write, Create | Delete) else ():
+                for failed in write.failure_records if isinstance(write, Create | Delete) else ():
                     self._event(failed, str(refused))
                 return False
         return True
@@ -140,7 +140,7 @@ class World:
             before, wait = self.revision, 60.0
             for job in list(self.all(controller.framework.kind, namespace)):
                 decision = controller.decide(self, key(job), self.now)
-                wait = min(wait, decision.again or wait)
+                wait = min(wait, decision.requeue_after or wait)
                 self.apply(decision)
             if self.revision == before:
                 if wait > 0.2 or not patient:
@@ -224,7 +224,8 @@ class Play:
 
     def pods(self) -> dict[str, str]:
         return {
-            name(p): (phase(p) or "Pending") + "+Terminating" * deleting(p) for p in self.world.all(POD, self.namespace)
+            name(p): (phase(p) or "Pending") + "+Terminating" * is_deleting(p)
+            for p in self.world.all(POD, self.namespace)
         }
 
     def services(self) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from rowlock.kinds import JAXJOB, JOBS, MPIJOB, PADDLEJOB, POD, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
 from rowlock.objects import Object
-from rowlock.training.admission import denial, review
+from rowlock.training.admission import denial_message, review_job
 from rowlock.training.framework import FIXED
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "operator-cases"
@@ -41,8 +41,8 @@ def test_recorded_answers(case: Any) -> None:
     do, answers = case["steps"][0]["do"], case["steps"][0]["variants"][0]["answers"]
     kind = next(k for k in JOBS if k.name == case["kind"])
     old, new = (do["admit"], do["update"]) if "update" in do else (None, drop_nulls(do["admit"]))
-    result = review(kind, old, new)
-    said = [tidy(denial(kind, result))] if result.errors else []
+    result = review_job(kind, old, new)
+    said = [tidy(denial_message(kind, result))] if result.errors else []
     refused = [tidy(a.partition(": 403 Forbidden: ")[2]) for a in answers if "403" in a]
     assert said == refused
     warned = [a.removeprefix("Warning: ") for a in answers if a.startswith("Warning: spec.")]
@@ -65,30 +65,30 @@ def job(spec: Object | None, name: str = "job") -> Object:
     [(PYTORCHJOB, "pytorch"), (TFJOB, "tf"), (XGBOOSTJOB, "xgb"), (PADDLEJOB, "paddle"), (JAXJOB, "jax")],
 )
 def test_a_job_without_a_spec(kind: Kind, field: str) -> None:
-    assert review(kind, None, job(None)).message == f"spec.{field}ReplicaSpecs: Required value: must be required"
+    assert review_job(kind, None, job(None)).message == f"spec.{field}ReplicaSpecs: Required value: must be required"
 
 
 def test_kinds_without_a_webhook_are_admitted() -> None:
-    assert not review(MPIJOB, None, job({}, "0.bad")).message
-    assert not review(POD, None, job({})).errors
+    assert not review_job(MPIJOB, None, job({}, "0.bad")).message
+    assert not review_job(POD, None, job({})).errors
 
 
 def test_both_ways_to_give_the_number_of_processes() -> None:
     spec = {"nprocPerNode": "2", "elasticPolicy": {"nProcPerNode": 2}}
     spec |= {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": ONE}}}}
-    found = review(PYTORCHJOB, None, job(spec))
+    found = review_job(PYTORCHJOB, None, job(spec))
     assert found.message == "spec.elasticPolicy.nProcPerNode: Forbidden: must not be used with spec.nprocPerNode"
     assert found.warnings == ("spec.elasticPolicy.nProcPerNode is deprecated, use spec.nprocPerNode instead",)
 
 
 def test_an_empty_map_of_replicas_passes() -> None:
-    assert not review(PYTORCHJOB, None, job({"pytorchReplicaSpecs": {}})).errors
+    assert not review_job(PYTORCHJOB, None, job({"pytorchReplicaSpecs": {}})).errors
 
 
 def test_the_manager_of_a_pytorchjob_is_fixed_only_where_asked() -> None:
     spec = {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": ONE}}}}
     new = {**spec, "runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}}
-    assert not review(PYTORCHJOB, job(spec), job(new)).errors
-    assert review(PYTORCHJOB, job(spec), job(new), FIXED).errors == (
+    assert not review_job(PYTORCHJOB, job(spec), job(new)).errors
+    assert review_job(PYTORCHJOB, job(spec), job(new), FIXED).errors == (
         'spec.runPolicy.managedBy: Invalid value: "kueue.x-k8s.io/multikueue": field is immutable',
     )

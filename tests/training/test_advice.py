@@ -9,8 +9,8 @@ import pytest
 
 from rowlock.kinds import JAXJOB, MPIJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
 from rowlock.objects import Object
-from rowlock.training.admission import review
-from rowlock.training.advice import HINTS, hint, late_refusal, remarks
+from rowlock.training.admission import review_job
+from rowlock.training.advice import HINTS, hint_for, job_remarks, late_refusal
 from rowlock.training.registry import FRAMEWORKS
 
 
@@ -45,9 +45,9 @@ REFUSED: list[tuple[Kind, Object, str]] = [
 
 @pytest.mark.parametrize(("kind", "obj", "text"), REFUSED, ids=[t for _, _, t in REFUSED])
 def test_a_refusal_of_a_webhook_has_a_hint(kind: Kind, obj: Object, text: str) -> None:
-    refused = review(kind, None, obj)
+    refused = review_job(kind, None, obj)
     assert refused.errors
-    assert text in hint(refused.message)
+    assert text in hint_for(refused.message)
 
 
 SENTENCES = [
@@ -64,8 +64,8 @@ SENTENCES = [
 
 @pytest.mark.parametrize(("message", "text"), SENTENCES)
 def test_hints_for_sentences_of_the_api_server(message: str, text: str) -> None:
-    assert text in hint(message)
-    assert bool(hint(message)) is bool(text)
+    assert text in hint_for(message)
+    assert bool(hint_for(message)) is bool(text)
 
 
 LATE = [
@@ -80,11 +80,11 @@ LATE = [
 @pytest.mark.parametrize(("replicas", "text"), LATE)
 def test_what_an_mpijob_is_refused_for_later_has_a_hint(replicas: Object, text: str) -> None:
     said = late_refusal(MPIJOB, job(MPIJOB, replicas=replicas))
-    assert text in said and hint(said)
+    assert text in said and hint_for(said)
 
 
 def test_every_hint_is_due_some_time() -> None:
-    told = [review(kind, None, obj).message for kind, obj, _ in REFUSED]
+    told = [review_job(kind, None, obj).message for kind, obj, _ in REFUSED]
     told += [message for message, _ in SENTENCES]
     told += [late_refusal(MPIJOB, job(MPIJOB, replicas=replicas)) for replicas, _ in LATE]
     assert [pattern for pattern, _ in HINTS if not any(re.search(pattern, message) for message in told)] == []
@@ -115,12 +115,12 @@ SURPRISES: list[tuple[Kind, Object, str]] = [
 
 @pytest.mark.parametrize(("kind", "obj", "text"), SURPRISES, ids=[t for _, _, t in SURPRISES])
 def test_what_is_admitted_and_surprises_is_said(kind: Kind, obj: Object, text: str) -> None:
-    assert any(text in remark for remark in remarks(kind, obj))
+    assert any(text in remark for remark in job_remarks(kind, obj))
 
 
 @pytest.mark.parametrize("kind", [PYTORCHJOB, TFJOB, JAXJOB, XGBOOSTJOB, MPIJOB])
 def test_a_plain_job_gives_no_cause_for_remarks(kind: Kind) -> None:
     types = {PYTORCHJOB: ("Master", "Worker"), XGBOOSTJOB: ("Master", "Worker"), MPIJOB: ("Launcher", "Worker")}
     replicas = {type_: pods(kind) for type_ in types.get(kind, ("Worker",))}
-    assert remarks(kind, job(kind, replicas=replicas)) == []
+    assert job_remarks(kind, job(kind, replicas=replicas)) == []
     assert late_refusal(kind, job(kind, replicas=replicas)) == ""

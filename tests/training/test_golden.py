@@ -12,7 +12,7 @@ import pytest
 
 from rowlock.kinds import JOBS, POD
 from rowlock.objects import timestamp
-from rowlock.training.admission import review
+from rowlock.training.admission import review_job
 from rowlock.training.framework import FIXED, STRICT
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def test_state(case: dict[str, Any], play: Callable[..., Play]) -> None:
         perform(run, step["do"])
         run.world.events.clear()
         decision = run.turn()
-        seen = observe(run, decision.again)
+        seen = observe(run, decision.requeue_after)
         wanted = [expected(variant, seen) for variant in step["variants"]]
         assert seen in wanted, f"step {number + 1}: {step['do']}: {seen} is not {wanted[0]}"
 
@@ -191,7 +191,7 @@ def test_admission(case: dict[str, Any]) -> None:
     kind = next(k for k in JOBS if k.name == case["kind"])
     old = None if case.get("oldSpec") is None else {"metadata": {"name": case["OldName"]}, "spec": case["oldSpec"]}
     # the recording of updates called the function that the webhook of PyTorchJob fails to call (Q12)
-    result = review(kind, old, {"metadata": {"name": case["NewName"]}, "spec": case["spec"]}, FIXED)
+    result = review_job(kind, old, {"metadata": {"name": case["NewName"]}, "spec": case["spec"]}, FIXED)
     assert sorted(words(result.message)) == sorted(words(case["error"]))
     assert list(result.warnings) == (case["warnings"] or [])
 

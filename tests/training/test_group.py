@@ -9,14 +9,14 @@ import pytest
 
 from rowlock.api import NOTHING, Change, Create, Update
 from rowlock.kinds import JOBS, MPIJOB, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, PYTORCHJOB, TFJOB, Kind
-from rowlock.objects import Key, Object, changed, labels, owner_reference
+from rowlock.objects import Key, Object, labels, owner_reference, with_field
 from rowlock.training.controller import JobController, controllers
-from rowlock.training.group import GroupController
+from rowlock.training.group import PodGroupController
 
 if TYPE_CHECKING:
     from tests.training.conftest import World
 
-GROUPS = GroupController()
+GROUPS = PodGroupController()
 FIELD = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
 
 
@@ -136,13 +136,13 @@ def test_a_changed_job_changes_its_gang_and_keeps_what_others_wrote(world: World
     obj = world.get(PYTORCHJOB, "team", "j")
     assert group is not None
     assert obj is not None
-    world.put(POD_GROUP, changed(group, "spec.markUnschedulable", True))
-    world.put(PYTORCHJOB, changed(obj, "spec.pytorchReplicaSpecs.Worker.replicas", 4))
+    world.put(POD_GROUP, with_field(group, "spec.markUnschedulable", True))
+    world.put(PYTORCHJOB, with_field(obj, "spec.pytorchReplicaSpecs.Worker.replicas", 4))
     (write,) = decided(world, PYTORCHJOB).writes
     assert isinstance(write, Update)
     assert write.object["spec"]["minMember"] == 4
     assert write.object["spec"]["markUnschedulable"] is True
-    world.put(POD_GROUP, changed(group, "metadata.deletionTimestamp", "2026-01-01T00:00:00Z"))
+    world.put(POD_GROUP, with_field(group, "metadata.deletionTimestamp", "2026-01-01T00:00:00Z"))
     assert decided(world, PYTORCHJOB) == NOTHING
 
 
@@ -157,7 +157,7 @@ def test_a_changed_job_changes_its_gang_and_keeps_what_others_wrote(world: World
     ],
 )
 def test_jobs_that_need_no_gang(world: World, path: str, value: Any) -> None:
-    world.create(PYTORCHJOB, changed(job(PYTORCHJOB, {"Worker": 2}), path, value))
+    world.create(PYTORCHJOB, with_field(job(PYTORCHJOB, {"Worker": 2}), path, value))
     assert decided(world, PYTORCHJOB) == NOTHING
 
 
@@ -168,7 +168,7 @@ def test_a_job_that_is_gone(world: World) -> None:
 # ---------------------------------------------------------------- whom a change concerns
 
 
-def keys(controller: GroupController | JobController, world: World, kind: Kind, obj: Object) -> list[Key]:
+def keys(controller: PodGroupController | JobController, world: World, kind: Kind, obj: Object) -> list[Key]:
     found: Iterable[Key] = controller.keys(world, Change("Modified", 1, kind, obj))
     return list(found)
 

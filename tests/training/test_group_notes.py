@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rowlock.kinds import PYTORCHJOB
-from rowlock.training.defaults import read
+from rowlock.training.defaults import parse_job
 from rowlock.training.framework import Job
-from rowlock.training.group import LASTS, group_of, group_spec
+from rowlock.training.group import MAX_RUNTIME_ANNOTATION, group_of, group_spec
 from rowlock.training.registry import FRAMEWORKS
 
 
@@ -18,7 +18,7 @@ def job(policy: dict[str, Any] | None = None, **annotations: str) -> Job:
     spec = {"pytorchReplicaSpecs": {"Master": master}, **({"runPolicy": policy} if policy else {})}
     notes = {k.replace("__", "/").replace("_", "-"): v for k, v in annotations.items()}
     meta = {"name": "j", "namespace": "n", "uid": "u", "annotations": notes}
-    return read(
+    return parse_job(
         FRAMEWORKS[PYTORCHJOB], {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": meta, "spec": spec}
     )
 
@@ -32,7 +32,7 @@ def test_levels_become_the_groups_constraint() -> None:
         "kai.scheduler/topology-preferred-placement": "rack",
     }
     wish = {**asked.object, "metadata": {**asked.object["metadata"], "annotations": notes}}
-    found = group_spec(read(FRAMEWORKS[PYTORCHJOB], wish), None, ())["topologyConstraint"]
+    found = group_spec(parse_job(FRAMEWORKS[PYTORCHJOB], wish), None, ())["topologyConstraint"]
     assert found == {"topology": "dc", "requiredTopologyLevel": "block", "preferredTopologyLevel": "rack"}
 
 
@@ -42,11 +42,11 @@ def test_levels_become_the_groups_constraint() -> None:
     ids=["nothing", "deadline", "another note"],
 )
 def test_a_deadline_is_a_declaration(made: Job, lasts: str | None) -> None:
-    assert group_of(made, {})["metadata"]["annotations"].get(LASTS) == lasts
+    assert group_of(made, {})["metadata"]["annotations"].get(MAX_RUNTIME_ANNOTATION) == lasts
 
 
 def test_a_declaration_stands_before_the_deadline() -> None:
     made = job({"activeDeadlineSeconds": 90})
-    noted = {**made.object, "metadata": {**made.object["metadata"], "annotations": {LASTS: "30s"}}}
-    found = group_of(read(FRAMEWORKS[PYTORCHJOB], noted), {})
-    assert found["metadata"]["annotations"][LASTS] == "30s"
+    noted = {**made.object, "metadata": {**made.object["metadata"], "annotations": {MAX_RUNTIME_ANNOTATION: "30s"}}}
+    found = group_of(parse_job(FRAMEWORKS[PYTORCHJOB], noted), {})
+    assert found["metadata"]["annotations"][MAX_RUNTIME_ANNOTATION] == "30s"

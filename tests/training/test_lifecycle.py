@@ -11,11 +11,11 @@ import pytest
 
 from rowlock.api import Create, Delete, Patch, Record, Update
 from rowlock.kinds import AUTOSCALER, CONFIG_MAP, POD, PYTORCHJOB, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Kind
-from rowlock.objects import Key, Object, changed, labels, name, owner_reference
+from rowlock.objects import Key, Object, labels, name, owner_reference, with_field
 from rowlock.training.framework import DEFAULT, FIXED, STRICT, Parity
 from rowlock.training.job import reconcile
 from rowlock.training.registry import FRAMEWORKS
-from rowlock.training.turn import Seen
+from rowlock.training.turn import Observed
 
 if TYPE_CHECKING:
     from tests.training.conftest import Play
@@ -57,7 +57,7 @@ RUNNING: Object = {"phase": "Running", "containerStatuses": []}
 def test_the_deadline_has_a_timer(play: Player) -> None:
     run = play("PyTorchJob")
     run.create(torch(0, runPolicy={"activeDeadlineSeconds": 5}))
-    assert run.turn().again == 5
+    assert run.turn().requeue_after == 5
     run.world.now += 5
     run.turn()
     assert conditions(run) == ["Created", "Failed"]
@@ -67,7 +67,7 @@ def test_the_deadline_has_a_timer(play: Player) -> None:
 def test_strictly_the_deadline_has_none(play: Player) -> None:
     run = play("PyTorchJob", parity=STRICT)
     run.create(torch(0, runPolicy={"activeDeadlineSeconds": 5}))
-    assert run.turn().again is None
+    assert run.turn().requeue_after is None
 
 
 def test_no_replicas_are_no_pods(play: Player) -> None:
@@ -109,7 +109,7 @@ def test_pods_may_end_by_themselves_for_a_moment(play: Player) -> None:
     run.set("master-0", exited(0))
     run.turn()
     decision = run.turn()
-    assert decision.again == pytest.approx(0.1)
+    assert decision.requeue_after == pytest.approx(0.1)
     assert run.pods()["job-worker-0"] == "Running"
     run.world.now += 0.2
     run.turn()
@@ -175,7 +175,7 @@ def test_a_job_that_was_changed_before_its_first_status_is_not_said_to_be_create
     metadata = {"name": "job", "namespace": "team-a", "uid": "u"}
     job: Object = {"kind": "PyTorchJob", "metadata": metadata, "spec": torch(1, runPolicy={"suspend": True})}
     for as_created, types in ((True, ["Created", "Suspended"]), (False, ["Suspended"])):
-        decision = reconcile(FRAMEWORKS[PYTORCHJOB], Seen(job, as_created=as_created), 0.0)
+        decision = reconcile(FRAMEWORKS[PYTORCHJOB], Observed(job, as_created=as_created), 0.0)
         (update,) = [w for w in decision.writes if isinstance(w, Update)]
         assert [c["type"] for c in update.object["status"]["conditions"]] == types
 
@@ -234,13 +234,13 @@ def test_pods_without_a_number_and_two_of_one_number_are_left_alone(play: Player
     run.create(torch(1))
     run.turn()
     for called, number in (("x", "zero"), ("y", "0")):
-        pod = changed(run.pod("worker-0"), "metadata.name", called)
+        pod = with_field(run.pod("worker-0"), "metadata.name", called)
         pod["metadata"]["labels"] = {**labels(pod), "training.kubeflow.org/replica-index": number}
         run.world.put(POD, pod)
         service = run.world.get(SERVICE, "team-a", "job-worker-0")
         assert service is not None
-        twin = changed(service, "metadata.name", called)
-        run.world.put(SERVICE, changed(twin, "metadata.labels", pod["metadata"]["labels"]))
+        twin = with_field(service, "metadata.name", called)
+        run.world.put(SERVICE, with_field(twin, "metadata.labels", pod["metadata"]["labels"]))
     assert not [w for w in run.turn().writes if isinstance(w, Create | Delete)]
 
 
@@ -255,8 +255,8 @@ def test_a_gap_below_the_last_pod_is_not_filled_beyond_the_replicas(play: Player
     run.world.delete(POD, "team-a", "job-worker-1", now=True)
     service = run.world.get(SERVICE, "team-a", "job-worker-0")
     assert service is not None
-    last = changed(
-        changed(service, "metadata.name", "job-worker-2"), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z"
+    last = with_field(
+        with_field(service, "metadata.name", "job-worker-2"), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z"
     )
     last["metadata"]["labels"] = {**labels(service), "training.kubeflow.org/replica-index": "2"}
     run.world.put(SERVICE, last)
@@ -327,12 +327,12 @@ def test_the_autoscaler_is_kept_and_left_while_it_goes(play: Player) -> None:
     scaler = run.world.get(AUTOSCALER, "team-a", "job")
     assert scaler is not None
     assert not [w for w in run.turn().writes if isinstance(w, Update) and w.kind is AUTOSCALER]
-    run.world.put(AUTOSCALER, changed(scaler, "spec.maxReplicas", 9))
+    run.world.put(AUTOSCALER, with_field(scaler, "spec.maxReplicas", 9))
     run.turn()
     again = run.world.get(AUTOSCALER, "team-a", "job")
     assert again is not None
     assert again["spec"]["maxReplicas"] == 3
-    going = changed(changed(again, "spec.maxReplicas", 9), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z")
+    going = with_field(with_field(again, "spec.maxReplicas", 9), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z")
     run.world.put(AUTOSCALER, going)
     run.turn()
     left = run.world.get(AUTOSCALER, "team-a", "job")
@@ -415,7 +415,7 @@ def test_mpi_objects_of_somebody_else(play: Player, kind: Kind, called: str, mad
     else:
         assert [name(a) for a in run.world.all(SERVICE_ACCOUNT)] == made
         assert run.status == {}
-        assert run.turn().stuck, "nothing that it hears of tells when the way is free"
+        assert run.turn().requeue, "nothing that it hears of tells when the way is free"
 
 
 def test_an_mpi_job_that_no_longer_speaks_of_workers_keeps_them(play: Player) -> None:
@@ -433,7 +433,7 @@ def test_a_refused_mpi_worker_is_told_twice_once_with_the_reason(play: Player) -
     run = play("MPIJob")
     run.create({"mpiReplicaSpecs": {"Launcher": replica("mpi", 1), "Worker": replica("mpi", 1)}})
     worker = next(w for w in run.turn().writes if isinstance(w, Create) and name(w.object) == "job-worker-0")
-    assert [(f.reason, f.message) for f in worker.failed] == [
+    assert [(f.reason, f.message) for f in worker.failure_records] == [
         ("FailedCreatePod", "Created worker pod: "),
         ("MPIJobFailed", "worker pod created failed: {error}"),
     ]
@@ -494,7 +494,7 @@ def _cost(play: Player, workers: int) -> int:
     run.turn()
     assert run.status["replicaStatuses"]["Worker"]["active"] == workers
     assert run.object is not None
-    seen, now = run.controller.look(run.world, run.object), run.world.now
+    seen, now = run.controller.observe_job(run.world, run.object), run.world.now
     calls = 0
 
     def count(_: FrameType, event: str, __: object) -> None:
@@ -554,7 +554,7 @@ def test_a_refused_object_of_an_mpijob_is_tried_again_without_an_event(play: Pla
     run = play("MPIJob")
     run.create({"mpiReplicaSpecs": {"Launcher": replica("mpi", 1)}})
     made = [w for w in run.turn().writes if isinstance(w, Create) and w.kind in (SERVICE_ACCOUNT, CONFIG_MAP, ROLE)]
-    assert len(made) == 3 and not any(w.failed for w in made)
+    assert len(made) == 3 and not any(w.failure_records for w in made)
 
 
 @pytest.mark.parametrize(("kind", "field", "kept"), [("MPIJob", "mpi", None), ("TFJob", "tf", ["a.b/c"])])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rowlock.kinds import AUTOSCALER, CONFIG_MAP, POD, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Kind
-from rowlock.objects import Object, changed, controller_of, deleting, meta, name, phase, timestamp, uid
+from rowlock.objects import Object, controller_of, is_deleting, meta, name, phase, timestamp, uid, with_field
 
 if TYPE_CHECKING:
     from tests.training.conftest import Play
@@ -126,7 +126,7 @@ def job_state(run: Recorded, job: Object) -> Object:
         "startTime": bool(start),
         "completionTime": bool(status.get("completionTime")),
         **({"startTimeMoved": True} if before and start and before != start else {}),
-        **({"terminating": True} if deleting(job) else {}),
+        **({"terminating": True} if is_deleting(job) else {}),
     }
 
 
@@ -137,7 +137,7 @@ def observe(run: Recorded) -> Object:
         for obj in world.all(kind, NAMESPACE):
             at, shown = f"{kind.name}/{name(obj)}", detail(kind, obj)
             was, old = run.known.get(at, (uid(obj), None))
-            flags = "+Recreated" * (was != uid(obj)) + "+Terminating" * deleting(obj)
+            flags = "+Recreated" * (was != uid(obj)) + "+Terminating" * is_deleting(obj)
             flags += "+Unowned" * (controller_of(obj) is None)
             seen[at] = (uid(obj), shown)
             if old != shown:
@@ -179,11 +179,11 @@ class Recorded:
 
     def do_create(self, job: Object) -> None:
         self.play.job = name(job)
-        self.play.world.create(self.play.kind, changed(job, "metadata.namespace", NAMESPACE))
+        self.play.world.create(self.play.kind, with_field(job, "metadata.namespace", NAMESPACE))
 
     def do_apply(self, obj: Object) -> None:
         kind = {k.name: k for k in (POD, SERVICE)}[obj["kind"]]
-        self.play.world.create(kind, changed(obj, "metadata.namespace", NAMESPACE))
+        self.play.world.create(kind, with_field(obj, "metadata.namespace", NAMESPACE))
 
     def do_running(self, pods: list[str]) -> None:
         for pod in pods:
@@ -222,13 +222,13 @@ class Recorded:
         for short in pods:
             pod = self.play.pod(short)
             text = {**condition, "message": "0/1 nodes are available"}
-            self.play.world.put(POD, changed(pod, "status.conditions", [text]))
+            self.play.world.put(POD, with_field(pod, "status.conditions", [text]))
 
     def do_gone(self, pods: list[str] | str) -> None:
         world = self.play.world
         names = [f"{self.play.job}-{p}" for p in pods]
         if pods == "all":
-            names = [name(p) for p in world.all(POD, NAMESPACE) if deleting(p)]
+            names = [name(p) for p in world.all(POD, NAMESPACE) if is_deleting(p)]
         for called in names:
             world.delete(POD, NAMESPACE, called, now=True)
             self.look()
@@ -252,19 +252,19 @@ class Recorded:
     def do_deletejob(self, how: str) -> None:
         world, job = self.play.world, self.play.object
         assert job is not None
-        owned = [(kind, o) for kind in (POD, SERVICE) for o in world.owned(kind, uid(job))]
+        owned = [(kind, o) for kind in (POD, SERVICE) for o in world.by_owner(kind, uid(job))]
         if how == "Background":
             world.delete(self.play.kind, NAMESPACE, name(job))
             return
         for kind, obj in owned:
             if how == "Orphan":
-                world.put(kind, changed(obj, "metadata.ownerReferences", None))
+                world.put(kind, with_field(obj, "metadata.ownerReferences", None))
             else:
                 world.delete(kind, NAMESPACE, name(obj))
         if how == "Orphan":
             world.delete(self.play.kind, NAMESPACE, name(job))
         else:
-            world.put(self.play.kind, changed(job, "metadata.deletionTimestamp", timestamp(world.now)))
+            world.put(self.play.kind, with_field(job, "metadata.deletionTimestamp", timestamp(world.now)))
 
     def do_wait(self, seconds: float) -> None:
         self.play.world.now += seconds
@@ -275,7 +275,7 @@ class Recorded:
     def look(self) -> None:
         self.play.world.settle(self.play.controller, NAMESPACE)
         for job in list(self.play.world.all(self.play.kind, NAMESPACE)):
-            if deleting(job) and not list(self.play.world.owned(POD, uid(job))):
+            if is_deleting(job) and not list(self.play.world.by_owner(POD, uid(job))):
                 self.play.world.delete(self.play.kind, NAMESPACE, name(job))
 
     def step(self, do: Object) -> None:

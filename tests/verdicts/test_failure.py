@@ -6,15 +6,22 @@ from typing import Any
 
 import pytest
 
-from rowlock.verdicts.failure import Death, culprit, death, ended, incidents, sentence
-from rowlock.verdicts.traces import AS_SEEN, Trouble
+from rowlock.verdicts.failure import (
+    RankFailure,
+    exit_description,
+    failure_from_dict,
+    group_incidents,
+    incident_sentence,
+    root_cause,
+)
+from rowlock.verdicts.traces import SEEN_BY_TORCHRUN, LoggedError
 
-CAUSE = Trouble("ValueError", "bad batch", 12.5, "train.py:12 in step")
-ECHO = Trouble("RuntimeError", "Connection closed by peer", 12.0, "train.py:20", secondary=True)
+CAUSE = LoggedError("ValueError", "bad batch", 12.5, "train.py:12 in step")
+ECHO = LoggedError("RuntimeError", "Connection closed by peer", 12.0, "train.py:20", secondary=True)
 
 
-def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> Death:
-    return Death(f"rank {rank}", f"j-worker-{rank}", "n1", code, 1.0, at, **more)
+def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> RankFailure:
+    return RankFailure(f"rank {rank}", f"j-worker-{rank}", "n1", code, 1.0, at, **more)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +83,12 @@ def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> Death:
             " /v/file: Read-only file system.",
         ),
         (
-            [dead(0, trouble=Trouble("was killed with SIGKILL", AS_SEEN, 12.5, rank=2))],
+            [dead(0, trouble=LoggedError("was killed with SIGKILL", SEEN_BY_TORCHRUN, 12.5, rank=2))],
             1,
             "rank 2 (pod j-worker-0, node n1) was killed with SIGKILL after 12 s, as torchrun saw it.",
         ),
         (
-            [dead(0, trouble=Trouble("ValueError", "bad batch", 12.5, "train.py:12 in step", rank=2))],
+            [dead(0, trouble=LoggedError("ValueError", "bad batch", 12.5, "train.py:12 in step", rank=2))],
             1,
             "rank 2 (pod j-worker-0, node n1) ended with exit code 1 after 12 s: ValueError: bad batch (train.py:12 in step).",
         ),
@@ -93,29 +100,31 @@ def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> Death:
         ),
     ],
 )
-def test_sentences(incident: list[Death], ranks: int, said: str) -> None:
-    assert sentence(incident, ranks) == said
+def test_sentences(incident: list[RankFailure], ranks: int, said: str) -> None:
+    assert incident_sentence(incident, ranks) == said
 
 
 def test_ranks_that_were_asked_to_end_have_not_failed() -> None:
     ended_by_us = [dead(n, 143, signal=15, stopped=True, said="step 7") for n in (1, 0)]
-    assert sentence(ended_by_us, 2).startswith("Nobody failed: rank 0 and rank 1 were asked to end (")
-    assert sentence([*ended_by_us, dead(2, trouble=CAUSE)]).startswith("rank 2 (pod j-worker-2, node n1) ended with")
+    assert incident_sentence(ended_by_us, 2).startswith("Nobody failed: rank 0 and rank 1 were asked to end (")
+    assert incident_sentence([*ended_by_us, dead(2, trouble=CAUSE)]).startswith(
+        "rank 2 (pod j-worker-2, node n1) ended with"
+    )
 
 
 def test_a_cause_beats_an_earlier_echo_and_the_earliest_cause_wins() -> None:
-    late = Trouble("KeyError", "x", 12.7)
-    assert culprit([dead(0, trouble=ECHO), dead(1, trouble=late), dead(2, trouble=CAUSE)]).rank == "rank 2"
+    late = LoggedError("KeyError", "x", 12.7)
+    assert root_cause([dead(0, trouble=ECHO), dead(1, trouble=late), dead(2, trouble=CAUSE)]).rank == "rank 2"
 
 
 def test_deaths_far_apart_are_different_incidents() -> None:
-    found = incidents([dead(0, at=100.0), dead(1, at=12.0), dead(2, at=13.0), dead(3, at=43.0)])
+    found = group_incidents([dead(0, at=100.0), dead(1, at=12.0), dead(2, at=13.0), dead(3, at=43.0)])
     assert [[d.rank for d in incident] for incident in found] == [["rank 1", "rank 2", "rank 3"], ["rank 0"]]
 
 
 def test_deaths_survive_being_written_down() -> None:
     for each in (dead(0, trouble=CAUSE), dead(1, 137, signal=9, stopped=True)):
-        assert death(each.plain()) == each
+        assert failure_from_dict(each.to_dict()) == each
 
 
 @pytest.mark.parametrize(
@@ -128,4 +137,4 @@ def test_deaths_survive_being_written_down() -> None:
     ],
 )
 def test_exit_codes_are_decoded(code: int, said: str) -> None:
-    assert ended(code, 0) == said
+    assert exit_description(code, 0) == said

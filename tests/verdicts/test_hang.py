@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rowlock.verdicts.hang import Look, judge
-from rowlock.verdicts.stacks import Stack, stack
-from rowlock.verdicts.stragglers import slowest
+from rowlock.verdicts.hang import RankObservation, judge_ranks
+from rowlock.verdicts.stacks import Stack, parse_stack
+from rowlock.verdicts.stragglers import find_straggler
 
 TORCH = "/env/lib/python3.11/site-packages/torch/"
 
@@ -16,7 +16,7 @@ TORCH = "/env/lib/python3.11/site-packages/torch/"
 def dump(*calls: tuple[str, str, int], active: bool = False) -> Stack:
     """Innermost first, as py-spy says it."""
     frames = [{"name": name, "filename": file, "line": line} for name, file, line in calls]
-    found = stack([
+    found = parse_stack([
         {"thread_name": "watcher", "active": True, "frames": []},
         {"thread_name": "MainThread", "active": active, "frames": frames},
     ])  # fmt: skip
@@ -33,8 +33,8 @@ LOAD = dump(("load", "/w/data.py", 88), ("<module>", "/w/train.py", 3))
 READ = dump(("readinto", "/usr/lib/python3.11/socket.py", 706), ("load", "/w/data.py", 90))
 
 
-def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> Look:
-    return Look(f"rank {rank}", f"j-{rank}", "n1", 100 + rank, silent=6.0, stack=seen, moved=moved, **more)
+def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> RankObservation:
+    return RankObservation(f"rank {rank}", f"j-{rank}", "n1", 100 + rank, silent=6.0, stack=seen, moved=moved, **more)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> Loo
         ),
     ],
 )
-def test_verdicts(looks: list[Look], kind: str, culprits: tuple[str, ...], said: str) -> None:
-    found = judge(looks)
+def test_verdicts(looks: list[RankObservation], kind: str, culprits: tuple[str, ...], said: str) -> None:
+    found = judge_ranks(looks)
     assert (found.kind, found.culprits) == (kind, culprits)
     assert found.sentence.startswith(said)
-    assert found.hangs == (kind in ("stopped", "behind", "mismatch", "stuck"))
+    assert found.is_hang == (kind in ("stopped", "behind", "mismatch", "stuck"))
 
 
 def test_a_rank_that_was_forked_warm_shows_its_own_calls_only() -> None:
@@ -122,7 +122,7 @@ def test_a_rank_that_was_forked_warm_shows_its_own_calls_only() -> None:
 
 def test_a_straggler_is_named_with_numbers() -> None:
     slow = [LOAD, READ, dump(STEP)] * 4
-    found = slowest({"rank 0": [REDUCE] * 7 + [LOAD] * 5, "rank 1": slow, "rank 2": [BACKWARD] * 9 + [LOAD] * 3})
+    found = find_straggler({"rank 0": [REDUCE] * 7 + [LOAD] * 5, "rank 1": slow, "rank 2": [BACKWARD] * 9 + [LOAD] * 3})
     assert found is not None and found.culprits == ("rank 1",)
     assert found.sentence == (
         "rank 1 is slower than its peers: it waits 0% of the time, the 2 others 67% (12 looks);"
@@ -141,11 +141,11 @@ def test_a_straggler_is_named_with_numbers() -> None:
     ],
 )
 def test_nobody_is_accused_without_evidence(looks: dict[str, list[Stack]]) -> None:
-    assert slowest(looks) is None
+    assert find_straggler(looks) is None
 
 
 def test_ranks_that_stand_at_the_same_lines_but_write_do_move() -> None:
     looks = {"rank 0": [REDUCE] * 12, "rank 1": [READ] * 3 + [LOAD] * 9}
-    assert slowest(looks) is None
-    found = slowest(looks, wrote=True)
+    assert find_straggler(looks) is None
+    found = find_straggler(looks, has_output=True)
     assert found is not None and found.culprits == ("rank 1",)

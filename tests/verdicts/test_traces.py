@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.verdicts.traces import trouble
+from rowlock.verdicts.traces import find_error
 
 T = "2026-11-21T20:00:0{}.250000000Z "
 
@@ -89,13 +89,13 @@ Root Cause (first observed failure):
     ],
 )  # fmt: skip
 def test_the_error_that_explains(log: str, said: str, rank: int | None, secondary: bool) -> None:
-    found = trouble(log)
+    found = find_error(log)
     assert found is not None and str(found).startswith(said)
     assert (found.rank, found.secondary) == (rank, secondary)
 
 
 def test_an_echo_is_an_echo() -> None:
-    found = trouble(stamped(7, ECHO))
+    found = find_error(stamped(7, ECHO))
     assert found is not None and found.secondary and found.rank == 0 and found.place == "train.py:9"
     assert found.at == pytest.approx(1795291207.25, abs=1e-3)
 
@@ -104,16 +104,16 @@ def test_an_echo_is_an_echo() -> None:
     "log", ["", "all is well\n", "Traceback is a word\n", stamped(1, "Traceback (most recent call last):")]
 )
 def test_nothing_wrong(log: str) -> None:
-    assert trouble(log) is None
+    assert find_error(log) is None
 
 
 def test_two_ranks_that_write_at_once_are_told_apart() -> None:
     lines = zip(ECHO.strip().split("\n"), RANK1.strip().split("\n"), strict=True)
-    found = trouble(stamped(1, "\n".join(line for pair in lines for line in pair)))
+    found = find_error(stamped(1, "\n".join(line for pair in lines for line in pair)))
     assert found is not None and found.kind == "KeyError" and found.rank == 1
 
 
 def test_an_error_that_was_handled_is_not_why_it_ended_later() -> None:
     handled = stamped(1, PLAIN) + stamped(5, "epoch 3") + stamped(9, PLAIN.replace("sizes differ: 3 and 4", "the end"))
-    found = trouble(handled)
+    found = find_error(handled)
     assert found is not None and found.text == "the end"

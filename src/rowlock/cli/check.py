@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.grammar import Line, Refused
+from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, show_json
 from rowlock.cli.place import project
-from rowlock.cli.scheduler import manifests
+from rowlock.cli.scheduler import load_manifests
 
 
-def check(line: Line) -> int:
+def check(line: CommandLine) -> int:
     """0 when everything would be admitted, else 1."""
     if not line.file:
-        raise Refused("`rowlock check` needs the file that would be submitted: `rowlock check -f job.yaml`", 2)
-    body = {"objects": manifests(line.file), "project": project(line)}
-    found = client.connect(line).call("POST", "/api/v1/check", body=body)
+        raise CommandError("`rowlock check` needs the file that would be submitted: `rowlock check -f job.yaml`", 2)
+    body = {"objects": load_manifests(line.file), "project": project(line)}
+    response = client.connect(line).call("POST", "/api/v1/check", body=body)
     if line.json:
-        show_json(found)
+        show_json(response)
     else:
-        for result in found["results"]:
-            _show(result)
-    return int(any(result["refused"] for result in found["results"]))
+        for result in response["results"]:
+            _show_result(result)
+    return int(any(result["refused"] for result in response["results"]))
 
 
-def _show(result: dict[str, Any]) -> None:
+def _show_result(result: dict[str, Any]) -> None:
     title = f"{result['kind']} {result['name']}".strip()
     if not result["refused"]:
         show(f"{title}: admitted")

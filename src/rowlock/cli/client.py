@@ -15,14 +15,14 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
-from rowlock.cli.grammar import Refused
-from rowlock.cli.place import data_dir, place_flag
+from rowlock.cli.grammar import CommandError
+from rowlock.cli.place import data_dir, data_dir_flag
 
 _TIMEOUT = 90.0
 """Seconds for an answer to begin; a submit may wait for a deleted job to leave, a wait polls for 30."""
 
 
-class ServerRefused(Refused):
+class StatusError(CommandError):
     """The server's own refusal, with its HTTP status and body."""
 
     def __init__(self, status: int, message: str, body: Any) -> None:
@@ -30,10 +30,10 @@ class ServerRefused(Refused):
         self.status, self.body = status, body
 
 
-def alive(found: dict[str, Any]) -> bool:
+def is_alive(server_json: dict[str, Any]) -> bool:
     """The server that wrote this server.json is there: not dead and merely unburied, and its pid is not a younger
     program's. (Another user's process counts: it cannot be signalled, but it is there.)"""
-    pid = int(found.get("pid") or 0)
+    pid = int(server_json.get("pid") or 0)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -47,68 +47,70 @@ def alive(found: dict[str, Any]) -> bool:
             boot = next(int(line.split()[1]) for line in file if line.startswith(b"btime"))
     except (OSError, StopIteration):
         return not os.path.isdir("/proc/self")  # without /proc the signal must do
-    began = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return fields[0] not in (b"Z", b"X") and began <= float(found.get("started") or began) + 2
+    start_time = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return fields[0] not in (b"Z", b"X") and start_time <= float(server_json.get("started") or start_time) + 2
 
 
-def state(directory: str) -> dict[str, Any] | None:
+def read_server_json(directory: str) -> dict[str, Any] | None:
     """server.json, or None when there is none or it is damaged."""
     try:
         with open(os.path.join(directory, "server.json"), encoding="utf-8") as file:
-            found = json.load(file)
+            server_json = json.load(file)
     except PermissionError:
-        raise Refused(
+        raise CommandError(
             f"{directory} belongs to somebody else: choose another with --data-dir or ROWLOCK_DATA_DIR"
         ) from None
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and "url" in found else None
+    return server_json if isinstance(server_json, dict) and "url" in server_json else None
 
 
-def running(directory: str) -> dict[str, Any] | None:
+def running_server(directory: str) -> dict[str, Any] | None:
     """server.json of a server whose process is there."""
-    found = state(directory)
-    return found if found and alive(found) else None
+    server_json = read_server_json(directory)
+    return server_json if server_json and is_alive(server_json) else None
 
 
-_SHAPE = {
+_RESTART_FLAGS = {
     "nodes": 1, "pretend_nodes": 0, "simulated_gpus": 0, "gpus_per_node": None, "cpus_per_node": None, "bind": "",
     "users": None, "tls_san": "", "network": "auto", "runtime": "auto", "without": "",
 }  # fmt: skip
 """Flags of `up` without which it would be another cluster, with what they are when nobody gives them."""
 
 
-def again(found: dict[str, Any] | None) -> str:
+def restart_command(server_json: dict[str, Any] | None) -> str:
     """The line that starts a server as it was: without its flags the nodes and GPUs of its jobs would not come back."""
-    flags = (found or {}).get("flags") or {}
-    given = [
+    flags = (server_json or {}).get("flags") or {}
+    flag_words = [
         f"--{name.replace('_', '-')} {flags[name]}"
-        for name, usual in _SHAPE.items()
+        for name, usual in _RESTART_FLAGS.items()
         if flags.get(name) not in (usual, None)
     ]
-    return " ".join([f"rowlock up -d{place_flag(flags.get('data_dir') or data_dir(None))}", *given])
+    return " ".join([f"rowlock up -d{data_dir_flag(flags.get('data_dir') or data_dir(None))}", *flag_words])
 
 
-def connect(line: Any) -> Server:
+def connect(line: Any) -> ServerClient:
     """The server of the data directory; one per command line. Raises Refused when there is none."""
     if line.server is not None:
-        kept: Server = line.server
-        return kept
+        server: ServerClient = line.server
+        return server
     directory = data_dir(line)
-    found = state(directory)
-    if found is None:
-        raise Refused(f"no server is running for {directory}. Start one: `rowlock up -d{place_flag(directory)}`")
-    if not alive(found):
-        raise Refused(
-            f"the server of {directory} (pid {found.get('pid')}) is not running any more. "
-            f"Start it again: `{again(found)}`; nothing is lost"
+    server_json = read_server_json(directory)
+    if server_json is None:
+        raise CommandError(
+            f"no server is running for {directory}. Start one: `rowlock up -d{data_dir_flag(directory)}`"
         )
-    made = Server(str(found["url"]), directory)
-    line.server = made
-    return made
+    if not is_alive(server_json):
+        raise CommandError(
+            f"the server of {directory} (pid {server_json.get('pid')}) is not running any more. "
+            f"Start it again: `{restart_command(server_json)}`; nothing is lost"
+        )
+    server = ServerClient(str(server_json["url"]), directory)
+    line.server = server
+    return server
 
 
-class Server:
+class ServerClient:
     """One server; connections are kept between calls."""
 
     def __init__(self, url: str, directory: str) -> None:
@@ -116,7 +118,7 @@ class Server:
         parts = urllib.parse.urlsplit(url)
         self._address = (parts.hostname or "127.0.0.1", parts.port or 443)
         self._secure = parts.scheme == "https"
-        self._kept: http.client.HTTPConnection | None = None
+        self._connection_kept_alive: http.client.HTTPConnection | None = None
 
     # ------------------------------------------------------------ calls
 
@@ -133,95 +135,101 @@ class Server:
         """The decoded answer. Raises ServerRefused with the server's own sentence."""
         answer = self._send(method, path, body, query)
         raw = answer.read()
-        decoded = _decoded(raw)
+        decoded = _decode_json(raw)
         if answer.status >= 400:
-            raise ServerRefused(answer.status, _sentence(answer.status, decoded, self.directory), decoded)
+            raise StatusError(answer.status, _error_message(answer.status, decoded, self.directory), decoded)
         return decoded
 
-    def lines(self, path: str, **query: Any) -> Iterator[bytes]:
+    def stream_lines(self, path: str, **query: Any) -> Iterator[bytes]:
         """A streamed text answer, line by line as it comes."""
         answer = self._send("GET", path, None, query)
         if answer.status >= 400:
-            decoded = _decoded(answer.read())
-            raise ServerRefused(answer.status, _sentence(answer.status, decoded, self.directory), decoded)
-        stream, self._kept = self._kept, None  # it has the connection for itself
+            decoded = _decode_json(answer.read())
+            raise StatusError(answer.status, _error_message(answer.status, decoded, self.directory), decoded)
+        stream, self._connection_kept_alive = self._connection_kept_alive, None  # it has the connection for itself
         if stream is not None and stream.sock is not None:
             stream.sock.settimeout(None)
         try:
             while line := answer.readline():
                 yield line
         except (OSError, http.client.HTTPException):
-            raise Refused("the connection to the server broke; the job goes on. Look again: `rowlock status`") from None
+            raise CommandError(
+                "the connection to the server broke; the job goes on. Look again: `rowlock status`"
+            ) from None
         finally:
             answer.close()
             if stream is not None:
                 stream.close()
 
-    def socket(self) -> socket.socket:
+    def open_socket(self) -> socket.socket:
         """A connection of its own, for who speaks something else than HTTP on it. Raises Refused."""
-        made = Server(self.url, self.directory)
+        client = ServerClient(self.url, self.directory)
         try:
-            connection = made._connection()
+            connection = client._connection()
         except OSError as error:
-            raise Refused(f"the server at {self.url} cannot be reached ({error})") from None
-        found: socket.socket = connection.sock
-        found.settimeout(_TIMEOUT)
-        return found
+            raise CommandError(f"the server at {self.url} cannot be reached ({error})") from None
+        raw_socket: socket.socket = connection.sock
+        raw_socket.settimeout(_TIMEOUT)
+        return raw_socket
 
     def close(self) -> None:
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+        if self._connection_kept_alive is not None:
+            self._connection_kept_alive.close()
+            self._connection_kept_alive = None
 
     def _send(self, method: str, path: str, body: Any, query: dict[str, Any] | None) -> http.client.HTTPResponse:
-        given = {
+        params = {
             k: str(v).lower() if isinstance(v, bool) else v for k, v in (query or {}).items() if v not in (None, "")
         }
-        target = path + ("?" + urllib.parse.urlencode(given) if given else "")
+        target = path + ("?" + urllib.parse.urlencode(params) if params else "")
         headers = {"Authorization": f"Bearer {self.token()}", "User-Agent": "rowlock-cli", "Accept": "*/*"}
         data = None if body is None else json.dumps(body).encode()
         if data is not None:
             headers["Content-Type"] = "application/json"
-        for fresh in (self._kept is None, True):
+        for fresh in (self._connection_kept_alive is None, True):
             try:
                 connection = self._connection()
                 connection.request(method, target, body=data, headers=headers)
                 return connection.getresponse()
             except ssl.SSLCertVerificationError:
-                raise Refused(f"{self.url} is not the server that {self.directory}/ca.crt belongs to") from None
+                raise CommandError(f"{self.url} is not the server that {self.directory}/ca.crt belongs to") from None
             except (ConnectionError, http.client.BadStatusLine, http.client.CannotSendRequest) as error:
                 self.close()
                 if fresh:
-                    raise Refused(
+                    raise CommandError(
                         f"the server at {self.url} does not answer ({getattr(error, 'strerror', None) or 'connection closed'}); look: `rowlock status`"
                     ) from None
             except TimeoutError:
-                raise Refused(f"the server at {self.url} did not answer within {_TIMEOUT:.0f} s") from None
+                raise CommandError(f"the server at {self.url} did not answer within {_TIMEOUT:.0f} s") from None
             except OSError as error:
-                raise Refused(f"the server at {self.url} cannot be reached ({error})") from None
+                raise CommandError(f"the server at {self.url} cannot be reached ({error})") from None
         raise AssertionError("a fresh connection either answers or raises")
 
     def _connection(self) -> http.client.HTTPConnection:
-        if self._kept is None:
+        if self._connection_kept_alive is None:
             host, port = self._address
             if self._secure:
-                self._kept = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._context())
+                self._connection_kept_alive = http.client.HTTPSConnection(
+                    host, port, timeout=_TIMEOUT, context=self._context()
+                )
             else:
-                self._kept = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
+                self._connection_kept_alive = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
             try:
-                self._kept.connect()
+                self._connection_kept_alive.connect()
             except OSError:
-                self._kept = None
+                self._connection_kept_alive = None
                 raise
-            self._kept.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._kept
+            self._connection_kept_alive.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._connection_kept_alive
 
     def _context(self) -> ssl.SSLContext:
         authority = os.path.join(self.directory, "ca.crt")
         try:
             return ssl.create_default_context(cafile=authority)
         except OSError as error:
-            raise Refused(f"{authority} cannot be read ({error.strerror}); `rowlock up -d` writes it again") from None
+            raise CommandError(
+                f"{authority} cannot be read ({error.strerror}); `rowlock up -d` writes it again"
+            ) from None
 
     def token(self) -> str:
         """What the server lets its owner in for."""
@@ -230,37 +238,41 @@ class Server:
             with open(path, encoding="utf-8") as file:
                 return file.read().strip()
         except OSError as error:
-            raise Refused(f"{path} cannot be read ({error.strerror}): only the cluster's owner may use it") from None
+            raise CommandError(
+                f"{path} cannot be read ({error.strerror}): only the cluster's owner may use it"
+            ) from None
 
 
-def _decoded(raw: bytes) -> Any:
+def _decode_json(raw: bytes) -> Any:
     try:
         return json.loads(raw) if raw else None
     except ValueError:
         return {"message": raw.decode(errors="replace").strip()}
 
 
-def _sentence(status: int, body: Any, directory: str) -> str:
+def _error_message(status: int, body: Any, directory: str) -> str:
     message = str(body.get("message") or "") if isinstance(body, dict) else ""
     return message or f"the server of {directory} answered with HTTP {status}"
 
 
-def in_flags(refusal: ServerRefused, flag_of: dict[str, str]) -> str:
+def message_in_flags(refusal: StatusError, flag_of: dict[str, str]) -> str:
     """The refusal in the words of a command line: `flag_of` names the flag that a field of the request came from."""
     issues = refusal.body.get("complianceIssues") if isinstance(refusal.body, dict) else None
     if not issues or not any(i["field"].partition("[")[0] in flag_of for i in issues):
         return refusal.message
     fields = ((i["field"], i["field"].partition("[")[0], i["details"]) for i in issues)
-    told = dict.fromkeys((flag_of.get(exact) or flag_of.get(whole, exact), details) for exact, whole, details in fields)
-    return "\n".join(f"{flag}: {details}" for flag, details in told)
+    flag_errors = dict.fromkeys(
+        (flag_of.get(exact) or flag_of.get(base_field, exact), details) for exact, base_field, details in fields
+    )
+    return "\n".join(f"{flag}: {details}" for flag, details in flag_errors)
 
 
-def pages(server: Server, path: str, name: str, **query: Any) -> list[Any]:
+def list_all(server: ServerClient, path: str, name: str, **query: Any) -> list[Any]:
     """Every item of a paged list."""
-    found: list[Any] = []
+    items: list[Any] = []
     offset: int | None = 0
     while offset is not None:
         body = server.get(path, offset=offset, limit=500, **query)
-        found += body[name]
+        items += body[name]
         offset = body.get("next")
-    return found
+    return items

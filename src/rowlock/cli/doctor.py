@@ -9,7 +9,7 @@ import sys
 from typing import NamedTuple
 
 from rowlock.cli import client
-from rowlock.cli.grammar import Line, Refused
+from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, show_json, table
 from rowlock.cli.place import data_dir
 
@@ -23,7 +23,7 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def doctor(line: Line) -> int:
+def doctor(line: CommandLine) -> int:
     directory = data_dir(line)
     findings = [
         python(),
@@ -33,7 +33,7 @@ def doctor(line: Line) -> int:
         gpus(),
         network(),
         containers(),
-        space(directory),
+        disk_space(directory),
         server(line, directory),
     ]
     if line.json:
@@ -47,8 +47,8 @@ def doctor(line: Line) -> int:
 
 
 def python() -> Finding:
-    found = f"{sys.version.split()[0]} ({sys.executable})"
-    return Finding("python", "ok", found)
+    version = f"{sys.version.split()[0]} ({sys.executable})"
+    return Finding("python", "ok", version)
 
 
 def cpus() -> Finding:
@@ -80,22 +80,22 @@ def torch() -> Finding:
 
 def gpus() -> Finding:
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
-    none = "no GPU here: rehearse with `rowlock up -d --simulated-gpus 1`"
+    no_gpu_hint = "no GPU here: rehearse with `rowlock up -d --simulated-gpus 1`"
     if shutil.which("nvidia-smi") is None:
-        return Finding("gpus", "warn", "none (no NVIDIA driver)", none)
+        return Finding("gpus", "warn", "none (no NVIDIA driver)", no_gpu_hint)
     try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+        result = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
     except subprocess.TimeoutExpired:
         return Finding("gpus", "bad", "nvidia-smi does not answer", "the driver hangs: look at the kernel's log")
-    if done.returncode:
+    if result.returncode:
         return Finding(
-            "gpus", "bad", done.stdout.strip() or done.stderr.strip(), "the NVIDIA driver is broken: reinstall it"
+            "gpus", "bad", result.stdout.strip() or result.stderr.strip(), "the NVIDIA driver is broken: reinstall it"
         )
-    cards = [card for card in done.stdout.splitlines() if card.strip()]
+    cards = [card for card in result.stdout.splitlines() if card.strip()]
     return (
         Finding("gpus", "ok", f"{len(cards)}: {'; '.join(sorted(set(cards)))}")
         if cards
-        else Finding("gpus", "warn", "none", none)
+        else Finding("gpus", "warn", "none", no_gpu_hint)
     )
 
 
@@ -109,36 +109,38 @@ def network() -> Finding:
         return Finding(
             "pod network", "warn", "unknown: `unshare` is not installed", "rowlock finds out by itself at `up`"
         )
-    done = subprocess.run([unshare, "--user", "--map-root-user", "--net", "true"], capture_output=True, check=False)
-    if done.returncode:
+    result = subprocess.run([unshare, "--user", "--map-root-user", "--net", "true"], capture_output=True, check=False)
+    if result.returncode:
         return Finding("pod network", "warn", "rewrite (this kernel does not give user namespaces)", fix)
     return Finding("pod network", "ok", "namespaces: every pod has its own ports")
 
 
 def containers() -> Finding:
     """Which container engine answers; without one pods are processes, and nothing is missing."""
-    words = [sys.executable, "-m", "rowlock.cluster.node.engine"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    found = done.stdout.strip()
-    if done.returncode == 0:
-        return Finding("containers", "ok", f"{found}: images that it has or can pull run in containers")
-    refused = "does not answer" in found
-    fix = "start it, or join its group (`docker`) to be let in; until then pods run as processes" if refused else ""
-    return Finding("containers", "warn" if refused else "ok", f"pods run as processes: {found}", fix)
+    command = [sys.executable, "-m", "rowlock.cluster.node.engine"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    engine = result.stdout.strip()
+    if result.returncode == 0:
+        return Finding("containers", "ok", f"{engine}: images that it has or can pull run in containers")
+    not_answering = "does not answer" in engine
+    fix = (
+        "start it, or join its group (`docker`) to be let in; until then pods run as processes" if not_answering else ""
+    )
+    return Finding("containers", "warn" if not_answering else "ok", f"pods run as processes: {engine}", fix)
 
 
-def space(directory: str) -> Finding:
-    place = directory
-    while not os.path.exists(place):
-        place = os.path.dirname(place)
-    if not os.access(place, os.W_OK):
+def disk_space(directory: str) -> Finding:
+    existing = directory
+    while not os.path.exists(existing):
+        existing = os.path.dirname(existing)
+    if not os.access(existing, os.W_OK):
         return Finding(
             "data directory",
             "bad",
             f"{directory} is not writable",
             "choose another: --data-dir DIR or ROWLOCK_DATA_DIR",
         )
-    free = shutil.disk_usage(place).free / 2**30
+    free = shutil.disk_usage(existing).free / 2**30
     if free < 1:
         return Finding(
             "data directory", "bad", f"{directory}: {free:.1f} GiB free", "free some space: a full disk refuses writes"
@@ -146,16 +148,16 @@ def space(directory: str) -> Finding:
     return Finding("data directory", "ok", f"{directory} ({free:.0f} GiB free)")
 
 
-def server(line: Line, directory: str) -> Finding:
-    found = client.running(directory)
-    if found is None:
-        dead = client.state(directory)
-        word = f"gone (pid {dead.get('pid')} is not there)" if dead else "not running"
-        return Finding("server", "warn", word, f"start it: `{client.again(dead)}`")
+def server(line: CommandLine, directory: str) -> Finding:
+    server_json = client.running_server(directory)
+    if server_json is None:
+        last_server_json = client.read_server_json(directory)
+        state = f"gone (pid {last_server_json.get('pid')} is not there)" if last_server_json else "not running"
+        return Finding("server", "warn", state, f"start it: `{client.restart_command(last_server_json)}`")
     try:
         client.connect(line).get("/api/v1/clusters")
-    except Refused as refusal:
+    except CommandError as refusal:
         return Finding(
             "server", "bad", refusal.message, f"its log may say why: {os.path.join(directory, 'server.log')}"
         )
-    return Finding("server", "ok", f"{found['url']} (pid {found['pid']})")
+    return Finding("server", "ok", f"{server_json['url']} (pid {server_json['pid']})")

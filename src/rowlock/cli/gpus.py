@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from rowlock.cli.grammar import Line, Refused
+from rowlock.cli.grammar import CommandError, CommandLine
 
 
-def of(gpus: float | None, flag: str = "--gpu") -> dict[str, Any]:
+def gpu_request(gpus: float | None, flag: str = "--gpu") -> dict[str, Any]:
     """Whole numbers are devices, a fraction below 1 is a share of one device."""
     if gpus is None or gpus == 0:
         return {}
     if gpus < 0:
-        raise Refused(f"{flag} must be no less than 0, but is {gpus:g}")
+        raise CommandError(f"{flag} must be no less than 0, but is {gpus:g}")
     if gpus == int(gpus):
         return {"gpuDevicesRequest": int(gpus)}
     if gpus > 1:
-        raise Refused(
+        raise CommandError(
             f"{flag} {gpus:g}: a pod can have whole GPUs or a share of one, not both. "
             f"Ask for {int(gpus)} or {int(gpus) + 1}, or for a share below 1."
         )
     return {"gpuDevicesRequest": 1, "gpuRequestType": "portion", "gpuPortionRequest": gpus}
 
 
-def compute(line: Line) -> dict[str, Any]:
-    """The `compute` object from --gpu, --cpu, --memory, where given."""
-    made = of(line.gpu)
+def compute_request(line: CommandLine) -> dict[str, Any]:
+    """The `compute_request` object from --gpu, --cpu, --memory, where given."""
+    request = gpu_request(line.gpu)
     if line.cpu is not None:
-        made["cpuCoreRequest"] = line.cpu
+        request["cpuCoreRequest"] = line.cpu
     if line.memory:
-        made["cpuMemoryRequest"] = quantity(line.memory)
-    return made
+        request["cpuMemoryRequest"] = normalize_quantity(line.memory)
+    return request
 
 
-def quantity(text: str) -> str:
+def normalize_quantity(text: str) -> str:
     """V1 writes `0.5Gb`: the b says nothing."""
     return text[:-1] if text[-1:] in "bB" and text[:-1][-1:].isalpha() else text

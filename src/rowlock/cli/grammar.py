@@ -12,7 +12,7 @@ import math
 from typing import Any, NamedTuple
 
 
-class Refused(Exception):
+class CommandError(Exception):
     """Ends the program with a sentence. 1: refused or failed; 2: the command line itself is wrong."""
 
     def __init__(self, message: str, code: int = 1) -> None:
@@ -54,32 +54,32 @@ class Command(NamedTuple):
     words: str = ""
     flags: tuple[Flag, ...] | str = ()
     rest: str = ""
-    also: str = ""
+    aliases: str = ""
     eager: bool = False
     hidden: bool = False
 
 
 class Group(NamedTuple):
-    """Verbs under a noun. `default` is the verb that runs when none is given. `elsewhere`: words of other command lines,
+    """Verbs under a noun. `default` is the verb that runs when none is given. `foreign_commands`: words of other command lines,
     and what to write here."""
 
     name: str
     summary: str
     commands: tuple[Command | Group, ...]
-    also: str = ""
+    aliases: str = ""
     default: str = ""
     hidden: bool = False
-    elsewhere: tuple[tuple[str, str], ...] = ()
+    foreign_commands: tuple[tuple[str, str], ...] = ()
 
 
-class Line:
+class CommandLine:
     """A parsed command line: `line.workers` and so on; `words`, `rest`; `argv` as typed, `program` and `verb`."""
 
     def __init__(self, program: str, verb: str, argv: list[str]) -> None:
         self.program, self.verb, self.argv = program, verb, argv
         self.words: list[str] = []
         self.rest: list[str] | None = None
-        self.given: set[str] = set()
+        self.given_flags: set[str] = set()
         self.server: Any = None
         """The connection to the server, once there is one (`client.connect`)."""
 
@@ -89,37 +89,39 @@ class Line:
     def word(self, name: str) -> str:
         """The one word that the command needs."""
         if len(self.words) != 1:
-            raise Refused(f"`{self.program} {self.verb}` needs one {name}; see `{self.program} {self.verb} --help`", 2)
+            raise CommandError(
+                f"`{self.program} {self.verb}` needs one {name}; see `{self.program} {self.verb} --help`", 2
+            )
         return self.words[0]
 
 
 HELP = Flag("-h --help", "switch", "show this help")
 
 
-def nearest(word: str, known: list[str]) -> str:
+def suggest_nearest(word: str, candidates: list[str]) -> str:
     """` Did you mean x?`, or nothing."""
     import difflib
 
     if word.startswith("--"):  # the dashes that all flags begin with are no likeness
-        bare = {name.lstrip("-"): name for name in known}
+        bare = {name.lstrip("-"): name for name in candidates}
         close = difflib.get_close_matches(word.lstrip("-"), bare, 1, 0.6)
-        found = [bare[name] for name in close]
+        matches = [bare[name] for name in close]
     else:
-        found = difflib.get_close_matches(word, known, 1, 0.5)
-    return f" Did you mean `{found[0]}`?" if found else ""
+        matches = difflib.get_close_matches(word, candidates, 1, 0.5)
+    return f" Did you mean `{matches[0]}`?" if matches else ""
 
 
-def load(place: str) -> Any:
+def load_target(target: str) -> Any:
     """`module:name` of this package."""
     import importlib
 
-    module, _, name = place.partition(":")
+    module, _, name = target.partition(":")
     return getattr(importlib.import_module(f"rowlock.cli.{module}"), name)
 
 
 def flags_of(command: Command) -> tuple[Flag, ...]:
-    found: tuple[Flag, ...] = load(command.flags) if isinstance(command.flags, str) else command.flags
-    return (*found, HELP)
+    flags: tuple[Flag, ...] = load_target(command.flags) if isinstance(command.flags, str) else command.flags
+    return (*flags, HELP)
 
 
 # ---------------------------------------------------------------- finding the verb
@@ -127,70 +129,72 @@ def flags_of(command: Command) -> tuple[Flag, ...]:
 
 def resolve(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> tuple[Command | Group, str, list[str]]:
     """The verb that `argv` names, its path, and what is left. Flags in `shared` may stand before the verb."""
-    here: Command | Group = root
+    node: Command | Group = root
     path: list[str] = []
-    left, before = list(argv), list[str]()
-    while isinstance(here, Group):
-        before += _leading(left, shared)
-        if left and left[0] in ("-h", "--help"):
-            return here, " ".join(path), []
-        if not left or (left[0].startswith("-") and here.default):
-            if not here.default:
-                return here, " ".join(path), []
-            here = _named(here, here.default) or here
+    args, shared_args = list(argv), list[str]()
+    while isinstance(node, Group):
+        shared_args += _pop_shared_flags(args, shared)
+        if args and args[0] in ("-h", "--help"):
+            return node, " ".join(path), []
+        if not args or (args[0].startswith("-") and node.default):
+            if not node.default:
+                return node, " ".join(path), []
+            node = _find_command(node, node.default) or node
             continue
-        word = left.pop(0)
-        found = _named(here, word)
-        if found is None:
-            raise Refused(_unknown(here, word, " ".join([root.name, *path])), 2)
-        path.append(found.name)
-        here = found
-    return here, " ".join(path), before + left
+        word = args.pop(0)
+        child = _find_command(node, word)
+        if child is None:
+            raise CommandError(_unknown_command_message(node, word, " ".join([root.name, *path])), 2)
+        path.append(child.name)
+        node = child
+    return node, " ".join(path), shared_args + args
 
 
-def _unknown(group: Group, word: str, where: str) -> str:
+def _unknown_command_message(group: Group, word: str, command_path: str) -> str:
     """What to write instead of a word that is no command here."""
-    known = [c.name for c in group.commands if not c.hidden]
+    names = [c.name for c in group.commands if not c.hidden]
     if word.startswith("-"):
-        return f"`{where}` needs a command before {word}: {', '.join(known)}. `{where} --help` says what each does."
-    for words, instead in group.elsewhere:
+        return f"`{command_path}` needs a command before {word}: {', '.join(names)}. `{command_path} --help` says what each does."
+    for words, instead in group.foreign_commands:
         if word in words.split():
-            return f"`{where}` has no command `{word}`. {instead}"
-    return f"`{where}` has no command `{word}`.{nearest(word, known)} `{where} --help` lists them."
+            return f"`{command_path}` has no command `{word}`. {instead}"
+    return (
+        f"`{command_path}` has no command `{word}`.{suggest_nearest(word, names)} `{command_path} --help` lists them."
+    )
 
 
-def _named(group: Group, word: str) -> Command | Group | None:
-    return next((c for c in group.commands if word == c.name or word in c.also.split()), None)
+def _find_command(group: Group, word: str) -> Command | Group | None:
+    return next((c for c in group.commands if word == c.name or word in c.aliases.split()), None)
 
 
-def _leading(left: list[str], shared: tuple[Flag, ...]) -> list[str]:
+def _pop_shared_flags(args: list[str], shared: tuple[Flag, ...]) -> list[str]:
     """Takes the shared flags (with their values) off the front of `left`."""
     taken: list[str] = []
     names = {n: f for f in shared for n in f.spellings()}
-    while left and left[0].partition("=")[0] in names:
-        flag = names[left[0].partition("=")[0]]
-        count = 2 if flag.takes_value and "=" not in left[0] else 1
-        taken += left[:count]
-        del left[:count]
+    while args and args[0].partition("=")[0] in names:
+        flag = names[args[0].partition("=")[0]]
+        count = 2 if flag.takes_value and "=" not in args[0] else 1
+        taken += args[:count]
+        del args[:count]
     return taken
 
 
 # ---------------------------------------------------------------- parsing a verb's line
 
 
-def parse(line: Line, command: Command, left: list[str]) -> Line:
+def parse(line: CommandLine, command: Command, args: list[str]) -> CommandLine:
     """Fills `line` from what stands after the verb. Raises Refused(2)."""
     flags = flags_of(command)
     names = {spelling: flag for flag in flags for spelling in flag.spellings()}
     for flag in flags:
         setattr(line, flag.dest, [] if flag.kind == "list" else flag.default)
-    tokens = list(left)
+    tokens = list(args)
     while tokens:
         token = tokens.pop(0)
         if token == "--":
             line.rest, tokens = tokens, []
         elif token.startswith("-") and len(token) > 1:
-            _flag(line, names, token, tokens)
+            _parse_flag(line, names, token, tokens)
         else:
             line.words.append(token)
             if command.eager:
@@ -199,12 +203,12 @@ def parse(line: Line, command: Command, left: list[str]) -> Line:
     if line.rest is not None and not command.rest:
         line.words, line.rest = line.words + line.rest, None
     if line.words and not command.words and not command.eager:
-        meant = f" Did you mean `-f {line.words[0]}`?" if "-f" in names and names["-f"].takes_value else ""
-        raise Refused(f"`{line.program} {line.verb}` takes no argument, but `{line.words[0]}` was given.{meant}", 2)
+        hint = f" Did you mean `-f {line.words[0]}`?" if "-f" in names and names["-f"].takes_value else ""
+        raise CommandError(f"`{line.program} {line.verb}` takes no argument, but `{line.words[0]}` was given.{hint}", 2)
     return line
 
 
-def _flag(line: Line, names: dict[str, Flag], token: str, tokens: list[str]) -> None:
+def _parse_flag(line: CommandLine, names: dict[str, Flag], token: str, tokens: list[str]) -> None:
     """One flag; its value comes from the token itself or from the next one."""
     name, equals, value = token.partition("=")
     if not token.startswith("--") and name not in names:
@@ -215,39 +219,39 @@ def _flag(line: Line, names: dict[str, Flag], token: str, tokens: list[str]) -> 
             equals = value = ""
     flag = names.get(name)
     if flag is None:
-        known = [n for n in names if len(n) > 2]
-        hint = nearest(name, known) if len(name) > 2 else ""
+        long_names = [n for n in names if len(n) > 2]
+        hint = suggest_nearest(name, long_names) if len(name) > 2 else ""
         if name in ("-o", "--output") and "--json" in names:  # kubectl's
             hint = " Did you mean `--json`?"
-        where = f"{line.program} {line.verb}"
-        raise Refused(f"unknown flag: {name}.{hint} `{where} --help` lists the flags.", 2)
+        command_path = f"{line.program} {line.verb}"
+        raise CommandError(f"unknown flag: {name}.{hint} `{command_path} --help` lists the flags.", 2)
     if flag.takes_value and not equals:
         if not tokens:
-            raise Refused(f"flag needs an argument: {name}", 2)
+            raise CommandError(f"flag needs an argument: {name}", 2)
         value = tokens.pop(0)
     if flag.refuse and not (flag.kind == "switch" and value == "false"):
-        raise Refused(f"{name} is not supported by rowlock yet: {flag.refuse}", 1)
-    line.given.add(flag.dest)
-    _store(line, flag, name, value if flag.takes_value or equals else None)
+        raise CommandError(f"{name} is not supported by rowlock yet: {flag.refuse}", 1)
+    line.given_flags.add(flag.dest)
+    _store_value(line, flag, name, value if flag.takes_value or equals else None)
 
 
-def _store(line: Line, flag: Flag, name: str, value: str | None) -> None:
+def _store_value(line: CommandLine, flag: Flag, name: str, value: str | None) -> None:
     if flag.kind == "list":
         getattr(line, flag.dest).append(value)
     else:
-        setattr(line, flag.dest, _value(flag, name, value))
+        setattr(line, flag.dest, _parse_value(flag, name, value))
 
 
-def _value(flag: Flag, name: str, value: str | None) -> Any:
+def _parse_value(flag: Flag, name: str, value: str | None) -> Any:
     """The value as its kind says. Raises Refused(2)."""
     if flag.kind == "switch":
         if value not in (None, "true", "false"):
-            raise Refused(f'invalid argument "{value}" for {name}: it is true or false', 2)
+            raise CommandError(f'invalid argument "{value}" for {name}: it is true or false', 2)
         return value != "false"
     text = value or ""
     if flag.kind == "int":
         if not text.lstrip("-").isdigit():
-            raise Refused(f'invalid argument "{text}" for {name}: it must be a whole number', 2)
+            raise CommandError(f'invalid argument "{text}" for {name}: it must be a whole number', 2)
         return int(text)
     if flag.kind == "float":
         try:
@@ -255,13 +259,15 @@ def _value(flag: Flag, name: str, value: str | None) -> Any:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise Refused(f'invalid argument "{text}" for {name}: it must be a number', 2)
+            raise CommandError(f'invalid argument "{text}" for {name}: it must be a number', 2)
         return number
     if "|" in flag.kind:
         options = {word.lower(): word for word in flag.kind.split("|")}
         if text.lower() not in options:
             quoted = ", ".join(f'"{word}"' for word in options.values())
-            raise Refused(f"{name.lstrip('-')} flag should be set with one of the following values of: {quoted}", 2)
+            raise CommandError(
+                f"{name.lstrip('-')} flag should be set with one of the following values of: {quoted}", 2
+            )
         return options[text.lower()]
     return value if flag.kind == "maybe" else text
 
@@ -271,38 +277,38 @@ def _value(flag: Flag, name: str, value: str | None) -> Any:
 
 def help_of(program: str, path: str, node: Command | Group) -> str:
     """The help text of a verb or of a group."""
-    where = f"{program} {path}".strip()
+    command_path = f"{program} {path}".strip()
     if isinstance(node, Group):
         rows = [(c.name, c.summary) for c in node.commands if not c.hidden]
-        lines = [node.summary, "", f"Usage: {where} COMMAND", "", "Commands:", *_aligned(rows), ""]
-        return "\n".join([*lines, f"`{where} COMMAND --help` shows the flags of one."])
+        lines = [node.summary, "", f"Usage: {command_path} COMMAND", "", "Commands:", *_align_rows(rows), ""]
+        return "\n".join([*lines, f"`{command_path} COMMAND --help` shows the flags of one."])
     words = " ".join(filter(None, [node.words, f"-- {node.rest}" if node.rest else ""]))
-    lines = [node.summary, "", f"Usage: {where} [flags] {words}".rstrip(), "", "Flags:"]
-    shown = [(_spelled(f), _told(f)) for f in flags_of(node) if not f.refuse]
-    refused = [(_spelled(f), f.refuse) for f in flags_of(node) if f.refuse]
-    lines += _aligned(shown)
+    lines = [node.summary, "", f"Usage: {command_path} [flags] {words}".rstrip(), "", "Flags:"]
+    shown = [(_format_spelling(f), _format_help(f)) for f in flags_of(node) if not f.refuse]
+    refused = [(_format_spelling(f), f.refuse) for f in flags_of(node) if f.refuse]
+    lines += _align_rows(shown)
     if refused:
-        lines += ["", "Known, but refused for now:", *_aligned(refused)]
+        lines += ["", "Known, but refused for now:", *_align_rows(refused)]
     return "\n".join(lines)
 
 
-def _spelled(flag: Flag) -> str:
+def _format_spelling(flag: Flag) -> str:
     names = flag.names.split()
     short = ", ".join(names) if names[0].count("-") == 1 or len(names[0]) == 2 else "    " + ", ".join(names)
     value = flag.value or ("" if not flag.takes_value else flag.kind if "|" in flag.kind else flag.kind.upper())
     return f"{short} {value}".rstrip()
 
 
-def _told(flag: Flag) -> str:
+def _format_help(flag: Flag) -> str:
     many = " (may be repeated)" if flag.kind == "list" else ""
     default = f" (default {flag.default})" if flag.default not in (None, "", False) else ""
     return flag.help + many + default
 
 
-def _aligned(rows: list[tuple[str, str]]) -> list[str]:
-    width = min(max((len(left) for left, _ in rows), default=0), 34)
-    made = []
-    for left, right in rows:
-        gap = "  " if len(left) <= width else f"\n  {'':{width}}  "
-        made.append(f"  {left:{width}}{gap}{right}")
-    return made
+def _align_rows(rows: list[tuple[str, str]]) -> list[str]:
+    width = min(max((len(name) for name, _ in rows), default=0), 34)
+    lines = []
+    for name, text in rows:
+        gap = "  " if len(name) <= width else f"\n  {'':{width}}  "
+        lines.append(f"  {name:{width}}{gap}{text}")
+    return lines

@@ -6,45 +6,45 @@ import os
 import sys
 
 from rowlock.cli import client
-from rowlock.cli.grammar import Line, Refused
+from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.place import data_dir
 
 
-def _become(module: str, *argv: str) -> int:
+def _exec_module(module: str, *argv: str) -> int:
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", f"rowlock.cluster.node.{module}", *argv])
 
 
-def build(line: Line) -> int:
+def build(line: CommandLine) -> int:
     if not line.tag:
-        raise Refused("the image needs a name: `rowlock build -t NAME DIR`", 2)
-    where = line.word("directory")
-    if not os.path.isdir(where):
-        raise Refused(f"there is no directory {where}")
-    extra = ["--file", line.file] if line.file else []
+        raise CommandError("the image needs a name: `rowlock build -t NAME DIR`", 2)
+    directory = line.word("directory")
+    if not os.path.isdir(directory):
+        raise CommandError(f"there is no directory {directory}")
+    options = ["--file", line.file] if line.file else []
     for argument in line.build_arg:
-        extra += ["--build-arg", argument]
-    extra += ["--runtime", line.runtime or _runtime(line)]
-    return _become("build", "--data-dir", data_dir(line), "-t", line.tag, *extra, where)
+        options += ["--build-arg", argument]
+    options += ["--runtime", line.runtime or _server_runtime(line)]
+    return _exec_module("build", "--data-dir", data_dir(line), "-t", line.tag, *options, directory)
 
 
-def _runtime(line: Line) -> str:
+def _server_runtime(line: CommandLine) -> str:
     """What the server of the data directory was started with: its pods shall find the image."""
-    return str((client.state(data_dir(line)) or {}).get("flags", {}).get("runtime") or "auto")
+    return str((client.read_server_json(data_dir(line)) or {}).get("flags", {}).get("runtime") or "auto")
 
 
-def index(line: Line) -> int:
-    return _become("images", "--data-dir", data_dir(line), "list", *(["--json"] if line.json else []))
+def index(line: CommandLine) -> int:
+    return _exec_module("images", "--data-dir", data_dir(line), "list", *(["--json"] if line.json else []))
 
 
-def add(line: Line) -> int:
+def add(line: CommandLine) -> int:
     if bool(line.host) == bool(line.dir):
-        raise Refused("say what the image is: --host for this machine's programs, or --dir DIR", 2)
+        raise CommandError("say what the image is: --host for this machine's programs, or --dir DIR", 2)
     if line.dir and not os.path.isdir(line.dir):
-        raise Refused(f"there is no directory {line.dir}")
-    how = ["--host"] if line.host else ["--dir", os.path.abspath(line.dir)]
-    return _become("images", "--data-dir", data_dir(line), "add", line.word("name"), *how)
+        raise CommandError(f"there is no directory {line.dir}")
+    source = ["--host"] if line.host else ["--dir", os.path.abspath(line.dir)]
+    return _exec_module("images", "--data-dir", data_dir(line), "add", line.word("name"), *source)
 
 
-def remove(line: Line) -> int:
-    return _become("images", "--data-dir", data_dir(line), "remove", line.word("name"))
+def remove(line: CommandLine) -> int:
+    return _exec_module("images", "--data-dir", data_dir(line), "remove", line.word("name"))

@@ -7,33 +7,33 @@ from collections.abc import Iterable
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.grammar import Line, Refused, nearest
-from rowlock.cli.jobs import WORKLOADS, find
-from rowlock.cli.output import seconds
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.jobs import WORKLOADS, find_workload
+from rowlock.cli.output import parse_duration
 from rowlock.cli.place import project
 
 
-def logs(line: Line) -> int:
+def logs(line: CommandLine) -> int:
     name = line.word("job")
     server = client.connect(line)
-    workload = find(server, project(line), name)
-    one = f"{WORKLOADS}/{workload['id']}"
-    asked = {"follow": line.follow, "timestamps": line.timestamps, "tail": line.tail}
+    workload = find_workload(server, project(line), name)
+    path = f"{WORKLOADS}/{workload['id']}"
+    options = {"follow": line.follow, "timestamps": line.timestamps, "tail": line.tail}
     if line.since:
-        asked["since"] = seconds(line.since, "--since")
-    if pod := meant_pod(server, workload, line):
-        write(server.lines(f"{one}/pods/{pod}/logs", previous=line.previous, **asked))
+        options["since"] = parse_duration(line.since, "--since")
+    if pod := selected_pod(server, workload, line):
+        write_lines(server.stream_lines(f"{path}/pods/{pod}/logs", previous=line.previous, **options))
         return 0
     if line.previous:
-        raise Refused("--previous needs --rank or --pod: every rank has restarts of its own", 2)
+        raise CommandError("--previous needs --rank or --pod: every rank has restarts of its own", 2)
     try:
-        write(server.lines(f"{one}/logs", **asked))
-    except client.ServerRefused as refusal:
-        raise Refused(refusal.message + _kept(server, workload)) from None
+        write_lines(server.stream_lines(f"{path}/logs", **options))
+    except client.StatusError as refusal:
+        raise CommandError(refusal.message + _earlier_logs_hint(server, workload)) from None
     return 0
 
 
-def _kept(server: client.Server, workload: dict[str, Any]) -> str:
+def _earlier_logs_hint(server: client.ServerClient, workload: dict[str, Any]) -> str:
     """Where the logs of a job's pods are that are gone; "" when there are none."""
     import glob
     import os
@@ -43,40 +43,42 @@ def _kept(server: client.Server, workload: dict[str, Any]) -> str:
     return f" Logs of its earlier pods: {first}*/" if glob.glob(f"{first}*-[0-9]*_*") else ""
 
 
-def pod_name(server: client.Server, workload: dict[str, Any], word: str) -> str:
+def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: str) -> str:
     """The pod that a word names: its name, or what comes after the job's."""
-    names = [p["name"] for p in client.pages(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")]
+    names = [p["name"] for p in client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")]
     for name in names:
         if word in (name, name.removeprefix(f"{workload['name']}-")):
             return str(name)
-    known = f" Its pods: {', '.join(names)}." if names else " It has no pods."
-    raise Refused(f"Failed to find pod: '{word}' of job: '{workload['name']}'.{nearest(word, names)}{known}")
+    hint = f" Its pods: {', '.join(names)}." if names else " It has no pods."
+    raise CommandError(
+        f"Failed to find pod: '{word}' of job: '{workload['name']}'.{suggest_nearest(word, names)}{hint}"
+    )
 
 
-def meant_pod(server: client.Server, workload: dict[str, Any], line: Line) -> str:
+def selected_pod(server: client.ServerClient, workload: dict[str, Any], line: CommandLine) -> str:
     """The pod that `--pod` or `--rank` names; "" where neither is given."""
     rank = getattr(line, "rank", None)
     if line.pod and rank is not None:
-        raise Refused("--pod and --rank both name a pod: give one of them", 2)
+        raise CommandError("--pod and --rank both name a pod: give one of them", 2)
     if rank is not None:
-        return _pod_of(server, workload, rank)
-    return pod_name(server, workload, line.pod) if line.pod else ""
+        return _pod_of_rank(server, workload, rank)
+    return find_pod_name(server, workload, line.pod) if line.pod else ""
 
 
-def _pod_of(server: client.Server, workload: dict[str, Any], rank: int) -> str:
+def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: int) -> str:
     """The pod that is this rank of the job."""
-    pods = client.pages(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")
+    pods = client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")
     ranks = {p["rank"]: str(p["name"]) for p in pods}
-    if found := ranks.get(f"rank {rank}"):
-        return found
+    if name := ranks.get(f"rank {rank}"):
+        return name
     if not any(tag.startswith("rank ") for tag in ranks):
-        raise Refused(
+        raise CommandError(
             f"the pods of {workload['name']} are not one rank each: name one with --pod ({', '.join(ranks) or 'none yet'})"
         )
-    raise Refused(f"{workload['name']} has no rank {rank}; it has {', '.join(ranks)}.")
+    raise CommandError(f"{workload['name']} has no rank {rank}; it has {', '.join(ranks)}.")
 
 
-def write(lines: Iterable[bytes]) -> None:
+def write_lines(lines: Iterable[bytes]) -> None:
     """To stdout as bytes, line by line: a follower sees each at once."""
     for text in lines:
         sys.stdout.buffer.write(text)

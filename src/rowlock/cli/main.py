@@ -6,10 +6,10 @@ import os
 import sys
 from typing import NoReturn
 
-from rowlock.cli.grammar import Command, Flag, Group, Line, Refused, help_of, load, parse, resolve
+from rowlock.cli.grammar import Command, CommandError, CommandLine, Flag, Group, help_of, load_target, parse, resolve
 from rowlock.cli.place import DATA_DIR, PROJECT
 
-_LEVEL = Flag("--loglevel", "debug|info|warn|error", "how much is told", "info")
+_LOG_LEVEL = Flag("--loglevel", "debug|info|warn|error", "how much is told", "info")
 
 
 def rowlock() -> None:
@@ -23,7 +23,7 @@ def runai() -> None:
     """The entry point of `runai`."""
     from rowlock.cli.v1_tree import ROOT
 
-    sys.exit(run(ROOT, sys.argv[1:], (DATA_DIR, PROJECT, _LEVEL)))
+    sys.exit(run(ROOT, sys.argv[1:], (DATA_DIR, PROJECT, _LOG_LEVEL)))
 
 
 def run(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> int:
@@ -33,32 +33,32 @@ def run(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> int:
             argv = ["version"]
         if argv[:1] == ["help"]:
             argv = [*argv[1:], "--help"]
-        found, path, left = resolve(root, argv, shared)
-        if isinstance(found, Group):
-            print(help_of(root.name, path, found))
+        node, path, args = resolve(root, argv, shared)
+        if isinstance(node, Group):
+            print(help_of(root.name, path, node))
             return 0 if not argv or set(argv) & {"-h", "--help"} else 2
-        return _carry_out(root, found, Line(root.name, path, argv), left)
-    except Refused as refusal:
+        return _run_command(root, node, CommandLine(root.name, path, argv), args)
+    except CommandError as refusal:
         sys.stdout.flush()
         print(refusal.message, file=sys.stderr)
         return refusal.code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        _reader_gone()
+        _exit_on_broken_pipe()
     except OSError as error:
         print(f"{error.filename or root.name} cannot be used: {error.strerror or error}", file=sys.stderr)
         return 1
 
 
-def _carry_out(root: Group, command: Command, line: Line, left: list[str]) -> int:
-    asked = left[: left.index("--")] if "--" in left else left
-    parsed = None if {"-h", "--help"} & set(asked) and not command.eager else parse(line, command, left)
+def _run_command(root: Group, command: Command, line: CommandLine, args: list[str]) -> int:
+    own_args = args[: args.index("--")] if "--" in args else args
+    parsed = None if {"-h", "--help"} & set(own_args) and not command.eager else parse(line, command, args)
     if parsed is None or parsed.help:
         print(help_of(root.name, line.verb, command))
         return 0
     try:
-        code = load(command.run)(parsed)
+        code = load_target(command.run)(parsed)
         sys.stdout.flush()
     finally:
         if line.server is not None:
@@ -66,7 +66,7 @@ def _carry_out(root: Group, command: Command, line: Line, left: list[str]) -> in
     return int(code or 0)
 
 
-def _reader_gone() -> NoReturn:
+def _exit_on_broken_pipe() -> NoReturn:
     """The reader of our output went away (`| head`): leave without a word, as other tools do."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(141)

@@ -34,13 +34,13 @@ def tell(text: str) -> None:
 def ask(question: str) -> str:
     """The answer in small letters; "" when there is none (Ctrl-D, Ctrl-C): nobody has agreed to anything."""
     try:
-        return _line(question).strip().lower()
+        return _read_line(question).strip().lower()
     except KeyboardInterrupt:
         tell("")
         return ""
 
 
-def _line(question: str) -> str:
+def _read_line(question: str) -> str:
     """One line from the terminal. Unlike input(), no Ctrl-C is lost that comes between the question and the read: the
     signal leaves a byte in a pipe that is waited for beside the terminal."""
     import os
@@ -49,48 +49,48 @@ def _line(question: str) -> str:
 
     sys.stdout.write(question)
     sys.stdout.flush()
-    waiting, waking = os.pipe()
-    os.set_blocking(waking, False)
-    before = signal.set_wakeup_fd(waking)
+    wakeup_reader, wakeup_writer = os.pipe()
+    os.set_blocking(wakeup_writer, False)
+    old_fd = signal.set_wakeup_fd(wakeup_writer)
     try:
-        if waiting in select.select([sys.stdin, waiting], [], [])[0]:
+        if wakeup_reader in select.select([sys.stdin, wakeup_reader], [], [])[0]:
             raise KeyboardInterrupt
         line = sys.stdin.readline()
     finally:
-        signal.set_wakeup_fd(before)
-        os.close(waiting)
-        os.close(waking)
+        signal.set_wakeup_fd(old_fd)
+        os.close(wakeup_reader)
+        os.close(wakeup_writer)
     if not line:
         tell("")
     return line
 
 
-def moment(text: str | None) -> datetime | None:
+def parse_time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
 
 
-def since(text: str | None, until: str | None = None) -> str:
+def format_age(text: str | None, until: str | None = None) -> str:
     """The age of an RFC 3339 time in one unit: 14s, 5m, 3h, 2d, 1y."""
-    start = moment(text)
+    start = parse_time(text)
     if start is None:
         return ""
-    return span(((moment(until) or datetime.now(UTC)) - start).total_seconds())
+    return format_duration(((parse_time(until) or datetime.now(UTC)) - start).total_seconds())
 
 
-def span(seconds: float) -> str:
-    left = max(0, int(seconds))
+def format_duration(seconds: float) -> str:
+    remaining = max(0, int(seconds))
     for unit, size in (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("m", 60)):
-        if left >= size:
-            return f"{left // size}{unit}"
-    return f"{left}s"
+        if remaining >= size:
+            return f"{remaining // size}{unit}"
+    return f"{remaining}s"
 
 
-def number(value: Any) -> str:
+def format_number(value: Any) -> str:
     """`%g`: 1.0 → 1, 0.30000000000000004 → 0.3."""
     return f"{float(value or 0):g}"
 
 
-def amount(memory: str) -> str:
+def format_memory(memory: str) -> str:
     """A Kubernetes amount of memory as people read it: `24684084Ki` → `23.5Gi`; what is no such amount as it is."""
     if not memory.endswith("Ki") or not memory[:-2].isdigit():
         return memory
@@ -100,32 +100,32 @@ def amount(memory: str) -> str:
     return f"{value:.1f}{unit}"
 
 
-def seconds(text: str, what: str) -> float:
+def parse_duration(text: str, flag: str) -> float:
     """`90`, `30s`, `2m`, `1h30m`, `1d` as seconds. Raises Refused."""
     import re
 
-    from rowlock.cli.grammar import Refused
+    from rowlock.cli.grammar import CommandError
 
     sizes = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
     if not parts or "".join(n + u for n, u in parts) != text:
-        raise Refused(f'invalid argument "{text}" for {what}: write a duration such as 30s, 5m or 2h', 2)
+        raise CommandError(f'invalid argument "{text}" for {flag}: write a duration such as 30s, 5m or 2h', 2)
     return sum(float(n) * sizes[u] for n, u in parts)
 
 
-def size(text: str, what: str, least: str = "0") -> int:
-    """`1048576`, `50Mi`, `2G` as bytes. Raises Refused, also for less than `least`."""
+def parse_size(text: str, flag: str, minimum: str = "0") -> int:
+    """`1048576`, `50Mi`, `2G` as bytes. Raises Refused, also for less than `minimum`."""
     import re
 
-    from rowlock.cli.grammar import Refused
+    from rowlock.cli.grammar import CommandError
 
     units = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGT]|[KMG]i)?", text)
-    if not found:
-        raise Refused(f'invalid argument "{text}" for {what}: write a size such as 50Mi or 1Gi', 2)
-    wanted = int(float(found[1]) * units[found[2] or ""])
-    if least != "0" and wanted < size(least, what):
-        raise Refused(f"{what} must be at least {least}, but is {text}", 2)
-    return wanted
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGT]|[KMG]i)?", text)
+    if not match:
+        raise CommandError(f'invalid argument "{text}" for {flag}: write a size such as 50Mi or 1Gi', 2)
+    count = int(float(match[1]) * units[match[2] or ""])
+    if minimum != "0" and count < parse_size(minimum, flag):
+        raise CommandError(f"{flag} must be at least {minimum}, but is {text}", 2)
+    return count

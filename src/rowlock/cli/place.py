@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from rowlock.cli.grammar import Flag, Refused
+from rowlock.cli.grammar import CommandError, Flag
 
 DATA_DIR = Flag("--data-dir", "text", "the cluster's directory (env ROWLOCK_DATA_DIR; ~/.rowlock)", value="DIR")
 PROJECT = Flag("-p --project", "text", "the project; without it the selected one", value="NAME")
@@ -16,11 +16,11 @@ DEFAULT_PROJECT = "default"
 
 def data_dir(line: Any) -> str:
     """The data directory: the flag, the environment, else `~/.rowlock`."""
-    given = getattr(line, "data_dir", None) or os.environ.get("ROWLOCK_DATA_DIR") or "~/.rowlock"
-    return os.path.abspath(os.path.expanduser(given))
+    directory = getattr(line, "data_dir", None) or os.environ.get("ROWLOCK_DATA_DIR") or "~/.rowlock"
+    return os.path.abspath(os.path.expanduser(directory))
 
 
-def place_flag(directory: str) -> str:
+def data_dir_flag(directory: str) -> str:
     """What a command line needs to mean this directory: nothing where it is what a line without the flag means."""
     if os.path.abspath(directory) == data_dir(None):
         return ""
@@ -29,49 +29,49 @@ def place_flag(directory: str) -> str:
     return f" --data-dir {shlex.quote(directory)}"
 
 
-def meant(line: Any) -> str:
+def context_flags(line: Any) -> str:
     """What a proposed command line needs to mean the cluster and the project of this one."""
-    own = project(line)
-    selected = str(config(line).get("project") or DEFAULT_PROJECT)
-    return (f" -p {own}" if own != selected else "") + place_flag(data_dir(line))
+    project_name = project(line)
+    selected = str(read_config(line).get("project") or DEFAULT_PROJECT)
+    return (f" -p {project_name}" if project_name != selected else "") + data_dir_flag(data_dir(line))
 
 
-def prepare(directory: str) -> None:
+def prepare_data_dir(directory: str) -> None:
     """Make the data directory, for its owner alone. Raises Refused when nothing can be written there."""
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
-        why = "" if os.access(directory, os.W_OK | os.X_OK) else "Permission denied"
+        reason = "" if os.access(directory, os.W_OK | os.X_OK) else "Permission denied"
     except OSError as error:
-        why = "it is a file" if os.path.isfile(directory) else str(error.strerror)
-    if why:
-        raise Refused(f"{directory} cannot be the data directory ({why}): choose another with --data-dir DIR")
+        reason = "it is a file" if os.path.isfile(directory) else str(error.strerror)
+    if reason:
+        raise CommandError(f"{directory} cannot be the data directory ({reason}): choose another with --data-dir DIR")
 
 
-def config(line: Any) -> dict[str, Any]:
+def read_config(line: Any) -> dict[str, Any]:
     """What the command lines remember in the data directory; {} at first."""
     path = os.path.join(data_dir(line), "config.json")
     try:
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            values = json.load(file)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise Refused(f"{path} cannot be read ({error}); remove it, and select your project again") from None
-    return found if isinstance(found, dict) else {}
+        raise CommandError(f"{path} cannot be read ({error}); remove it, and select your project again") from None
+    return values if isinstance(values, dict) else {}
 
 
-def remember(line: Any, **values: Any) -> None:
+def update_config(line: Any, **values: Any) -> None:
     """Keep these values; written whole and renamed, so that no reader sees half of it."""
     directory = data_dir(line)
-    prepare(directory)
+    prepare_data_dir(directory)
     path = os.path.join(directory, "config.json")
-    made = {**config(line), **values}
+    merged = {**read_config(line), **values}
     with open(f"{path}.{os.getpid()}", "w", encoding="utf-8") as file:
-        json.dump(made, file, indent=1)
+        json.dump(merged, file, indent=1)
     os.replace(file.name, path)
 
 
 def project(line: Any) -> str:
     """The project the command is about."""
-    given = getattr(line, "project", None)
-    return str(given or config(line).get("project") or DEFAULT_PROJECT)
+    name = getattr(line, "project", None)
+    return str(name or read_config(line).get("project") or DEFAULT_PROJECT)

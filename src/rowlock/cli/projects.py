@@ -6,93 +6,102 @@ import sys
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.grammar import Line, Refused, nearest
-from rowlock.cli.output import ask, number, show, show_json, table
-from rowlock.cli.place import project, remember
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.output import ask, format_number, show, show_json, table
+from rowlock.cli.place import project, update_config
 
 PATH = "/api/v1/org-unit/projects"
 
 
-def every(server: client.Server) -> list[dict[str, Any]]:
-    return client.pages(server, PATH, "projects")
+def list_projects(server: client.ServerClient) -> list[dict[str, Any]]:
+    return client.list_all(server, PATH, "projects")
 
 
-def find(server: client.Server, name: str) -> dict[str, Any]:
+def find_project(server: client.ServerClient, name: str) -> dict[str, Any]:
     """Raises Refused with the nearest name."""
-    found = every(server)
-    for one in found:
-        if one["name"] == name:
-            return dict(one)
-    names = [one["name"] for one in found]
-    hint = f"{nearest(name, names)} `rowlock project list` shows them, `rowlock project create {name}` makes it."
-    raise Refused(f"project {name} was not found.{hint}")
+    projects = list_projects(server)
+    for item in projects:
+        if item["name"] == name:
+            return dict(item)
+    names = [item["name"] for item in projects]
+    hint = (
+        f"{suggest_nearest(name, names)} `rowlock project list` shows them, `rowlock project create {name}` makes it."
+    )
+    raise CommandError(f"project {name} was not found.{hint}")
 
 
-def _resources(line: Line) -> dict[str, Any]:
+def _quota_request(line: CommandLine) -> dict[str, Any]:
     if line.gpus is None:
         return {}
     if line.gpus < 0:
-        raise Refused(f"--gpus must be no less than 0, but is {line.gpus:g}", 2)
+        raise CommandError(f"--gpus must be no less than 0, but is {line.gpus:g}", 2)
     return {"resources": [{"nodePool": {"id": "default"}, "gpu": {"deserved": line.gpus}}]}
 
 
-def create(line: Line) -> int:
+def create(line: CommandLine) -> int:
     name = line.word("name")
-    made = client.connect(line).post(PATH, {"name": name, **_resources(line)})
+    created = client.connect(line).post(PATH, {"name": name, **_quota_request(line)})
     if line.json:
-        show_json(made)
+        show_json(created)
     else:
-        show(f"Project {name} created (namespace {made['status']['namespace']}, {_quota(made)}).")
+        show(f"Project {name} created (namespace {created['status']['namespace']}, {_format_quota(created)}).")
     return 0
 
 
-def update(line: Line) -> int:
+def update(line: CommandLine) -> int:
     name, server = line.word("name"), client.connect(line)
     if line.gpus is None:
-        raise Refused("say what to change: `rowlock project update NAME --gpus Q`", 2)
-    made = server.call("PUT", f"{PATH}/{find(server, name)['id']}", body=_resources(line))
+        raise CommandError("say what to change: `rowlock project update NAME --gpus Q`", 2)
+    updated = server.call("PUT", f"{PATH}/{find_project(server, name)['id']}", body=_quota_request(line))
     if line.json:
-        show_json(made)
+        show_json(updated)
     else:
-        show(f"Project {name} changed ({_quota(made)}).")
+        show(f"Project {name} changed ({_format_quota(updated)}).")
     return 0
 
 
-def _quota(one: dict[str, Any]) -> str:
-    quota = one["totalResources"]["gpuQuota"]
-    return "GPUs without bound" if quota < 0 else f"{number(quota)} GPU{'' if quota == 1 else 's'}"
+def _format_quota(item: dict[str, Any]) -> str:
+    quota = item["totalResources"]["gpuQuota"]
+    return "GPUs without bound" if quota < 0 else f"{format_number(quota)} GPU{'' if quota == 1 else 's'}"
 
 
-def index(line: Line) -> int:
-    found = every(client.connect(line))
+def index(line: CommandLine) -> int:
+    projects = list_projects(client.connect(line))
     if line.json:
-        show_json(found)
+        show_json(projects)
         return 0
     selected = project(line)
     rows = []
-    for one in found:
-        quota = one["totalResources"]["gpuQuota"]
-        used = one["status"]["quotaStatus"]["allocated"]["gpu"]
-        star = " (selected)" if one["name"] == selected else ""
-        rows.append((one["name"] + star, one["status"]["namespace"], "-" if quota < 0 else number(quota), number(used)))
+    for item in projects:
+        quota = item["totalResources"]["gpuQuota"]
+        used_gpus = item["status"]["quotaStatus"]["allocated"]["gpu"]
+        star = " (selected)" if item["name"] == selected else ""
+        rows.append(
+            (
+                item["name"] + star,
+                item["status"]["namespace"],
+                "-" if quota < 0 else format_number(quota),
+                format_number(used_gpus),
+            )
+        )
     show(table(("PROJECT", "NAMESPACE", "GPU QUOTA", "GPUS USED"), rows))
     return 0
 
 
-def select(line: Line) -> int:
+def select(line: CommandLine) -> int:
     name = line.word("name")
-    find(client.connect(line), name)
-    remember(line, project=name)
+    find_project(client.connect(line), name)
+    update_config(line, project=name)
     show(f"project {name} configured successfully")
     return 0
 
 
-def delete(line: Line) -> int:
+def delete(line: CommandLine) -> int:
     name, server = line.word("name"), client.connect(line)
-    one = find(server, name)
+    item = find_project(server, name)
     if not line.yes and sys.stdin.isatty():
         if ask(f"Delete project {name} and everything in it? [y/N] ") not in ("y", "yes"):
-            raise Refused("Nothing was deleted.")
-    server.delete(f"{PATH}/{one['id']}")
+            raise CommandError("Nothing was deleted.")
+    server.delete(f"{PATH}/{item['id']}")
     show(f"Project {name} deleted.")
     return 0

@@ -7,7 +7,7 @@ from rowlock.cli.grammar import Command, Flag, Group
 from rowlock.cli.place import DATA_DIR, JSON, PROJECT
 
 _YES = Flag("-y --yes", "switch", "do not ask")
-_MACHINE = (
+_MACHINE_FLAGS = (
     Flag("--nodes", "int", "how many nodes the machine is divided into", 1, value="N"),
     Flag("--gpus-per-node", "int", "real GPUs per node (default: all, divided)", value="G"),
     Flag("--simulated-gpus", "int", "pretend GPUs per node, for rehearsals", value="G"),
@@ -34,7 +34,7 @@ _MACHINE = (
 
 UP = Command("up", "Start the cluster of the data directory.", "cluster:up", flags=(
     Flag("-d --detach", "switch", "return when it is ready; the server goes on in the background"),
-    *_MACHINE, DATA_DIR, JSON,
+    *_MACHINE_FLAGS, DATA_DIR, JSON,
 ))  # fmt: skip
 DOWN = Command("down", "Stop the cluster; running jobs are stopped with it.", "cluster:down", flags=(
     Flag("--keep-jobs", "switch", "leave running pods alone: the next `rowlock up` finds them again"),
@@ -76,7 +76,7 @@ LIST = Command("list", "List jobs and why they wait.", "jobs:index", flags=(
     Flag("-A --all-projects", "switch", "of all projects"),
     Flag("--phase", "text", "only jobs in this phase", value="PHASE"),
     PROJECT, DATA_DIR, JSON,
-), also="ls ps")  # fmt: skip
+), aliases="ls ps")  # fmt: skip
 DESCRIBE = Command("describe", "Show a job: its phase, pods, reasons and events.", "jobs:describe", "JOB",
                    (PROJECT, DATA_DIR, JSON))  # fmt: skip
 LOGS = Command("logs", "Print a job's log: all ranks merged, or one pod's.", "logs:logs", "JOB", (
@@ -89,7 +89,7 @@ LOGS = Command("logs", "Print a job's log: all ranks merged, or one pod's.", "lo
     Flag("--previous", "switch", "the log before the last restart (with --rank or --pod)"),
     PROJECT, DATA_DIR,
 ))  # fmt: skip
-_INSIDE = (
+_POD_FLAGS = (
     Flag("--pod", "text", "this pod (its name, or for example worker-1; default: the first rank's)", value="POD"),
     Flag("--rank", "int", "the pod that is this rank", value="N"),
     inside_flags.CONTAINER,
@@ -97,41 +97,41 @@ _INSIDE = (
 )  # fmt: skip
 EXEC = Command("exec", "Run a command in a job's pod, or in the pod of this name.", "inside:exec_", "JOB [COMMAND...]", (
     *inside_flags.EXEC,
-    *_INSIDE,
+    *_POD_FLAGS,
 ), "COMMAND...")  # fmt: skip
 ATTACH = Command("attach", "Join the program of a job's pod.", "inside:attach", "JOB", (
     *inside_flags.ATTACH,
-    *_INSIDE,
+    *_POD_FLAGS,
 ))  # fmt: skip
 PORT_FORWARD = Command("port-forward", "Let ports of this machine lead into a job's pod.", "inside:port_forward",
                        "JOB [PORTS...]", (
     *inside_flags.PORT_FORWARD,
-    *_INSIDE,
+    *_POD_FLAGS,
 ))  # fmt: skip
 WAIT = Command("wait", "Wait for a job. Exit code 0 when it came to what is waited for, else 1.", "jobs:wait", "JOB", (
     Flag("--for", "completed|running|failed|deleted", "what to wait for", "completed"),
     Flag("--timeout", "text", "how long", value="DURATION"),
     PROJECT, DATA_DIR, JSON,
 ))  # fmt: skip
-_SWITCH = (PROJECT, DATA_DIR, JSON)
+_COMMON_FLAGS = (PROJECT, DATA_DIR, JSON)
 DELETE = Command("delete", "Delete jobs; running ones are stopped.", "jobs:delete", "JOB...", (
-    Flag("-A --all", "switch", "every job of the project"), _YES, *_SWITCH,
-), also="rm")  # fmt: skip
-SUSPEND = Command("suspend", "Stop a job's pods and keep the job.", "jobs:suspend", "JOB...", _SWITCH)
-RESUME = Command("resume", "Start a suspended job again.", "jobs:resume", "JOB...", _SWITCH)
+    Flag("-A --all", "switch", "every job of the project"), _YES, *_COMMON_FLAGS,
+), aliases="rm")  # fmt: skip
+SUSPEND = Command("suspend", "Stop a job's pods and keep the job.", "jobs:suspend", "JOB...", _COMMON_FLAGS)
+RESUME = Command("resume", "Start a suspended job again.", "jobs:resume", "JOB...", _COMMON_FLAGS)
 EXPLAIN = Command("explain", "Say why a job stands where it stands, with numbers.", "jobs:explain", "[JOB]", (
     Flag("--what-if", "switch", "instead: would the job in --file start now? nothing is written"),
     Flag("-f --file", "text", "with --what-if: the manifest, - for stdin", value="FILE"),
-    *_SWITCH,
+    *_COMMON_FLAGS,
 ))  # fmt: skip
 CHECK = Command("check", "Say whether a manifest would be admitted, and what in it will surprise.", "check:check", flags=(
     Flag("-f --file", "text", "the manifest, - for stdin", value="FILE"),
-    *_SWITCH,
+    *_COMMON_FLAGS,
 ))  # fmt: skip
 WHY = Command("why", "Say in one sentence what happened to a job: who failed first, who keeps whom waiting.",
               "why:why", "JOB", (
     Flag("--stacks", "switch", "show where every running rank stands"),
-    *_SWITCH,
+    *_COMMON_FLAGS,
 ))  # fmt: skip
 SCHEDULER = Group("scheduler", "The scheduler: what it sees, and what it would decide.", (
     Command("snapshot", "Print what the scheduler plans from, as JSON: no secrets, no environment.",
@@ -160,11 +160,11 @@ DOCTOR = Command("doctor", "Look at this machine: what is there, what is missing
 _GPUS = Flag("--gpus", "float", "GPUs that the project is entitled to (default: no bound)", value="Q")
 PROJECTS = Group("project", "Projects: a namespace and a queue each.", (
     Command("create", "Create a project.", "projects:create", "NAME", (_GPUS, DATA_DIR, JSON)),
-    Command("list", "List projects, their quotas and what they use.", "projects:index", flags=(DATA_DIR, JSON), also="ls"),
+    Command("list", "List projects, their quotas and what they use.", "projects:index", flags=(DATA_DIR, JSON), aliases="ls"),
     Command("set", "Select the project for `rowlock` and `runai`.", "projects:select", "NAME", (DATA_DIR,)),
     Command("update", "Change a project's quota.", "projects:update", "NAME", (_GPUS, DATA_DIR, JSON)),
     Command("delete", "Delete a project without unfinished jobs.", "projects:delete", "NAME", (_YES, DATA_DIR)),
-), also="projects")  # fmt: skip
+), aliases="projects")  # fmt: skip
 
 BUILD = Command("build", "Make an image from a directory with a Dockerfile.", "images:build", "DIR", (
     Flag("-t --tag", "text", "the image's name", value="NAME"),
@@ -174,20 +174,20 @@ BUILD = Command("build", "Make an image from a directory with a Dockerfile.", "i
     DATA_DIR,
 ))  # fmt: skip
 IMAGES = Group("image", "Images that pods can run.", (
-    Command("list", "List images.", "images:index", flags=(DATA_DIR, JSON), also="ls"),
+    Command("list", "List images.", "images:index", flags=(DATA_DIR, JSON), aliases="ls"),
     Command("add", "Name the programs of this machine, or a directory, as an image.", "images:add", "NAME", (
         Flag("--host", "switch", "the host's own programs"),
         Flag("--dir", "text", "a directory as the image's file system", value="DIR"),
         DATA_DIR,
     )),
-    Command("remove", "Remove an image.", "images:remove", "NAME", (DATA_DIR,), also="rm"),
-), also="images")  # fmt: skip
+    Command("remove", "Remove an image.", "images:remove", "NAME", (DATA_DIR,), aliases="rm"),
+), aliases="images")  # fmt: skip
 VERSION = Command("version", "Print the version.", "cluster:version", flags=(JSON,))
 
 ROOT = Group("rowlock", "Distributed training on one machine or a Kubernetes cluster.", (
     UP, DOWN, STATUS, KUBECONFIG, RUN, LIST, DESCRIBE, LOGS, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME, DELETE, CHECK, EXPLAIN, WHY,
     PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, DOCTOR, VERSION,
-), elsewhere=(
+), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
     ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),
     ("start serve init", "`rowlock up -d` starts the cluster; `rowlock resume JOB` starts a suspended job again."),

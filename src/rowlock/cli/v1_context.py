@@ -5,45 +5,45 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli import projects as own
-from rowlock.cli.grammar import Line, Refused, nearest
-from rowlock.cli.output import number, show, table
-from rowlock.cli.place import project, remember
+from rowlock.cli import projects as rowlock_projects
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.output import format_number, show, table
+from rowlock.cli.place import project, update_config
 
 
-def config_project(line: Line) -> int:
-    name = _select(line)
+def config_project(line: CommandLine) -> int:
+    name = _select_project(line)
     show(f"Project {name} has been set as default project")
     return 0
 
 
-def project_set(line: Line) -> int:
-    name = _select(line)
+def project_set(line: CommandLine) -> int:
+    name = _select_project(line)
     show(f"project {name} configured successfully")
     return 0
 
 
-def _select(line: Line) -> str:
+def _select_project(line: CommandLine) -> str:
     name = line.word("project")
-    names = [one["name"] for one in own.every(client.connect(line))]
+    names = [item["name"] for item in rowlock_projects.list_projects(client.connect(line))]
     if name not in names:
-        hint = nearest(name, names)
-        raise Refused(
+        hint = suggest_nearest(name, names)
+        raise CommandError(
             f"project {name} was not found. Please run 'runai list project' to view all avaliable projects."
             f"{hint} `rowlock project create {name} --gpus 1` makes it."
         )
-    remember(line, project=name)
+    update_config(line, project=name)
     return name
 
 
-def projects(line: Line) -> int:
-    found, selected = own.every(client.connect(line)), project(line)
+def projects(line: CommandLine) -> int:
+    all_projects, selected = rowlock_projects.list_projects(client.connect(line)), project(line)
     header = ("PROJECT", "DEPARTMENT", "DESERVED GPUs", "INT LIMIT", "INT AFFINITY", "TRAIN AFFINITY")
     rows = []
-    for one in found:
-        quota = one["totalResources"]["gpuQuota"]
-        name = one["name"] + (" (default)" if one["name"] == selected else "")
-        rows.append((name, one["parent"]["name"], "-" if quota < 0 else number(quota), "-", "-", "-"))
+    for item in all_projects:
+        quota = item["totalResources"]["gpuQuota"]
+        name = item["name"] + (" (default)" if item["name"] == selected else "")
+        rows.append((name, item["parent"]["name"], "-" if quota < 0 else format_number(quota), "-", "-", "-"))
     show(table(header, rows))
     return 0
 
@@ -51,21 +51,21 @@ def projects(line: Line) -> int:
 # ---------------------------------------------------------------- clusters
 
 
-def _clusters(line: Line) -> list[str]:
-    return [str(one["name"]) for one in client.connect(line).get("/api/v1/clusters")]
+def _cluster_names(line: CommandLine) -> list[str]:
+    return [str(item["name"]) for item in client.connect(line).get("/api/v1/clusters")]
 
 
-def clusters(line: Line) -> int:
+def clusters(line: CommandLine) -> int:
     show("Configured clusters on this computer are:")
-    rows = [(f"{name} (current)", project(line)) for name in _clusters(line)]
+    rows = [(f"{name} (current)", project(line)) for name in _cluster_names(line)]
     show(table(("CLUSTER", "CURRENT PROJECT"), rows))
     return 0
 
 
-def config_cluster(line: Line) -> int:
+def config_cluster(line: CommandLine) -> int:
     name = line.word("cluster")
-    if name not in _clusters(line):
-        raise Refused(f"Cluster {name} does not exist")
+    if name not in _cluster_names(line):
+        raise CommandError(f"Cluster {name} does not exist")
     show(f"Set current cluster to {name} ")
     return 0
 
@@ -73,47 +73,48 @@ def config_cluster(line: Line) -> int:
 # ---------------------------------------------------------------- nodes
 
 
-def nodes(line: Line) -> int:
+def nodes(line: CommandLine) -> int:
     server = client.connect(line)
-    found = server.get("/api/v1/nodes")["items"]
+    node_list = server.get("/api/v1/nodes")["items"]
     pods = server.get("/api/v1/pods", fieldSelector="status.phase!=Succeeded,status.phase!=Failed")["items"]
     show(f"{'GENERAL':<40}{'CPU':<26}{'MEMORY':<30}GPU")
     header = ("NAME", "STATUS", "IP Address", "ROLE", "ALLOCATABLE", "ALLOCATED", "ALLOCATABLE", "ALLOCATED", "TYPE",
               "ALLOCATABLE", "FREE")  # fmt: skip
     show(
         table(
-            header, [_node(n, [p for p in pods if p["spec"].get("nodeName") == n["metadata"]["name"]]) for n in found]
+            header,
+            [_node_row(n, [p for p in pods if p["spec"].get("nodeName") == n["metadata"]["name"]]) for n in node_list],
         )
     )
     return 0
 
 
-def _node(node: dict[str, Any], pods: list[dict[str, Any]]) -> tuple[str, ...]:
-    have, labels = node["status"].get("allocatable") or {}, node["metadata"].get("labels") or {}
-    gpus = float(have.get("nvidia.com/gpu", "0"))
-    used = {name: sum(_asked(p, name) for p in pods) for name in ("cpu", "memory")}
-    held = sum(_gpus(p) for p in pods)
+def _node_row(node: dict[str, Any], pods: list[dict[str, Any]]) -> tuple[str, ...]:
+    allocatable, labels = node["status"].get("allocatable") or {}, node["metadata"].get("labels") or {}
+    gpus = float(allocatable.get("nvidia.com/gpu", "0"))
+    requested = {name: sum(_requested_by_pod(p, name) for p in pods) for name in ("cpu", "memory")}
+    used_gpus = sum(_requested_gpus(p) for p in pods)
     return (
         node["metadata"]["name"],
-        _ready(node),
-        _address(node),
+        _node_status(node),
+        _internal_ip(node),
         "<none>",
-        str(have.get("cpu", "")),
-        number(used["cpu"]),
-        str(have.get("memory", "")),
-        f"{used['memory'] / 2**20:.0f}Mi",
+        str(allocatable.get("cpu", "")),
+        format_number(requested["cpu"]),
+        str(allocatable.get("memory", "")),
+        f"{requested['memory'] / 2**20:.0f}Mi",
         labels.get("nvidia.com/gpu.product", "-") if gpus else "-",
-        number(gpus),
-        number(gpus - held),
+        format_number(gpus),
+        format_number(gpus - used_gpus),
     )
 
 
-def _ready(node: dict[str, Any]) -> str:
+def _node_status(node: dict[str, Any]) -> str:
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or [])
     return "Ready" if ready else "NotReady"
 
 
-def _address(node: dict[str, Any]) -> str:
+def _internal_ip(node: dict[str, Any]) -> str:
     addresses = node["status"].get("addresses") or []
     return next((str(a["address"]) for a in addresses if a.get("type") == "InternalIP"), "")
 
@@ -121,35 +122,37 @@ def _address(node: dict[str, Any]) -> str:
 _SUFFIX = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3}
 
 
-def _amount(text: str) -> float:
+def _parse_quantity(text: str) -> float:
     for suffix, size in _SUFFIX.items():
         if text.endswith(suffix):
             return float(text.removesuffix(suffix)) * size
     return float(text or 0)
 
 
-def _asked(pod: dict[str, Any], resource: str) -> float:
+def _requested_by_pod(pod: dict[str, Any], resource: str) -> float:
     requests = [(c.get("resources") or {}).get("requests") or {} for c in pod["spec"].get("containers") or []]
-    return sum(_amount(str(r.get(resource, "0"))) for r in requests)
+    return sum(_parse_quantity(str(r.get(resource, "0"))) for r in requests)
 
 
-def _gpus(pod: dict[str, Any]) -> float:
-    notes = pod["metadata"].get("annotations") or {}
-    if "gpu-fraction" in notes:
-        return float(notes["gpu-fraction"]) * float(notes.get("gpu-fraction-num-devices", "1"))
-    return _asked(pod, "nvidia.com/gpu")
+def _requested_gpus(pod: dict[str, Any]) -> float:
+    annotations = pod["metadata"].get("annotations") or {}
+    if "gpu-fraction" in annotations:
+        return float(annotations["gpu-fraction"]) * float(annotations.get("gpu-fraction-num-devices", "1"))
+    return _requested_by_pod(pod, "nvidia.com/gpu")
 
 
-def node(line: Line) -> int:
+def node(line: CommandLine) -> int:
     name, server = line.word("node"), client.connect(line)
-    found = {n["metadata"]["name"]: n for n in server.get("/api/v1/nodes")["items"]}
-    if name not in found:
-        raise Refused(f"node {name} was not found.{nearest(name, list(found))} `runai list nodes` shows them.")
-    one = found[name]
+    nodes_by_name = {n["metadata"]["name"]: n for n in server.get("/api/v1/nodes")["items"]}
+    if name not in nodes_by_name:
+        raise CommandError(
+            f"node {name} was not found.{suggest_nearest(name, list(nodes_by_name))} `runai list nodes` shows them."
+        )
+    item = nodes_by_name[name]
     show(f"NAME: {name}")
-    show(f"STATUS: {_ready(one)}")
-    show(f"IP ADDRESS: {_address(one)}")
-    for resource, amount in (one["status"].get("allocatable") or {}).items():
+    show(f"STATUS: {_node_status(item)}")
+    show(f"IP ADDRESS: {_internal_ip(item)}")
+    for resource, amount in (item["status"].get("allocatable") or {}).items():
         show(f"{resource.upper()}: {amount}")
     return 0
 
@@ -157,25 +160,25 @@ def node(line: Line) -> int:
 # ---------------------------------------------------------------- identity
 
 
-def login(line: Line) -> int:
+def login(line: CommandLine) -> int:
     """The embedded cluster is its owner's: whoever can read the token is logged in."""
     client.connect(line).get("/api/v1/clusters")
     show("Logged in successfully")
     return 0
 
 
-def logout(line: Line) -> int:
-    raise Refused(
+def logout(line: CommandLine) -> int:
+    raise CommandError(
         "there is nobody to log out: the embedded cluster is open to its own user, whoever can read its token file"
     )
 
 
-def whoami(line: Line) -> int:
+def whoami(line: CommandLine) -> int:
     import getpass
 
     try:
         client.connect(line).get("/api/v1/clusters")
-    except Refused:
+    except CommandError:
         show("You are currently not logged in to Run:AI")
         raise
     name = getpass.getuser()
@@ -184,7 +187,7 @@ def whoami(line: Line) -> int:
     return 0
 
 
-def version(line: Line) -> int:
+def version(line: CommandLine) -> int:
     import platform
 
     from rowlock import __version__

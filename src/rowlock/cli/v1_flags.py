@@ -12,7 +12,7 @@ from rowlock.cli.place import DATA_DIR, PROJECT
 _FILES = "pods see this machine's file system: use a path of the host"
 _USER = "pods run as the user who started the cluster"
 _NETWORK = "pods are reached on this machine by their own ports"
-_PLACING = "pods cannot be placed by topology or taints yet"
+_PLACEMENT = "pods cannot be placed by topology or taints yet"
 
 _DISTRIBUTED = (
     Flag("--workers", "int", "worker pods, the master not counted", 1, value="N"),
@@ -54,8 +54,8 @@ _CONTAINER = (
     Flag("--create-home-dir", "switch", "", refuse="pods use the home directory of whoever started the cluster"),
     Flag("--add-capability", "list", "", refuse=_USER),
     Flag("--git-sync", "text", "", refuse="clone before you submit: " + _FILES),
-    Flag("--preferred-pod-topology-key", "text", "", refuse=_PLACING),
-    Flag("--required-pod-topology-key", "text", "", refuse=_PLACING),
+    Flag("--preferred-pod-topology-key", "text", "", refuse=_PLACEMENT),
+    Flag("--required-pod-topology-key", "text", "", refuse=_PLACEMENT),
     Flag("--local-image", "switch", "", refuse="images are always local; leave it out"),
 )
 _RESOURCES = (
@@ -76,7 +76,7 @@ _LIFECYCLE = (
     Flag("--non-preemptible", "switch", "is never stopped for others; stays within the quota"),
     Flag("--node-pools", "list", "node pools, in order", value="NAME", hidden="--node-pool"),
     Flag("--node-type", "text", "only nodes of this type", value="TYPE"),
-    Flag("--toleration", "list", "", refuse=_PLACING),
+    Flag("--toleration", "list", "", refuse=_PLACEMENT),
     Flag("--dry-run", "switch", "print the objects and submit nothing"),
     Flag("-u --user", "text", "", refuse=_USER),
 )

@@ -8,96 +8,99 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.cli import client, jobs
-from rowlock.cli.client import Server, pages
-from rowlock.cli.grammar import Line, Refused, nearest
+from rowlock.cli.client import ServerClient, list_all
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.jobs import WORKLOADS
-from rowlock.cli.logs import pod_name, write
-from rowlock.cli.output import number, seconds, show, show_json, since, table
+from rowlock.cli.logs import find_pod_name, write_lines
+from rowlock.cli.output import format_age, format_number, parse_duration, show, show_json, table
 from rowlock.cli.place import project
 
 HEADER = (
     "NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs Allocated (Requested)",
     "PODs Running (Pending)", "SERVICE URL(S)",
 )  # fmt: skip
-FINISHED = ("Succeeded", "Failed", "Deleted", "Preempted", "TimedOut")
-TYPE = "Train"
+FINISHED_STATUSES = ("Succeeded", "Failed", "Deleted", "Preempted", "TimedOut")
+WORKLOAD_TYPE = "Train"
 
 
-def index(line: Line) -> int:
-    server, where = client.connect(line), project(line)
-    query = "" if line.all_projects else f"projectName=={where}"
-    found = client.pages(server, WORKLOADS, "workloads", filterBy=query)
-    if not found and not line.all_projects:
-        jobs.check_project(server, where)
+def index(line: CommandLine) -> int:
+    server, project_name = client.connect(line), project(line)
+    query = "" if line.all_projects else f"projectName=={project_name}"
+    workloads = client.list_all(server, WORKLOADS, "workloads", filterBy=query)
+    if not workloads and not line.all_projects:
+        jobs.check_project(server, project_name)
     if not line.all_projects:
-        show(f"Showing jobs for project {where}")
-    found.sort(key=lambda w: (w["projectName"], w["name"]))
-    show(table(HEADER, [_row(w) for w in found]))
+        show(f"Showing jobs for project {project_name}")
+    workloads.sort(key=lambda w: (w["projectName"], w["name"]))
+    show(table(HEADER, [_row(w) for w in workloads]))
     return 0
 
 
 def _row(workload: dict[str, Any]) -> tuple[str, ...]:
     extra = workload["additionalFields"]
-    held = "-" if extra["status"] in FINISHED else number(workload["allocatedResources"]["gpu"])
+    allocated = "-" if extra["status"] in FINISHED_STATUSES else format_number(workload["allocatedResources"]["gpu"])
     return (
         workload["name"],
         extra["status"],
-        since(workload["createdAt"]),
-        _node(extra["nodes"]),
+        format_age(workload["createdAt"]),
+        _node_text(extra["nodes"]),
         extra["image"],
-        TYPE,
+        WORKLOAD_TYPE,
         workload["projectName"],
         workload["submittedBy"],
-        f"{held} ({_requested(workload)})",
+        f"{allocated} ({_requested_gpus(workload)})",
         f"{workload['runningPods']} ({extra['pendingPods']})",
         "",
     )
 
 
-def _node(nodes: list[str]) -> str:
+def _node_text(nodes: list[str]) -> str:
     return "N/A" if not nodes else nodes[0] if len(nodes) == 1 else "<multiple>"
 
 
-def _requested(workload: dict[str, Any]) -> str:
-    return number(workload["workloadRequestedResources"]["gpu"]["request"])
+def _requested_gpus(workload: dict[str, Any]) -> str:
+    return format_number(workload["workloadRequestedResources"]["gpu"]["request"])
 
 
 # ---------------------------------------------------------------- describe
 
 
-def describe(line: Line) -> int:
+def describe(line: CommandLine) -> int:
     name = line.word("name of a job")
     server = client.connect(line)
-    workload = jobs.find(server, project(line), name)
+    workload = jobs.find_workload(server, project(line), name)
     if line.output == "name":
         show(workload["name"])
         return 0
-    one = f"{WORKLOADS}/{workload['id']}"
-    pods = client.pages(server, f"{one}/pods", "pods")
+    path = f"{WORKLOADS}/{workload['id']}"
+    pods = client.list_all(server, f"{path}/pods", "pods")
     if line.output in ("json", "yaml"):
-        return _structured(_instance(workload, pods), line.output)
-    events = client.pages(server, f"{one}/events", "events", sortOrder="asc")
-    show("\n".join(f"{key}: {value}".rstrip() for key, value in facts(workload)))
+        return _show_structured(_workload_summary(workload, pods), line.output)
+    events = client.list_all(server, f"{path}/events", "events", sortOrder="asc")
+    show("\n".join(f"{key}: {value}".rstrip() for key, value in description_rows(workload)))
     show("\nPods:")
-    rows = [(p["name"], p["status"].upper(), TYPE.upper(), since(p["createdAt"]), _at(p)) for p in pods]
+    rows = [
+        (p["name"], p["status"].upper(), WORKLOAD_TYPE.upper(), format_age(p["createdAt"]), _node_and_ip(p))
+        for p in pods
+    ]
     show(table(("POD", "STATUS", "TYPE", "AGE", "NODE"), rows))
     show("\nEvents:")
-    show(_events(events))
+    show(_events_table(events))
     return 0
 
 
-def facts(workload: dict[str, Any]) -> list[tuple[str, Any]]:
+def description_rows(workload: dict[str, Any]) -> list[tuple[str, Any]]:
     """V1's keys, all of them, in their order."""
     extra = workload["additionalFields"]
     return [
         ("NAME", workload["name"]),
         ("NAMESPACE", workload["namespace"]),
-        ("TYPE", TYPE),
+        ("TYPE", WORKLOAD_TYPE),
         ("STATUS", extra["status"]),
         ("TRAINING DURATION", _duration(workload)),
-        ("GPUS", number(workload["podsRequestedResources"]["gpu"]["request"])),
-        ("TOTAL REQUESTED GPUS", _requested(workload)),
-        ("ALLOCATED GPUS", number(workload["allocatedResources"]["gpu"])),
+        ("GPUS", format_number(workload["podsRequestedResources"]["gpu"]["request"])),
+        ("TOTAL REQUESTED GPUS", _requested_gpus(workload)),
+        ("ALLOCATED GPUS", format_number(workload["allocatedResources"]["gpu"])),
         ("ALLOCATED GPUS MEMORY", workload["allocatedResources"].get("gpuMemory", "")),
         ("RUNNING PODS", workload["runningPods"]),
         ("PENDING PODS", extra["pendingPods"]),
@@ -114,16 +117,16 @@ def facts(workload: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def _duration(workload: dict[str, Any]) -> str:
     started = workload["additionalFields"]["startedAt"]
-    return since(started, workload["completedAt"]) if started else "0s"
+    return format_age(started, workload["completedAt"]) if started else "0s"
 
 
-def _at(pod: dict[str, Any]) -> str:
+def _node_and_ip(pod: dict[str, Any]) -> str:
     if not pod["nodeName"]:
         return ""
     return f"{pod['nodeName']}/{pod['hostIp']}" if pod.get("hostIp") else str(pod["nodeName"])
 
 
-def _events(events: list[dict[str, Any]]) -> str:
+def _events_table(events: list[dict[str, Any]]) -> str:
     """An empty line between the events of different objects."""
     if not events:
         return "No events for resources"
@@ -135,26 +138,26 @@ def _events(events: list[dict[str, Any]]) -> str:
         for event, its in zip(events, sources, strict=True):
             if its == source:
                 message = f"[{event['reason']}] {' '.join(event['message'].split())}"
-                rows.append((source, event["type"], since(event["createdAt"]), message))
+                rows.append((source, event["type"], format_age(event["createdAt"]), message))
     return table(("SOURCE", "TYPE", "AGE", "MESSAGE"), rows)
 
 
-def _instance(workload: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
+def _workload_summary(workload: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
     extra = workload["additionalFields"]
     return {
         "name": workload["name"],
         "namespace": workload["namespace"],
         "status": extra["status"],
         "duration": _duration(workload),
-        "trainer": TYPE.lower(),
+        "trainer": WORKLOAD_TYPE.lower(),
         "priority": workload["priorityClassName"],
         "chiefName": extra["chief"],
         "instances": [
             {
                 "name": pod["name"],
                 "status": pod["status"],
-                "age": since(pod["createdAt"]),
-                "node": _at(pod),
+                "age": format_age(pod["createdAt"]),
+                "node": _node_and_ip(pod),
                 "isChief": pod["name"] == extra["chief"],
             }
             for pod in pods
@@ -163,7 +166,7 @@ def _instance(workload: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str,
     }
 
 
-def _structured(value: dict[str, Any], form: str) -> int:
+def _show_structured(value: dict[str, Any], form: str) -> int:
     if form == "json":
         show_json(value)
         return 0
@@ -176,29 +179,29 @@ def _structured(value: dict[str, Any], form: str) -> int:
 # ---------------------------------------------------------------- logs
 
 
-def logs(line: Line) -> int:
+def logs(line: CommandLine) -> int:
     name = line.word("job")
     server = client.connect(line)
-    workload = jobs.find(server, project(line), name)
-    pod = pod_name(server, workload, line.pod) if line.pod else _chief(server, workload, line.follow)
-    asked: dict[str, Any] = {"follow": line.follow, "timestamps": line.timestamps, "sinceTime": line.since_time}
+    workload = jobs.find_workload(server, project(line), name)
+    pod = find_pod_name(server, workload, line.pod) if line.pod else _wait_for_chief(server, workload, line.follow)
+    options: dict[str, Any] = {"follow": line.follow, "timestamps": line.timestamps, "sinceTime": line.since_time}
     if line.tail >= 0:
-        asked["tail"] = line.tail
+        options["tail"] = line.tail
     if line.since:
-        asked["since"] = seconds(line.since, "--since")
-    write(server.lines(f"{WORKLOADS}/{workload['id']}/pods/{pod}/logs", **asked))
+        options["since"] = parse_duration(line.since, "--since")
+    write_lines(server.stream_lines(f"{WORKLOADS}/{workload['id']}/pods/{pod}/logs", **options))
     return 0
 
 
-def _chief(server: Server, workload: dict[str, Any], follow: bool) -> str:
+def _wait_for_chief(server: ServerClient, workload: dict[str, Any], follow: bool) -> str:
     """The pod meant when none is named; a follower waits for it to be made."""
     while True:
         chief = str(workload["additionalFields"]["chief"])
         if chief:
             return chief
         if not follow or workload["phase"] in ("Completed", "Failed", "Deleted"):
-            why = workload.get("phaseMessage") or f"it is {workload['phase']}"
-            raise Refused(f"The job {workload['name']} has no pods: {why}")
+            reason = workload.get("phaseMessage") or f"it is {workload['phase']}"
+            raise CommandError(f"The job {workload['name']} has no pods: {reason}")
         path = f"{WORKLOADS}/{workload['id']}/wait"
         workload = server.get(path, **{"for": "Pending,Initializing,Running,Degraded,Completed,Failed", "timeout": 5})
 
@@ -206,35 +209,43 @@ def _chief(server: Server, workload: dict[str, Any], follow: bool) -> str:
 # ---------------------------------------------------------------- delete, suspend, resume
 
 
-def delete_any(line: Line) -> int:
+def delete_any(line: CommandLine) -> int:
     """`runai delete job A B`, and the older `runai delete A B`."""
     if line.words[:1] in (["job"], ["jobs"]) and (len(line.words) > 1 or line.all):
         line.words = line.words[1:]
-    return _each(line, "deleted", lambda server, one: server.delete(f"{WORKLOADS}/distributed/{one}"))
+    return _for_each_job(
+        line, "deleted", lambda server, workload_id: server.delete(f"{WORKLOADS}/distributed/{workload_id}")
+    )
 
 
-def suspend(line: Line) -> int:
-    return _each(line, "suspended", lambda server, one: server.post(f"{WORKLOADS}/distributed/{one}/suspend"))
+def suspend(line: CommandLine) -> int:
+    return _for_each_job(
+        line, "suspended", lambda server, workload_id: server.post(f"{WORKLOADS}/distributed/{workload_id}/suspend")
+    )
 
 
-def resume(line: Line) -> int:
-    return _each(line, "resumed", lambda server, one: server.post(f"{WORKLOADS}/distributed/{one}/resume"))
+def resume(line: CommandLine) -> int:
+    return _for_each_job(
+        line, "resumed", lambda server, workload_id: server.post(f"{WORKLOADS}/distributed/{workload_id}/resume")
+    )
 
 
-def _each(line: Line, word: str, act: Any) -> int:
-    chosen, where = jobs.names(line), project(line)
+def _for_each_job(line: CommandLine, word: str, act: Any) -> int:
+    job_names, project_name = jobs.selected_job_names(line), project(line)
     server, failed = client.connect(line), False
-    for name in chosen:
-        found = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={where}")["workloads"]
-        if not found:
+    for name in job_names:
+        workloads = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
+        if not workloads:
             hint = "If the job exists in a different project, use -p <project-name>."
-            known = [w["name"] for w in pages(server, WORKLOADS, "workloads", filterBy=f"projectName=={where}")]
-            show(f"Job {name} does not exist in project {where}.{nearest(name, known)} {hint}")
+            existing = [
+                w["name"] for w in list_all(server, WORKLOADS, "workloads", filterBy=f"projectName=={project_name}")
+            ]
+            show(f"Job {name} does not exist in project {project_name}.{suggest_nearest(name, existing)} {hint}")
             failed = True
             continue
         try:
-            act(server, found[0]["id"])
-        except client.ServerRefused as refusal:
+            act(server, workloads[0]["id"])
+        except client.StatusError as refusal:
             show(
                 f"Failed to {word.removesuffix('d') if word != 'suspended' else 'suspend'} job {name}: {refusal.message}"
             )

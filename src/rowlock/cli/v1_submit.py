@@ -6,35 +6,40 @@ import shlex
 from typing import Any
 
 from rowlock.cli import client, gpus
-from rowlock.cli.grammar import Line, Refused
+from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.jobs import WORKLOADS
-from rowlock.cli.output import seconds, show, show_json
+from rowlock.cli.output import parse_duration, show, show_json
 from rowlock.cli.place import project
 
 
-def pytorch(line: Line) -> int:
+def pytorch(line: CommandLine) -> int:
     return submit(line, "PyTorch")
 
 
-def tf(line: Line) -> int:
+def tf(line: CommandLine) -> int:
     return submit(line, "TF")
 
 
-def mpi(line: Line) -> int:
+def mpi(line: CommandLine) -> int:
     return submit(line, "MPI")
 
 
-def xgboost(line: Line) -> int:
+def xgboost(line: CommandLine) -> int:
     return submit(line, "XGBoost")
 
 
-def submit(line: Line, framework: str) -> int:
-    _consistent(line)
-    given = _given_name(line)
+def submit(line: CommandLine, framework: str) -> int:
+    _check_flags(line)
+    name_flag = _requested_name(line)
     spec = worker_spec(line, framework)
-    server, where = client.connect(line), project(line)
-    name = given or _free_name(server, where, line.job_name_prefix or "job")
-    body: dict[str, Any] = {"name": name, "projectId": where, "spec": spec, "submitCommand": _typed(line)}
+    server, project_name = client.connect(line), project(line)
+    name = name_flag or _free_name(server, project_name, line.job_name_prefix or "job")
+    body: dict[str, Any] = {
+        "name": name,
+        "projectId": project_name,
+        "spec": spec,
+        "submitCommand": _typed_command(line),
+    }
     master = master_spec(line, spec)
     if master:
         body["masterSpec"] = master
@@ -43,14 +48,14 @@ def submit(line: Line, framework: str) -> int:
         return 0
     try:
         server.post(f"{WORKLOADS}/distributed", body)
-    except client.ServerRefused as refusal:
-        raise Refused(client.in_flags(refusal, _FLAG_OF)) from None
+    except client.StatusError as refusal:
+        raise CommandError(client.message_in_flags(refusal, _FLAG_OF)) from None
     show(f"The job '{name}' has been submitted successfully")
-    show(f"You can run `runai describe job {name} -p {where}` to check the job status")
+    show(f"You can run `runai describe job {name} -p {project_name}` to check the job status")
     return 0
 
 
-def _typed(line: Line) -> str:
+def _typed_command(line: CommandLine) -> str:
     return shlex.join([line.program, *line.argv])
 
 
@@ -68,42 +73,44 @@ _FLAG_OF = {
 # ---------------------------------------------------------------- names
 
 
-def _given_name(line: Line) -> str:
+def _requested_name(line: CommandLine) -> str:
     """The positional NAME or --name, not both."""
     names = [*line.words, *([line.name] if line.name else [])]
     if len(names) > 1:
-        raise Refused(f"unexpected arguments {line.words[-1:] if line.name else line.words[1:]}")
+        raise CommandError(f"unexpected arguments {line.words[-1:] if line.name else line.words[1:]}")
     return str(names[0]) if names else ""
 
 
-def _free_name(server: client.Server, where: str, prefix: str) -> str:
-    query = f"projectName=={where},name=^{prefix}-"
-    taken = {w["name"] for w in client.pages(server, WORKLOADS, "workloads", filterBy=query)}
+def _free_name(server: client.ServerClient, project_name: str, prefix: str) -> str:
+    query = f"projectName=={project_name},name=^{prefix}-"
+    taken = {w["name"] for w in client.list_all(server, WORKLOADS, "workloads", filterBy=query)}
     return next(name for n in range(len(taken) + 1) if (name := f"{prefix}-{n}") not in taken)
 
 
 # ---------------------------------------------------------------- flags that must agree
 
 
-def _consistent(line: Line) -> None:
+def _check_flags(line: CommandLine) -> None:
     if not line.image:
-        raise Refused("\n-i, --image must be set\n")
+        raise CommandError("\n-i, --image must be set\n")
     if line.tty and not line.stdin:
-        raise Refused("--stdin is required for containers with -t/--tty=true")
+        raise CommandError("--stdin is required for containers with -t/--tty=true")
     if line.gpu and line.gpu_memory:
-        raise Refused("unexpected to accept both gpu and gpu-memory flag. please use only one of them")
+        raise CommandError("unexpected to accept both gpu and gpu-memory flag. please use only one of them")
     if line.preemptible and line.non_preemptible:
-        raise Refused("unexpected to accept both preemptible and non-preemptible flag. please use only one of them")
+        raise CommandError(
+            "unexpected to accept both preemptible and non-preemptible flag. please use only one of them"
+        )
     if line.workers < 1:
-        raise Refused(f"--workers must be at least 1, but is {line.workers}")
+        raise CommandError(f"--workers must be at least 1, but is {line.workers}")
     if line.command and not line.rest:
-        raise Refused("--command needs the command after `--`, for example: --command -- python train.py")
+        raise CommandError("--command needs the command after `--`, for example: --command -- python train.py")
 
 
 # ---------------------------------------------------------------- the request
 
 
-def worker_spec(line: Line, framework: str) -> dict[str, Any]:
+def worker_spec(line: CommandLine, framework: str) -> dict[str, Any]:
     """The `spec` of the request: only what was asked for."""
     rest = line.rest or []
     spec: dict[str, Any] = {
@@ -112,10 +119,10 @@ def worker_spec(line: Line, framework: str) -> dict[str, Any]:
         "distributedFramework": framework,
         "cleanPodPolicy": line.clean_pod_policy,
         "backoffLimit": line.backoff_limit,
-        "compute": _compute(line),
+        "compute": _compute_request(line),
         "environmentVariables": _variables(line.environment, "-e"),
-        "labels": _pairs(line.label, "-l"),
-        "annotations": _pairs(line.annotation, "-a"),
+        "labels": _parse_pairs(line.label, "-l"),
+        "annotations": _parse_pairs(line.annotation, "-a"),
     }
     if line.command:
         spec["command"], spec["args"] = rest[:1], [*rest[1:], *line.args]
@@ -125,7 +132,7 @@ def worker_spec(line: Line, framework: str) -> dict[str, Any]:
         "imagePullPolicy": "Always" if line.always_pull_image else line.image_pull_policy,
         "workingDir": line.working_dir,
         "nodeType": line.node_type,
-        "nodePools": [pool for given in line.node_pools for pool in given.split(",")],
+        "nodePools": [pool for pools in line.node_pools for pool in pools.split(",")],
         "stdin": line.stdin,
         "tty": line.tty,
         "noMaster": getattr(line, "no_master", False) if framework != "MPI" else False,
@@ -136,51 +143,55 @@ def worker_spec(line: Line, framework: str) -> dict[str, Any]:
     if framework == "MPI":
         optional["slotsPerWorker"] = line.slots_per_worker
     if line.ttl_after_finish:
-        optional["autoDeletionTimeAfterCompletionSeconds"] = int(seconds(line.ttl_after_finish, "--ttl-after-finish"))
+        optional["autoDeletionTimeAfterCompletionSeconds"] = int(
+            parse_duration(line.ttl_after_finish, "--ttl-after-finish")
+        )
     return {name: value for name, value in {**spec, **optional}.items() if value or (value == 0 and value is not False)}
 
 
-def _compute(line: Line) -> dict[str, Any]:
-    made = gpus.compute(line)
+def _compute_request(line: CommandLine) -> dict[str, Any]:
+    request = gpus.compute_request(line)
     if line.gpu_memory:
-        memory = gpus.quantity(line.gpu_memory)
-        made |= {"gpuDevicesRequest": 1, "gpuRequestType": "memory", "gpuMemoryRequest": memory}
+        memory = gpus.normalize_quantity(line.gpu_memory)
+        request |= {"gpuDevicesRequest": 1, "gpuRequestType": "memory", "gpuMemoryRequest": memory}
     if line.memory:
-        made["cpuMemoryRequest"] = gpus.quantity(line.memory)
+        request["cpuMemoryRequest"] = gpus.normalize_quantity(line.memory)
     if line.memory_limit:
-        made["cpuMemoryLimit"] = gpus.quantity(line.memory_limit)
+        request["cpuMemoryLimit"] = gpus.normalize_quantity(line.memory_limit)
     if line.cpu_limit is not None:
-        made["cpuCoreLimit"] = line.cpu_limit
+        request["cpuCoreLimit"] = line.cpu_limit
     if line.large_shm:
-        made["largeShmRequest"] = True
+        request["largeShmRequest"] = True
     if line.extended_resource:
-        made["extendedResources"] = _resources(line.extended_resource, "--extended-resource")
-    return made
+        request["extendedResources"] = _parse_resources(line.extended_resource, "--extended-resource")
+    return request
 
 
-def master_spec(line: Line, spec: dict[str, Any]) -> dict[str, Any]:
+def master_spec(line: CommandLine, spec: dict[str, Any]) -> dict[str, Any]:
     """What the master does differently; {} when nothing."""
-    made: dict[str, Any] = {}
+    master: dict[str, Any] = {}
     if line.master_args:
-        made["args"] = line.master_args
+        master["args"] = line.master_args
     if line.master_environment:
-        made["environmentVariables"] = _overridden(spec.get("environmentVariables", []), line.master_environment)
+        master["environmentVariables"] = _override_variables(
+            spec.get("environmentVariables", []), line.master_environment
+        )
     compute = {k: v for k, v in spec.get("compute", {}).items() if not k.startswith("gpu")}
-    gpu = getattr(line, "master_gpu", None) if "master_gpu" in line.given else None
+    gpu = getattr(line, "master_gpu", None) if "master_gpu" in line.given_flags else None
     if gpu is not None:
-        made["compute"] = {**compute, **gpus.of(gpu, "--master-gpu")}
+        master["compute"] = {**compute, **gpus.gpu_request(gpu, "--master-gpu")}
     if line.master_extended_resource:
-        base = made.get("compute") or spec.get("compute", {})
-        made["compute"] = {
+        base = master.get("compute") or spec.get("compute", {})
+        master["compute"] = {
             **base,
-            "extendedResources": _resources(line.master_extended_resource, "--master-extended-resource"),
+            "extendedResources": _parse_resources(line.master_extended_resource, "--master-extended-resource"),
         }
-    return made
+    return master
 
 
-def _overridden(workers: list[dict[str, str]], given: list[str]) -> list[dict[str, str]]:
+def _override_variables(workers: list[dict[str, str]], overrides: list[str]) -> list[dict[str, str]]:
     variables = {v["name"]: v["value"] for v in workers}
-    for item in _variables(given, "--master-environment"):
+    for item in _variables(overrides, "--master-environment"):
         if item["value"] == "-":
             variables.pop(item["name"], None)
         else:
@@ -188,20 +199,20 @@ def _overridden(workers: list[dict[str, str]], given: list[str]) -> list[dict[st
     return [{"name": name, "value": value} for name, value in variables.items()]
 
 
-def _variables(given: list[str], flag: str) -> list[dict[str, str]]:
-    return _pairs(given, flag)
+def _variables(entries: list[str], flag: str) -> list[dict[str, str]]:
+    return _parse_pairs(entries, flag)
 
 
-def _pairs(given: list[str], flag: str) -> list[dict[str, str]]:
-    made = []
-    for item in given:
+def _parse_pairs(entries: list[str], flag: str) -> list[dict[str, str]]:
+    pairs = []
+    for item in entries:
         name, equals, value = item.partition("=")
         if not equals or not name:
-            raise Refused(f'invalid argument "{item}" for {flag}: write NAME=VALUE')
-        made.append({"name": name, "value": value})
-    return made
+            raise CommandError(f'invalid argument "{item}" for {flag}: write NAME=VALUE')
+        pairs.append({"name": name, "value": value})
+    return pairs
 
 
-def _resources(given: list[str], flag: str) -> list[dict[str, str]]:
-    items = [part for item in given for part in item.split(",")]
-    return [{"resource": pair["name"], "quantity": pair["value"]} for pair in _pairs(items, flag)]
+def _parse_resources(entries: list[str], flag: str) -> list[dict[str, str]]:
+    items = [part for item in entries for part in item.split(",")]
+    return [{"resource": pair["name"], "quantity": pair["value"]} for pair in _parse_pairs(items, flag)]

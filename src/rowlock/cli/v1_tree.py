@@ -12,30 +12,34 @@ _FRAMEWORKS = (
     ("mpi", "MPI", ""),
     ("xgboost", "XGBoost", ""),
 )
-_WHERE = (PROJECT, DATA_DIR)
+_CONTEXT_FLAGS = (PROJECT, DATA_DIR)
 _ALL_PROJECTS = Flag("-A --all-projects", "switch", "of all projects")
 
 
-def _submit(verb: str, framework: tuple[str, str, str], hidden: bool) -> Command:
-    name, words, also = framework
+def _submit_command(verb: str, framework: tuple[str, str, str], hidden: bool) -> Command:
+    name, words, aliases = framework
     summary = f"Submit a distributed {words} job."
     flags = f"v1_flags:{name.upper()}"
-    spelled = " ".join(f"{verb[: -len(name)]}{a}" for a in also.split()) if verb != name else also
-    return Command(verb, summary, f"v1_submit:{name}", "[NAME]", flags, "ARGUMENTS...", also=spelled, hidden=hidden)
+    spellings = " ".join(f"{verb[: -len(name)]}{a}" for a in aliases.split()) if verb != name else aliases
+    return Command(
+        verb, summary, f"v1_submit:{name}", "[NAME]", flags, "ARGUMENTS...", aliases=spellings, hidden=hidden
+    )
 
 
-SUBMIT_DIST = Group("submit-dist", "Submit a distributed job.", tuple(_submit(f[0], f, False) for f in _FRAMEWORKS))
-SUBMIT_OLD = tuple(_submit(f"submit-{f[0]}", f, False) for f in _FRAMEWORKS)
+SUBMIT_DIST = Group(
+    "submit-dist", "Submit a distributed job.", tuple(_submit_command(f[0], f, False) for f in _FRAMEWORKS)
+)
+SUBMIT_OLD = tuple(_submit_command(f"submit-{f[0]}", f, False) for f in _FRAMEWORKS)
 
-_JOBS = Command("jobs", "List jobs.", "v1_jobs:index", flags=(_ALL_PROJECTS, *_WHERE), also="job")
-_NODES = Command("nodes", "List nodes.", "v1_context:nodes", flags=_WHERE, also="node")
-_PROJECTS = Command("projects", "List projects.", "v1_context:projects", flags=(DATA_DIR,), also="project")
-_CLUSTERS = Command("clusters", "List clusters.", "v1_context:clusters", flags=(DATA_DIR,), also="cluster")
+_JOBS = Command("jobs", "List jobs.", "v1_jobs:index", flags=(_ALL_PROJECTS, *_CONTEXT_FLAGS), aliases="job")
+_NODES = Command("nodes", "List nodes.", "v1_context:nodes", flags=_CONTEXT_FLAGS, aliases="node")
+_PROJECTS = Command("projects", "List projects.", "v1_context:projects", flags=(DATA_DIR,), aliases="project")
+_CLUSTERS = Command("clusters", "List clusters.", "v1_context:clusters", flags=(DATA_DIR,), aliases="cluster")
 LIST = Group("list", "List jobs, nodes, projects or clusters.", (_JOBS, _NODES, _PROJECTS, _CLUSTERS), default="jobs")
 
 _OUTPUT = Flag("-o --output", "wide|json|yaml|name", "how to print it")
-_DESCRIBE_JOB = Command("job", "Show a job.", "v1_jobs:describe", "NAME", (_OUTPUT, *_WHERE), also="jobs")
-_DESCRIBE_NODE = Command("node", "Show a node.", "v1_context:node", "NAME", (DATA_DIR,), also="nodes")
+_DESCRIBE_JOB = Command("job", "Show a job.", "v1_jobs:describe", "NAME", (_OUTPUT, *_CONTEXT_FLAGS), aliases="jobs")
+_DESCRIBE_NODE = Command("node", "Show a node.", "v1_context:node", "NAME", (DATA_DIR,), aliases="nodes")
 DESCRIBE = Group("describe", "Show a job or a node.", (_DESCRIBE_JOB, _DESCRIBE_NODE))
 
 LOGS = Command("logs", "Print the log of a job's chief pod, or of another.", "v1_jobs:logs", "JOB", (
@@ -45,32 +49,32 @@ LOGS = Command("logs", "Print the log of a job's chief pod, or of another.", "v1
     Flag("--since-time", "text", "only what is newer than this time (RFC 3339)", value="TIME"),
     Flag("-t --tail", "int", "only the last N lines", -1, value="N"),
     Flag("--timestamps", "switch", "begin every line with its time"),
-    *_WHERE,
+    *_CONTEXT_FLAGS,
 ))  # fmt: skip
 
 _POD = Flag("--pod", "text", "this pod (default: the job's chief)", value="NAME")
-_INSIDE = (_POD, inside_flags.CONTAINER, *_WHERE)
+_POD_FLAGS = (_POD, inside_flags.CONTAINER, *_CONTEXT_FLAGS)
 EXEC = Command("exec", "Run a command in a job's pod.", "inside:exec_", "JOB [COMMAND...]", (
     *inside_flags.EXEC,
-    *_INSIDE,
+    *_POD_FLAGS,
 ), "COMMAND...")  # fmt: skip
-BASH = Command("bash", "Open a shell in a job's pod.", "inside:bash", "JOB", _INSIDE)
+BASH = Command("bash", "Open a shell in a job's pod.", "inside:bash", "JOB", _POD_FLAGS)
 ATTACH = Command("attach", "Join the program of a job's pod.", "inside:attach", "JOB", (
     *inside_flags.ATTACH,
-    *_INSIDE,
+    *_POD_FLAGS,
 ))  # fmt: skip
 PORT_FORWARD = Command("port-forward", "Let ports of this machine lead into a job's pod.", "inside:port_forward",
                        "JOB [PORTS...]", (
     *inside_flags.PORT_FORWARD,
-    *_INSIDE,
+    *_POD_FLAGS,
 ))  # fmt: skip
 
 _ALL = Flag("-A --all", "switch", "every job of the project")
-_MANY = (_ALL, *_WHERE)
+_MANY_JOBS_FLAGS = (_ALL, *_CONTEXT_FLAGS)
 DELETE = Command("delete", "Delete jobs: `runai delete job NAME...` or `runai delete NAME...`.", "v1_jobs:delete_any",
-                 "[job] NAME...", (Flag("-y --yes", "switch", "do not ask"), *_MANY))  # fmt: skip
-SUSPEND = Command("suspend", "Stop jobs and keep them.", "v1_jobs:suspend", "NAME...", _MANY)
-RESUME = Command("resume", "Continue suspended jobs.", "v1_jobs:resume", "NAME...", _MANY)
+                 "[job] NAME...", (Flag("-y --yes", "switch", "do not ask"), *_MANY_JOBS_FLAGS))  # fmt: skip
+SUSPEND = Command("suspend", "Stop jobs and keep them.", "v1_jobs:suspend", "NAME...", _MANY_JOBS_FLAGS)
+RESUME = Command("resume", "Continue suspended jobs.", "v1_jobs:resume", "NAME...", _MANY_JOBS_FLAGS)
 
 CONFIG = Group("config", "Select a project or a cluster.", (
     Command("project", "Set the default project.", "v1_context:config_project", "NAME", (DATA_DIR,)),
@@ -89,12 +93,12 @@ LOGOUT = Command("logout", "Log out.", "v1_context:logout", flags=(DATA_DIR,))
 WHOAMI = Command("whoami", "Say who is logged in.", "v1_context:whoami", flags=(DATA_DIR,))
 VERSION = Command("version", "Print the version.", "v1_context:version", flags=(Flag("--short", "switch", "one line"),))
 
-_V2 = (
+_V2_HINT = (
     "It is of Run:ai's second command line (V2), which is not here yet; in the first: `runai submit-dist pytorch NAME"
     " --workers=2 -g 0.1 -i IMAGE`, `runai list jobs`, `runai describe job NAME`, `runai logs NAME`, `runai delete job NAME`."
 )
-_ELSEWHERE = (
-    ("distributed training pytorch tensorflow tf mpi xgboost jax workload workspace inference workloads", _V2),
+_FOREIGN_COMMANDS = (
+    ("distributed training pytorch tensorflow tf mpi xgboost jax workload workspace inference workloads", _V2_HINT),
     (
         "submit",
         "Jobs here are distributed: `runai submit-dist pytorch NAME --workers=1 -g 1 -i IMAGE`; of a single pod:"
@@ -106,4 +110,4 @@ _ELSEWHERE = (
 ROOT = Group("runai", "Run:ai's command line for rowlock.", (
     SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, LOGS, EXEC, BASH, ATTACH, PORT_FORWARD, DELETE, SUSPEND, RESUME, CONFIG, PROJECT_GROUP, CLUSTER_GROUP,
     LOGIN, LOGOUT, WHOAMI, VERSION,
-), elsewhere=_ELSEWHERE)  # fmt: skip
+), foreign_commands=_FOREIGN_COMMANDS)  # fmt: skip

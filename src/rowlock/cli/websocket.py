@@ -13,10 +13,10 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
-from rowlock.cli.client import Server
-from rowlock.cli.grammar import Refused
+from rowlock.cli.client import ServerClient
+from rowlock.cli.grammar import CommandError
 
-MUCH = 1 << 18
+SEND_HIGH_WATER = 1 << 18
 """Bytes that may wait to be sent; above it nothing more should be given."""
 VERSION = "v5.channel.k8s.io"
 CLOSE = 255
@@ -25,20 +25,20 @@ CLOSE = 255
 class WebSocket:
     """One connection. Raises Refused with the server's sentence when it is not accepted."""
 
-    def __init__(self, server: Server, path: str, query: list[tuple[str, str]]) -> None:
+    def __init__(self, server: ServerClient, path: str, query: list[tuple[str, str]]) -> None:
         from wsproto import ConnectionType, WSConnection
         from wsproto.events import Request
 
         self._connection = WSConnection(ConnectionType.CLIENT)
-        self._waiting = self._part = b""
-        self.open = True
-        self._socket = server.socket()
+        self._send_buffer = self._partial_message = b""
+        self.is_open = True
+        self._socket = server.open_socket()
         target = f"{path}?{urllib.parse.urlencode(query)}"
         headers = [(b"authorization", f"Bearer {server.token()}".encode())]
         request = Request(host="127.0.0.1", target=target, subprotocols=[VERSION], extra_headers=headers)
         try:
             self._socket.sendall(self._connection.send(request))
-            self._early = self._handshake()
+            self._early_messages = self._handshake()
         except BaseException:
             self._socket.close()
             raise
@@ -48,7 +48,7 @@ class WebSocket:
         """Waits for the answer. What came with it is given back."""
         from wsproto.events import AcceptConnection, RejectConnection, RejectData
 
-        early: list[tuple[int, bytes]] = []
+        messages: list[tuple[int, bytes]] = []
         accepted, status, body = False, 0, b""
         while not accepted:
             data = self._socket.recv(65536)
@@ -61,38 +61,38 @@ class WebSocket:
                 elif isinstance(event, RejectData):
                     body += event.data
                     if event.body_finished:
-                        raise Refused(_sentence(status, body))
+                        raise CommandError(_error_message(status, body))
                 else:
-                    early += self._message(event)
+                    messages += self._decode_message(event)
             if not data and not accepted:
-                raise Refused(_sentence(status, body))
-        return early
+                raise CommandError(_error_message(status, body))
+        return messages
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     @property
-    def waiting(self) -> int:
+    def queued_bytes(self) -> int:
         """Bytes that are given and not sent yet."""
-        return len(self._waiting)
+        return len(self._send_buffer)
 
     @property
-    def pending(self) -> bool:
+    def has_pending_data(self) -> bool:
         """Is there more to read than `select` can see?"""
-        return bool(self._early) or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
+        return bool(self._early_messages) or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
 
-    def give(self, channel: int, data: bytes) -> None:
+    def queue_message(self, channel: int, data: bytes) -> None:
         """Sends a message as soon as it can be sent."""
         from wsproto.events import BytesMessage
 
-        if self.open:
-            self._waiting += self._connection.send(BytesMessage(data=bytes((channel,)) + data))
+        if self.is_open:
+            self._send_buffer += self._connection.send(BytesMessage(data=bytes((channel,)) + data))
 
     def pump(self) -> Iterator[tuple[int, bytes]]:
-        """Sends and receives what goes without waiting; yields messages. `open` is false when the server has gone."""
-        early, self._early = self._early, []
-        yield from early
-        self._send()
+        """Sends and receives what goes without waiting; yields messages. `is_open` is false when the server has gone."""
+        messages, self._early_messages = self._early_messages, []
+        yield from messages
+        self._flush()
         data: bytes | None
         try:
             data = self._socket.recv(1 << 18)
@@ -102,31 +102,31 @@ class WebSocket:
             data = b""
         self._connection.receive_data(data or None)
         for event in self._connection.events():
-            yield from self._message(event)
+            yield from self._decode_message(event)
         if not data:
-            self.open = False
+            self.is_open = False
 
-    def _send(self) -> None:
+    def _flush(self) -> None:
         try:
-            while self._waiting:
-                self._waiting = self._waiting[self._socket.send(self._waiting[: 1 << 16]) :]
+            while self._send_buffer:
+                self._send_buffer = self._send_buffer[self._socket.send(self._send_buffer[: 1 << 16]) :]
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
             return
         except OSError:
-            self._waiting = b""
+            self._send_buffer = b""
 
-    def _message(self, event: Any) -> list[tuple[int, bytes]]:
+    def _decode_message(self, event: Any) -> list[tuple[int, bytes]]:
         from wsproto.events import BytesMessage, CloseConnection, Ping
 
         if isinstance(event, BytesMessage):
-            self._part += bytes(event.data)
+            self._partial_message += bytes(event.data)
             if event.message_finished:
-                whole, self._part = self._part, b""
-                return [(whole[0], whole[1:])] if whole else []
+                message, self._partial_message = self._partial_message, b""
+                return [(message[0], message[1:])] if message else []
         elif isinstance(event, Ping):
-            self._waiting += self._connection.send(event.response())
+            self._send_buffer += self._connection.send(event.response())
         elif isinstance(event, CloseConnection):
-            self.open = False
+            self.is_open = False
         return []
 
     def close(self) -> None:
@@ -134,14 +134,14 @@ class WebSocket:
         self._socket.close()
 
 
-def _sentence(status: int, body: bytes) -> str:
+def _error_message(status: int, body: bytes) -> str:
     try:
         return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
         return f"the server did not accept the connection (HTTP {status}): {body[:200].decode(errors='replace')}"
 
 
-def send_all(sink: int, data: bytes) -> None:
+def write_all(sink: int, data: bytes) -> None:
     """All of it to a file descriptor of ours."""
     rest = memoryview(data)
     while rest:

@@ -18,9 +18,9 @@ from rowlock import collection, controllers, furnishing, quotas
 from rowlock.api import Controller
 from rowlock.cluster import seeds
 from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.patches import Patches
+from rowlock.cluster.api.patches import Patcher
 from rowlock.cluster.inquest import inquest
-from rowlock.cluster.inquest.watch import Watch
+from rowlock.cluster.inquest.watch import HangDetector
 from rowlock.cluster.node import pretend
 from rowlock.cluster.node.kubelet import Kubelet, KubeletSettings
 from rowlock.cluster.storage.store import Store
@@ -28,22 +28,22 @@ from rowlock.errors import AlreadyExists
 from rowlock.kinds import NODE, Kind
 from rowlock.objects import Object
 from rowlock.scheduling.controller import Scheduler
-from rowlock.scheduling.snapshot import Settings as Planning
+from rowlock.scheduling.snapshot import SchedulerSettings as Planning
 from rowlock.training import controller as training
 from rowlock.training.framework import PARITIES
-from rowlock.training.group import GroupController
+from rowlock.training.group import PodGroupController
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """What a cluster is told at its start. `without` may name "kubelet" and "scheduler"."""
+    """What a cluster is told at its start. `disabled_parts` may name "kubelet" and "scheduler"."""
 
     data_dir: Path
     kubelet: KubeletSettings
-    without: frozenset[str] = frozenset()
-    pretend_nodes: int = 0
+    disabled_parts: frozenset[str] = frozenset()
+    fake_nodes: int = 0
     """Nodes that run nothing, for trying the scheduler; each with `kubelet.simulated_gpus` GPUs."""
-    authority: str = ""
+    ca_certificate: str = ""
     """The CA certificate that pods and clients should trust (PEM)."""
     parity: str = "default"
     """How closely the job operators follow Kubeflow's: a key of `training.framework.PARITIES`."""
@@ -59,21 +59,23 @@ class LocalCluster:
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
         admission = Admission()
-        admission.schedules = "scheduler" not in settings.without
-        self.store = Store.open(settings.data_dir / "cluster.db", admission=admission, patches=Patches())
+        admission.has_scheduler = "scheduler" not in settings.disabled_parts
+        self.store = Store.open(settings.data_dir / "cluster.db", admission=admission, patches=Patcher())
         admission.parity = PARITIES[settings.parity]
-        admission.view = self.store.core.latest  # quotas, priority classes and service accounts are looked up in it
+        admission.view = (
+            self.store.core.staged_view
+        )  # quotas, priority classes and service accounts are looked up in it
         planning = Planning(half_life=settings.half_life)
-        self.scheduler = None if "scheduler" in settings.without else Scheduler(planning)
+        self.scheduler = None if "scheduler" in settings.disabled_parts else Scheduler(planning)
         self.kubelet: Kubelet | None = None
-        self.inquest: inquest.Inquest | None = None
-        if "kubelet" not in settings.without:
+        self.diagnostics: inquest.Diagnostics | None = None
+        if "kubelet" not in settings.disabled_parts:
             self.kubelet = Kubelet(self.store, self.store.view, settings.kubelet)
-            self.store.logs = self.kubelet.log
-            self.inquest = inquest.attached(self.kubelet, self.store.view, settings.data_dir)
+            self.store.log_source = self.kubelet.log
+            self.diagnostics = inquest.attach_diagnostics(self.kubelet, self.store.view, settings.data_dir)
 
     async def __aenter__(self) -> Self:
-        await asyncio.gather(self._seed(), *([self.kubelet.prepare()] if self.kubelet else []))
+        await asyncio.gather(self._bootstrap(), *([self.kubelet.prepare()] if self.kubelet else []))
         return self
 
     async def __aexit__(
@@ -81,39 +83,39 @@ class LocalCluster:
     ) -> None:
         await self.store.close()
 
-    async def _seed(self) -> None:
-        async def make(kind: Kind, obj: Object) -> None:
+    async def _bootstrap(self) -> None:
+        async def create_missing(kind: Kind, obj: Object) -> None:
             try:
                 await self.store.create(kind, obj)
             except AlreadyExists:
                 pass  # edited or not, it is theirs now
 
-        found = self.settings
-        pretended = pretend.nodes(found.pretend_nodes, found.kubelet.simulated_gpus, time.time())
-        wanted = [*seeds.initial(), *((NODE, node) for node in pretended)]
-        missing = [(k, o) for k, o in wanted if self.store.view.get(k, "", o["metadata"]["name"]) is None]
-        await asyncio.gather(*(make(kind, obj) for kind, obj in missing))  # one commit
-        for name in pretend.superfluous(self.store.view, pretended):
+        settings = self.settings
+        node_objects = pretend.make_fake_nodes(settings.fake_nodes, settings.kubelet.simulated_gpus, time.time())
+        initial_objects = [*seeds.initial_objects(), *((NODE, node) for node in node_objects)]
+        missing = [(k, o) for k, o in initial_objects if self.store.view.get(k, "", o["metadata"]["name"]) is None]
+        await asyncio.gather(*(create_missing(kind, obj) for kind, obj in missing))  # one commit
+        for name in pretend.superfluous_nodes(self.store.view, node_objects):
             await self.store.delete(NODE, "", name)
 
     def controllers(self) -> list[Controller]:
         """Who decides here. Without a scheduler nobody declares gangs either: both belong together."""
-        made: list[Controller] = [
+        active: list[Controller] = [
             *training.controllers(PARITIES[self.settings.parity]),
             *collection.controllers(),
-            pretend.Pretending(),
-            *furnishing.controllers(self.settings.authority),
-            quotas.Quotas(),
+            pretend.FakeKubelet(),
+            *furnishing.controllers(self.settings.ca_certificate),
+            quotas.ResourceQuotaController(),
         ]
         if self.scheduler is not None:
-            made += [GroupController(), self.scheduler]
-        return made
+            active += [PodGroupController(), self.scheduler]
+        return active
 
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if self.kubelet:
                 tasks.create_task(self.kubelet.run(self.store.changes()))
-            if self.inquest:
-                tasks.create_task(Watch(self.inquest).run())
+            if self.diagnostics:
+                tasks.create_task(HangDetector(self.diagnostics).run())
             tasks.create_task(controllers.run(self.store, self.store.view, self.controllers(), self.store.changes()))

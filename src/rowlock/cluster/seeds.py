@@ -14,7 +14,7 @@ from rowlock.objects import Object
 from rowlock.workloads import projects, spec
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-DEFAULT = "default"
+DEFAULT_NAME = "default"
 """Name of the project and of the department that a new cluster has."""
 PRIORITY_CLASSES: dict[str, int] = {
     "system-node-critical": 2_000_001_000,
@@ -33,13 +33,13 @@ def _object(kind: Kind, name: str, **fields: object) -> Object:
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, **fields}
 
 
-def initial() -> list[tuple[Kind, Object]]:
+def initial_objects() -> list[tuple[Kind, Object]]:
     """Everything, parents before children. The default project may use the whole cluster: its quota has no bound."""
     unbounded = Decimal(projects.UNLIMITED)
-    project = projects.Creation(
-        name=DEFAULT,
-        namespace=projects.namespace_of(DEFAULT),
-        department=DEFAULT,
+    project = projects.ProjectRequest(
+        name=DEFAULT_NAME,
+        namespace=projects.namespace_of(DEFAULT_NAME),
+        department=DEFAULT_NAME,
         quota=unbounded,
         limit=unbounded,
         weight=Decimal(1),
@@ -50,7 +50,7 @@ def initial() -> list[tuple[Kind, Object]]:
             (kinds.PRIORITY_CLASS, _object(kinds.PRIORITY_CLASS, name, value=value))
             for name, value in PRIORITY_CLASSES.items()
         ),
-        (kinds.QUEUE, projects.to_department(DEFAULT)),
+        (kinds.QUEUE, projects.to_department(DEFAULT_NAME)),
         (kinds.QUEUE, projects.to_queue(project)),
         (kinds.NAMESPACE, projects.to_namespace(project)),
     ]

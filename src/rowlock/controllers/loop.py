@@ -15,18 +15,18 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from rowlock import objects
-from rowlock.api import Api, Change, Controller, Decision, Run, View
+from rowlock.api import Api, Change, Controller, Decision, View, WriteSequence
 from rowlock.controllers import writing
 from rowlock.controllers.recorder import Allowance, Recorder
-from rowlock.controllers.writing import Failed, Step
+from rowlock.controllers.writing import FailedWrite, Step
 from rowlock.errors import ApiError, NotTried
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 
-FIRST_DELAY, LAST_DELAY = 0.005, 960.0  # client-go's: 5 ms, doubled up to 16 minutes
-CATCH_UP = 1.0  # seconds to wait for a view that lags behind our own writes
-SLICE = 64  # writes that are issued in one round of the event loop
-ROUNDS = 10  # of the event loop, for news to be told
+FIRST_DELAY, MAX_DELAY = 0.005, 960.0  # client-go's: 5 ms, doubled up to 16 minutes
+CATCH_UP_SECONDS = 1.0  # seconds to wait for a view that lags behind our own writes
+WRITES_PER_SLICE = 64  # writes that are issued in one round of the event loop
+CATCH_UP_ROUNDS = 10  # of the event loop, for news to be told
 
 log = logging.getLogger("rowlock.controllers")
 
@@ -64,7 +64,7 @@ class _Queue:
     dirty: bool = False
     running: bool = False
     failures: int = 0
-    written: int = 0
+    last_written: int = 0
     """The last revision that this key wrote: deciding on an older view would repeat it."""
     timer: asyncio.TimerHandle | None = None
 
@@ -81,24 +81,24 @@ class _Loop:
     tasks: asyncio.TaskGroup
     queues: dict[tuple[str, Key], _Queue] = field(default_factory=dict)
     stopped: bool = False
-    heard: int = 0
+    last_delivered: int = 0
     """The last revision that controllers have been told of."""
-    behind: set[asyncio.Future[None]] = field(default_factory=set)
+    view_waiters: set[asyncio.Future[None]] = field(default_factory=set)
     """Turns that wait for the view to catch up."""
 
     async def feed(self, controllers: Sequence[Controller], changes: AsyncIterator[Change]) -> None:
-        interested: dict[Kind, list[Controller]] = {}
+        controllers_by_kind: dict[Kind, list[Controller]] = {}
         for controller in controllers:
             for kind in controller.kinds:
-                interested.setdefault(kind, []).append(controller)
+                controllers_by_kind.setdefault(kind, []).append(controller)
         async for change in changes:
-            if change.revision > self.heard:
-                self.heard = change.revision
-            for waiting in self.behind:
-                if not waiting.done():
-                    waiting.set_result(None)
+            if change.revision > self.last_delivered:
+                self.last_delivered = change.revision
+            for waiter in self.view_waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
             if change.kind is not None:
-                for controller in interested.get(change.kind, ()):
+                for controller in controllers_by_kind.get(change.kind, ()):
                     self._wake(controller, change)
 
     def stop(self) -> None:
@@ -113,119 +113,119 @@ class _Loop:
                 queue = self.queues.get((controller.name, key))
                 if queue is None:
                     queue = self.queues[controller.name, key] = _Queue(controller, key)
-                self._mark(queue)
+                self._mark_dirty(queue)
         except Exception:
             log.exception("%s does not know whom %s of %s concerns", controller.name, change.type, change.kind)
 
-    def _mark(self, queue: _Queue) -> None:
+    def _mark_dirty(self, queue: _Queue) -> None:
         queue.dirty = True
         if not queue.running and not self.stopped:
             queue.running = True
-            self.tasks.create_task(self._turns(queue))
+            self.tasks.create_task(self._run_turns(queue))
 
-    def _later(self, queue: _Queue, delay: float) -> None:
+    def _requeue_after(self, queue: _Queue, delay: float) -> None:
         if queue.timer:
             queue.timer.cancel()
-        queue.timer = asyncio.get_running_loop().call_later(delay, self._mark, queue)
+        queue.timer = asyncio.get_running_loop().call_later(delay, self._mark_dirty, queue)
 
     # ------------------------------------------------------------ turns
 
-    async def _turns(self, queue: _Queue) -> None:
+    async def _run_turns(self, queue: _Queue) -> None:
         try:
             while queue.dirty and not self.stopped:
                 queue.dirty = False
-                await self._turn(queue)
+                await self._run_turn(queue)
         finally:
             queue.running = False
         if not queue.timer:
             self.queues.pop((queue.controller.name, queue.key), None)
 
-    async def _turn(self, queue: _Queue) -> None:
-        await self._caught_up(queue.written)
+    async def _run_turn(self, queue: _Queue) -> None:
+        await self._wait_for_view(queue.last_written)
         if queue.timer:
             queue.timer.cancel()
             queue.timer = None
         try:
             decision = queue.controller.decide(self.view, queue.key, self.clock())
-            failed = await self._carry_out(queue, decision)
+            failure = await self._carry_out(queue, decision)
         except Exception:
             log.exception("%s: a bug; this key is tried again", queue)
             self._back_off(queue)
             return
-        if failed is None and decision.stuck:
+        if failure is None and decision.requeue:
             self._back_off(queue)
             return
-        if failed is None:
+        if failure is None:
             queue.failures = 0
-            if decision.again is not None:
-                self._later(queue, max(0.0, decision.again))
+            if decision.requeue_after is not None:
+                self._requeue_after(queue, max(0.0, decision.requeue_after))
             return
-        if not failed.outdated:
-            log.warning("%s: %s", queue, failed.error)
+        if not failure.is_outdated:
+            log.warning("%s: %s", queue, failure.error)
         self._back_off(queue)
 
     def _back_off(self, queue: _Queue) -> None:
         """Look again: at once when something changes, else after a while that doubles each time."""
-        self._later(queue, min(FIRST_DELAY * 2 ** min(queue.failures, 30), LAST_DELAY))
+        self._requeue_after(queue, min(FIRST_DELAY * 2 ** min(queue.failures, 30), MAX_DELAY))
         queue.failures += 1
 
-    async def _caught_up(self, revision: int) -> None:
+    async def _wait_for_view(self, revision: int) -> None:
         """Until the view shows our own writes, and the controllers have been told of all that it shows."""
-        deadline = time.monotonic() + CATCH_UP
-        while self.view.revision < revision and (left := deadline - time.monotonic()) > 0:
-            waiting = asyncio.get_running_loop().create_future()
-            self.behind.add(waiting)
+        deadline = time.monotonic() + CATCH_UP_SECONDS
+        while self.view.revision < revision and (remaining := deadline - time.monotonic()) > 0:
+            waiter = asyncio.get_running_loop().create_future()
+            self.view_waiters.add(waiter)
             try:
-                await asyncio.wait((waiting,), timeout=left)
+                await asyncio.wait((waiter,), timeout=remaining)
             finally:
-                self.behind.discard(waiting)
+                self.view_waiters.discard(waiter)
         # A cache in a controller follows what it is told: it must not decide on a view that is ahead of that. The news
         # is in the event loop already; a few rounds are enough, and a view whose revision nobody tells is not waited for.
-        for _ in range(ROUNDS):
-            if self.heard >= self.view.revision:
+        for _ in range(CATCH_UP_ROUNDS):
+            if self.last_delivered >= self.view.revision:
                 return
             await asyncio.sleep(0)
 
     # ------------------------------------------------------------ writes
 
-    async def _carry_out(self, queue: _Queue, decision: Decision) -> Failed | None:
+    async def _carry_out(self, queue: _Queue, decision: Decision) -> FailedWrite | None:
         """The writes in order; those of one class and kind in a row go together, into one commit."""
-        early, steps = writing.steps(decision.writes)
-        for record in early:
+        early_records, steps = writing.plan_steps(decision.writes)
+        for record in early_records:
             self.recorder.record(record)
-        for batch in writing.batches(steps):
-            failed = await self._together(queue, batch)
-            if failed:
-                return failed
+        for batch in writing.batch_steps(steps):
+            failure = await self._write_batch(queue, batch)
+            if failure:
+                return failure
         return None
 
-    async def _together(self, queue: _Queue, batch: Sequence[Step]) -> Failed | None:
-        results = await self._issued(batch)
-        first: Failed | None = None
+    async def _write_batch(self, queue: _Queue, batch: Sequence[Step]) -> FailedWrite | None:
+        results = await self._issue_writes(batch)
+        first_failure: FailedWrite | None = None
         for step, result in zip(batch, results, strict=True):
             if isinstance(result, NotTried):
                 continue
             if isinstance(result, ApiError):
-                first = first or Failed(step.write, result)
+                first_failure = first_failure or FailedWrite(step.write, result)
             elif isinstance(result, BaseException):
                 raise result
             elif result:
-                queue.written = max(queue.written, objects.revision(result))
-            for record in writing.records(step, result):
+                queue.last_written = max(queue.last_written, objects.revision(result))
+            for record in writing.records_for(step, result):
                 self.recorder.record(record)
-        return first
+        return first_failure
 
-    async def _issued(self, batch: Sequence[Step]) -> list[Object | BaseException | None]:
+    async def _issue_writes(self, batch: Sequence[Step]) -> list[Object | BaseException | None]:
         """The outcome of each write. A long run goes out in slices, so that a thousand pods do not stall everybody
         else; nobody waits between the slices, and each commit takes along what has come in."""
-        running: list[asyncio.Task[Object | None]] = []
-        run = Run()
+        tasks: list[asyncio.Task[Object | None]] = []
+        sequence = WriteSequence()
         try:
-            for start in range(0, len(batch), SLICE):
+            for start in range(0, len(batch), WRITES_PER_SLICE):
                 if start:
                     await asyncio.sleep(0)
-                part = batch[start : start + SLICE]
-                running += [asyncio.create_task(writing.write(self.api, step.write, run)) for step in part]
+                chunk = batch[start : start + WRITES_PER_SLICE]
+                tasks += [asyncio.create_task(writing.execute_write(self.api, step.write, sequence)) for step in chunk]
         finally:
-            results = await asyncio.gather(*running, return_exceptions=True)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
         return results

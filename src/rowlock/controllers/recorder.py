@@ -20,9 +20,9 @@ from rowlock.api import Api, Record
 from rowlock.errors import AlreadyExists, ApiError, NotFound
 from rowlock.objects import Object
 
-SERIES = frozenset({"default-scheduler"})
+SERIES_SOURCES = frozenset({"default-scheduler"})
 """Sources whose Events are of `events.k8s.io`: with an `eventTime`, and a series when they repeat."""
-REMEMBERED = 4_096  # Events whose counts are kept, least recently used out first
+CACHE_SIZE = 4_096  # Events whose counts are kept, least recently used out first
 
 log = logging.getLogger("rowlock.events")
 
@@ -38,21 +38,21 @@ class Allowance:
 @dataclass(slots=True)
 class _Bucket:
     tokens: float
-    at: float
+    updated_at: float
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _LastEvent:
     """What the newest Event about something looks like: its name and count."""
 
     name: str
     count: int
 
 
-ACTIONS = {"Scheduled": "Binding", "Preempted": "Preempting"}
+ACTION_BY_REASON = {"Scheduled": "Binding", "Preempted": "Preempting"}
 """What the source was about to do, by the reason it gives."""
 
-_Same = tuple[str, str, str, str, str, str, str]
+_EventKey = tuple[str, str, str, str, str, str, str]
 
 
 class Recorder:
@@ -61,13 +61,13 @@ class Recorder:
     def __init__(self, api: Api, clock: Callable[[], float], allowance: Allowance = Allowance()) -> None:
         self._api, self._clock, self._allowance = api, clock, allowance
         self._queue: asyncio.Queue[Record] = asyncio.Queue()
-        self._seen: OrderedDict[_Same, _Written] = OrderedDict()
+        self._last_events: OrderedDict[_EventKey, _LastEvent] = OrderedDict()
         self._buckets: OrderedDict[tuple[str, str, str], _Bucket] = OrderedDict()
-        self._last = 0
+        self._last_suffix = 0
 
     def record(self, record: Record) -> None:
         """Remember to write it; returns at once."""
-        if self._allowed(record):
+        if self._take_token(record):
             self._queue.put_nowait(record)
 
     async def run(self) -> None:
@@ -76,86 +76,88 @@ class Recorder:
             records = [await self._queue.get()]
             while not self._queue.empty():
                 records.append(self._queue.get_nowait())
-            groups: dict[_Same, list[Record]] = {}
+            groups: dict[_EventKey, list[Record]] = {}
             for record in records:
-                groups.setdefault(_same(record), []).append(record)
+                groups.setdefault(_event_key(record), []).append(record)
             await asyncio.gather(*(self._write(same, group) for same, group in groups.items()))
 
     async def flush(self) -> None:
         """Write what is recorded now, once; for the end of a run."""
         while not self._queue.empty():
             record = self._queue.get_nowait()
-            await self._write(_same(record), [record])
+            await self._write(_event_key(record), [record])
 
-    async def _write(self, same: _Same, records: list[Record]) -> None:
+    async def _write(self, key: _EventKey, records: list[Record]) -> None:
         now = self._clock()
         try:
-            if not await self._count(same, records, now):
-                await self._create(same, records, now)
+            if not await self._patch_count(key, records, now):
+                await self._create(key, records, now)
         except ApiError as error:
             log.info("an event was dropped (%s %s): %s", records[0].reason, objects.key(records[0].regarding), error)
 
-    async def _count(self, same: _Same, records: list[Record], now: float) -> bool:
+    async def _patch_count(self, key: _EventKey, records: list[Record], now: float) -> bool:
         """Patch the Event that says the same; False when there is none any more."""
-        before = self._seen.get(same)
-        if before is None:
+        last = self._last_events.get(key)
+        if last is None:
             return False
-        count = before.count + len(records)
+        count = last.count + len(records)
         patch: dict[str, Any] = {"count": count, "lastTimestamp": objects.timestamp(now)}
-        if records[-1].source in SERIES:
+        if records[-1].source in SERIES_SOURCES:
             patch = {"series": {"count": count, "lastObservedTime": objects.micro_timestamp(now)}}
         patch["message"] = records[-1].message
         try:
-            await self._api.patch(kinds.EVENT, _space(records[0].regarding), before.name, patch)
+            await self._api.patch(kinds.EVENT, _event_namespace(records[0].regarding), last.name, patch)
         except NotFound:
             return False
-        self._remember(same, _Written(before.name, count))
+        self._remember(key, _LastEvent(last.name, count))
         return True
 
-    async def _create(self, same: _Same, records: list[Record], now: float) -> None:
+    async def _create(self, key: _EventKey, records: list[Record], now: float) -> None:
         for _ in range(3):
-            self._last = max(self._last + 1, int(now * 1e9))
-            made = event(records[-1], f"{objects.name(records[-1].regarding)}.{self._last:016x}", now, len(records))
+            self._last_suffix = max(self._last_suffix + 1, int(now * 1e9))
+            body = make_event(
+                records[-1], f"{objects.name(records[-1].regarding)}.{self._last_suffix:016x}", now, len(records)
+            )
             try:
-                await self._api.create(kinds.EVENT, made)
+                await self._api.create(kinds.EVENT, body)
             except AlreadyExists:
                 continue
-            self._remember(same, _Written(objects.name(made), len(records)))
+            self._remember(key, _LastEvent(objects.name(body), len(records)))
             return
 
-    def _remember(self, same: _Same, written: _Written) -> None:
-        self._seen[same] = written
-        self._seen.move_to_end(same)
-        if len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
+    def _remember(self, key: _EventKey, last: _LastEvent) -> None:
+        self._last_events[key] = last
+        self._last_events.move_to_end(key)
+        if len(self._last_events) > CACHE_SIZE:
+            self._last_events.popitem(last=False)
 
-    def _allowed(self, record: Record) -> bool:
+    def _take_token(self, record: Record) -> bool:
         if not self._allowance.burst:
             return True
         now, key = self._clock(), (objects.uid(record.regarding), record.source, record.type)
         bucket = self._buckets.setdefault(key, _Bucket(self._allowance.burst, now))
         self._buckets.move_to_end(key)
-        if len(self._buckets) > REMEMBERED:
+        if len(self._buckets) > CACHE_SIZE:
             self._buckets.popitem(last=False)
-        grown = bucket.tokens + (now - bucket.at) / self._allowance.seconds_each
-        bucket.tokens, bucket.at = min(float(self._allowance.burst), grown), now
+        tokens = bucket.tokens + (now - bucket.updated_at) / self._allowance.seconds_each
+        bucket.tokens, bucket.updated_at = min(float(self._allowance.burst), tokens), now
         if bucket.tokens < 1:
             return False
         bucket.tokens -= 1
         return True
 
 
-def _same(record: Record) -> _Same:
+def _event_key(record: Record) -> _EventKey:
     about = record.regarding
-    what = (record.type, record.reason, record.message, record.source)
-    return objects.uid(about), objects.name(about), record.part, *what
+    content = (record.type, record.reason, record.message, record.source)
+    return objects.uid(about), objects.name(about), record.field_path, *content
 
 
-def _space(regarding: Object) -> str:
+def _event_namespace(regarding: Object) -> str:
     return objects.namespace(regarding) or "default"
 
 
-def event(record: Record, name: str, now: float, count: int = 1) -> Object:
+def make_event(record: Record, name: str, now: float, count: int = 1) -> Object:
     """The Event for a record, with the fields that client-go fills in."""
     about, when = record.regarding, objects.timestamp(now)
     involved = {
@@ -165,23 +167,28 @@ def event(record: Record, name: str, now: float, count: int = 1) -> Object:
         "uid": objects.uid(about),
         "apiVersion": about.get("apiVersion"),
         "resourceVersion": objects.meta(about).get("resourceVersion"),
-        "fieldPath": record.part,
+        "fieldPath": record.field_path,
     }
-    made = {
+    body = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": name, "namespace": _space(about)},
+        "metadata": {"name": name, "namespace": _event_namespace(about)},
         "involvedObject": {field: value for field, value in involved.items() if value},
         "reason": record.reason,
         "message": record.message[:1024],  # the API's limit
         "type": record.type,
         "reportingComponent": record.source,
     }
-    dated: dict[str, Any] = {"eventTime": None, "firstTimestamp": None, "lastTimestamp": None}
-    if record.source in SERIES:
+    times: dict[str, Any] = {"eventTime": None, "firstTimestamp": None, "lastTimestamp": None}
+    if record.source in SERIES_SOURCES:
         moment = objects.micro_timestamp(now)
         series = {"series": {"count": count, "lastObservedTime": moment}} if count > 1 else {}
-        dated |= {"eventTime": moment, "source": {}, **series}
-        return {**made, **dated, "action": ACTIONS.get(record.reason, "Scheduling"), "reportingInstance": record.source}
-    dated |= {"firstTimestamp": when, "lastTimestamp": when, "count": count}
-    return {**made, **dated, "source": {"component": record.source}, "reportingInstance": ""}
+        times |= {"eventTime": moment, "source": {}, **series}
+        return {
+            **body,
+            **times,
+            "action": ACTION_BY_REASON.get(record.reason, "Scheduling"),
+            "reportingInstance": record.source,
+        }
+    times |= {"firstTimestamp": when, "lastTimestamp": when, "count": count}
+    return {**body, **times, "source": {"component": record.source}, "reportingInstance": ""}

@@ -7,74 +7,74 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from rowlock import objects
-from rowlock.api import Api, Bind, Create, Delete, Patch, Record, Run, Update, Write, WriteOptions
+from rowlock.api import Api, Bind, Create, Delete, Patch, Record, Update, Write, WriteOptions, WriteSequence
 from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 
-Called = Create | Update | Patch | Delete | Bind
+ApiWrite = Create | Update | Patch | Delete | Bind
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """A write and the records that follow it: they are told only if it succeeds."""
 
-    write: Called
+    write: ApiWrite
     records: tuple[Record, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedWrite:
     """A write that ended its turn."""
 
-    write: Called
+    write: ApiWrite
     error: ApiError
 
     @property
-    def outdated(self) -> bool:
+    def is_outdated(self) -> bool:
         """The view was old: somebody wrote first, or it is gone. Nothing to tell anybody; look again."""
         if isinstance(self.error, Conflict):
             return True
         return isinstance(self.error, NotFound) and isinstance(self.write, Update | Patch | Bind)
 
 
-def steps(writes: Sequence[Write]) -> tuple[list[Record], list[Step]]:
+def plan_steps(writes: Sequence[Write]) -> tuple[list[Record], list[Step]]:
     """Records that come before any write, and the writes with theirs."""
-    early: list[Record] = []
-    found: list[Step] = []
+    early_records: list[Record] = []
+    result: list[Step] = []
     for item in writes:
         if not isinstance(item, Record):
-            found.append(Step(item))
-        elif found:
-            found[-1] = replace(found[-1], records=(*found[-1].records, item))
+            result.append(Step(item))
+        elif result:
+            result[-1] = replace(result[-1], records=(*result[-1].records, item))
         else:
-            early.append(item)
-    return early, found
+            early_records.append(item)
+    return early_records, result
 
 
-def batches(steps: Sequence[Step]) -> Iterator[list[Step]]:
+def batch_steps(steps: Sequence[Step]) -> Iterator[list[Step]]:
     """Runs of writes that may go together: of one class and kind, each on another object."""
-    for _, run in groupby(steps, key=_sort):
+    for _, group in groupby(steps, key=_batch_key):
         batch: list[Step] = []
-        seen: set[Key] = set()
-        for step in run:
-            target = _target(step.write)
-            if target in seen:
+        targets: set[Key] = set()
+        for step in group:
+            target = _target_key(step.write)
+            if target in targets:
                 yield batch
-                batch, seen = [], set()
+                batch, targets = [], set()
             batch.append(step)
             if target.name:
-                seen.add(target)
+                targets.add(target)
         yield batch
 
 
-def _sort(step: Step) -> tuple[type, Kind | None, str]:
+def _batch_key(step: Step) -> tuple[type, Kind | None, str]:
     write = step.write
     subresource = write.subresource if isinstance(write, Update | Patch) else ""
     return type(write), None if isinstance(write, Bind) else write.kind, subresource
 
 
-def _target(write: Called) -> Key:
+def _target_key(write: ApiWrite) -> Key:
     match write:
         case Create() | Update():
             return objects.key(write.object)
@@ -84,12 +84,12 @@ def _target(write: Called) -> Key:
             return Key(write.namespace, write.pod)
 
 
-async def write(api: Api, write: Called, run: Run | None = None) -> Object | None:
+async def execute_write(api: Api, write: ApiWrite, sequence: WriteSequence | None = None) -> Object | None:
     """One call. What the API says about the object then, if it says anything. What is made in a run is made in its
     order: nothing comes to be behind what was refused."""
     match write:
         case Create():
-            return await api.create(write.kind, write.object, options=WriteOptions(run=run))
+            return await api.create(write.kind, write.object, options=WriteOptions(sequence=sequence))
         case Update():
             return await api.update(write.kind, write.object, subresource=write.subresource)
         case Patch(kind, namespace, name, patch):
@@ -105,9 +105,9 @@ async def write(api: Api, write: Called, run: Run | None = None) -> Object | Non
             return None
 
 
-def records(step: Step, result: Object | BaseException | None) -> Sequence[Record]:
+def records_for(step: Step, result: Object | BaseException | None) -> Sequence[Record]:
     """What to tell about a write that has been tried."""
     if not isinstance(result, ApiError):
         return step.records
-    failed = step.write.failed if isinstance(step.write, Create | Delete) else ()
-    return [replace(record, message=record.message.replace("{error}", result.message)) for record in failed]
+    failure_records = step.write.failure_records if isinstance(step.write, Create | Delete) else ()
+    return [replace(record, message=record.message.replace("{error}", result.message)) for record in failure_records]

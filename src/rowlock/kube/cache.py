@@ -1,7 +1,7 @@
 """List and watch every kind that somebody decides about, and keep a `View` of it: what controllers run on.
 
 Each kind is followed by a task of its own. A watch that expired begins again with the state, and only the difference
-is told. Whatever else goes wrong is waited out with back-off and jitter, for ever: `troubles` says what and where,
+is told. Whatever else goes wrong is waited out with back-off and jitter, for ever: `watch_errors` says what and where,
 in a sentence, and the view keeps showing what was seen last.
 """
 
@@ -16,10 +16,10 @@ from rowlock.api import Api, Change, View
 from rowlock.errors import ApiError, Expired, NotFound
 from rowlock.kinds import Kind
 from rowlock.kube.limits import Backoff
-from rowlock.kube.mirror import Mirror
+from rowlock.kube.mirror import CachedView
 
 log = logging.getLogger("rowlock.kube")
-ABSENT = (10.0, 60.0)
+MISSING_KIND_BACKOFF = (10.0, 60.0)
 """Seconds, first and most, between looks for a kind that the cluster does not have (its CRD is not installed)."""
 
 
@@ -30,17 +30,17 @@ class Cache:
         self._api = api
         self._kinds = tuple(kinds)
         self._backoff = backoff
-        self._mirror = Mirror()
-        self._unseen = set(self._kinds)
+        self._view = CachedView()
+        self._unsynced = set(self._kinds)
         self._subscribers: list[asyncio.Queue[Change]] = []
         self.synced = asyncio.Event()
         """Set when every kind has been listed once (a kind that the cluster does not have counts as empty)."""
-        self.troubles: dict[Kind, str] = {}
+        self.watch_errors: dict[Kind, str] = {}
         """What keeps a kind from being followed right now."""
 
     @property
     def view(self) -> View:
-        return self._mirror
+        return self._view
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -54,7 +54,7 @@ class Cache:
         """Waits until synced; then the state as Added changes, a bookmark, and everything that happens."""
         await self.synced.wait()
         queue: asyncio.Queue[Change] = asyncio.Queue()
-        state = self._mirror.everything()
+        state = self._view.initial_changes()
         self._subscribers.append(queue)  # no await since the state was taken: nothing falls between
         try:
             for change in state:
@@ -68,55 +68,55 @@ class Cache:
 
     async def _follow(self, kind: Kind) -> None:
         since: int | None = None
-        backoff, absent = self._backoff(), Backoff(*ABSENT)
+        backoff, missing_backoff = self._backoff(), Backoff(*MISSING_KIND_BACKOFF)
         while True:
             try:
-                async for revision in self._seen(kind, since):
+                async for revision in self._watch_once(kind, since):
                     since = revision
                     backoff.reset()
-                    absent.reset()
-                wait = backoff.wait()  # a watch that just ends is strange enough to be gentle
+                    missing_backoff.reset()
+                delay = backoff.next_delay()  # a watch that just ends is strange enough to be gentle
             except Expired:
-                since, wait = None, backoff.wait()
+                since, delay = None, backoff.next_delay()
                 log.info("the watch of %s expired: listing again", kind.resource)
             except NotFound as error:
-                since, wait = None, absent.wait()
-                self._tell(self._mirror.replace(kind, (), self._mirror.revision))
-                self._listed(kind)
-                self._trouble(kind, f"the cluster has no {kind.resource}: {error.message}")
+                since, delay = None, missing_backoff.next_delay()
+                self._publish(self._view.replace(kind, (), self._view.revision))
+                self._mark_synced(kind)
+                self._report_error(kind, f"the cluster has no {kind.resource}: {error.message}")
             except ApiError as error:
-                wait = backoff.wait()
-                self._trouble(kind, f"cannot follow {kind.resource}: {error.message}")
-            await asyncio.sleep(wait)
+                delay = backoff.next_delay()
+                self._report_error(kind, f"cannot follow {kind.resource}: {error.message}")
+            await asyncio.sleep(delay)
 
-    async def _seen(self, kind: Kind, since: int | None) -> AsyncIterator[int]:
+    async def _watch_once(self, kind: Kind, since: int | None) -> AsyncIterator[int]:
         """Follows one watch; yields the revisions from which it could be resumed."""
         state: list[Change] | None = [] if since is None else None
         async with aclosing(self._api.watch(kind, since=since, bookmarks=True)) as changes:  # type: ignore[type-var]  # watches are generators
             async for change in changes:
                 if state is None:
-                    self._tell(self._mirror.apply(change))
+                    self._publish(self._view.apply(change))
                 elif change.type != "Bookmark":
                     state.append(change)
                     continue  # half a list is nothing to resume from
                 else:
-                    self._tell(self._mirror.replace(kind, (c.object for c in state), change.revision))
+                    self._publish(self._view.replace(kind, (c.object for c in state), change.revision))
                     state = None
-                self._listed(kind)
+                self._mark_synced(kind)
                 yield change.revision
 
-    def _listed(self, kind: Kind) -> None:
-        self.troubles.pop(kind, None)
-        self._unseen.discard(kind)
-        if not self._unseen:
+    def _mark_synced(self, kind: Kind) -> None:
+        self.watch_errors.pop(kind, None)
+        self._unsynced.discard(kind)
+        if not self._unsynced:
             self.synced.set()
 
-    def _trouble(self, kind: Kind, sentence: str) -> None:
-        if self.troubles.get(kind) != sentence:
+    def _report_error(self, kind: Kind, sentence: str) -> None:
+        if self.watch_errors.get(kind) != sentence:
             log.warning("%s", sentence)
-        self.troubles[kind] = sentence
+        self.watch_errors[kind] = sentence
 
-    def _tell(self, changes: Iterable[Change]) -> None:
+    def _publish(self, changes: Iterable[Change]) -> None:
         for change in changes:
             for queue in self._subscribers:
                 queue.put_nowait(change)

@@ -32,17 +32,17 @@ from rowlock.kube import requests
 from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection, Request
 from rowlock.kube.limits import Backoff, Limits
-from rowlock.kube.watching import Lines, State, change
-from rowlock.objects import Object, changed, name, namespace
+from rowlock.kube.watching import InitialState, LineSplitter, parse_change
+from rowlock.objects import Object, name, namespace, with_field
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 
 WATCH_SECONDS = (300, 600)
 """How long one watch request lasts before it is renewed: drawn, so that watches do not all return at once."""
-_WATCH = {"watch": "true", "allowWatchBookmarks": "true"}
+_WATCH_QUERY = {"watch": "true", "allowWatchBookmarks": "true"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WatchTarget:
     """What a watch is about."""
 
     kind: Kind
@@ -79,7 +79,7 @@ class Kube:
     # ------------------------------------------------------------ reads
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        return await self._object(Request("GET", requests.path(kind, namespace, _named(kind, name))))
+        return await self._send(Request("GET", requests.path(kind, namespace, _require_name(kind, name))))
 
     async def list(
         self,
@@ -91,15 +91,15 @@ class Kube:
         limit: int = 0,
         token: str = "",
     ) -> Page:
-        query = requests.selected(labels, fields)
+        query = requests.selector_query(labels, fields)
         if limit:
             query["limit"] = str(limit)
         if token:
             query["continue"] = token
-        return await self._page(kind, requests.path(kind, namespace), query)
+        return await self._list_page(kind, requests.path(kind, namespace), query)
 
-    async def _page(self, kind: Kind, path: str, query: Mapping[str, str]) -> Page:
-        answer = await self._object(Request("GET", path, query))
+    async def _list_page(self, kind: Kind, path: str, query: Mapping[str, str]) -> Page:
+        answer = await self._send(Request("GET", path, query))
         meta = answer.get("metadata") or {}
         typed = {"apiVersion": kind.api_version, "kind": kind.name}
         items = [item if "kind" in item else {**typed, **item} for item in answer.get("items") or ()]
@@ -117,90 +117,90 @@ class Kube:
     ) -> AsyncIterator[Change]:
         if since is not None and since <= 0:
             raise Expired("a real cluster remembers no revision 0: list, then watch from the list's revision")
-        wanted = Wanted(kind, requests.path(kind, namespace), requests.selected(labels, fields))
-        backoff, broken = Backoff(), 0.0
+        target = WatchTarget(kind, requests.path(kind, namespace), requests.selector_query(labels, fields))
+        backoff, broken_since = Backoff(), 0.0
         while True:
-            seen = None
+            event = None
             try:
                 if since is None:
-                    for seen in await self._state(wanted):
-                        yield seen
-                        since = seen.revision
-                async for seen in self._changes(wanted, since or 0):
-                    since, broken = seen.revision, 0.0
+                    for event in await self._initial_state(target):
+                        yield event
+                        since = event.revision
+                async for event in self._watch_changes(target, since or 0):
+                    since, broken_since = event.revision, 0.0
                     backoff.reset()
-                    if bookmarks or seen.type != "Bookmark":
-                        yield seen
+                    if bookmarks or event.type != "Bookmark":
+                        yield event
             except (Unavailable, Timeout) as error:
-                broken = broken or time.monotonic()
-                if time.monotonic() - broken > self.connection.limits.patience:
+                broken_since = broken_since or time.monotonic()
+                if time.monotonic() - broken_since > self.connection.limits.watch_retry_seconds:
                     raise Unavailable(
                         f"the watch of {kind.resource} broke and could not be resumed: {error}"
                     ) from error
-            if seen is None:
-                await asyncio.sleep(backoff.wait())  # also when a server keeps ending watches at once
+            if event is None:
+                await asyncio.sleep(backoff.next_delay())  # also when a server keeps ending watches at once
 
-    async def _state(self, wanted: Wanted) -> builtins.list[Change]:
+    async def _initial_state(self, target: WatchTarget) -> builtins.list[Change]:
         """What is there now as Added changes, and the bookmark that a watch goes on from."""
         try:
-            return await self._streamed_state(wanted)
+            return await self._stream_state(target)
         except (Invalid, BadRequest):
-            return await self._listed_state(wanted)  # a server that does not stream lists says so this way
+            return await self._list_state(target)  # a server that does not stream lists says so this way
 
-    async def _listed_state(self, wanted: Wanted) -> builtins.list[Change]:
-        state, query = State(), {**wanted.query, "limit": "500"}
+    async def _list_state(self, target: WatchTarget) -> builtins.list[Change]:
+        state, query = InitialState(), {**target.query, "limit": "500"}
         while True:
-            page = await self._page(wanted.kind, wanted.path, query)
+            page = await self._list_page(target.kind, target.path, query)
             for item in page.items:
-                state.take(Change("Added", int(item["metadata"]["resourceVersion"]), wanted.kind, item))
+                state.add(Change("Added", int(item["metadata"]["resourceVersion"]), target.kind, item))
             if not page.token:
-                return state.changes(Change("Bookmark", page.revision, wanted.kind))
+                return state.changes(Change("Bookmark", page.revision, target.kind))
             query["continue"] = page.token
 
-    async def _streamed_state(self, wanted: Wanted) -> builtins.list[Change]:
+    async def _stream_state(self, target: WatchTarget) -> builtins.list[Change]:
         initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": ""}
-        state = State()
-        request = Request("GET", wanted.path, {**wanted.query, **initial, **_WATCH})
-        lines = Lines()
+        state = InitialState()
+        request = Request("GET", target.path, {**target.query, **initial, **_WATCH_QUERY})
+        lines = LineSplitter()
         async with self.connection.stream(request) as response:
             async for chunk in response.aiter_bytes():
                 for line in lines.feed(chunk):
-                    seen, complete = change(wanted.kind, line)
+                    event, complete = parse_change(target.kind, line)
                     if complete:
-                        return state.changes(seen)
-                    if seen.type != "Bookmark":
-                        state.take(seen)
-        raise Unavailable(f"the list of {wanted.kind.resource} ended before it was complete: try again")
+                        return state.changes(event)
+                    if event.type != "Bookmark":
+                        state.add(event)
+        raise Unavailable(f"the list of {target.kind.resource} ended before it was complete: try again")
 
-    async def _changes(self, wanted: Wanted, since: int) -> AsyncIterator[Change]:
+    async def _watch_changes(self, target: WatchTarget, since: int) -> AsyncIterator[Change]:
         """One watch request until the server ends it. Raises Expired when the revision is compacted."""
-        lasts = str(random.randint(*WATCH_SECONDS))
-        query = {**wanted.query, **_WATCH, "resourceVersion": str(since), "timeoutSeconds": lasts}
-        lines = Lines()
-        async with self.connection.stream(Request("GET", wanted.path, query), endless=True) as response:
+        timeout_seconds = str(random.randint(*WATCH_SECONDS))
+        query = {**target.query, **_WATCH_QUERY, "resourceVersion": str(since), "timeoutSeconds": timeout_seconds}
+        lines = LineSplitter()
+        async with self.connection.stream(Request("GET", target.path, query), endless=True) as response:
             async for chunk in response.aiter_bytes():
                 for line in lines.feed(chunk):
-                    yield change(wanted.kind, line)[0]
+                    yield parse_change(target.kind, line)[0]
 
     # ------------------------------------------------------------ writes
 
     async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
-        where = requests.path(kind, namespace(obj))
-        return await self._object(Request("POST", where, requests.written(options), obj), options.warnings)
+        path = requests.path(kind, namespace(obj))
+        return await self._send(Request("POST", path, requests.write_query(options), obj), options.warnings)
 
     async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
-        where = requests.path(kind, namespace(obj), _named(kind, name(obj)), subresource)
-        query = requests.written(options)
+        path = requests.path(kind, namespace(obj), _require_name(kind, name(obj)), subresource)
+        query = requests.write_query(options)
         while True:
             try:
-                return await self._object(Request("PUT", where, query, obj), options.warnings)
+                return await self._send(Request("PUT", path, query, obj), options.warnings)
             except Invalid as error:
-                if not _asks_revision(error):
+                if not _requires_revision(error):
                     raise
             current = await self.get(kind, namespace(obj), name(obj))
-            fresh = changed(obj, "metadata.resourceVersion", current["metadata"]["resourceVersion"])
+            fresh = with_field(obj, "metadata.resourceVersion", current["metadata"]["resourceVersion"])
             try:
-                return await self._object(Request("PUT", where, query, fresh), options.warnings)
+                return await self._send(Request("PUT", path, query, fresh), options.warnings)
             except Conflict:
                 continue  # somebody was faster: the caller said that whatever is there may be replaced
 
@@ -215,37 +215,37 @@ class Kube:
         subresource: str = "",
         options: WriteOptions = WRITE,
     ) -> Object:
-        where = requests.path(kind, namespace, _named(kind, name), subresource)
-        request = Request("PATCH", where, requests.patched(options, type), patch, requests.MEDIA[type])
-        return await self._object(request, options.warnings)
+        path = requests.path(kind, namespace, _require_name(kind, name), subresource)
+        request = Request("PATCH", path, requests.patch_query(options, type), patch, requests.PATCH_MEDIA_TYPES[type])
+        return await self._send(request, options.warnings)
 
     async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions = DELETE) -> Object:
-        where = requests.path(kind, namespace, _named(kind, name))
-        return await self._object(Request("DELETE", where, {}, requests.deleted(options)))
+        path = requests.path(kind, namespace, _require_name(kind, name))
+        return await self._send(Request("DELETE", path, {}, requests.delete_body(options)))
 
     async def bind(
         self, namespace: str, pod: str, node: str, *, annotations: Mapping[str, str] | None = None, uid: str = ""
     ) -> None:
-        where = requests.path(POD, namespace, pod, "binding")
-        await self.connection.send(Request("POST", where, {}, requests.binding(pod, node, annotations, uid)))
+        path = requests.path(POD, namespace, pod, "binding")
+        await self.connection.send(Request("POST", path, {}, requests.binding_body(pod, node, annotations, uid)))
 
     async def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
-        request = Request("GET", requests.path(POD, namespace, pod, "log"), requests.logged(options))
+        request = Request("GET", requests.path(POD, namespace, pod, "log"), requests.log_query(options))
         async with self.connection.stream(request, endless=options.follow) as response:
             async for chunk in response.aiter_bytes():
                 yield chunk
 
-    async def _object(self, request: Request, warnings: builtins.list[str] | None = None) -> Object:
+    async def _send(self, request: Request, warnings: builtins.list[str] | None = None) -> Object:
         answer: Object = await self.connection.send(request, warnings)
         return answer
 
 
-def _named(kind: Kind, name: str) -> str:
+def _require_name(kind: Kind, name: str) -> str:
     """An empty name would turn one object into the whole collection."""
     if not name:
         raise BadRequest(f"a name is needed to act on one of {kind.resource}")
     return name
 
 
-def _asks_revision(error: ApiError) -> bool:
+def _requires_revision(error: ApiError) -> bool:
     return any(cause.field == "metadata.resourceVersion" for cause in error.causes)

@@ -31,7 +31,7 @@ _DATA_FILES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClientConfig:
     """An API server and how to be somebody there. `tls` is a context, or True for the system's authorities."""
 
     server: str
@@ -45,7 +45,7 @@ class Place:
 
 
 class Credentials:
-    """Answers `Place`s; `renew` after a 401 reads files again and runs the exec plugin again."""
+    """Answers `ClientConfig`s; `renew` after a 401 reads files again and runs the exec plugin again."""
 
     def __init__(self, kubeconfig: str | Path | Mapping[str, Any] | None = None, context: str | None = None) -> None:
         source = dict(kubeconfig) if isinstance(kubeconfig, Mapping) else kubeconfig
@@ -53,17 +53,19 @@ class Credentials:
         self._context = context
         self._source = str(kubeconfig) if isinstance(kubeconfig, str | Path) else os.environ.get("KUBECONFIG", "")
 
-    async def renew(self) -> Place:
+    async def renew(self) -> ClientConfig:
         """Who we are now. Raises Unauthorized with what to do about it."""
         try:
             await self._auth.reauthenticate()
             tls: ssl.SSLContext | bool = await self._auth.ssl_context()  # type: ignore[no-untyped-call]  # kr8s leaves it untyped
             identity = self._identity()
         except (ValueError, KeyError, RuntimeError, OSError) as error:
-            raise Unauthorized(f"no way into the cluster: {_told(error)}; check {self._where()}") from error
+            raise Unauthorized(
+                f"no way into the cluster: {_error_message(error)}; check {self._describe_source()}"
+            ) from error
         finally:
-            self._forget_keys()
-        return Place(
+            self._delete_key_files()
+        return ClientConfig(
             server=self._auth.server.rstrip("/"),
             tls=tls,
             token=(self._rotating_token() or self._auth.token or "").strip(),
@@ -73,16 +75,16 @@ class Credentials:
             identity=identity,
         )
 
-    def _where(self) -> str:
+    def _describe_source(self) -> str:
         source = self._source or "~/.kube/config"
         return f"the kubeconfig {source}" + (f", context {self._context}" if self._context else "")
 
     def _rotating_token(self) -> str:
         """The content of the user's `tokenFile`, which wins over its `token` as in kubectl."""
-        named = self._auth._user.get("tokenFile")
-        if not named:
+        token_file = self._auth._user.get("tokenFile")
+        if not token_file:
             return ""
-        path = Path(named)
+        path = Path(token_file)
         if not path.is_absolute():
             path = Path(self._auth.kubeconfig.get_path(self._context)).parent / path
         try:
@@ -97,7 +99,7 @@ class Credentials:
             digest.update(Path(file).read_bytes() if file else b"-")
         return digest.hexdigest()
 
-    def _forget_keys(self) -> None:
+    def _delete_key_files(self) -> None:
         """kr8s writes inlined keys to files for OpenSSL; once loaded they have no business on disk."""
         inlined = {**self._auth._user, **self._auth._cluster}
         scratch = Path(tempfile.gettempdir())
@@ -108,5 +110,5 @@ class Credentials:
                     Path(file).unlink()
 
 
-def _told(error: BaseException) -> str:
+def _error_message(error: BaseException) -> str:
     return f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)

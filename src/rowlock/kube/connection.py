@@ -22,10 +22,10 @@ import msgspec
 
 import rowlock
 from rowlock.errors import ApiError, Timeout, Unavailable, from_status
-from rowlock.kube.config import Credentials, Place
-from rowlock.kube.limits import Backoff, Bucket, Limits
+from rowlock.kube.config import ClientConfig, Credentials
+from rowlock.kube.limits import Backoff, Limits, TokenBucket
 
-_BRIEF = frozenset({500, 502, 503, 504})
+_RETRIABLE_CODES = frozenset({500, 502, 503, 504})
 _WARNING = re.compile(r'299\s+\S+\s+"((?:[^"\\]|\\.)*)"')
 
 
@@ -38,7 +38,7 @@ class Request:
     media: str = "application/json"
 
     @property
-    def safe(self) -> bool:
+    def is_safe(self) -> bool:
         return self.method == "GET"
 
 
@@ -48,12 +48,12 @@ class Connection:
     def __init__(self, credentials: Credentials, limits: Limits = Limits()) -> None:
         self.limits = limits
         self._credentials = credentials
-        self._bucket = Bucket(limits.qps, limits.burst)
+        self._bucket = TokenBucket(limits.qps, limits.burst)
         self._http: httpx.AsyncClient | None = None
-        self._place: Place | None = None
+        self._config: ClientConfig | None = None
         self._retired: list[httpx.AsyncClient] = []
         """Clients of former credentials: streams may still run on them, so they are closed at the end."""
-        self._entering = asyncio.Lock()
+        self._connect_lock = asyncio.Lock()
 
     async def close(self) -> None:
         for client in (*self._retired, self._http):
@@ -64,96 +64,96 @@ class Connection:
     async def send(self, request: Request, warnings: list[str] | None = None) -> Any:
         """The decoded answer. Raises ApiError; the server's warnings are added to `warnings`."""
         async with self.stream(request) as response:
-            content = await _whole(response)
+            content = await _read_body(response)
         if warnings is not None:
-            warnings.extend(heard(response.headers.get_list("warning")))
+            warnings.extend(parse_warnings(response.headers.get_list("warning")))
         return msgspec.json.decode(content) if content else {}
 
     @asynccontextmanager
     async def stream(self, request: Request, *, endless: bool = False) -> AsyncIterator[httpx.Response]:
         """The answer as it comes, after its status was found good. `endless`: no limit on the silence within."""
-        response = await self._opened(request, endless)
+        response = await self._send_with_retries(request, endless)
         try:
             yield response
         except httpx.TransportError as error:
-            raise _lost(request, error) from error
+            raise _transport_error(request, error) from error
         finally:
             await response.aclose()
 
-    async def _opened(self, request: Request, endless: bool) -> httpx.Response:
-        backoff, renewed, left = Backoff(), False, self.limits.tries
+    async def _send_with_retries(self, request: Request, endless: bool) -> httpx.Response:
+        backoff, renewed, tries_left = Backoff(), False, self.limits.max_tries
         while True:
-            left -= 1
+            tries_left -= 1
             try:
-                response = await self._once(request, endless)
+                response = await self._send_once(request, endless)
             except httpx.TransportError as error:
-                if not request.safe or left <= 0:
-                    raise _lost(request, error) from error
-                await asyncio.sleep(backoff.wait())
+                if not request.is_safe or tries_left <= 0:
+                    raise _transport_error(request, error) from error
+                await asyncio.sleep(backoff.next_delay())
                 continue
             if response.is_success:
                 return response
-            refusal = await _refusal(response)
+            refusal = await _read_error(response)
             if response.status_code == 401 and not renewed:
                 renewed = True
-                await self._enter(again=self._place)
+                await self._authenticated_client(refused=self._config)
                 continue
-            wait = _wait(request, response, refusal, backoff)
-            if wait is None or left <= 0:
+            delay = _retry_delay(request, response, refusal, backoff)
+            if delay is None or tries_left <= 0:
                 raise refusal
-            await asyncio.sleep(wait)
+            await asyncio.sleep(delay)
 
-    async def _once(self, request: Request, endless: bool) -> httpx.Response:
-        http = self._http or await self._enter()
+    async def _send_once(self, request: Request, endless: bool) -> httpx.Response:
+        http = self._http or await self._authenticated_client()
         await self._bucket.take()
-        place = self._place
-        assert place is not None
+        config = self._config
+        assert config is not None
         headers = {"Accept": "application/json"}
-        if place.token:
-            headers["Authorization"] = f"Bearer {place.token}"
+        if config.token:
+            headers["Authorization"] = f"Bearer {config.token}"
         content = None
         if request.body is not None:
             content = msgspec.json.encode(request.body)
             headers["Content-Type"] = request.media
-        built = http.build_request(
-            request.method, place.server + request.path, params=dict(request.query), headers=headers, content=content,
-            timeout=httpx.Timeout(self.limits.read, connect=self.limits.connect, **({"read": None} if endless else {})),
-            extensions={"sni_hostname": place.tls_name} if place.tls_name else None,
+        http_request = http.build_request(
+            request.method, config.server + request.path, params=dict(request.query), headers=headers, content=content,
+            timeout=httpx.Timeout(self.limits.read_timeout, connect=self.limits.connect_timeout, **({"read": None} if endless else {})),
+            extensions={"sni_hostname": config.tls_name} if config.tls_name else None,
         )  # fmt: skip
-        return await http.send(built, stream=True)
+        return await http.send(http_request, stream=True)
 
-    async def _enter(self, again: Place | None = None) -> httpx.AsyncClient:
-        """A client with today's credentials. `again` is the place that was refused: renewed once for all who wait."""
-        async with self._entering:
-            if self._http and self._place is not again:
+    async def _authenticated_client(self, refused: ClientConfig | None = None) -> httpx.AsyncClient:
+        """A client with today's credentials. `refused` is the place that was refused: renewed once for all who wait."""
+        async with self._connect_lock:
+            if self._http and self._config is not refused:
                 return self._http
-            place = await self._credentials.renew()
-            if self._http and self._place and _same_door(self._place, place):
-                self._place = place
+            config = await self._credentials.renew()
+            if self._http and self._config and _same_endpoint(self._config, config):
+                self._config = config
                 return self._http
             if self._http:
                 self._retired.append(self._http)
-            self._http, self._place = _client(place), place
+            self._http, self._config = _make_client(config), config
             return self._http
 
 
-def _same_door(old: Place, new: Place) -> bool:
+def _same_endpoint(old: ClientConfig, new: ClientConfig) -> bool:
     """True when only the token changed: the connections may stay."""
     return (old.server, old.proxy, old.identity) == (new.server, new.proxy, new.identity)
 
 
-def _client(place: Place) -> httpx.AsyncClient:
+def _make_client(config: ClientConfig) -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
     transport = None
-    if not place.proxy and not getproxies():
-        transport = httpx.AsyncHTTPTransport(verify=place.tls, limits=limits, socket_options=_keepalive())
+    if not config.proxy and not getproxies():
+        transport = httpx.AsyncHTTPTransport(verify=config.tls, limits=limits, socket_options=_keepalive_options())
     agent = f"rowlock/{rowlock.__version__}"
     return httpx.AsyncClient(
-        verify=place.tls, limits=limits, proxy=place.proxy, transport=transport, headers={"User-Agent": agent}
+        verify=config.tls, limits=limits, proxy=config.proxy, transport=transport, headers={"User-Agent": agent}
     )
 
 
-def _keepalive() -> list[tuple[int, int, int]]:
+def _keepalive_options() -> list[tuple[int, int, int]]:
     """A silent watch on a dead connection is noticed within a minute."""
     options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
     if sys.platform == "linux":
@@ -162,16 +162,16 @@ def _keepalive() -> list[tuple[int, int, int]]:
     return options
 
 
-def heard(headers: list[str]) -> list[str]:
+def parse_warnings(headers: list[str]) -> list[str]:
     """The sentences in `Warning` headers."""
     return [re.sub(r"\\(.)", r"\1", text) for header in headers for text in _WARNING.findall(header)]
 
 
-async def _whole(response: httpx.Response) -> bytes:
+async def _read_body(response: httpx.Response) -> bytes:
     return await response.aread()
 
 
-async def _refusal(response: httpx.Response) -> ApiError:
+async def _read_error(response: httpx.Response) -> ApiError:
     """The error a bad status stands for, also when a proxy answered in HTML."""
     code = response.status_code
     try:
@@ -190,19 +190,21 @@ async def _refusal(response: httpx.Response) -> ApiError:
     return from_status(body, code)
 
 
-def _wait(request: Request, response: httpx.Response, error: ApiError, backoff: Backoff) -> float | None:
+def _retry_delay(request: Request, response: httpx.Response, error: ApiError, backoff: Backoff) -> float | None:
     """Seconds until this refusal is worth another try; None = never."""
-    told = response.headers.get("Retry-After", "")
-    asked = float(told) if told.isdigit() else error.retry_after
-    if response.status_code == 429 and asked is not None:
-        return max(float(asked), backoff.wait())
-    if request.safe and response.status_code in _BRIEF:
-        return max(float(asked or 0), backoff.wait())
+    header = response.headers.get("Retry-After", "")
+    requested = float(header) if header.isdigit() else error.retry_after
+    if response.status_code == 429 and requested is not None:
+        return max(float(requested), backoff.next_delay())
+    if request.is_safe and response.status_code in _RETRIABLE_CODES:
+        return max(float(requested or 0), backoff.next_delay())
     return None
 
 
-def _lost(request: Request, error: httpx.TransportError) -> ApiError:
-    what = f"{request.method} {request.path}"
+def _transport_error(request: Request, error: httpx.TransportError) -> ApiError:
+    subject = f"{request.method} {request.path}"
     if isinstance(error, httpx.TimeoutException):
-        return Timeout(f"{what}: no answer in time ({type(error).__name__}); the cluster may have done it: look first")
-    return Unavailable(f"{what}: the API server cannot be reached: {error or type(error).__name__}")
+        return Timeout(
+            f"{subject}: no answer in time ({type(error).__name__}); the cluster may have done it: look first"
+        )
+    return Unavailable(f"{subject}: the API server cannot be reached: {error or type(error).__name__}")

@@ -15,16 +15,16 @@ class Limits:
 
     qps: float = 50.0
     burst: int = 100
-    tries: int = 5
+    max_tries: int = 5
     """How often a safe request is sent before its error is the answer."""
-    connect: float = 5.0
-    read: float = 60.0
+    connect_timeout: float = 5.0
+    read_timeout: float = 60.0
     """Seconds that a connection, and an answer that is no stream, may take."""
-    patience: float = 30.0
+    watch_retry_seconds: float = 30.0
     """How long a watch tries to pick up a broken stream before it raises."""
 
 
-class Bucket:
+class TokenBucket:
     """Refills at `qps`; who comes when it is empty waits for its own token, first come first served."""
 
     def __init__(
@@ -37,31 +37,31 @@ class Bucket:
         self._interval = 1.0 / qps if qps > 0 else 0.0
         self._slack = self._interval * max(0, burst - 1)
         self._clock, self._sleep = clock, sleep
-        self._due = clock() - self._slack
+        self._next_due = clock() - self._slack
         """When the next token is due if nobody saves any up."""
 
     async def take(self) -> None:
         if not self._interval:
             return
         now = self._clock()
-        self._due = max(self._due, now - self._slack)
-        wait, self._due = self._due - now, self._due + self._interval
-        if wait > 0:
-            await self._sleep(wait)
+        self._next_due = max(self._next_due, now - self._slack)
+        delay, self._next_due = self._next_due - now, self._next_due + self._interval
+        if delay > 0:
+            await self._sleep(delay)
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Waits that double up to `most`, each drawn between half of it and all of it, so that crowds disperse."""
+    """Waits that double up to `maximum`, each drawn between half of it and all of it, so that crowds disperse."""
 
     first: float = 0.1
-    most: float = 10.0
-    draw: Callable[[], float] = random.random
+    maximum: float = 10.0
+    random: Callable[[], float] = random.random
     _next: float = field(default=0.0, init=False)
 
-    def wait(self) -> float:
-        self._next = min(self.most, max(self.first, self._next * 2))
-        return self._next * (0.5 + self.draw() / 2)
+    def next_delay(self) -> float:
+        self._next = min(self.maximum, max(self.first, self._next * 2))
+        return self._next * (0.5 + self.random() / 2)
 
     def reset(self) -> None:
         self._next = 0.0

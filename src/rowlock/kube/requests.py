@@ -11,7 +11,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object, micro_timestamp
 from rowlock.selectors import FieldSelector, Selector, Term
 
-MEDIA: Mapping[PatchType, str] = {
+PATCH_MEDIA_TYPES: Mapping[PatchType, str] = {
     "json": "application/json-patch+json",
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
@@ -30,7 +30,7 @@ def path(kind: Kind, namespace: str = "", name: str = "", subresource: str = "")
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
-def written(options: WriteOptions) -> Query:
+def write_query(options: WriteOptions) -> Query:
     query: Query = {}
     if options.dry_run:
         query["dryRun"] = "All"
@@ -40,14 +40,14 @@ def written(options: WriteOptions) -> Query:
     return query
 
 
-def patched(options: WriteOptions, type_: PatchType) -> Query:
-    query = written(options)
+def patch_query(options: WriteOptions, type_: PatchType) -> Query:
+    query = write_query(options)
     if type_ == "apply":
         query["force"] = "true" if options.force else "false"
     return query
 
 
-def deleted(options: DeleteOptions) -> dict[str, Any]:
+def delete_body(options: DeleteOptions) -> dict[str, Any]:
     """The `DeleteOptions` body. Proxies drop bodies of DELETE less often than servers misread queries."""
     body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
     if options.propagation:
@@ -64,16 +64,16 @@ def deleted(options: DeleteOptions) -> dict[str, Any]:
     return body
 
 
-def selected(labels: Selector, fields: FieldSelector) -> Query:
+def selector_query(labels: Selector, fields: FieldSelector) -> Query:
     query: Query = {}
     if labels:
         query["labelSelector"] = ",".join(_label_term(t) for t in labels.terms)
     if fields:
-        query["fieldSelector"] = ",".join(f"{t.key}{t.op}{_escaped(_one(t))}" for t in fields.terms)
+        query["fieldSelector"] = ",".join(f"{t.key}{t.op}{_escape_value(_single_value(t))}" for t in fields.terms)
     return query
 
 
-def logged(options: LogOptions) -> Query:
+def log_query(options: LogOptions) -> Query:
     query: Query = {}
     if options.container:
         query["container"] = options.container
@@ -89,7 +89,7 @@ def logged(options: LogOptions) -> Query:
     return query
 
 
-def binding(pod: str, node: str, annotations: Mapping[str, str] | None, uid: str) -> Object:
+def binding_body(pod: str, node: str, annotations: Mapping[str, str] | None, uid: str) -> Object:
     """The API server checks `uid` and copies the annotations onto the pod in the same write."""
     meta: dict[str, Any] = {"name": pod}
     if annotations:
@@ -109,13 +109,13 @@ def _label_term(term: Term) -> str:
         case "in" | "notin":
             return f"{term.key} {term.op} ({','.join(sorted(term.values))})"
         case _:
-            return f"{term.key}{term.op}{_one(term)}"
+            return f"{term.key}{term.op}{_single_value(term)}"
 
 
-def _one(term: Term) -> str:
+def _single_value(term: Term) -> str:
     return next(iter(term.values))
 
 
-def _escaped(value: str) -> str:
+def _escape_value(value: str) -> str:
     """Field selectors escape what would end a value."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")

@@ -15,7 +15,7 @@ INITIAL_END = "k8s.io/initial-events-end"
 _TYPES = {"ADDED": "Added", "MODIFIED": "Modified", "DELETED": "Deleted", "BOOKMARK": "Bookmark"}
 
 
-class Lines:
+class LineSplitter:
     """Whole lines out of chunks that were cut anywhere."""
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class Lines:
         return [line for line in lines if line]
 
 
-def change(kind: Kind, line: bytes) -> tuple[Change, bool]:
+def parse_change(kind: Kind, line: bytes) -> tuple[Change, bool]:
     """The change in a line, and whether it ends the initial state. Raises what an ERROR event stands for."""
-    event = decoded(line)
+    event = decode_event(line)
     obj: Object = event.get("object") or {}
     if event.get("type") == "ERROR":
         raise from_status(obj)
@@ -48,7 +48,7 @@ def change(kind: Kind, line: bytes) -> tuple[Change, bool]:
     return Change(name, revision(obj), kind, obj), False  # type: ignore[arg-type]  # looked up above
 
 
-def decoded(line: bytes) -> dict[str, Any]:
+def decode_event(line: bytes) -> dict[str, Any]:
     try:
         event = msgspec.json.decode(line)
     except msgspec.DecodeError as error:
@@ -58,20 +58,20 @@ def decoded(line: bytes) -> dict[str, Any]:
     return event
 
 
-class State:
+class InitialState:
     """The initial state of a stream while it arrives; changes may come in between, and only the result is told."""
 
     def __init__(self) -> None:
         self._objects: dict[tuple[str, str], Change] = {}
 
-    def take(self, seen: Change) -> None:
-        meta = seen.object["metadata"]
-        where = (meta.get("namespace", ""), meta["name"])
-        if seen.type == "Deleted":
-            self._objects.pop(where, None)
+    def add(self, event: Change) -> None:
+        meta = event.object["metadata"]
+        key = (meta.get("namespace", ""), meta["name"])
+        if event.type == "Deleted":
+            self._objects.pop(key, None)
         else:
-            self._objects[where] = seen
+            self._objects[key] = event
 
     def changes(self, bookmark: Change) -> list[Change]:
-        ordered = (self._objects[where] for where in sorted(self._objects))
+        ordered = (self._objects[key] for key in sorted(self._objects))
         return [*(Change("Added", c.revision, c.kind, c.object) for c in ordered), bookmark]

@@ -11,22 +11,22 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from rowlock.rehearsal.trace import Job, Project, Trace
-from rowlock.scheduling.amounts import GPU, UNLIMITED, WHOLE
+from rowlock.rehearsal.trace import Trace, TraceJob, TraceProject
+from rowlock.scheduling.amounts import GPU, UNLIMITED, WHOLE_GPU
 from rowlock.scheduling.explain import Explainer
 from rowlock.scheduling.plan import Plan
 from rowlock.scheduling.planner import Planner
-from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Settings, Snapshot, Status, Task
-from rowlock.scheduling.usage import Usage
-from rowlock.scheduling.world import World, build
+from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, SchedulerSettings, Snapshot, Status, Task
+from rowlock.scheduling.usage import QueueUsage
+from rowlock.scheduling.world import Session, open_session
 
-SPACE = "sim"
-ROUNDS = 8
+NAMESPACE = "sim"
+MAX_CYCLES_PER_EVENT = 8
 """Cycles at one moment: each may give room that the next uses."""
 
 
 @dataclass(frozen=True, slots=True)
-class Machines:
+class SimulatedNodes:
     """The pretended cluster: so many equal nodes."""
 
     nodes: int
@@ -36,59 +36,59 @@ class Machines:
 
 
 @dataclass(slots=True)
-class Run:
+class JobRun:
     """One job on its way. Work is counted in pod-seconds."""
 
-    job: Job
+    job: TraceJob
     gang: Gang
-    work: float = 0.0
-    since: float = 0.0
-    active: int = 0
-    first: float | None = None
-    end: float | None = None
+    work_done: float = 0.0
+    advanced_at: float = 0.0
+    running_pods: int = 0
+    first_started: float | None = None
+    ended_at: float | None = None
     version: int = 0
     evictions: int = 0
-    lost: float = 0.0
+    work_lost: float = 0.0
 
     @property
-    def needed(self) -> float:
+    def total_work(self) -> float:
         return self.job.duration * self.job.pods
 
     def advance(self, now: float) -> None:
         """The work done since the last look."""
-        if self.active >= self.job.minimum:
-            self.work = min(self.needed, self.work + self.active * (now - self.since))
-        self.since = now
+        if self.running_pods >= self.job.minimum:
+            self.work_done = min(self.total_work, self.work_done + self.running_pods * (now - self.advanced_at))
+        self.advanced_at = now
 
 
 @dataclass(slots=True)
-class Point:
+class UsagePoint:
     """The cluster from this moment on: hundredths of GPUs per project, and who waits."""
 
     at: float
     held: tuple[int, ...]
     fair: tuple[int, ...]
-    wanted: tuple[int, ...]
-    waiting: int
+    requested: tuple[int, ...]
+    waiting_jobs: int
 
 
 @dataclass(slots=True)
-class Story:
+class SimulationResult:
     """What happened."""
 
-    projects: tuple[Project, ...]
-    machines: Machines
-    runs: dict[str, Run]
-    points: list[Point] = field(default_factory=list)
-    acts: dict[str, int] = field(default_factory=dict)
+    projects: tuple[TraceProject, ...]
+    nodes: SimulatedNodes
+    runs: dict[str, JobRun]
+    points: list[UsagePoint] = field(default_factory=list)
+    evictions_by_action: dict[str, int] = field(default_factory=dict)
     """Evicted gangs by act."""
     cycles: int = 0
     end: float = 0.0
-    stuck: dict[str, str] = field(default_factory=dict)
+    never_started: dict[str, str] = field(default_factory=dict)
     """Jobs that never started, and the scheduler's sentence."""
 
 
-Progress = Callable[[int, int, float], None]
+ProgressCallback = Callable[[int, int, float], None]
 """(jobs over, jobs in all, simulated seconds)."""
 
 
@@ -96,178 +96,188 @@ class Simulation:
     """Plays one trace. `grace` is how long an evicted pod takes to leave, in seconds."""
 
     def __init__(
-        self, trace: Trace, machines: Machines, *, grace: float = 10.0, settings: Settings | None = None
+        self, trace: Trace, nodes: SimulatedNodes, *, grace: float = 10.0, settings: SchedulerSettings | None = None
     ) -> None:
         self.trace, self.grace = trace, grace
-        self.planner = Planner(build(Snapshot(0.0, _nodes(machines), _queues(trace), settings=settings or Settings())))
+        self.planner = Planner(
+            open_session(
+                Snapshot(0.0, _build_nodes(nodes), _build_queues(trace), settings=settings or SchedulerSettings())
+            )
+        )
         self.events: list[tuple[float, int, str, str, int]] = []
         self.serial = 0
         self.now = 0.0
-        self.wake: float | None = None
-        self.story = Story(trace.projects, machines, {})
-        self.usage = Usage(self.planner.world.settings.half_life)
-        self.over = 0
-        self.waiting = 0
+        self.wake_at: float | None = None
+        self.result = SimulationResult(trace.projects, nodes, {})
+        self.usage = QueueUsage(self.planner.session.settings.half_life)
+        self.jobs_over = 0
+        self.waiting_jobs = 0
         for job in trace.jobs:
-            self._at(job.at, "comes", job.name)
+            self._schedule_event(job.arrival, "comes", job.name)
         self.jobs = {job.name: job for job in trace.jobs}
 
-    def play(self, progress: Progress = lambda done, of, now: None) -> Story:
+    def run(self, progress: ProgressCallback = lambda done, of, now: None) -> SimulationResult:
         """The whole story."""
         total = len(self.jobs)
         while self.events:
             self.now = self.events[0][0]
             while self.events and self.events[0][0] == self.now:
-                _, _, what, name, version = heapq.heappop(self.events)
-                self._happen(what, name, version)
-            self._decide()
-            progress(self.over, total, self.now)
-        self._finish()
-        return self.story
+                _, _, event, name, version = heapq.heappop(self.events)
+                self._handle_event(event, name, version)
+            self._run_cycles()
+            progress(self.jobs_over, total, self.now)
+        self._finish_result()
+        return self.result
 
-    def _at(self, when: float, what: str, name: str = "", version: int = 0) -> None:
+    def _schedule_event(self, when: float, event: str, name: str = "", version: int = 0) -> None:
         self.serial += 1
-        heapq.heappush(self.events, (when, self.serial, what, name, version))
+        heapq.heappush(self.events, (when, self.serial, event, name, version))
 
     # ------------------------------------------------------------ events
 
-    def _happen(self, what: str, name: str, version: int) -> None:
-        if what == "comes":
-            run = self.story.runs[name] = Run(self.jobs[name], _gang(self.jobs[name]))
-            self._put(run)
-        elif what == "looks":
-            self.wake = None
+    def _handle_event(self, event: str, name: str, version: int) -> None:
+        if event == "comes":
+            run = self.result.runs[name] = JobRun(self.jobs[name], _build_gang(self.jobs[name]))
+            self._update_gang(run)
+        elif event == "looks":
+            self.wake_at = None
         else:
-            run = self.story.runs[name]
-            if what == "leaves":
-                self._statuses(run, Status.RELEASING, Status.PENDING)
+            run = self.result.runs[name]
+            if event == "leaves":
+                self._change_statuses(run, Status.RELEASING, Status.PENDING)
             elif version == run.version:
-                self._ends(run)
+                self._complete_job(run)
 
-    def _ends(self, run: Run) -> None:
+    def _complete_job(self, run: JobRun) -> None:
         run.advance(self.now)
-        run.end, run.active, self.over = self.now, 0, self.over + 1
-        self.planner.waiting.drop(run.gang.key)
-        self.planner.world.drop_gang(run.gang.key)
+        run.ended_at, run.running_pods, self.jobs_over = self.now, 0, self.jobs_over + 1
+        self.planner.pending_gangs.drop_gang(run.gang.key)
+        self.planner.session.drop_gang(run.gang.key)
 
-    def _statuses(self, run: Run, old: Status, new: Status) -> None:
-        if run.end is not None:
+    def _change_statuses(self, run: JobRun, old: Status, new: Status) -> None:
+        if run.ended_at is not None:
             return
         tasks = tuple(replace(t, status=new, node="", devices=()) if t.status is old else t for t in run.gang.tasks)
         run.gang = replace(run.gang, tasks=tasks)
-        self._put(run)
+        self._update_gang(run)
 
-    def _put(self, run: Run) -> None:
-        self.planner.waiting.put(self.planner.world.put_gang(run.gang))
+    def _update_gang(self, run: JobRun) -> None:
+        self.planner.pending_gangs.put_gang(self.planner.session.put_gang(run.gang))
 
     # ------------------------------------------------------------ decisions
 
-    def _decide(self) -> None:
-        world = self.planner.world
-        self.usage.advance(self.now, {name: q.counted for name, q in world.queues.items()}, world.total)
-        for name, q in world.queues.items():
+    def _run_cycles(self) -> None:
+        session = self.planner.session
+        self.usage.advance(self.now, {name: q.allocated for name, q in session.queues.items()}, session.total)
+        for name, q in session.queues.items():
             q.usage = self.usage.shares.get(name, q.usage)
-        world.now = self.now
-        for _ in range(ROUNDS):
-            plan = self.planner.cycle(keep=True)
-            world.reservations = {r.gang: r for r in plan.reservations}
+        session.now = self.now
+        for _ in range(MAX_CYCLES_PER_EVENT):
+            plan = self.planner.run_cycle(keep_plan=True)
+            session.reservations = {r.gang: r for r in plan.reservations}
             self.planner.reset()
-            self.story.cycles += 1
-            if not plan.binds and not plan.evicts:
+            self.result.cycles += 1
+            if not plan.binds and not plan.evictions:
                 break
-            self._carry_out(plan)
-        if plan.again is not None and (self.wake is None or self.wake > self.now + plan.again):
-            self.wake = self.now + max(plan.again, 0.001)
-            self._at(self.wake, "looks")
-        self._note(world)
+            self._apply_plan(plan)
+        if plan.next_cycle_in is not None and (self.wake_at is None or self.wake_at > self.now + plan.next_cycle_in):
+            self.wake_at = self.now + max(plan.next_cycle_in, 0.001)
+            self._schedule_event(self.wake_at, "looks")
+        self._record_point(session)
 
-    def _carry_out(self, plan: Plan) -> None:
+    def _apply_plan(self, plan: Plan) -> None:
         changed: dict[str, dict[str, Task]] = {}
         for b in plan.binds:
-            task = Task(b.uid, SPACE, b.pod, self._job(b.gang).shape, Status.RUNNING, node=b.node, devices=b.devices)
+            task = Task(
+                b.uid, NAMESPACE, b.pod, self._job_of(b.gang).shape, Status.RUNNING, node=b.node, devices=b.devices
+            )
             changed.setdefault(b.gang, {})[b.uid] = task
-        acts: dict[str, str] = {}
-        for e in plan.evicts:
-            old = next(t for t in self._run(e.gang).gang.tasks if t.uid == e.uid)
+        actions: dict[str, str] = {}
+        for e in plan.evictions:
+            old = next(t for t in self._run_of(e.gang).gang.tasks if t.uid == e.uid)
             changed.setdefault(e.gang, {})[e.uid] = replace(old, status=Status.RELEASING)
-            acts[e.gang] = e.act
-        for act in acts.values():
-            self.story.acts[act] = self.story.acts.get(act, 0) + 1
+            actions[e.gang] = e.action
+        for action in actions.values():
+            self.result.evictions_by_action[action] = self.result.evictions_by_action.get(action, 0) + 1
         for key, tasks in changed.items():
-            self._change(self._run(key), tasks, evicted=key in acts)
+            self._update_run(self._run_of(key), tasks, evicted=key in actions)
 
-    def _change(self, run: Run, tasks: dict[str, Task], *, evicted: bool) -> None:
+    def _update_run(self, run: JobRun, tasks: dict[str, Task], *, evicted: bool) -> None:
         run.advance(self.now)
-        found = tuple(
+        new_tasks = tuple(
             replace(tasks[t.uid], shape=t.shape, created=t.created) if t.uid in tasks else t for t in run.gang.tasks
         )
-        before, run.active = run.active, sum(t.status is Status.RUNNING for t in found)
-        if run.first is None and run.active:
-            run.first = self.now
+        running_before, run.running_pods = run.running_pods, sum(t.status is Status.RUNNING for t in new_tasks)
+        if run.first_started is None and run.running_pods:
+            run.first_started = self.now
         if evicted:
             run.evictions += 1
-            self._at(self.now + self.grace, "leaves", run.job.name)
-            self._lose(run)
-        started = self.now if before < run.job.minimum <= run.active else run.gang.started
-        run.gang = replace(run.gang, tasks=found, started=started)
+            self._schedule_event(self.now + self.grace, "leaves", run.job.name)
+            self._restore_checkpoint(run)
+        started = self.now if running_before < run.job.minimum <= run.running_pods else run.gang.started
+        run.gang = replace(run.gang, tasks=new_tasks, started=started)
         run.version += 1
-        if run.active >= run.job.minimum:
-            self._at(self.now + (run.needed - run.work) / run.active, "ends", run.job.name, run.version)
-        self._put(run)
+        if run.running_pods >= run.job.minimum:
+            self._schedule_event(
+                self.now + (run.total_work - run.work_done) / run.running_pods, "ends", run.job.name, run.version
+            )
+        self._update_gang(run)
 
-    def _lose(self, run: Run) -> None:
+    def _restore_checkpoint(self, run: JobRun) -> None:
         """A gang that falls below its minimum goes back to its last checkpoint."""
         step = run.job.checkpoint * run.job.pods
-        if step and run.active < run.job.minimum:
-            kept = run.work // step * step
-            run.lost += run.work - kept
-            run.work = kept
+        if step and run.running_pods < run.job.minimum:
+            work_kept = run.work_done // step * step
+            run.work_lost += run.work_done - work_kept
+            run.work_done = work_kept
 
-    def _run(self, key: str) -> Run:
-        return self.story.runs[key.partition("/")[2]]
+    def _run_of(self, key: str) -> JobRun:
+        return self.result.runs[key.partition("/")[2]]
 
-    def _job(self, key: str) -> Job:
-        return self._run(key).job
+    def _job_of(self, key: str) -> TraceJob:
+        return self._run_of(key).job
 
     # ------------------------------------------------------------ what is told
 
-    def _note(self, world: World) -> None:
-        queues = [world.queues[p.name] for p in self.trace.projects]
-        waiting = sum(len(group) for group in self.planner.waiting.ready())
-        point = Point(
-            self.now, tuple(q.counted[GPU] for q in queues), tuple(min(q.fair[GPU], q.demand[GPU]) for q in queues),
-            tuple(q.demand[GPU] for q in queues), waiting,
+    def _record_point(self, session: Session) -> None:
+        queues = [session.queues[p.name] for p in self.trace.projects]
+        waiting = sum(len(group) for group in self.planner.pending_gangs.ready_groups())
+        point = UsagePoint(
+            self.now, tuple(q.allocated[GPU] for q in queues), tuple(min(q.fair_share[GPU], q.requested[GPU]) for q in queues),
+            tuple(q.requested[GPU] for q in queues), waiting,
         )  # fmt: skip
-        points = self.story.points
+        points = self.result.points
         if points and points[-1].at == point.at:
             points[-1] = point
         else:
             points.append(point)
 
-    def _finish(self) -> None:
-        self.story.end = max((r.end for r in self.story.runs.values() if r.end is not None), default=self.now)
-        if self.over == len(self.jobs):
+    def _finish_result(self) -> None:
+        self.result.end = max(
+            (r.ended_at for r in self.result.runs.values() if r.ended_at is not None), default=self.now
+        )
+        if self.jobs_over == len(self.jobs):
             return
-        self.planner.cycle(keep=True)
-        explainer = Explainer(self.planner.world)
+        self.planner.run_cycle(keep_plan=True)
+        explainer = Explainer(self.planner.session)
         for hold in self.planner.holds():
-            why = explainer.explain(hold)
-            if why is not None:
-                self.story.stuck[hold.gang.partition("/")[2]] = why.message
+            explanation = explainer.explain(hold)
+            if explanation is not None:
+                self.result.never_started[hold.gang.partition("/")[2]] = explanation.message
         self.planner.reset()
 
 
-def _nodes(machines: Machines) -> tuple[Node, ...]:
-    width = len(str(machines.nodes - 1))
+def _build_nodes(nodes: SimulatedNodes) -> tuple[Node, ...]:
+    width = len(str(nodes.nodes - 1))
     return tuple(
-        Node(f"node-{i:0{width}}", round(machines.cpus * 1000), machines.memory, machines.gpus, 81_500)
-        for i in range(machines.nodes)
+        Node(f"node-{i:0{width}}", round(nodes.cpus * 1000), nodes.memory, nodes.gpus, 81_500)
+        for i in range(nodes.nodes)
     )
 
 
-def _queues(trace: Trace) -> tuple[Queue, ...]:
+def _build_queues(trace: Trace) -> tuple[Queue, ...]:
     """Departments without a quota of their own are entitled to what their projects are."""
-    every: Iterable[Project] = (*trace.departments, *trace.projects)
+    all_projects: Iterable[TraceProject] = (*trace.departments, *trace.projects)
     sums: dict[str, int] = {}
     for p in trace.projects:
         unlimited = p.quota == UNLIMITED or sums.get(p.department) == UNLIMITED
@@ -278,19 +288,19 @@ def _queues(trace: Trace) -> tuple[Queue, ...]:
             (UNLIMITED, UNLIMITED, p.quota if p.quota or p in trace.projects else sums.get(p.name, 0)),
             (UNLIMITED, UNLIMITED, p.limit), (1.0, 1.0, p.weight), p.priority, created=float(i),
         )
-        for i, p in enumerate(every)
+        for i, p in enumerate(all_projects)
     )  # fmt: skip
 
 
-def _gang(job: Job) -> Gang:
+def _build_gang(job: TraceJob) -> Gang:
     tasks = tuple(
-        Task(f"{job.name}/{i}", SPACE, f"{job.name}-{i}", job.shape, created=float(i)) for i in range(job.pods)
+        Task(f"{job.name}/{i}", NAMESPACE, f"{job.name}-{i}", job.shape, created=float(i)) for i in range(job.pods)
     )
     return Gang(
-        SPACE, job.name, job.name, job.project, tasks, (PodSet("", job.minimum),), job.priority, job.preemptible, job.at,
+        NAMESPACE, job.name, job.name, job.project, tasks, (PodSet("", job.minimum),), job.priority, job.preemptible, job.arrival,
     )  # fmt: skip
 
 
-def capacity(machines: Machines) -> int:
+def gpu_capacity(nodes: SimulatedNodes) -> int:
     """Hundredths of GPUs."""
-    return machines.nodes * machines.gpus * WHOLE
+    return nodes.nodes * nodes.gpus * WHOLE_GPU

@@ -12,94 +12,108 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rowlock.rehearsal.trace import Job, Project, Trace, TraceError, nearest
-from rowlock.scheduling.amounts import WHOLE
+from rowlock.rehearsal.trace import Trace, TraceError, TraceJob, TraceProject, suggest_nearest
+from rowlock.scheduling.amounts import WHOLE_GPU
 from rowlock.scheduling.snapshot import Shape
 
-SIZES = ((1, 1, 0.46), (1, 2, 0.12), (1, 4, 0.12), (1, 8, 0.12), (2, 8, 0.08), (4, 8, 0.06), (8, 8, 0.04))
+JOB_SIZES = ((1, 1, 0.46), (1, 2, 0.12), (1, 4, 0.12), (1, 8, 0.12), (2, 8, 0.08), (4, 8, 0.06), (8, 8, 0.04))
 """(pods, GPUs per pod, part of the jobs); what a small cluster cannot hold is made smaller."""
-FRACTIONS = 0.12
+FRACTION_PART = 0.12
 """Part of the single-GPU jobs that ask for a share of a card."""
-DEFAULTS: Mapping[str, float] = {"jobs": 1000, "seed": 1, "projects": 4, "load": 1.2, "build": 0.1}
+DEFAULT_OPTIONS: Mapping[str, float] = {"jobs": 1000, "seed": 1, "projects": 4, "load": 1.2, "build": 0.1}
 
 
-def options(text: str) -> dict[str, float]:
+def parse_options(text: str) -> dict[str, float]:
     """`jobs=1000,seed=1` with defaults for the rest. Raises TraceError."""
-    found = dict(DEFAULTS)
+    parsed = dict(DEFAULT_OPTIONS)
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
-        if key not in DEFAULTS:
-            raise TraceError(f"--generate: there is no {key!r}{nearest(key, list(DEFAULTS))}")
+        if key not in DEFAULT_OPTIONS:
+            raise TraceError(f"--generate: there is no {key!r}{suggest_nearest(key, list(DEFAULT_OPTIONS))}")
         try:
             number = float(value)
         except ValueError:
             number = math.nan
-        whole = key in ("jobs", "seed", "projects")
-        if not equals or not math.isfinite(number) or number < 0 or (whole and number != int(number)):
-            what = "a whole number" if whole else "a number"
-            raise TraceError(f"--generate: {key} must be {what}, for example {key}={DEFAULTS[key]:g}")
-        found[key] = number
-    if not 1 <= found["jobs"] <= 200_000 or not 1 <= found["projects"] <= 500 or found["load"] <= 0:
+        is_whole = key in ("jobs", "seed", "projects")
+        if not equals or not math.isfinite(number) or number < 0 or (is_whole and number != int(number)):
+            expected = "a whole number" if is_whole else "a number"
+            raise TraceError(f"--generate: {key} must be {expected}, for example {key}={DEFAULT_OPTIONS[key]:g}")
+        parsed[key] = number
+    if not 1 <= parsed["jobs"] <= 200_000 or not 1 <= parsed["projects"] <= 500 or parsed["load"] <= 0:
         raise TraceError("--generate: jobs must lie between 1 and 200000, projects between 1 and 500, load above 0")
-    return found
+    return parsed
 
 
-def trace(wanted: Mapping[str, float], nodes: int, gpus: int) -> Trace:
+def generate_trace(options: Mapping[str, float], nodes: int, gpus: int) -> Trace:
     """The same options give the same trace."""
-    rng = random.Random(int(wanted["seed"]))
-    count = int(wanted["projects"])
+    rng = random.Random(int(options["seed"]))
+    count = int(options["projects"])
     capacity = nodes * gpus
-    quota = max(1, capacity // count) * WHOLE
+    quota = max(1, capacity // count) * WHOLE_GPU
     projects = tuple(
-        Project(f"team-{i + 1}", quota=quota, weight=float(rng.choice((1, 1, 2, 3)))) for i in range(count)
+        TraceProject(f"team-{i + 1}", quota=quota, weight=float(rng.choice((1, 1, 2, 3)))) for i in range(count)
     )
-    eager = [rng.uniform(0.5, 2.0) for _ in projects]
-    draw = Draw(rng, nodes, gpus, wanted["build"])
-    made = [draw.job(i, projects[rng.choices(range(count), eager)[0]].name) for i in range(int(wanted["jobs"]))]
-    work = sum(job.duration * job.pods * _gpus(job) for job in made)
-    span = work / (capacity * wanted["load"])
-    times = sorted(_moments(rng, len(made), span))
-    jobs = tuple(Job(j.name, j.project, at, *_rest(j)) for j, at in zip(made, times, strict=True))
+    team_weights = [rng.uniform(0.5, 2.0) for _ in projects]
+    generator = JobGenerator(rng, nodes, gpus, options["build"])
+    drafts = [
+        generator.generate_job(i, projects[rng.choices(range(count), team_weights)[0]].name)
+        for i in range(int(options["jobs"]))
+    ]
+    work = sum(job.duration * job.pods * _gpus_per_pod(job) for job in drafts)
+    span = work / (capacity * options["load"])
+    times = sorted(_arrival_times(rng, len(drafts), span))
+    jobs = tuple(
+        TraceJob(j.name, j.project, at, *_fields_after_arrival(j)) for j, at in zip(drafts, times, strict=True)
+    )
     return Trace(projects, jobs)
 
 
-def _gpus(job: Job) -> float:
-    return job.shape.gpus or job.shape.portion / WHOLE
+def _gpus_per_pod(job: TraceJob) -> float:
+    return job.shape.gpus or job.shape.portion / WHOLE_GPU
 
 
-def _rest(job: Job) -> tuple[Any, ...]:
-    return (job.duration, job.pods, job.minimum, job.shape, job.priority, job.preemptible, job.checkpoint, job.declared)
+def _fields_after_arrival(job: TraceJob) -> tuple[Any, ...]:
+    return (
+        job.duration,
+        job.pods,
+        job.minimum,
+        job.shape,
+        job.priority,
+        job.preemptible,
+        job.checkpoint,
+        job.declares_duration,
+    )
 
 
-def _moments(rng: random.Random, count: int, span: float) -> list[float]:
+def _arrival_times(rng: random.Random, count: int, span: float) -> list[float]:
     """Arrivals: half spread evenly, half in bursts around a few dozen moments."""
     centres = [rng.uniform(0, span) for _ in range(max(1, count // 40))]
-    found = []
+    times = []
     for i in range(count):
         at = rng.uniform(0, span) if i % 2 else rng.choice(centres) + rng.expovariate(1 / max(1.0, span / 200))
-        found.append(round(min(span, at), 1))
-    return found
+        times.append(round(min(span, at), 1))
+    return times
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """Draws jobs for one cluster; `build` is the part of small jobs that are notebooks: not preemptible."""
+class JobGenerator:
+    """Draws jobs for one cluster; `interactive_part` is the part of small jobs that are notebooks: not preemptible."""
 
     rng: random.Random
     nodes: int
     gpus: int
-    build: float
+    interactive_part: float
 
-    def job(self, i: int, project: str) -> Job:
+    def generate_job(self, i: int, project: str) -> TraceJob:
         rng = self.rng
-        pods, each, _ = rng.choices(SIZES, [part for *_, part in SIZES])[0]
-        each, pods = min(each, self.gpus), min(pods, self.nodes)
-        shape = Shape(cpu=1000 * each, memory=4 << 30, gpus=each)
-        if (pods, each) == (1, 1) and rng.random() < FRACTIONS:
+        pods, gpus_per_pod, _ = rng.choices(JOB_SIZES, [part for *_, part in JOB_SIZES])[0]
+        gpus_per_pod, pods = min(gpus_per_pod, self.gpus), min(pods, self.nodes)
+        shape = Shape(cpu=1000 * gpus_per_pod, memory=4 << 30, gpus=gpus_per_pod)
+        if (pods, gpus_per_pod) == (1, 1) and rng.random() < FRACTION_PART:
             shape = Shape(cpu=500, memory=2 << 30, portion=rng.choice((10, 25, 50)), devices=1)
-        length = rng.lognormvariate(math.log(600), 1.2) * (1 + math.log2(pods * each))
-        build = rng.random() < self.build and pods * each <= 2
-        return Job(
+        length = rng.lognormvariate(math.log(600), 1.2) * (1 + math.log2(pods * gpus_per_pod))
+        build = rng.random() < self.interactive_part and pods * gpus_per_pod <= 2
+        return TraceJob(
             f"job-{i + 1:05}", project, 0.0, round(min(86400.0, max(30.0, length)), 1), pods, pods, shape,
             100 if build else 50, not build, 600.0, rng.random() < 0.5,
         )  # fmt: skip

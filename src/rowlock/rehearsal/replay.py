@@ -17,53 +17,53 @@ from rowlock.scheduling import writes
 from rowlock.scheduling.explain import Explainer
 from rowlock.scheduling.planner import Planner
 from rowlock.scheduling.snapshot import Snapshot, loads
-from rowlock.scheduling.world import World, build
+from rowlock.scheduling.world import Session, open_session
 
 
 def decisions(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """Binds, evictions and holds of one cycle, in this order, as JSON."""
-    planner = Planner(build(snapshot))
-    plan = planner.cycle(keep=True)
-    world = planner.world
-    holds = list(_holds(planner, world))
+    planner = Planner(open_session(snapshot))
+    plan = planner.run_cycle(keep_plan=True)
+    session = planner.session
+    holds = list(_hold_records(planner, session))
     planner.reset()  # sentences of evictions tell what queues held before
     for b in plan.binds:
         cards = f" (card{'s' if len(b.devices) > 1 else ''} {', '.join(map(str, b.devices))})" if b.devices else ""
         text = f"{b.namespace}/{b.pod} starts on {b.node}{cards}."
         yield {"decision": "bind", "pod": f"{b.namespace}/{b.pod}", "gang": b.gang, "node": b.node,
                "cards": list(b.devices), "message": text}  # fmt: skip
-    for e in plan.evicts:
-        yield {"decision": "evict", "pod": f"{e.namespace}/{e.pod}", "gang": e.gang, "act": e.act, "for": e.by,
-               "movesTo": e.moves_to, "message": writes.sentence(world, e)}  # fmt: skip
+    for e in plan.evictions:
+        yield {"decision": "evict", "pod": f"{e.namespace}/{e.pod}", "gang": e.gang, "act": e.action, "for": e.preemptor,
+               "movesTo": e.moves_to, "message": writes.eviction_message(session, e)}  # fmt: skip
     yield from holds
 
 
-def _holds(planner: Planner, world: World) -> Iterator[dict[str, Any]]:
-    explainer = Explainer(world)
+def _hold_records(planner: Planner, session: Session) -> Iterator[dict[str, Any]]:
+    explainer = Explainer(session)
     for hold in planner.holds():
-        why = explainer.explain(hold)
-        if why is not None:
-            yield {"decision": "hold", "gang": hold.gang, "reason": str(why.reason), "message": why.message,
-                   "record": why.record}  # fmt: skip
+        explanation = explainer.explain(hold)
+        if explanation is not None:
+            yield {"decision": "hold", "gang": hold.gang, "reason": str(explanation.reason), "message": explanation.message,
+                   "record": explanation.record}  # fmt: skip
 
 
-def line(found: dict[str, Any]) -> str:
+def format_decision(decision: dict[str, Any]) -> str:
     """One decision for people."""
-    first = " ".join(found["message"].split("\n"))
-    if found["decision"] == "hold":
-        hint = found["record"].get("hint")
-        word = "" if first.startswith(found["reason"]) else f"{found['reason']}: "
-        return f"hold   {found['gang']}: {word}{first}" + (f" What helps: {hint}." if hint else "")
-    return f"{found['decision']:<6} {first}"
+    message = " ".join(decision["message"].split("\n"))
+    if decision["decision"] == "hold":
+        hint = decision["record"].get("hint")
+        word = "" if message.startswith(decision["reason"]) else f"{decision['reason']}: "
+        return f"hold   {decision['gang']}: {word}{message}" + (f" What helps: {hint}." if hint else "")
+    return f"{decision['decision']:<6} {message}"
 
 
-def summary(found: list[dict[str, Any]]) -> str:
-    counts = [sum(f["decision"] == word for f in found) for word in ("bind", "evict", "hold")]
+def summarize(records: list[dict[str, Any]]) -> str:
+    counts = [sum(f["decision"] == word for f in records) for word in ("bind", "evict", "hold")]
     words = [f"{n} {w}{'' if n == 1 else 's'}" for n, w in zip(counts, ("bind", "eviction", "hold"), strict=True)]
     return ", ".join(words) + "."
 
 
-def read(path: str, program: str) -> Snapshot:
+def read_snapshot(path: str, program: str) -> Snapshot:
     """Raises SystemExit with one sentence when it is not a snapshot."""
     try:
         if path == "-":
@@ -73,10 +73,10 @@ def read(path: str, program: str) -> Snapshot:
                 raw = file.read()
         return loads(raw)
     except OSError as error:
-        why = f"{path} cannot be read: {error.strerror}"
+        error_message = f"{path} cannot be read: {error.strerror}"
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        why = f"{path} is not a snapshot ({error}): `rowlock scheduler snapshot -o {path}` writes one"
-    print(f"{program}: {why}", file=sys.stderr)
+        error_message = f"{path} is not a snapshot ({error}): `rowlock scheduler snapshot -o {path}` writes one"
+    print(f"{program}: {error_message}", file=sys.stderr)
     raise SystemExit(1)
 
 
@@ -86,13 +86,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("file", help="what `rowlock scheduler snapshot` printed; - for stdin")
     options = parser.parse_args(argv)
-    found = list(decisions(read(options.file, options.program)))
+    records = list(decisions(read_snapshot(options.file, options.program)))
     if options.json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print(json.dumps(records, indent=2, ensure_ascii=False))
         return 0
-    for decision in found:
-        print(line(decision))
-    print(summary(found))
+    for decision in records:
+        print(format_decision(decision))
+    print(summarize(records))
     return 0
 
 

@@ -16,32 +16,34 @@ from typing import Any
 import yaml
 
 from rowlock.rehearsal import drawing, figures, generate
-from rowlock.rehearsal.engine import Machines, Progress, Simulation
-from rowlock.rehearsal.trace import Trace, TraceError, duration, parse
-from rowlock.scheduling.snapshot import Settings
+from rowlock.rehearsal.engine import ProgressCallback, SimulatedNodes, Simulation
+from rowlock.rehearsal.trace import Trace, TraceError, parse_duration, parse_trace
+from rowlock.scheduling.snapshot import SchedulerSettings
 
 
-def progress_bar(width: int = 30, every: float = 0.1) -> Progress:
+def progress_bar(width: int = 30, every: float = 0.1) -> ProgressCallback:
     """Redraws one line of stderr, ten times a second at most; draws nothing where nobody watches."""
     if not sys.stderr.isatty():
         return lambda done, of, now: None
     last = 0.0
 
-    def draw(done: int, of: int, now: float) -> None:
+    def draw(done: int, total: int, now: float) -> None:
         nonlocal last
         moment = time.monotonic()
-        if moment - last < every and done < of:
+        if moment - last < every and done < total:
             return
         last = moment
-        filled = width * done // of
-        text = f"\r[{'█' * filled}{'·' * (width - filled)}] {done}/{of} jobs, {figures.span(now)} simulated"
-        sys.stderr.write(text + "\x1b[K" + ("\r\x1b[K" if done == of else ""))
+        filled = width * done // total
+        text = (
+            f"\r[{'█' * filled}{'·' * (width - filled)}] {done}/{total} jobs, {figures.format_seconds(now)} simulated"
+        )
+        sys.stderr.write(text + "\x1b[K" + ("\r\x1b[K" if done == total else ""))
         sys.stderr.flush()
 
     return draw
 
 
-def load(path: str) -> Trace:
+def load_trace(path: str) -> Trace:
     """Raises TraceError."""
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
@@ -50,13 +52,13 @@ def load(path: str) -> Trace:
     except UnicodeDecodeError:
         raise TraceError(f"{path} is not text") from None
     try:
-        return parse(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        return parse_trace(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise TraceError(f"{path} is not YAML{f' in line {mark.line + 1}' if mark else ''}") from None
 
 
-def arguments(argv: list[str] | None) -> argparse.Namespace:
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="simulate", help=argparse.SUPPRESS)
     parser.add_argument("--nodes", type=int, default=1)
@@ -71,7 +73,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def wanted(options: argparse.Namespace) -> tuple[Trace, Machines, float]:
+def parse_inputs(options: argparse.Namespace) -> tuple[Trace, SimulatedNodes, float]:
     """Raises TraceError."""
     for flag in ("nodes", "gpus"):
         if not 1 <= getattr(options, flag) <= (20_000 if flag == "nodes" else 64):
@@ -81,39 +83,41 @@ def wanted(options: argparse.Namespace) -> tuple[Trace, Machines, float]:
         raise TraceError(f"a trace file ({options.file}) and --generate exclude each other; keep one")
     if not options.generate and not options.file:
         raise TraceError("say what to simulate: a trace file, or --generate jobs=1000,seed=1")
-    machines = Machines(options.nodes, options.gpus)
+    machines = SimulatedNodes(options.nodes, options.gpus)
     if options.generate:
-        trace = generate.trace(generate.options(options.generate), options.nodes, options.gpus)
+        trace = generate.generate_trace(generate.parse_options(options.generate), options.nodes, options.gpus)
     else:
-        trace = load(options.file)
-    return trace, machines, duration(options.grace, "--grace")
+        trace = load_trace(options.file)
+    return trace, machines, parse_duration(options.grace, "--grace")
 
 
-def policy(options: argparse.Namespace) -> Settings:
+def parse_settings(options: argparse.Namespace) -> SchedulerSettings:
     """Raises TraceError."""
-    half_life = duration(options.half_life, "--half-life") if options.half_life else 0.0
-    return Settings(half_life=half_life, reserve_after=duration(options.reserve_after, "--reserve-after"))
+    half_life = parse_duration(options.half_life, "--half-life") if options.half_life else 0.0
+    return SchedulerSettings(
+        half_life=half_life, reserve_after=parse_duration(options.reserve_after, "--reserve-after")
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
     """0; 1 with one sentence when the trace is wrong or a file cannot be written."""
-    options = arguments(argv)
+    options = parse_arguments(argv)
     try:
-        trace, machines, grace = wanted(options)
+        trace, machines, grace = parse_inputs(options)
         if options.svg:
             Path(options.svg).write_text("")  # better refused now than after an hour
-        story = Simulation(trace, machines, grace=grace, settings=policy(options)).play(progress_bar())
-        found: dict[str, Any] = figures.summary(story)
+        result = Simulation(trace, machines, grace=grace, settings=parse_settings(options)).run(progress_bar())
+        summary: dict[str, Any] = figures.summarize(result)
         title = f"{len(trace.jobs)} jobs on {machines.nodes} nodes × {machines.gpus} GPUs"
         if options.svg:
-            Path(options.svg).write_text(drawing.svg(story, title), encoding="utf-8")
+            Path(options.svg).write_text(drawing.render_svg(result, title), encoding="utf-8")
     except TraceError as error:
         print(f"{options.program}: {error}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"{options.program}: {error.filename} cannot be written: {error.strerror}", file=sys.stderr)
         return 1
-    print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else figures.text(found))
+    print(json.dumps(summary, indent=2, ensure_ascii=False) if options.json else figures.format_summary(summary))
     return 0
 
 

@@ -7,43 +7,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowlock.scheduling.allocate import gate
-from rowlock.scheduling.order import wanted
+from rowlock.scheduling.allocate import check_queue_capacity
+from rowlock.scheduling.order import tasks_to_allocate
 from rowlock.scheduling.placement import Placer
-from rowlock.scheduling.protection import evictable
+from rowlock.scheduling.protection import is_evictable
 from rowlock.scheduling.snapshot import Status
-from rowlock.scheduling.solver import Search, Solver
-from rowlock.scheduling.victims import Step, Victims
-from rowlock.scheduling.world import GangState, TaskState, World
+from rowlock.scheduling.solver import Solver, VictimSearch
+from rowlock.scheduling.victims import EvictionStep, VictimsQueue
+from rowlock.scheduling.world import GangState, Session, TaskState
 
 
-def worth_consolidating(world: World, asker: GangState) -> bool:
+def is_worth_consolidating(session: Session, preemptor: GangState) -> bool:
     """Is there enough room in the whole cluster, were it in one place?"""
-    if world.settings.max_consolidated == 0 or not asker.gang.preemptible or asker.queue is None:
+    if session.settings.max_consolidated == 0 or not preemptor.gang.preemptible or preemptor.queue is None:
         return False
-    cpu, _, gpus = world.need(wanted(asker))
-    return world.free_gpu >= gpus if gpus else sum(s.cpu + s.back_cpu for s in world.order) >= cpu
+    cpu, _, gpus = session.total_cost(tasks_to_allocate(preemptor))
+    return session.free_gpu >= gpus if gpus else sum(s.idle_cpu + s.releasing_cpu for s in session.ordered_nodes) >= cpu
 
 
-def started_now(gang: GangState) -> bool:
+def is_bound_in_this_cycle(gang: GangState) -> bool:
     """This plan binds a pod of it. Moving the others as well would leave that one alone, below the gang's minimum."""
     return any(t.status is Status.ALLOCATED and t.task.status is Status.PENDING for t in gang.tasks)
 
 
-def consolidate(world: World, placer: Placer, asker: GangState) -> bool:
+def consolidate(session: Session, placer: Placer, preemptor: GangState) -> bool:
     """Move others to make one piece of room for the asker; False changes nothing."""
-    if not worth_consolidating(world, asker) or gate(asker, world.need(wanted(asker))) is not None:
+    if (
+        not is_worth_consolidating(session, preemptor)
+        or check_queue_capacity(preemptor, session.total_cost(tasks_to_allocate(preemptor))) is not None
+    ):
         return False
 
     def accept(gang: GangState) -> bool:
-        return evictable(gang) and gang is not asker and not started_now(gang)
+        return is_evictable(gang) and gang is not preemptor and not is_bound_in_this_cycle(gang)
 
-    def validate(tasks: Sequence[TaskState], losers: Sequence[Step]) -> bool:
-        return all(t.status not in (Status.RELEASING, Status.PENDING) for s in losers for t in s.tasks)
+    def validate(tasks: Sequence[TaskState], victims: Sequence[EvictionStep]) -> bool:
+        return all(t.status not in (Status.RELEASING, Status.PENDING) for s in victims for t in s.tasks)
 
-    victims = None if asker.active else world.shared.get("consolidate")
-    if not isinstance(victims, Victims):
-        victims = Victims(world, world.active_gangs(), accept, most_gangs=world.settings.max_consolidated)
-        if not asker.active:
-            world.shared["consolidate"] = victims
-    return Solver(world, placer).solve(Search(asker, victims, validate))
+    victims = None if preemptor.active_count else session.action_memos.get("consolidate")
+    if not isinstance(victims, VictimsQueue):
+        victims = VictimsQueue(session, session.active_gangs(), accept, max_gangs=session.settings.max_consolidated)
+        if not preemptor.active_count:
+            session.action_memos["consolidate"] = victims
+    return Solver(session, placer).solve(VictimSearch(preemptor, victims, validate))

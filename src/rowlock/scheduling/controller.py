@@ -13,208 +13,214 @@ from itertools import islice
 from rowlock import api
 from rowlock.api import Change, View
 from rowlock.kinds import POD, QUEUE, Kind
-from rowlock.objects import Key, is_true
+from rowlock.objects import Key, is_condition_true
 from rowlock.scheduling import queues, writes
 from rowlock.scheduling.allocate import Reason
 from rowlock.scheduling.explain import Explainer, Explanation
-from rowlock.scheduling.following import KINDS, Following
+from rowlock.scheduling.following import KINDS, SnapshotTracker
 from rowlock.scheduling.plan import Hold, Plan
-from rowlock.scheduling.snapshot import Settings, Snapshot
-from rowlock.scheduling.stale import below_minimum
-from rowlock.scheduling.usage import SAVED_EVERY, Usage
+from rowlock.scheduling.snapshot import SchedulerSettings, Snapshot
+from rowlock.scheduling.stale import is_below_minimum
+from rowlock.scheduling.usage import SAVE_INTERVAL, QueueUsage
 from rowlock.scheduling.world import GangState
 
-THE_KEY = Key("", "scheduler")
-LOOKS_PER_CYCLE = 512
+SCHEDULER_KEY = Key("", "scheduler")
+MAX_HOLDS_PER_CYCLE = 512
 """How many of those who wait one cycle looks at; their heads come first."""
-WORDS_PER_CYCLE = 64
+MAX_STATUS_WRITES_PER_CYCLE = 64
 """How many writes about waiting one cycle may make; the rest follows in the next."""
-SAME_REASON_AFTER = 10.0
+SAME_REASON_INTERVAL = 10.0
 """A sentence whose numbers changed, but not its reason, is written again after this many seconds."""
-CROWD = 32
+LARGE_GANG_PODS = 32
 """Pods of larger gangs are told only the reason: numbers change, and each change would be a write per pod."""
-FIGURES_EVERY = 2.0
+QUEUE_STATUS_INTERVAL = 2.0
 """Seconds between two writings of queue statuses."""
-RELEASE = 3.0
+PIPELINED_QUIET_SECONDS = 3.0
 """A promise that is kept within this many seconds needs no words."""
-PATIENCE = 1.0
+PENDING_QUIET_SECONDS = 1.0
 """A gang's PodGroup and pods are told that it waits when it has waited this long: most start at once."""
-ASSEMBLY = 2.0
+NOT_READY_QUIET_SECONDS = 2.0
 """… and that some of its pods are not made yet. Creation times are whole seconds, so this is one second at least."""
 
 
 @dataclass(slots=True)
-class Told:
+class LastExplanation:
     """What a gang was told last; `reason` is the attempt's own, before it was refined."""
 
     reason: Reason
     message: str
-    at: float
+    written_at: float
 
 
 @dataclass
 class Scheduler:
     """Implements `api.Controller`."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     name: str = "scheduler"
     kinds: tuple[Kind, ...] = KINDS
-    following: Following = field(init=False)
-    told: dict[str, Told] = field(default_factory=dict)
-    figures: bool = False
-    """Queue statuses may have changed since they were written last, at `figured`."""
-    figured: float = 0.0
-    due: float | None = None
+    tracker: SnapshotTracker = field(init=False)
+    last_explanations: dict[str, LastExplanation] = field(default_factory=dict)
+    queue_status_dirty: bool = False
+    """Queue statuses may have changed since they were written last, at `queue_status_written_at`."""
+    queue_status_written_at: float = 0.0
+    next_cycle_at: float | None = None
     """When time alone may change the plan."""
-    usage: Usage = field(init=False)
-    saved: float = 0.0
+    usage: QueueUsage = field(init=False)
+    usage_saved_at: float = 0.0
     """When the queues' usage was saved last."""
-    looked: bool = False
+    has_unplanned_changes: bool = False
     """`snapshot` took in changes that no cycle has seen yet."""
 
     def __post_init__(self) -> None:
-        self.following = Following(self.settings)
-        self.usage = Usage(self.settings.half_life)
+        self.tracker = SnapshotTracker(self.settings)
+        self.usage = QueueUsage(self.settings.half_life)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
-        self.following.note(change)
-        return (THE_KEY,)
+        self.tracker.note_change(change)
+        return (SCHEDULER_KEY,)
 
     def decide(self, view: View, key: Key, now: float) -> api.Decision:
-        measured, wait = self._measure(view, now)
-        changed = self.following.sync(view, now) or self.looked
-        self.looked = False
-        for name, q in self.following.planner.world.queues.items():
+        usage_writes, usage_due_in = self._measure_usage(view, now)
+        changed = self.tracker.sync(view, now) or self.has_unplanned_changes
+        self.has_unplanned_changes = False
+        for name, q in self.tracker.planner.session.queues.items():
             q.usage = self.usage.shares.get(name, q.queue.usage)
-        self.figures = self.figures or changed
-        if not changed and (self.due is None or now < self.due):
-            return api.Decision(tuple(measured), None if self.due is None else self.due - now)
-        planner = self.following.planner
-        plan = planner.cycle(keep=True)
-        planner.world.reservations = {r.gang: r for r in plan.reservations}
-        planner.world.keep(plan.earmarks)
-        words, later = self._words(view, plan, now)
+        self.queue_status_dirty = self.queue_status_dirty or changed
+        if not changed and (self.next_cycle_at is None or now < self.next_cycle_at):
+            return api.Decision(tuple(usage_writes), None if self.next_cycle_at is None else self.next_cycle_at - now)
+        planner = self.tracker.planner
+        plan = planner.run_cycle(keep_plan=True)
+        planner.session.reservations = {r.gang: r for r in plan.reservations}
+        planner.session.set_node_reservations(plan.node_reservations)
+        explanation_writes, explain_in = self._explanation_writes(view, plan, now)
         planner.reset()
-        actions = list(self._actions(view, plan, now))
-        figures, behind = self._figures(view, plan, now)
-        waits = [w for w in (plan.again, later, behind, wait) if w is not None]
-        again = min(waits, default=None)
-        self.due = None if again is None else now + again
-        return api.Decision((*actions, *words, *figures, *measured), again)
+        plan_writes = list(self._plan_writes(view, plan, now))
+        queue_writes, queue_writes_in = self._queue_status_writes(view, plan, now)
+        delays = [w for w in (plan.next_cycle_in, explain_in, queue_writes_in, usage_due_in) if w is not None]
+        next_cycle_in = min(delays, default=None)
+        self.next_cycle_at = None if next_cycle_in is None else now + next_cycle_in
+        return api.Decision((*plan_writes, *explanation_writes, *queue_writes, *usage_writes), next_cycle_in)
 
-    def _measure(self, view: View, now: float) -> tuple[list[api.Write], float | None]:
+    def _measure_usage(self, view: View, now: float) -> tuple[list[api.Write], float | None]:
         """With time-based fair share: what queues held until now; once a minute it is saved, and shares are redone."""
         if self.settings.half_life <= 0:
             return [], None
-        world = self.following.planner.world
-        if self.usage.at is None:
-            self.usage.recall(view.all(QUEUE), now)
-        self.usage.advance(now, {name: q.counted for name, q in world.queues.items()}, world.total)
-        wait = self.saved + SAVED_EVERY - now
-        if 0 < wait <= SAVED_EVERY:
+        session = self.tracker.planner.session
+        if self.usage.measured_at is None:
+            self.usage.restore(view.all(QUEUE), now)
+        self.usage.advance(now, {name: q.allocated for name, q in session.queues.items()}, session.total)
+        wait = self.usage_saved_at + SAVE_INTERVAL - now
+        if 0 < wait <= SAVE_INTERVAL:
             return [], wait
-        self.saved = now
-        return list(queues.usages(self.usage, world, view)), SAVED_EVERY
+        self.usage_saved_at = now
+        return list(queues.usage_writes(self.usage, session, view)), SAVE_INTERVAL
 
     def snapshot(self, view: View, now: float) -> Snapshot:
         """What the next cycle would see: for `rowlock scheduler snapshot` and for `what_if.py`."""
-        self.looked = self.following.sync(view, now) or self.looked
-        world = self.following.planner.world
+        self.has_unplanned_changes = self.tracker.sync(view, now) or self.has_unplanned_changes
+        session = self.tracker.planner.session
         return Snapshot(
             now=now,
-            nodes=tuple(s.node for s in world.order),
-            queues=tuple(replace(q.queue, usage=q.usage) for q in world.queues.values()),
-            gangs=tuple(g.gang for g in world.gangs.values()),
-            reservations=tuple(world.reservations.values()),
+            nodes=tuple(s.node for s in session.ordered_nodes),
+            queues=tuple(replace(q.queue, usage=q.usage) for q in session.queues.values()),
+            gangs=tuple(g.gang for g in session.gangs.values()),
+            reservations=tuple(session.reservations.values()),
             settings=self.settings,
-            earmarks=world.earmarks,
-            lost=tuple(sorted(world.lost.items())),
+            earmarks=session.node_reservations,
+            lost=tuple(sorted(session.lost_nodes.items())),
         )
 
     # ------------------------------------------------------------ writes
 
-    def _actions(self, view: View, plan: Plan, now: float) -> Iterator[api.Write]:
-        world = self.following.planner.world
-        yield from writes.evictions(world, view, plan.evicts, now)
-        yield from writes.binds(world, plan.binds)
+    def _plan_writes(self, view: View, plan: Plan, now: float) -> Iterator[api.Write]:
+        session = self.tracker.planner.session
+        yield from writes.eviction_writes(session, view, plan.evictions, now)
+        yield from writes.bind_writes(session, plan.binds)
         for key in dict.fromkeys(b.gang for b in plan.binds):
-            state = world.gangs[key]
-            if self.told.pop(key, None) or state.gang.verdict or not state.gang.started:
+            state = session.gangs[key]
+            if self.last_explanations.pop(key, None) or state.gang.verdict or not state.gang.started:
                 if not state.gang.bare:
-                    yield writes.started(state.gang, now)
-        for state in list(world.partial.values()):
+                    yield writes.running_write(state.gang, now)
+        for state in list(session.below_minimum_gangs.values()):
             gang = state.gang
-            if not gang.bare and below_minimum(state) != bool(gang.stale):
-                yield writes.stale(gang, None if gang.stale else now)
+            if not gang.bare and is_below_minimum(state) != bool(gang.stale):
+                yield writes.stale_write(gang, None if gang.stale else now)
 
-    def _figures(self, view: View, plan: Plan, now: float) -> tuple[list[api.Write], float | None]:
+    def _queue_status_writes(self, view: View, plan: Plan, now: float) -> tuple[list[api.Write], float | None]:
         """Queue statuses, every few seconds at most; and when to come back for those that changed since."""
-        if not self.figures:
+        if not self.queue_status_dirty:
             return [], None
-        wait = self.figured + FIGURES_EVERY - now
-        if 0 < wait <= FIGURES_EVERY:
+        wait = self.queue_status_written_at + QUEUE_STATUS_INTERVAL - now
+        if 0 < wait <= QUEUE_STATUS_INTERVAL:
             return [], wait
-        if plan.binds or plan.evicts:
-            return [], FIGURES_EVERY  # these change the figures again; what they become is written then
-        found = list(queues.changed(self.following.planner.world, view, WORDS_PER_CYCLE))
-        self.figures, self.figured = len(found) >= WORDS_PER_CYCLE, now
-        return found, FIGURES_EVERY if self.figures else None
+        if plan.binds or plan.evictions:
+            return [], QUEUE_STATUS_INTERVAL  # these change the figures again; what they become is written then
+        status_patches = list(queues.status_writes(self.tracker.planner.session, view, MAX_STATUS_WRITES_PER_CYCLE))
+        self.queue_status_dirty, self.queue_status_written_at = len(status_patches) >= MAX_STATUS_WRITES_PER_CYCLE, now
+        return status_patches, QUEUE_STATUS_INTERVAL if self.queue_status_dirty else None
 
-    def _words(self, view: View, plan: Plan, now: float) -> tuple[list[api.Write], float | None]:
+    def _explanation_writes(self, view: View, plan: Plan, now: float) -> tuple[list[api.Write], float | None]:
         """Sentences for those who wait; and when to come back for those who must be told later."""
-        found: list[api.Write] = []
-        later: float | None = None
-        explainer = Explainer(self.following.planner.world)
-        for hold in islice(self.following.planner.holds(), LOOKS_PER_CYCLE):
-            if len(found) >= WORDS_PER_CYCLE:
-                later = 0.05
+        explanations: list[api.Write] = []
+        next_in: float | None = None
+        explainer = Explainer(self.tracker.planner.session)
+        for hold in islice(self.tracker.planner.holds(), MAX_HOLDS_PER_CYCLE):
+            if len(explanations) >= MAX_STATUS_WRITES_PER_CYCLE:
+                next_in = 0.05
                 break
-            wait = self._not_yet(hold, now)
+            wait = self._seconds_until_explained(hold, now)
             if wait is not None:
                 if wait > 0:
-                    later = wait if later is None else min(later, wait)
+                    next_in = wait if next_in is None else min(next_in, wait)
                 continue
-            why = explainer.explain(hold)
-            if why is None:
+            explanation = explainer.explain(hold)
+            if explanation is None:
                 continue
-            state = self.following.planner.world.gangs[hold.gang]
-            self.told[hold.gang] = Told(hold.failure.reason, why.message, now)
-            found += self._tell(view, state, why, now)
-        return found, later
+            state = self.tracker.planner.session.gangs[hold.gang]
+            self.last_explanations[hold.gang] = LastExplanation(hold.failure.reason, explanation.message, now)
+            explanations += self._gang_explanation_writes(view, state, explanation, now)
+        return explanations, next_in
 
-    def _not_yet(self, hold: Hold, now: float) -> float | None:
+    def _seconds_until_explained(self, hold: Hold, now: float) -> float | None:
         """None = tell now; else seconds until it should be looked at again (0 = when something changes)."""
-        state = self.following.planner.world.gangs.get(hold.gang)
+        state = self.tracker.planner.session.gangs.get(hold.gang)
         if state is None:
             return 0.0
-        patience = ASSEMBLY if hold.failure.reason is Reason.NOT_READY else PATIENCE
-        if not state.gang.bare and (wait := state.gang.created + patience - now) > 0:
+        quiet_seconds = NOT_READY_QUIET_SECONDS if hold.failure.reason is Reason.NOT_READY else PENDING_QUIET_SECONDS
+        if not state.gang.bare and (wait := state.gang.created + quiet_seconds - now) > 0:
             return wait
-        promise = self.following.planner.world.reservations.get(hold.gang)
-        if hold.failure.reason is Reason.RELEASING and promise and (wait := promise.since + RELEASE - now) > 0:
+        pipelined = self.tracker.planner.session.reservations.get(hold.gang)
+        if (
+            hold.failure.reason is Reason.RELEASING
+            and pipelined
+            and (wait := pipelined.since + PIPELINED_QUIET_SECONDS - now) > 0
+        ):
             return wait
-        told = self.told.get(hold.gang)
-        if told is None:
+        last = self.last_explanations.get(hold.gang)
+        if last is None:
             return None
-        if told.reason == hold.failure.reason and now - told.at < SAME_REASON_AFTER:
+        if last.reason == hold.failure.reason and now - last.written_at < SAME_REASON_INTERVAL:
             return 0.0
         return None
 
-    def _tell(self, view: View, state: GangState, why: Explanation, now: float) -> Iterator[api.Write]:
+    def _gang_explanation_writes(
+        self, view: View, state: GangState, explanation: Explanation, now: float
+    ) -> Iterator[api.Write]:
         gang = state.gang
-        repeated = gang.verdict == why.message
-        message = why.kube if gang.bare else why.message
-        if len(gang.tasks) > CROWD:
-            message = f"{why.reason}: the gang waits; PodGroup {gang.name} says why."
-        if not gang.bare and not repeated:
-            yield from writes.waiting(gang, why, now)
-        if why.reason is Reason.NOT_READY:
+        is_unchanged = gang.verdict == explanation.message
+        message = explanation.kube_message if gang.bare else explanation.message
+        if len(gang.tasks) > LARGE_GANG_PODS:
+            message = f"{explanation.reason}: the gang waits; PodGroup {gang.name} says why."
+        if not gang.bare and not is_unchanged:
+            yield from writes.pending_writes(gang, explanation, now)
+        if explanation.reason is Reason.NOT_READY:
             return  # its pods are still being made: the group says so, once
         for t in state.tasks:
             if t.task.status != "Pending" or t.task.verdict == message:
                 continue
             pod = view.get(POD, t.task.namespace, t.task.name)
-            if pod is not None and not is_true(pod, "PodScheduled"):
-                yield writes.unschedulable(pod, message, now)
+            if pod is not None and not is_condition_true(pod, "PodScheduled"):
+                yield writes.unschedulable_write(pod, message, now)
                 if gang.bare:
-                    yield writes.failed_scheduling(t.task, message)
+                    yield writes.failed_scheduling_event(t.task, message)

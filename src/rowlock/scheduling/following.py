@@ -14,232 +14,238 @@ from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE
 from rowlock.objects import Key, Object, controller_of, key, meta, name, namespace, revision, uid
 from rowlock.scheduling import reading
 from rowlock.scheduling.planner import Planner
-from rowlock.scheduling.snapshot import Gang, Node, Queue, Settings, Status
-from rowlock.scheduling.world import World
+from rowlock.scheduling.snapshot import Gang, Node, Queue, SchedulerSettings, Status
+from rowlock.scheduling.world import Session
 
 KINDS: tuple[Kind, ...] = (POD, POD_GROUP, NODE, QUEUE, NAMESPACE, PRIORITY_CLASS)
-RESCAN_AFTER = 30.0
+RESCAN_INTERVAL = 30.0
 
 
 @dataclass(slots=True)
-class Following:
+class SnapshotTracker:
     """One planner that follows one cluster."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     planner: Planner = field(init=False)
-    noted: dict[tuple[Kind, Key], int] = field(default_factory=dict)
+    changed_keys: dict[tuple[Kind, Key], int] = field(default_factory=dict)
     """What changed, and at which revision."""
     versions: dict[Kind, dict[Key, int]] = field(default_factory=dict)
     view: View | None = None
     revision: int = -1
-    scanned: float = 0.0
+    scanned_at: float = 0.0
     nodes: dict[str, Node] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
-    members: dict[str, set[Key]] = field(default_factory=dict)
+    pods_of_gang: dict[str, set[Key]] = field(default_factory=dict)
     """Gang → its pods."""
     gang_of: dict[Key, str] = field(default_factory=dict)
     """Pod → its gang ("" = it waits for its PodGroup)."""
-    owned: dict[tuple[str, str], str] = field(default_factory=dict)
+    group_of_owner: dict[tuple[str, str], str] = field(default_factory=dict)
     """(namespace, owner's uid) → PodGroup."""
-    orphans: dict[tuple[str, str], set[Key]] = field(default_factory=dict)
+    ungrouped_pods: dict[tuple[str, str], set[Key]] = field(default_factory=dict)
     """Pods without a PodGroup (yet), by (namespace, their owner's uid or `group/` and the name they give)."""
     queue_changed: bool = False
 
     def __post_init__(self) -> None:
-        self.planner = Planner(World(self.settings))
+        self.planner = Planner(Session(self.settings))
 
-    def note(self, change: Change) -> None:
+    def note_change(self, change: Change) -> None:
         if change.kind is not None:
-            place = (change.kind, key(change.object))
-            self.noted[place] = max(change.revision, self.noted.get(place, 0))
+            changed = (change.kind, key(change.object))
+            self.changed_keys[changed] = max(change.revision, self.changed_keys.get(changed, 0))
 
     def sync(self, view: View, now: float) -> bool:
         """Bring the world up to the view; False when nothing the planner cares about has changed."""
-        gap = not self.noted and view.revision != self.revision
+        has_gap = not self.changed_keys and view.revision != self.revision
         if view is not self.view or view.revision < self.revision:
-            self._forget()
-        if view is not self.view or gap or now - self.scanned > RESCAN_AFTER or now < self.scanned:
-            self._scan(view)
-            self.scanned = now
+            self._reset()
+        if view is not self.view or has_gap or now - self.scanned_at > RESCAN_INTERVAL or now < self.scanned_at:
+            self._scan_view(view)
+            self.scanned_at = now
         self.view, self.revision = view, view.revision
-        due = [place for place, at in self.noted.items() if at <= view.revision]
-        for place in due:
-            del self.noted[place]
-        self.planner.world.now = now
-        return self._apply(view, due)
+        changed = [entry for entry, at in self.changed_keys.items() if at <= view.revision]
+        for entry in changed:
+            del self.changed_keys[entry]
+        self.planner.session.now = now
+        return self._apply_changes(view, changed)
 
     # ------------------------------------------------------------ what changed
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         settings = self.settings
         self.__init__(settings)  # type: ignore[misc]  # begin again as if new
 
-    def _scan(self, view: View) -> None:
+    def _scan_view(self, view: View) -> None:
         for kind in KINDS:
-            known = self.versions.setdefault(kind, {})
-            seen = set()
+            versions = self.versions.setdefault(kind, {})
+            present = set()
             for obj in view.all(kind):
-                at = key(obj)
-                seen.add(at)
-                if known.get(at) != revision(obj):
-                    self.noted[kind, at] = 0
-            for at in known.keys() - seen:
-                self.noted[kind, at] = 0
+                object_key = key(obj)
+                present.add(object_key)
+                if versions.get(object_key) != revision(obj):
+                    self.changed_keys[kind, object_key] = 0
+            for object_key in versions.keys() - present:
+                self.changed_keys[kind, object_key] = 0
 
-    def _apply(self, view: View, due: Iterable[tuple[Kind, Key]]) -> bool:
+    def _apply_changes(self, view: View, changed: Iterable[tuple[Kind, Key]]) -> bool:
         gangs: dict[str, None] = {}
         ungrouped: set[Key] = set()
-        nodes = queues = everything = False
-        fresh: list[tuple[Kind, Key, Object | None]] = []
-        for kind, at in due:
-            obj = view.get(kind, at.namespace, at.name)
+        nodes_changed = queues_changed = rebuild_all = False
+        updates: list[tuple[Kind, Key, Object | None]] = []
+        for kind, object_key in changed:
+            obj = view.get(kind, object_key.namespace, object_key.name)
             versions = self.versions.setdefault(kind, {})
-            if obj is not None and versions.get(at) == revision(obj):
+            if obj is not None and versions.get(object_key) == revision(obj):
                 continue
             if obj is None:
-                if versions.pop(at, None) is None:
+                if versions.pop(object_key, None) is None:
                     continue
             else:
-                versions[at] = revision(obj)
-            fresh.append((kind, at, obj))
-        for kind, at, obj in fresh:
+                versions[object_key] = revision(obj)
+            updates.append((kind, object_key, obj))
+        for kind, object_key, obj in updates:
             if kind is POD_GROUP or kind == POD_GROUP:
-                ungrouped |= self._group(at, obj, gangs)
+                ungrouped |= self._apply_group(object_key, obj, gangs)
             elif kind == NODE:
-                nodes = self._node(at, obj) or nodes
+                nodes_changed = self._apply_node(object_key, obj) or nodes_changed
             elif kind == QUEUE:
-                queues = self._queue(at, obj) or queues
+                queues_changed = self._apply_queue(object_key, obj) or queues_changed
             elif kind in (NAMESPACE, PRIORITY_CLASS):
-                everything = True
-        for kind, at, obj in fresh:
+                rebuild_all = True
+        for kind, object_key, obj in updates:
             if kind == POD:
-                self._pod(at, obj, gangs)
-                ungrouped.discard(at)
-        for at in sorted(ungrouped):
-            self._pod(at, view.get(POD, at.namespace, at.name), gangs)
-        return self._rebuild(view, gangs, nodes=nodes, queues=queues, everything=everything)
+                self._apply_pod(object_key, obj, gangs)
+                ungrouped.discard(object_key)
+        for object_key in sorted(ungrouped):
+            self._apply_pod(object_key, view.get(POD, object_key.namespace, object_key.name), gangs)
+        return self._rebuild_gangs(
+            view, gangs, nodes_changed=nodes_changed, queues_changed=queues_changed, rebuild_all=rebuild_all
+        )
 
-    def _node(self, at: Key, obj: Object | None) -> bool:
-        old = self.nodes.pop(at.name, None)
-        new = None if obj is None else reading.node(obj)
+    def _apply_node(self, node_key: Key, obj: Object | None) -> bool:
+        old = self.nodes.pop(node_key.name, None)
+        new = None if obj is None else reading.parse_node(obj)
         if new is not None:
-            self.nodes[at.name] = new
+            self.nodes[node_key.name] = new
         return old != new
 
-    def _queue(self, at: Key, obj: Object | None) -> bool:
-        old = self.queues.pop(at.name, None)
-        new = None if obj is None else reading.queue(obj)
+    def _apply_queue(self, queue_key: Key, obj: Object | None) -> bool:
+        old = self.queues.pop(queue_key.name, None)
+        new = None if obj is None else reading.parse_queue(obj)
         if new is not None:
-            self.queues[at.name] = new
+            self.queues[queue_key.name] = new
         return old != new
 
-    def _group(self, at: Key, obj: Object | None, gangs: dict[str, None]) -> set[Key]:
+    def _apply_group(self, group_key: Key, obj: Object | None, gangs: dict[str, None]) -> set[Key]:
         """A PodGroup came, changed or went. Pods that it leaves behind: bound ones still take their room."""
-        gang = f"{at.namespace}/{at.name}"
+        gang = f"{group_key.namespace}/{group_key.name}"
         gangs[gang] = None
-        for old in [o for o, group in self.owned.items() if group == at.name and o[0] == at.namespace]:
-            del self.owned[old]
+        for old in [
+            o for o, group in self.group_of_owner.items() if group == group_key.name and o[0] == group_key.namespace
+        ]:
+            del self.group_of_owner[old]
         if obj is None:
-            return set(self.members.get(gang, ()))
+            return set(self.pods_of_gang.get(gang, ()))
         controller = controller_of(obj)
         owners = [controller] if controller else list(meta(obj).get("ownerReferences") or ())[:1]
-        places = [(at.namespace, str(owner.get("uid"))) for owner in owners]
-        self.owned.update(dict.fromkeys(places, at.name))
-        for place in (*places, (at.namespace, f"group/{at.name}")):
-            for pod in self.orphans.pop(place, set()) & self.gang_of.keys():
-                self._join(pod, gang, gangs)
+        owner_keys = [(group_key.namespace, str(owner.get("uid"))) for owner in owners]
+        self.group_of_owner.update(dict.fromkeys(owner_keys, group_key.name))
+        for place in (*owner_keys, (group_key.namespace, f"group/{group_key.name}")):
+            for pod in self.ungrouped_pods.pop(place, set()) & self.gang_of.keys():
+                self._join_gang(pod, gang, gangs)
         return set()
 
-    def _pod(self, at: Key, obj: Object | None, gangs: dict[str, None]) -> None:
+    def _apply_pod(self, pod_key: Key, obj: Object | None, gangs: dict[str, None]) -> None:
         if obj is None:
-            self._leave(at, gangs)
+            self._leave_gang(pod_key, gangs)
             return
-        self._join(at, self._gang_name(at, obj), gangs)
+        self._join_gang(pod_key, self._gang_name(pod_key, obj), gangs)
 
-    def _gang_name(self, at: Key, pod: Object) -> str:
-        named = reading.group_key(pod)
-        if named and Key(at.namespace, named) in self.versions.get(POD_GROUP, ()):
-            return f"{at.namespace}/{named}"
+    def _gang_name(self, pod_key: Key, pod: Object) -> str:
+        group_name = reading.pod_group_name(pod)
+        if group_name and Key(pod_key.namespace, group_name) in self.versions.get(POD_GROUP, ()):
+            return f"{pod_key.namespace}/{group_name}"
         owner = controller_of(pod)
-        if named:
-            self.orphans.setdefault((at.namespace, f"group/{named}"), set()).add(at)
+        if group_name:
+            self.ungrouped_pods.setdefault((pod_key.namespace, f"group/{group_name}"), set()).add(pod_key)
         elif owner is not None:
-            place = (at.namespace, str(owner.get("uid")))
-            group = self.owned.get(place)
+            owner_key = (pod_key.namespace, str(owner.get("uid")))
+            group = self.group_of_owner.get(owner_key)
             if group:
-                return f"{at.namespace}/{group}"
-            if reading.kubeflow(pod):
-                self.orphans.setdefault(place, set()).add(at)
-        return f"{at.namespace}/pod/{at.name}"
+                return f"{pod_key.namespace}/{group}"
+            if reading.is_kubeflow_pod(pod):
+                self.ungrouped_pods.setdefault(owner_key, set()).add(pod_key)
+        return f"{pod_key.namespace}/pod/{pod_key.name}"
 
-    def _join(self, pod: Key, gang: str, gangs: dict[str, None]) -> None:
-        if self.gang_of.get(pod) != gang:
-            self._leave(pod, gangs)
-            self.gang_of[pod] = gang
-            self.members.setdefault(gang, set()).add(pod)
+    def _join_gang(self, pod_key: Key, gang: str, gangs: dict[str, None]) -> None:
+        if self.gang_of.get(pod_key) != gang:
+            self._leave_gang(pod_key, gangs)
+            self.gang_of[pod_key] = gang
+            self.pods_of_gang.setdefault(gang, set()).add(pod_key)
         gangs[gang] = None
 
-    def _leave(self, pod: Key, gangs: dict[str, None]) -> None:
-        gang = self.gang_of.pop(pod, None)
+    def _leave_gang(self, pod_key: Key, gangs: dict[str, None]) -> None:
+        gang = self.gang_of.pop(pod_key, None)
         if gang is None:
             return
         gangs[gang] = None
-        left = self.members.get(gang, set())
-        left.discard(pod)
-        if not left:
-            self.members.pop(gang, None)
+        remaining = self.pods_of_gang.get(gang, set())
+        remaining.discard(pod_key)
+        if not remaining:
+            self.pods_of_gang.pop(gang, None)
 
     # ------------------------------------------------------------ the world
 
-    def _rebuild(self, view: View, gangs: dict[str, None], *, nodes: bool, queues: bool, everything: bool) -> bool:
-        world, waiting = self.planner.world, self.planner.waiting
-        if nodes:
-            world.put_nodes(self.nodes.values())
-        if everything:
-            gangs.update(dict.fromkeys(self.members))
-            gangs.update(dict.fromkeys(world.gangs))
-        classes = self._classes(view) if gangs else {}
-        changed = nodes or queues
+    def _rebuild_gangs(
+        self, view: View, gangs: dict[str, None], *, nodes_changed: bool, queues_changed: bool, rebuild_all: bool
+    ) -> bool:
+        session, pending_gangs = self.planner.session, self.planner.pending_gangs
+        if nodes_changed:
+            session.put_nodes(self.nodes.values())
+        if rebuild_all:
+            gangs.update(dict.fromkeys(self.pods_of_gang))
+            gangs.update(dict.fromkeys(session.gangs))
+        priority_classes = self._priority_classes(view) if gangs else {}
+        changed = nodes_changed or queues_changed
         for gang_key in gangs:
-            gang = self._gang(view, gang_key, classes)
-            old = world.gangs.get(gang_key)
+            gang = self._read_gang(view, gang_key, priority_classes)
+            old = session.gangs.get(gang_key)
             changed = changed or gang != (old.gang if old else None)
             if gang is None:
-                world.drop_gang(gang_key)
-                waiting.drop(gang_key)
+                session.drop_gang(gang_key)
+                pending_gangs.drop_gang(gang_key)
             else:
-                waiting.put(world.put_gang(gang))
-        if queues:
-            world.put_queues(self.queues.values())
-            waiting.fill()
+                pending_gangs.put_gang(session.put_gang(gang))
+        if queues_changed:
+            session.put_queues(self.queues.values())
+            pending_gangs.refill()
         return changed
 
-    def _classes(self, view: View) -> dict[str, int]:
+    def _priority_classes(self, view: View) -> dict[str, int]:
         return {name(o): int(o.get("value") or 0) for o in view.all(PRIORITY_CLASS)}
 
-    def _gang(self, view: View, gang: str, classes: dict[str, int]) -> Gang | None:
+    def _read_gang(self, view: View, gang_key: str, classes: dict[str, int]) -> Gang | None:
         """The gang as it is now; None when it has no pods or must wait for its PodGroup."""
-        at = self.members.get(gang)
-        space, _, rest = gang.partition("/")
-        if not at:
+        pod_keys = self.pods_of_gang.get(gang_key)
+        gang_namespace, _, gang_name = gang_key.partition("/")
+        if not pod_keys:
             return None
-        pods = [p for k in sorted(at) if (p := view.get(POD, k.namespace, k.name)) is not None]
-        home = view.get(NAMESPACE, "", space)
-        if rest.startswith("pod/"):
+        pods = [p for k in sorted(pod_keys) if (p := view.get(POD, k.namespace, k.name)) is not None]
+        namespace_object = view.get(NAMESPACE, "", gang_namespace)
+        if gang_name.startswith("pod/"):
             if not pods or self._waits_for_group(pods[0]):
                 return None
-            return reading.bare_gang(pods[0], reading.queue_of(pods[0], None, home), classes)
-        group = view.get(POD_GROUP, space, rest)
+            return reading.bare_pod_gang(pods[0], reading.queue_of(pods[0], None, namespace_object), classes)
+        group = view.get(POD_GROUP, gang_namespace, gang_name)
         if group is None or not pods:
             return None
-        return reading.group_gang(group, pods, reading.queue_of(group, group, home), classes)
+        return reading.pod_group_gang(group, pods, reading.queue_of(group, group, namespace_object), classes)
 
     def _waits_for_group(self, pod: Object) -> bool:
         """Without its PodGroup an unbound pod of a gang is not schedulable yet; a bound one still takes its room."""
-        member = reading.kubeflow(pod) or bool(reading.group_key(pod))
-        return member and reading.status(pod) in (Status.PENDING, Status.GATED)
+        needs_group = reading.is_kubeflow_pod(pod) or bool(reading.pod_group_name(pod))
+        return needs_group and reading.pod_status(pod) in (Status.PENDING, Status.GATED)
 
 
-def place_of(obj: Object) -> tuple[str, str]:
+def namespace_and_uid(obj: Object) -> tuple[str, str]:
     """(namespace, uid)."""
     return namespace(obj), uid(obj)

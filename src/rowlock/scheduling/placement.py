@@ -1,6 +1,6 @@
 """One task on the best node and cards, or the reason why there is none.
 
-A `Ranking` keeps the feasible nodes of one shape in a heap, best first, and reads from the world's `touched` list which
+A `NodeRanking` keeps the feasible nodes of one shape in a heap, best first, and reads from the world's `touched` list which
 nodes to look at again: placing a pod costs one node, not all of them. The order is lexicographic where KAI adds tiers
 of scores: a promised node, one that is not kept for somebody, a shared card with room, free now, CPU jobs on CPU nodes,
 then pack (fullest) or spread (emptiest), then the name.
@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import heapq
 
-from rowlock.scheduling.amounts import WHOLE
+from rowlock.scheduling.amounts import WHOLE_GPU
 from rowlock.scheduling.room import NodeState
 from rowlock.scheduling.snapshot import Node, Requirement, Shape, Status, Taint, Toleration
-from rowlock.scheduling.world import GangState, TaskState, World
+from rowlock.scheduling.world import GangState, Session, TaskState
 
-Rate = tuple[int, int, int, int, float, int]
-Region = tuple[str, str]
-EVERYWHERE: Region = ("", "")
+NodeScore = tuple[int, int, int, int, float, int]
+TopologyDomain = tuple[str, str]
+WHOLE_CLUSTER: TopologyDomain = ("", "")
 
 
-def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
+def is_tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
     for t in tolerations:
         if t.effect and t.effect != taint.effect:
             continue
@@ -31,19 +31,19 @@ def tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
     return False
 
 
-def holds(requirement: Requirement, node: Node, labels: dict[str, str]) -> bool:
-    have = node.name if requirement.field else labels.get(requirement.key)
+def matches_requirement(requirement: Requirement, node: Node, labels: dict[str, str]) -> bool:
+    value = node.name if requirement.field else labels.get(requirement.key)
     match requirement.op:
         case "In":
-            return have in requirement.values
+            return value in requirement.values
         case "NotIn":
-            return have not in requirement.values
+            return value not in requirement.values
         case "Exists":
-            return have is not None
+            return value is not None
         case "DoesNotExist":
-            return have is None
+            return value is None
     try:
-        number, bound = int(have or ""), int(requirement.values[0])
+        number, bound = int(value or ""), int(requirement.values[0])
     except (ValueError, IndexError):
         return False
     return number > bound if requirement.op == "Gt" else number < bound
@@ -55,7 +55,7 @@ def obstacle(shape: Shape, node: Node) -> str:
         return "node(s) were unschedulable"
     if not node.ready:
         return "node(s) were not ready"
-    if any(t.effect != "PreferNoSchedule" and not tolerated(t, shape.tolerations) for t in node.taints):
+    if any(t.effect != "PreferNoSchedule" and not is_tolerated(t, shape.tolerations) for t in node.taints):
         return "node(s) had untolerated taint(s)"
     if shape.pool != node.pool:
         return "node(s) were in another node pool"
@@ -64,7 +64,7 @@ def obstacle(shape: Shape, node: Node) -> str:
     labels = dict(node.labels)
     if any(labels.get(k) != v for k, v in shape.selector):
         return "node(s) didn't match Pod's node affinity/selector"
-    if shape.affinity and not any(all(holds(r, node, labels) for r in term) for term in shape.affinity):
+    if shape.affinity and not any(all(matches_requirement(r, node, labels) for r in term) for term in shape.affinity):
         return "node(s) didn't match Pod's node affinity/selector"
     return ""
 
@@ -76,209 +76,238 @@ def could_hold(node: Node, shape: Shape) -> bool:
         node.cpu >= shape.cpu
         and node.memory >= shape.memory
         and node.pods >= 1
-        and node.gpus >= shape.cards
+        and node.gpus >= shape.device_count
         and (not shape.gpu_memory or node.gpu_memory >= shape.gpu_memory)
         and all(extras.get(name, 0) >= value for name, value in shape.extras)
     )
 
 
-def cards(state: NodeState, shape: Shape, *, later: bool, spread: bool) -> tuple[int, ...] | None:
-    """The cards the shape would take on this node, now or (`later`) when what is releasing has gone."""
+def find_devices(state: NodeState, shape: Shape, *, with_releasing: bool, spread: bool) -> tuple[int, ...] | None:
+    """The cards the shape would take on this node, now or (`with_releasing`) when what is releasing has gone."""
     if not shape.wants_gpu:
         return ()
-    if shape.cards > state.node.gpus:
+    if shape.device_count > state.node.gpus:
         return None
     if shape.gpus:
-        return _whole_cards(state, shape.gpus, later)
-    amount = state.amount(shape)
-    if amount > WHOLE:
+        return _find_whole_devices(state, shape.gpus, with_releasing)
+    amount = state.device_portion(shape)
+    if amount > WHOLE_GPU:
         return None
     shared, empty = [], []
-    for d, used in enumerate(state.used):
-        back = state.back[d]
-        left = used - back
-        free = WHOLE - (left if later else max(used, left))
-        if left > 0 and free >= amount:
-            shared.append((max(used, left) + amount > WHOLE, (left if spread else -left), d))
-        elif left == 0 and (later or (used == 0 and back == 0)):
+    for d, used in enumerate(state.used_per_device):
+        releasing = state.releasing_per_device[d]
+        remaining_used = used - releasing
+        free = WHOLE_GPU - (remaining_used if with_releasing else max(used, remaining_used))
+        if remaining_used > 0 and free >= amount:
+            shared.append(
+                (max(used, remaining_used) + amount > WHOLE_GPU, (remaining_used if spread else -remaining_used), d)
+            )
+        elif remaining_used == 0 and (with_releasing or (used == 0 and releasing == 0)):
             empty.append((used > 0, d))
-    chosen = [d for *_, d in sorted(shared)]
-    fresh = [d for *_, d in sorted(empty)]
-    found = (fresh + chosen if spread else chosen + fresh)[: shape.devices]
-    return tuple(found) if len(found) == shape.devices else None
+    shared_devices = [d for *_, d in sorted(shared)]
+    empty_devices = [d for *_, d in sorted(empty)]
+    devices = (empty_devices + shared_devices if spread else shared_devices + empty_devices)[: shape.devices]
+    return tuple(devices) if len(devices) == shape.devices else None
 
 
-def _whole_cards(state: NodeState, count: int, later: bool) -> tuple[int, ...] | None:
+def _find_whole_devices(state: NodeState, count: int, with_releasing: bool) -> tuple[int, ...] | None:
     """A promise takes cards that are coming back before idle ones: those can start somebody now."""
     idle: list[int] = []
-    coming: list[int] = []
-    for d, used in enumerate(state.used):
-        if used == state.back[d]:
-            (coming if used else idle).append(d)
-    found = (coming + idle if later else idle)[:count]
-    return tuple(found) if len(found) == count else None
+    releasing: list[int] = []
+    for d, used in enumerate(state.used_per_device):
+        if used == state.releasing_per_device[d]:
+            (releasing if used else idle).append(d)
+    devices = (releasing + idle if with_releasing else idle)[:count]
+    return tuple(devices) if len(devices) == count else None
 
 
-def fits(state: NodeState, shape: Shape, *, later: bool) -> bool:
-    """CPU, memory, pods and other resources; `later` counts what is releasing, never what is promised."""
-    if state.cpu + state.back_cpu < shape.cpu or state.memory + state.back_memory < shape.memory:
+def fits_resources(state: NodeState, shape: Shape, *, with_releasing: bool) -> bool:
+    """CPU, memory, pods and other resources; `with_releasing` counts what is releasing, never what is promised."""
+    if state.idle_cpu + state.releasing_cpu < shape.cpu or state.idle_memory + state.releasing_memory < shape.memory:
         return False
-    if state.pods + state.back_pods < 1:
+    if state.idle_pods + state.releasing_pods < 1:
         return False
-    if not later and (state.cpu < shape.cpu or state.memory < shape.memory or state.pods < 1):
+    if not with_releasing and (state.idle_cpu < shape.cpu or state.idle_memory < shape.memory or state.idle_pods < 1):
         return False
     for name, value in shape.extras:
-        idle = state.extras.get(name, 0)
-        if idle + state.back_extras.get(name, 0) < value or (not later and idle < value):
+        idle = state.idle_extras.get(name, 0)
+        if idle + state.releasing_extras.get(name, 0) < value or (not with_releasing and idle < value):
             return False
     return True
 
 
-class Ranking:
+class NodeRanking:
     """The feasible nodes of one shape, best first; `apart`: without those that are kept for somebody else."""
 
     __slots__ = (
-        "apart", "epoch", "heap", "kept", "region", "seen", "shape", "spread", "spread_cards", "static", "version", "world",
+        "avoid_reserved",
+        "domain",
+        "eligible",
+        "epoch",
+        "heap",
+        "reserved_nodes",
+        "session",
+        "shape",
+        "spread",
+        "spread_devices",
+        "touched_offset",
+        "versions",
     )  # fmt: skip
 
-    def __init__(self, world: World, shape: Shape, region: Region = EVERYWHERE, *, apart: bool = False) -> None:
-        self.world, self.shape, self.region, self.apart = world, shape, region, apart
-        self.spread = (world.settings.gpu if shape.wants_gpu else world.settings.cpu) == "spread"
-        self.spread_cards = (world.settings.cards or world.settings.gpu) == "spread"
+    def __init__(
+        self, session: Session, shape: Shape, domain: TopologyDomain = WHOLE_CLUSTER, *, avoid_reserved: bool = False
+    ) -> None:
+        self.session, self.shape, self.domain, self.avoid_reserved = session, shape, domain, avoid_reserved
+        self.spread = (session.settings.gpu if shape.wants_gpu else session.settings.cpu) == "spread"
+        self.spread_devices = (session.settings.cards or session.settings.gpu) == "spread"
         self._rebuild()
 
     def _rebuild(self) -> None:
-        world = self.world
-        self.epoch = world.epoch
-        self.seen = len(world.touched)
-        self.kept = frozenset(n for mark in world.earmarks for n in mark.nodes)
-        self.static = [self._open(s.node) for s in world.order]
-        self.version = [0] * len(world.order)
-        self.heap: list[tuple[Rate, int, int]] = []
-        for state in world.order:
-            if self.static[state.index] and (rate := self.rate(state)) is not None:
-                self.heap.append((rate, state.index, 0))
+        session = self.session
+        self.epoch = session.nodes_epoch
+        self.touched_offset = len(session.touched_nodes)
+        self.reserved_nodes = frozenset(n for reservation in session.node_reservations for n in reservation.nodes)
+        self.eligible = [self._is_eligible(s.node) for s in session.ordered_nodes]
+        self.versions = [0] * len(session.ordered_nodes)
+        self.heap: list[tuple[NodeScore, int, int]] = []
+        for state in session.ordered_nodes:
+            if self.eligible[state.index] and (score := self.score(state)) is not None:
+                self.heap.append((score, state.index, 0))
         heapq.heapify(self.heap)
 
-    def _open(self, node: Node) -> bool:
-        label, value = self.region
+    def _is_eligible(self, node: Node) -> bool:
+        label, value = self.domain
         if label and (label, value) not in node.labels:
             return False
-        return not obstacle(self.shape, node) and not (self.apart and node.name in self.kept)
+        return not obstacle(self.shape, node) and not (self.avoid_reserved and node.name in self.reserved_nodes)
 
-    def rate(self, state: NodeState) -> Rate | None:
+    def score(self, state: NodeState) -> NodeScore | None:
         """The node's place in the order; None when the shape does not fit even later."""
         shape = self.shape
-        if not fits(state, shape, later=True):
+        if not fits_resources(state, shape, with_releasing=True):
             return None
-        found = cards(state, shape, later=False, spread=self.spread_cards) if fits(state, shape, later=False) else None
-        now = found is not None
-        if found is None:
-            found = cards(state, shape, later=True, spread=self.spread_cards)
-            if found is None:
+        devices = (
+            find_devices(state, shape, with_releasing=False, spread=self.spread_devices)
+            if fits_resources(state, shape, with_releasing=False)
+            else None
+        )
+        fits_now = devices is not None
+        if devices is None:
+            devices = find_devices(state, shape, with_releasing=True, spread=self.spread_devices)
+            if devices is None:
                 return None
-        sharing = shape.fractional and not self.spread and any(state.used[d] - state.back[d] > 0 for d in found)
-        free = state.free_gpu() if shape.wants_gpu else state.cpu + state.back_cpu
-        whole = state.node.gpus * WHOLE if shape.wants_gpu else state.node.cpu
-        pack = -free / whole if self.spread and whole else free
+        shares_device = (
+            shape.is_fractional
+            and not self.spread
+            and any(state.used_per_device[d] - state.releasing_per_device[d] > 0 for d in devices)
+        )
+        free = state.free_gpu() if shape.wants_gpu else state.idle_cpu + state.releasing_cpu
+        capacity = state.node.gpus * WHOLE_GPU if shape.wants_gpu else state.node.cpu
+        pack = -free / capacity if self.spread and capacity else free
         cpu_node = 0 if shape.wants_gpu or not state.node.gpus else 1
-        kept = 1 if self.kept and state.node.name in self.kept else 0
-        return (kept, 0 if sharing else 1, 0 if now else 1, cpu_node, pack, state.index)
+        is_reserved = 1 if self.reserved_nodes and state.node.name in self.reserved_nodes else 0
+        return (is_reserved, 0 if shares_device else 1, 0 if fits_now else 1, cpu_node, pack, state.index)
 
-    def possible(self) -> bool:
+    def has_feasible_node(self) -> bool:
         """Could any node hold one if it were empty?"""
-        if self.epoch != self.world.epoch:
+        if self.epoch != self.session.nodes_epoch:
             self._rebuild()
-        order = self.world.order
-        return any(ok and could_hold(order[i].node, self.shape) for i, ok in enumerate(self.static))
+        order = self.session.ordered_nodes
+        return any(ok and could_hold(order[i].node, self.shape) for i, ok in enumerate(self.eligible))
 
-    def best(self) -> NodeState | None:
-        world = self.world
-        if self.epoch != world.epoch or len(self.heap) > 4 * len(world.order) + 64:
+    def best_node(self) -> NodeState | None:
+        session = self.session
+        if self.epoch != session.nodes_epoch or len(self.heap) > 4 * len(session.ordered_nodes) + 64:
             self._rebuild()
-        elif self.seen < len(world.touched):
-            self._catch_up()
+        elif self.touched_offset < len(session.touched_nodes):
+            self._rescore_touched()
         while self.heap:
             _, index, version = self.heap[0]
-            if version == self.version[index]:
-                return world.order[index]
+            if version == self.versions[index]:
+                return session.ordered_nodes[index]
             heapq.heappop(self.heap)
         return None
 
-    def _catch_up(self) -> None:
-        world = self.world
-        for index in set(world.touched[self.seen :]):
-            if not self.static[index]:
+    def _rescore_touched(self) -> None:
+        session = self.session
+        for index in set(session.touched_nodes[self.touched_offset :]):
+            if not self.eligible[index]:
                 continue
-            self.version[index] += 1
-            rate = self.rate(world.order[index])
-            if rate is not None:
-                heapq.heappush(self.heap, (rate, index, self.version[index]))
-        self.seen = len(world.touched)
+            self.versions[index] += 1
+            score = self.score(session.ordered_nodes[index])
+            if score is not None:
+                heapq.heappush(self.heap, (score, index, self.versions[index]))
+        self.touched_offset = len(session.touched_nodes)
 
 
 class Placer:
     """Places tasks in a world; keeps a Ranking for every shape it has met."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.rankings: dict[Shape, Ranking] = {}
-        self.special: dict[tuple[Shape, Region, bool], Ranking] = {}
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.rankings: dict[Shape, NodeRanking] = {}
+        self.restricted_rankings: dict[tuple[Shape, TopologyDomain, bool], NodeRanking] = {}
         """For gangs that must stay in one region or off the nodes kept for another."""
 
-    def ranking(self, shape: Shape) -> Ranking:
-        found = self.rankings.get(shape)
-        if found is None:
+    def node_ranking(self, shape: Shape) -> NodeRanking:
+        ranking = self.rankings.get(shape)
+        if ranking is None:
             if len(self.rankings) > 2000:
                 self.rankings.clear()
-            found = self.rankings[shape] = Ranking(self.world, shape)
-        return found
+            ranking = self.rankings[shape] = NodeRanking(self.session, shape)
+        return ranking
 
-    def ranking_for(self, gang: GangState, shape: Shape) -> Ranking:
+    def ranking_for(self, gang: GangState, shape: Shape) -> NodeRanking:
         """The ranking of the nodes that this gang may use now."""
-        apart = self.apart(gang)
-        if not apart and gang.region == EVERYWHERE:
-            return self.ranking(shape)
-        key = (shape, gang.region, apart)
-        found = self.special.get(key)
-        if found is None:
-            if len(self.special) > 4000:
-                self.special.clear()
-            found = self.special[key] = Ranking(self.world, shape, gang.region, apart=apart)
-        return found
+        avoid_reserved = self.must_avoid_reserved(gang)
+        if not avoid_reserved and gang.domain == WHOLE_CLUSTER:
+            return self.node_ranking(shape)
+        key = (shape, gang.domain, avoid_reserved)
+        ranking = self.restricted_rankings.get(key)
+        if ranking is None:
+            if len(self.restricted_rankings) > 4000:
+                self.restricted_rankings.clear()
+            ranking = self.restricted_rankings[key] = NodeRanking(
+                self.session, shape, gang.domain, avoid_reserved=avoid_reserved
+            )
+        return ranking
 
-    def apart(self, gang: GangState) -> bool:
+    def must_avoid_reserved(self, gang: GangState) -> bool:
         """Must it stay off the nodes that are kept for another? Not who can be evicted, nor who has ended by then."""
-        asked = gang.gang
-        mark = None if asked.preemptible or not self.world.earmarks else self.world.mark_in(gang.pool)
-        if mark is None or asked.key == mark.gang:
+        spec = gang.gang
+        reservation = (
+            None
+            if spec.preemptible or not self.session.node_reservations
+            else self.session.node_reservation_in(gang.pool)
+        )
+        if reservation is None or spec.key == reservation.gang:
             return False
-        opens = self.world.opens.get(mark.gang)
-        return not (asked.lasts and opens is not None and self.world.now + asked.lasts <= opens)
+        free_at = self.session.reserved_free_at.get(reservation.gang)
+        return not (spec.lasts and free_at is not None and self.session.now + spec.lasts <= free_at)
 
-    def place(self, task: TaskState, *, only_later: bool = False, prefer: str = "") -> bool:
+    def place_task(self, task: TaskState, *, pipeline_only: bool = False, preferred_node: str = "") -> bool:
         """Move the task to the best node: Allocated if it fits there now, else Pipelined; False if nowhere."""
         shape = task.task.shape
         if shape.unsupported:
             return False
         ranking = self.ranking_for(task.gang, shape)
-        state = self._preferred(ranking, prefer) or ranking.best()
+        state = self._feasible_preferred(ranking, preferred_node) or ranking.best_node()
         if state is None:
             return False
-        spread = ranking.spread_cards
-        if not only_later and fits(state, shape, later=False):
-            found = cards(state, shape, later=False, spread=spread)
-            if found is not None:
-                self.world.move(task, Status.ALLOCATED, state.node.name, found, origin=task.origin)
+        spread_devices = ranking.spread_devices
+        if not pipeline_only and fits_resources(state, shape, with_releasing=False):
+            devices = find_devices(state, shape, with_releasing=False, spread=spread_devices)
+            if devices is not None:
+                self.session.move_task(task, Status.ALLOCATED, state.node.name, devices, origin=task.origin)
                 return True
-        found = cards(state, shape, later=True, spread=spread)
-        if found is None:
+        devices = find_devices(state, shape, with_releasing=True, spread=spread_devices)
+        if devices is None:
             return False
-        self.world.move(task, Status.PIPELINED, state.node.name, found, origin=task.origin)
+        self.session.move_task(task, Status.PIPELINED, state.node.name, devices, origin=task.origin)
         return True
 
-    def _preferred(self, ranking: Ranking, prefer: str) -> NodeState | None:
-        state = self.world.nodes.get(prefer) if prefer else None
+    def _feasible_preferred(self, ranking: NodeRanking, preferred_node: str) -> NodeState | None:
+        state = self.session.nodes.get(preferred_node) if preferred_node else None
         if state is None or obstacle(ranking.shape, state.node):
             return None
-        return state if ranking.rate(state) is not None else None
+        return state if ranking.score(state) is not None else None

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rowlock.scheduling.allocate import Failure
-from rowlock.scheduling.snapshot import Earmark, Reservation
+from rowlock.scheduling.snapshot import NodeReservation, PipelinedGang
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class PlannedBind:
     """Put this pod on this node, on these cards (indices)."""
 
     namespace: str
@@ -24,15 +24,15 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class Evict:
-    """Delete this pod. `act` is reclaim, preempt, consolidate, reserve, lost or stale; `by` the gang it makes room for."""
+class PlannedEviction:
+    """Delete this pod. `action` is reclaim, preempt, consolidate, reserve, lost or stale; `preemptor` the gang it makes room for."""
 
     namespace: str
     pod: str
     uid: str
     gang: str
-    act: str
-    by: str = ""
+    action: str
+    preemptor: str = ""
     moves_to: str = ""
 
 
@@ -42,28 +42,28 @@ class Hold:
 
     gang: str
     failure: Failure
-    ahead: int = 0
+    equals_ahead: int = 0
     """How many of its equals stand before it."""
 
 
-Decision = Bind | Evict | Hold
+PlanDecision = PlannedBind | PlannedEviction | Hold
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    decisions: tuple[Decision, ...] = ()
-    reservations: tuple[Reservation, ...] = ()
-    again: float | None = None
+    decisions: tuple[PlanDecision, ...] = ()
+    reservations: tuple[PipelinedGang, ...] = ()
+    next_cycle_in: float | None = None
     """When time alone may change the plan: seconds from now."""
-    earmarks: tuple[Earmark, ...] = ()
+    node_reservations: tuple[NodeReservation, ...] = ()
 
     @property
-    def binds(self) -> list[Bind]:
-        return [d for d in self.decisions if isinstance(d, Bind)]
+    def binds(self) -> list[PlannedBind]:
+        return [d for d in self.decisions if isinstance(d, PlannedBind)]
 
     @property
-    def evicts(self) -> list[Evict]:
-        return [d for d in self.decisions if isinstance(d, Evict)]
+    def evictions(self) -> list[PlannedEviction]:
+        return [d for d in self.decisions if isinstance(d, PlannedEviction)]
 
     @property
     def holds(self) -> list[Hold]:

@@ -13,290 +13,313 @@ from itertools import chain, islice
 from math import inf
 
 from rowlock.scheduling import fairshare, reserve
-from rowlock.scheduling.allocate import Failure, Reason, attempt, gate
-from rowlock.scheduling.consolidate import consolidate, worth_consolidating
-from rowlock.scheduling.order import Tournament, wanted
+from rowlock.scheduling.allocate import Failure, Reason, allocate_gang, check_queue_capacity
+from rowlock.scheduling.consolidate import consolidate, is_worth_consolidating
+from rowlock.scheduling.order import JobsOrderByQueues, tasks_to_allocate
 from rowlock.scheduling.placement import Placer
-from rowlock.scheduling.plan import Bind, Decision, Evict, Hold, Plan
-from rowlock.scheduling.preempt import preempt, worth_preempting
-from rowlock.scheduling.protection import first_unprotected
-from rowlock.scheduling.reclaim import entitled, reclaim
-from rowlock.scheduling.snapshot import Reservation, Snapshot, Status
-from rowlock.scheduling.stale import due, evict_lost, evict_stale, loss_due
-from rowlock.scheduling.waiting import Waiting
-from rowlock.scheduling.world import GangState, TaskState, World, build
+from rowlock.scheduling.plan import Hold, Plan, PlanDecision, PlannedBind, PlannedEviction
+from rowlock.scheduling.preempt import is_worth_preempting, preempt
+from rowlock.scheduling.protection import seconds_until_unprotected
+from rowlock.scheduling.reclaim import can_reclaim_resources, reclaim
+from rowlock.scheduling.snapshot import PipelinedGang, Snapshot, Status
+from rowlock.scheduling.stale import evict_lost_gangs, evict_stale_gangs, seconds_until_lost, seconds_until_stale
+from rowlock.scheduling.waiting import PendingGangs
+from rowlock.scheduling.world import GangState, Session, TaskState, open_session
 
-Act = Callable[[World, Placer, GangState], bool]
-Worth = Callable[[World, GangState], bool]
-TAKING: dict[str, tuple[Worth, Act]] = {
-    "consolidate": (worth_consolidating, consolidate),
-    "reclaim": (entitled, reclaim),
-    "preempt": (worth_preempting, preempt),
+VictimAction = Callable[[Session, Placer, GangState], bool]
+ActionFilter = Callable[[Session, GangState], bool]
+VICTIM_ACTIONS: dict[str, tuple[ActionFilter, VictimAction]] = {
+    "consolidate": (is_worth_consolidating, consolidate),
+    "reclaim": (can_reclaim_resources, reclaim),
+    "preempt": (is_worth_preempting, preempt),
 }
 """The acts that take from others, each with a quick test whether an asker need be tried at all."""
 
 
 def plan(snapshot: Snapshot) -> Plan:
     """Decide everything once."""
-    return Planner(build(snapshot)).cycle()
+    return Planner(open_session(snapshot)).run_cycle()
 
 
 @dataclass(slots=True)
 class Planner:
-    """A world with what is worth keeping between cycles. After `cycle` the world is as before, unless `keep`: then `reset` follows."""
+    """A world with what is worth keeping between cycles. After `run_cycle` the world is as before, unless `keep_plan`: then `reset` follows."""
 
-    world: World
+    session: Session
     placer: Placer = field(init=False)
-    waiting: Waiting = field(init=False)
+    pending_gangs: PendingGangs = field(init=False)
     failures: dict[str, Failure] = field(default_factory=dict)
-    joined: list[GangState] = field(default_factory=list)
+    placed_gangs: list[GangState] = field(default_factory=list)
     timers: list[float] = field(default_factory=list)
     """Seconds until something that only waits for time."""
-    protecting: bool = False
+    has_min_runtimes: bool = False
     """Some queue has a min-runtime."""
-    causes: dict[str, tuple[str, str]] = field(default_factory=dict)
+    eviction_causes: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Why a gang loses pods in this plan: gang → (act, by whom)."""
 
     def __post_init__(self) -> None:
-        self.placer = Placer(self.world)
-        self.waiting = Waiting(self.world)
-        self.waiting.fill()
+        self.placer = Placer(self.session)
+        self.pending_gangs = PendingGangs(self.session)
+        self.pending_gangs.refill()
 
-    def cycle(self, *, keep: bool = False) -> Plan:
-        """Plan once. With `keep` the plan stays in the world until `reset`, and holds are left to `holds()`."""
-        world = self.world
+    def run_cycle(self, *, keep_plan: bool = False) -> Plan:
+        """Plan once. With `keep_plan` the plan stays in the world until `reset`, and holds are left to `holds()`."""
+        session = self.session
         self.failures.clear()
-        self.causes.clear()
+        self.eviction_causes.clear()
         self.timers.clear()
-        queues = [q.queue for q in world.queues.values()]
-        self.protecting = any(q.preempt_min_runtime or q.reclaim_min_runtime for q in queues)
-        mark = world.mark()
-        fairshare.refresh(world)
-        before = world.earmarks
-        reserve.settle(world, self.placer, self.waiting)
-        for act in world.settings.actions:
-            if act == "allocate":
-                self._allocate()
-            elif act == "reserve":
-                self._reserve()
-            elif act == "stale":
-                self._stale()
+        queues = [q.queue for q in session.queues.values()]
+        self.has_min_runtimes = any(q.preempt_min_runtime or q.reclaim_min_runtime for q in queues)
+        checkpoint = session.checkpoint()
+        fairshare.set_fair_shares(session)
+        old_reservations = session.node_reservations
+        reserve.update_node_reservations(session, self.placer, self.pending_gangs)
+        for action in session.settings.actions:
+            if action == "allocate":
+                self._run_allocate()
+            elif action == "reserve":
+                self._run_reserve()
+            elif action == "stale":
+                self._run_stale()
             else:
-                self._take(act)
-        self._redeem(mark)
-        decisions, promises = self._collect(mark)
-        if not keep:
+                self._run_victim_action(action)
+        self._allocate_free_promises(checkpoint)
+        decisions, promises = self._collect_decisions(checkpoint)
+        if not keep_plan:
             decisions += self.holds()
             self.reset()
-        kept = tuple(self._reservation(key, nodes) for key, nodes in promises.items())
-        chosen = world.earmarks
-        if not keep:
-            world.keep(before)
-        return Plan(tuple(decisions), kept, self._again(), chosen)
+        pipelined_gangs = tuple(self._pipelined_gang(key, nodes) for key, nodes in promises.items())
+        node_reservations = session.node_reservations
+        if not keep_plan:
+            session.set_node_reservations(old_reservations)
+        return Plan(tuple(decisions), pipelined_gangs, self._next_cycle_in(), node_reservations)
 
     def reset(self) -> None:
         """The world as it was before the cycle."""
-        self.world.rollback(0)
-        self.world.trim()
-        for state in self.joined:
-            state.served = False
-            if state.queue is not None and not state.active:
-                state.queue.discharge(state.gang.key)
-        self.joined.clear()
+        self.session.rollback(0)
+        self.session.trim_touched()
+        for state in self.placed_gangs:
+            state.has_victims = False
+            if state.queue is not None and not state.active_count:
+                state.queue.remove_running(state.gang.key)
+        self.placed_gangs.clear()
 
     # ------------------------------------------------------------ acts
 
-    def _allocate(self) -> None:
-        promised = self._promised()
-        order = Tournament(self.world, [g for g in self.waiting.ready() if self._has_chance(g[0])])
-        while (state := order.pop()) is not None:
-            if state.gang.key in promised:
+    def _run_allocate(self) -> None:
+        allocated = self._allocate_promised()
+        order = JobsOrderByQueues(
+            self.session, [g for g in self.pending_gangs.ready_groups() if self._may_be_allocated(g[0])]
+        )
+        while (state := order.pop_gang()) is not None:
+            if state.gang.key in allocated:
                 continue
-            failure = attempt(self.world, self.placer, state)
+            failure = allocate_gang(self.session, self.placer, state)
             if failure is not None:
                 self.failures[state.gang.key] = failure
-                order.dismiss()
+                order.dismiss_equals()
                 continue
-            self._joined(state)
-            if state.pending:
-                order.push(state)
+            self._add_placed(state)
+            if state.pending_count:
+                order.push_gang(state)
 
-    def _has_chance(self, head: GangState) -> bool:
+    def _may_be_allocated(self, head: GangState) -> bool:
         """Room only shrinks while allocating: whom the first look refuses need not stand in line."""
-        tasks = wanted(head)
+        tasks = tasks_to_allocate(head)
         if not tasks:
-            return head.pending > 0
-        failure = gate(head, self.world.need(tasks))
+            return head.pending_count > 0
+        failure = check_queue_capacity(head, self.session.total_cost(tasks))
         if failure is None:
             shape = tasks[0].task.shape
-            if not shape.unsupported and self.placer.ranking(shape).best() is not None:
+            if not shape.unsupported and self.placer.node_ranking(shape).best_node() is not None:
                 return True
             reason = Reason.UNSUPPORTED if shape.unsupported else Reason.DOES_NOT_FIT
-            failure = Failure(reason, head.gang.queue, task=tasks[0].task.name, shape=shape, needed=len(tasks))
+            failure = Failure(reason, head.gang.queue, task=tasks[0].task.name, shape=shape, pods_needed=len(tasks))
         self.failures[head.gang.key] = failure
         return False
 
-    def _joined(self, state: GangState) -> None:
+    def _add_placed(self, state: GangState) -> None:
         """It has planned pods now: a later act of this cycle may take them back."""
         assert state.queue is not None
-        state.queue.enlist(state)
-        self.joined.append(state)
+        state.queue.add_running(state)
+        self.placed_gangs.append(state)
 
-    def _promised(self) -> set[str]:
+    def _allocate_promised(self) -> set[str]:
         """Gangs that come before all queues: half bound ones (a crash fell between the binds), then promised ones."""
-        first = {key: g for key, g in self.world.partial.items() if g.pending and key in self.waiting.where}
-        for key in self.world.reservations:
-            if key in self.waiting.where:
-                first.setdefault(key, self.world.gangs[key])
-        done: set[str] = set()
-        order = sorted(first.values(), key=lambda g: (g.active == 0, self._since(g), g.gang.created, g.gang.key))
+        candidates = {
+            key: g
+            for key, g in self.session.below_minimum_gangs.items()
+            if g.pending_count and key in self.pending_gangs.positions
+        }
+        for key in self.session.reservations:
+            if key in self.pending_gangs.positions:
+                candidates.setdefault(key, self.session.gangs[key])
+        allocated: set[str] = set()
+        order = sorted(
+            candidates.values(),
+            key=lambda g: (g.active_count == 0, self._promised_since(g), g.gang.created, g.gang.key),
+        )
         for g in order:
-            reservation = self.world.reservations.get(g.gang.key)
+            reservation = self.session.reservations.get(g.gang.key)
             nodes = dict(reservation.nodes) if reservation else None
-            if attempt(self.world, self.placer, g, promised=nodes) is None:
-                self._joined(g)
-                done.add(g.gang.key)
-        return done
+            if allocate_gang(self.session, self.placer, g, promised_nodes=nodes) is None:
+                self._add_placed(g)
+                allocated.add(g.gang.key)
+        return allocated
 
-    def _since(self, g: GangState) -> float:
-        reservation = self.world.reservations.get(g.gang.key)
+    def _promised_since(self, g: GangState) -> float:
+        reservation = self.session.reservations.get(g.gang.key)
         return reservation.since if reservation else 0.0
 
-    def _take(self, name: str) -> None:
-        worth, act = TAKING[name]
-        self.world.forget()
-        order = Tournament(self.world, [g for g in self.waiting.ready() if worth(self.world, g[0])])
-        while (state := order.pop()) is not None:
-            if not state.pending or promised(state):
+    def _run_victim_action(self, name: str) -> None:
+        is_worth_trying, run_action = VICTIM_ACTIONS[name]
+        self.session.forget_memos()
+        order = JobsOrderByQueues(
+            self.session, [g for g in self.pending_gangs.ready_groups() if is_worth_trying(self.session, g[0])]
+        )
+        while (state := order.pop_gang()) is not None:
+            if not state.pending_count or is_promised(state):
                 continue
-            mark = self.world.mark()
-            patience = state.gang.created + state.gang.delay - self.world.now if state.gang.delay else 0.0
-            if patience > 0:
-                self.timers.append(patience)
-            if patience > 0 or not act(self.world, self.placer, state):
-                self._protected(state, name)
-                order.dismiss()
+            checkpoint = self.session.checkpoint()
+            delay = state.gang.created + state.gang.delay - self.session.now if state.gang.delay else 0.0
+            if delay > 0:
+                self.timers.append(delay)
+            if delay > 0 or not run_action(self.session, self.placer, state):
+                self._note_protection_end(state, name)
+                order.dismiss_equals()
                 continue
-            self.world.forget()
-            self._joined(state)
-            state.served |= self._blame(name, state, mark)
-            order.refresh()
+            self.session.forget_memos()
+            self._add_placed(state)
+            state.has_victims |= self._record_eviction_causes(name, state, checkpoint)
+            order.refresh_all()
 
-    def _reserve(self) -> None:
+    def _run_reserve(self) -> None:
         """Those who are guests on the nodes kept for a gang yield when it can start."""
-        for kept in self.world.earmarks:
-            mark = self.world.mark()
-            state, again = reserve.clear(self.world, self.placer, kept)
-            if again is not None:
-                self.timers.append(again)
+        for reservation in self.session.node_reservations:
+            checkpoint = self.session.checkpoint()
+            state, retry_in = reserve.evict_backfilled(self.session, self.placer, reservation)
+            if retry_in is not None:
+                self.timers.append(retry_in)
             if state is None:
                 continue
-            self.world.forget()
-            self._joined(state)
-            self._blame("reserve", state, mark)
+            self.session.forget_memos()
+            self._add_placed(state)
+            self._record_eviction_causes("reserve", state, checkpoint)
 
-    def _blame(self, act: str, asker: GangState, mark: int) -> bool:
-        """Note why others lose pods since `mark`, and for whom; False when nobody does. Who was only moved had lost nothing
+    def _record_eviction_causes(self, action: str, preemptor: GangState, checkpoint: int) -> bool:
+        """Note why others lose pods since `checkpoint`, and for whom; False when nobody does. Who was only moved had lost nothing
         before. What others left for one that has lost its promise is left for the asker now."""
-        losers = dict.fromkeys(task.gang for task, *_ in self.world.log[mark:] if task.gang is not asker)
-        for loser in losers:
-            key = loser.gang.key
-            if self.causes.get(key, ("consolidate",))[0] == "consolidate":
-                self.causes[key] = (act, asker.gang.key)
-            if not promised(loser):
-                heirs = [gang for gang, (_, by) in self.causes.items() if by == key]
-                self.causes.update((gang, (self.causes[gang][0], asker.gang.key)) for gang in heirs)
-        return bool(losers)
+        victims = dict.fromkeys(
+            task.gang for task, *_ in self.session.undo_log[checkpoint:] if task.gang is not preemptor
+        )
+        for victim in victims:
+            key = victim.gang.key
+            if self.eviction_causes.get(key, ("consolidate",))[0] == "consolidate":
+                self.eviction_causes[key] = (action, preemptor.gang.key)
+            if not is_promised(victim):
+                heirs = [gang for gang, (_, by) in self.eviction_causes.items() if by == key]
+                self.eviction_causes.update(
+                    (gang, (self.eviction_causes[gang][0], preemptor.gang.key)) for gang in heirs
+                )
+        return bool(victims)
 
-    def _stale(self) -> None:
-        for state in evict_lost(self.world):
-            self.causes[state.gang.key] = ("lost", "")
-        for state in evict_stale(self.world):
-            self.causes.setdefault(state.gang.key, ("stale", ""))
+    def _run_stale(self) -> None:
+        for state in evict_lost_gangs(self.session):
+            self.eviction_causes[state.gang.key] = ("lost", "")
+        for state in evict_stale_gangs(self.session):
+            self.eviction_causes.setdefault(state.gang.key, ("stale", ""))
 
-    def _protected(self, state: GangState, act: str) -> None:
+    def _note_protection_end(self, state: GangState, action: str) -> None:
         """Remember when a min-runtime ends that stands in the asker's way."""
-        if not self.protecting or act == "consolidate":
+        if not self.has_min_runtimes or action == "consolidate":
             return
-        wait = first_unprotected(self.world, state, act)
+        wait = seconds_until_unprotected(self.session, state, action)
         if wait is not None:
             self.timers.append(wait)
             self.failures[state.gang.key] = Failure(Reason.PROTECTED, state.gang.queue, seconds=wait)
 
-    def _redeem(self, mark: int) -> None:
+    def _allocate_free_promises(self, checkpoint: int) -> None:
         """A promise that needs nobody to leave is kept at once. Its room was planned for others in this very cycle; as a
         mere promise it could be taken back by them in the next, and so on for ever."""
-        world = self.world
-        moved = dict.fromkeys(entry[0] for entry in world.log[mark:])
-        later = [t for t in moved if t.status is Status.PIPELINED]
-        leaving = [t for t in moved if t.status is Status.RELEASING and t.task.status is not Status.RELEASING]
-        waiting = {self.causes.get(t.gang.gang.key, ("", ""))[1] for t in leaving}
-        for state in dict.fromkeys(t.gang for t in later):
-            mine = [t for t in later if t.gang is state]
-            if state.gang.key in waiting or any(t.origin is not None for t in mine):
+        session = self.session
+        moved = dict.fromkeys(entry[0] for entry in session.undo_log[checkpoint:])
+        pipelined = [t for t in moved if t.status is Status.PIPELINED]
+        evicted = [t for t in moved if t.status is Status.RELEASING and t.task.status is not Status.RELEASING]
+        preemptors = {self.eviction_causes.get(t.gang.gang.key, ("", ""))[1] for t in evicted}
+        for state in dict.fromkeys(t.gang for t in pipelined):
+            gang_tasks = [t for t in pipelined if t.gang is state]
+            if state.gang.key in preemptors or any(t.origin is not None for t in gang_tasks):
                 continue
-            before = world.mark()
-            for t in mine:
-                world.move(t, Status.PENDING)
-            if attempt(world, self.placer, state, tasks=mine) is not None or promised(state):
-                world.rollback(before)
+            gang_checkpoint = session.checkpoint()
+            for t in gang_tasks:
+                session.move_task(t, Status.PENDING)
+            if allocate_gang(session, self.placer, state, tasks=gang_tasks) is not None or is_promised(state):
+                session.rollback(gang_checkpoint)
 
     # ------------------------------------------------------------ reading the plan off
 
-    def _collect(self, mark: int) -> tuple[list[Decision], dict[str, list[tuple[str, str]]]]:
+    def _collect_decisions(self, checkpoint: int) -> tuple[list[PlanDecision], dict[str, list[tuple[str, str]]]]:
         moved: dict[TaskState, None] = {}
-        for entry in self.world.log[mark:]:
+        for entry in self.session.undo_log[checkpoint:]:
             moved.setdefault(entry[0])
-        decisions: list[Decision] = []
-        promises: dict[str, list[tuple[str, str]]] = {}
+        decisions: list[PlanDecision] = []
+        pipelined: dict[str, list[tuple[str, str]]] = {}
         for t in moved:
             gang = t.gang.gang
             if t.status is Status.ALLOCATED:
-                decisions.append(Bind(t.task.namespace, t.task.name, t.task.uid, t.node, t.devices, gang.key))
+                decisions.append(PlannedBind(t.task.namespace, t.task.name, t.task.uid, t.node, t.devices, gang.key))
             elif (t.status is Status.RELEASING and t.task.status is not Status.RELEASING) or t.origin is not None:
-                act, by = self.causes.get(gang.key, ("", ""))
+                action, preemptor = self.eviction_causes.get(gang.key, ("", ""))
                 target = t.node if t.status is Status.PIPELINED else ""
-                decisions.append(Evict(t.task.namespace, t.task.name, t.task.uid, gang.key, act, by, target))
+                decisions.append(
+                    PlannedEviction(t.task.namespace, t.task.name, t.task.uid, gang.key, action, preemptor, target)
+                )
             if t.status is Status.PIPELINED:
-                promises.setdefault(gang.key, []).append((t.task.name, t.node))
-        return decisions, promises
+                pipelined.setdefault(gang.key, []).append((t.task.name, t.node))
+        return decisions, pipelined
 
-    def _reservation(self, key: str, nodes: list[tuple[str, str]]) -> Reservation:
-        old = self.world.reservations.get(key)
-        return Reservation(key, tuple(nodes), old.since if old else self.world.now)
+    def _pipelined_gang(self, key: str, nodes: list[tuple[str, str]]) -> PipelinedGang:
+        old = self.session.reservations.get(key)
+        return PipelinedGang(key, tuple(nodes), old.since if old else self.session.now)
 
-    def heads(self) -> Iterator[Hold]:
+    def head_holds(self) -> Iterator[Hold]:
         """Those that were tried, one for each group of equals, and those that cannot even be tried."""
-        for group in self.waiting.ready():
-            yield from islice(self._held(group), 1)
-        for key, text in self.waiting.unready.items():
+        for group in self.pending_gangs.ready_groups():
+            yield from islice(self._group_holds(group), 1)
+        for key, text in self.pending_gangs.not_ready.items():
             yield Hold(key, Failure(Reason.NOT_READY, task=text))
-        for key, g in self.waiting.homeless.items():
+        for key, g in self.pending_gangs.without_queue.items():
             yield Hold(key, Failure(Reason.QUEUE_MISSING, g.gang.queue))
 
     def holds(self) -> Iterator[Hold]:
         """Everybody who waits, heads first. Only between `cycle(keep=True)` and `reset`."""
-        rest = (islice(self._held(group), 1, None) for group in self.waiting.ready())
-        return chain(self.heads(), chain.from_iterable(rest))
+        rest = (islice(self._group_holds(group), 1, None) for group in self.pending_gangs.ready_groups())
+        return chain(self.head_holds(), chain.from_iterable(rest))
 
-    def _held(self, group: list[GangState]) -> Iterator[Hold]:
+    def _group_holds(self, group: list[GangState]) -> Iterator[Hold]:
         failure: Failure | None = None
         ahead = 0
         for g in group:
             failure = self.failures.get(g.gang.key, failure)
-            if not g.pending or promised(g):
-                if g.active and promised(g):
+            if not g.pending_count or is_promised(g):
+                if g.active_count and is_promised(g):
                     yield Hold(g.gang.key, Failure(Reason.RELEASING, g.gang.queue))
             elif failure is not None:
                 yield Hold(g.gang.key, failure, ahead)
                 ahead += 1
 
-    def _again(self) -> float | None:
-        waits = [w for g in self.world.partial.values() if (w := due(self.world, g)) is not None and w > 0]
-        waits += [w for g in self.world.stray.values() if 0 < (w := loss_due(self.world, g)) < inf]
-        return min(waits + self.timers, default=None)
+    def _next_cycle_in(self) -> float | None:
+        delays = [
+            w
+            for g in self.session.below_minimum_gangs.values()
+            if (w := seconds_until_stale(self.session, g)) is not None and w > 0
+        ]
+        delays += [
+            w for g in self.session.gangs_on_lost_nodes.values() if 0 < (w := seconds_until_lost(self.session, g)) < inf
+        ]
+        return min(delays + self.timers, default=None)
 
 
-def promised(state: GangState) -> bool:
+def is_promised(state: GangState) -> bool:
     """Some of its pods wait for room that others are leaving."""
-    return any(s.active > s.real for s in state.sets.values())
+    return any(s.active_count > s.allocated_count for s in state.pod_sets.values())

@@ -4,36 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rowlock.scheduling.allocate import Reason, gate
-from rowlock.scheduling.order import wanted
+from rowlock.scheduling.allocate import Reason, check_queue_capacity
+from rowlock.scheduling.order import tasks_to_allocate
 from rowlock.scheduling.placement import Placer
-from rowlock.scheduling.protection import evictable, preempt_protected
-from rowlock.scheduling.solver import Search, Solver
-from rowlock.scheduling.victims import Step, Victims
-from rowlock.scheduling.world import GangState, TaskState, World
+from rowlock.scheduling.protection import is_evictable, is_preempt_protected
+from rowlock.scheduling.solver import Solver, VictimSearch
+from rowlock.scheduling.victims import EvictionStep, VictimsQueue
+from rowlock.scheduling.world import GangState, Session, TaskState
 
 
-def worth_preempting(world: World, asker: GangState) -> bool:
+def is_worth_preempting(session: Session, preemptor: GangState) -> bool:
     """Is there anybody of lower priority in its queue?"""
-    queue = asker.queue
-    return queue is not None and any(priority < asker.gang.priority for priority in queue.priorities)
+    queue = preemptor.queue
+    return queue is not None and any(priority < preemptor.gang.priority for priority in queue.running_priorities)
 
 
-def preempt(world: World, placer: Placer, asker: GangState) -> bool:
+def preempt(session: Session, placer: Placer, preemptor: GangState) -> bool:
     """Evict lower priorities of the same queue for the asker; False changes nothing."""
-    queue = asker.queue
+    queue = preemptor.queue
     if queue is None:
         return False
-    lower = [g for g in queue.running.values() if g.gang.priority < asker.gang.priority]
-    refused = gate(asker, world.need(wanted(asker)))
-    if not lower or (refused is not None and refused.reason is Reason.OVER_QUOTA):
+    lower_priority = [g for g in queue.running_gangs.values() if g.gang.priority < preemptor.gang.priority]
+    failure = check_queue_capacity(preemptor, session.total_cost(tasks_to_allocate(preemptor)))
+    if not lower_priority or (failure is not None and failure.reason is Reason.OVER_QUOTA):
         return False
 
     def accept(gang: GangState) -> bool:
         # What other queues give up now goes to whom it was given for: a larger gang of its queue may not be entitled to it.
-        return evictable(gang) and not gang.served and not preempt_protected(world, gang)
+        return is_evictable(gang) and not gang.has_victims and not is_preempt_protected(session, gang)
 
-    def validate(tasks: Sequence[TaskState], losers: Sequence[Step]) -> bool:
+    def validate(tasks: Sequence[TaskState], victims: Sequence[EvictionStep]) -> bool:
         return True
 
-    return Solver(world, placer).solve(Search(asker, Victims(world, lower, accept), validate))
+    return Solver(session, placer).solve(
+        VictimSearch(preemptor, VictimsQueue(session, lower_priority, accept), validate)
+    )

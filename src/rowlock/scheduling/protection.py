@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from rowlock.scheduling.world import GangState, QueueState, World
+from rowlock.scheduling.world import GangState, QueueState, Session
 
 
-def evictable(gang: GangState) -> bool:
+def is_evictable(gang: GangState) -> bool:
     """Preemptible, and it has something to lose: pods that run or were planned earlier in this cycle."""
-    return gang.gang.preemptible and gang.queue is not None and gang.active > 0
+    return gang.gang.preemptible and gang.queue is not None and gang.active_count > 0
 
 
-def _min_runtime(path: tuple[QueueState, ...], field: str) -> float:
+def _nearest_min_runtime(path: tuple[QueueState, ...], field: str) -> float:
     """The nearest setting upward from the first queue of the path."""
     for q in path:
         value: float | None = getattr(q.queue, field)
@@ -19,17 +19,17 @@ def _min_runtime(path: tuple[QueueState, ...], field: str) -> float:
     return 0.0
 
 
-def remaining_runtime(world: World, gang: GangState, seconds: float) -> float:
+def remaining_runtime(session: Session, gang: GangState, seconds: float) -> float:
     """How long the gang is still protected by a min-runtime of that many seconds."""
-    return max(0.0, gang.gang.started + seconds - world.now) if gang.gang.started else 0.0
+    return max(0.0, gang.gang.started + seconds - session.now) if gang.gang.started else 0.0
 
 
-def _young(world: World, gang: GangState, seconds: float) -> bool:
+def _is_runtime_protected(session: Session, gang: GangState, seconds: float) -> bool:
     """Protected, unless it has surplus pods to give."""
-    return remaining_runtime(world, gang, seconds) > 0 and gang.elasticity() < 2
+    return remaining_runtime(session, gang, seconds) > 0 and gang.elasticity() < 2
 
 
-def diverge(a: QueueState, b: QueueState) -> tuple[QueueState, QueueState]:
+def diverging_ancestors(a: QueueState, b: QueueState) -> tuple[QueueState, QueueState]:
     """The ancestors of both just below their lowest common one."""
     up, down = list(reversed(a.path)), list(reversed(b.path))
     for x, y in zip(up, down, strict=False):
@@ -38,34 +38,38 @@ def diverge(a: QueueState, b: QueueState) -> tuple[QueueState, QueueState]:
     return a, b
 
 
-def reclaim_seconds(asker: GangState, victim: GangState) -> float:
+def resolve_reclaim_min_runtime(reclaimer: GangState, victim: GangState) -> float:
     """The victim's protection is looked up one step below the lowest common ancestor, on its side, and upward."""
-    assert asker.queue is not None and victim.queue is not None
-    return _min_runtime(diverge(asker.queue, victim.queue)[1].path, "reclaim_min_runtime")
+    assert reclaimer.queue is not None and victim.queue is not None
+    return _nearest_min_runtime(diverging_ancestors(reclaimer.queue, victim.queue)[1].path, "reclaim_min_runtime")
 
 
-def reclaim_protected(world: World, asker: GangState, victim: GangState) -> bool:
-    return _young(world, victim, reclaim_seconds(asker, victim))
+def is_reclaim_protected(session: Session, reclaimer: GangState, victim: GangState) -> bool:
+    return _is_runtime_protected(session, victim, resolve_reclaim_min_runtime(reclaimer, victim))
 
 
-def first_unprotected(world: World, asker: GangState, act: str) -> float | None:
+def seconds_until_unprotected(session: Session, preemptor: GangState, action: str) -> float | None:
     """Seconds until the first gang that the act may evict loses its protection; None = nobody is protected."""
-    assert asker.queue is not None
-    waits: list[float] = []
-    for gang in world.active_gangs():
-        same = gang.queue is asker.queue
-        if same != (act == "preempt") or not evictable(gang) or (same and gang.gang.priority >= asker.gang.priority):
+    assert preemptor.queue is not None
+    delays: list[float] = []
+    for gang in session.active_gangs():
+        in_same_queue = gang.queue is preemptor.queue
+        if (
+            in_same_queue != (action == "preempt")
+            or not is_evictable(gang)
+            or (in_same_queue and gang.gang.priority >= preemptor.gang.priority)
+        ):
             continue
-        seconds = preempt_seconds(gang) if same else reclaim_seconds(asker, gang)
-        if seconds and (left := remaining_runtime(world, gang, seconds)) > 0:
-            waits.append(left)
-    return min(waits, default=None)
+        seconds = resolve_preempt_min_runtime(gang) if in_same_queue else resolve_reclaim_min_runtime(preemptor, gang)
+        if seconds and (remaining := remaining_runtime(session, gang, seconds)) > 0:
+            delays.append(remaining)
+    return min(delays, default=None)
 
 
-def preempt_seconds(victim: GangState) -> float:
+def resolve_preempt_min_runtime(victim: GangState) -> float:
     assert victim.queue is not None
-    return _min_runtime(victim.queue.path, "preempt_min_runtime")
+    return _nearest_min_runtime(victim.queue.path, "preempt_min_runtime")
 
 
-def preempt_protected(world: World, victim: GangState) -> bool:
-    return _young(world, victim, preempt_seconds(victim))
+def is_preempt_protected(session: Session, victim: GangState) -> bool:
+    return _is_runtime_protected(session, victim, resolve_preempt_min_runtime(victim))

@@ -11,15 +11,15 @@ from typing import Any
 
 from rowlock import api, quantity
 from rowlock.kinds import QUEUE
-from rowlock.scheduling.amounts import Vector
-from rowlock.scheduling.usage import RESOURCES, Usage
-from rowlock.scheduling.world import QueueState, World
+from rowlock.scheduling.amounts import ResourceVector
+from rowlock.scheduling.usage import RESOURCES, QueueUsage
+from rowlock.scheduling.world import QueueState, Session
 
-TOLD_APART = 0.0005
+USAGE_TOLERANCE = 0.0005
 """Parts of the cluster that are the same within this."""
 
 
-def quantities(amount: Vector) -> dict[str, str]:
+def to_quantities(amount: ResourceVector) -> dict[str, str]:
     """Millicores, bytes and hundredths of GPUs as canonical quantities."""
     cpu, memory, gpu = amount
     return {
@@ -29,37 +29,37 @@ def quantities(amount: Vector) -> dict[str, str]:
     }
 
 
-def status(q: QueueState) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "allocated": quantities(q.counted),
-        "allocatedNonPreemptible": quantities(q.fixed),
-        "requested": quantities(q.demand),
-        "fairShare": quantities(q.fair),
+def queue_status_fields(q: QueueState) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "allocated": to_quantities(q.allocated),
+        "allocatedNonPreemptible": to_quantities(q.allocated_non_preemptible),
+        "requested": to_quantities(q.requested),
+        "fairShare": to_quantities(q.fair_share),
     }
     if q.children:
-        found["childQueues"] = sorted(c.queue.name for c in q.children)
-    return found
+        fields["childQueues"] = sorted(c.queue.name for c in q.children)
+    return fields
 
 
-def usages(usage: Usage, world: World, view: api.View) -> Iterator[api.Write]:
+def usage_writes(usage: QueueUsage, session: Session, view: api.View) -> Iterator[api.Write]:
     """Save what queues used lately, where it differs from what was saved, or that was saved long ago."""
-    for name in world.queues:
-        stored, wanted = view.get(QUEUE, "", name), usage.status(name)
+    for name in session.queues:
+        stored, current = view.get(QUEUE, "", name), usage.saved_status(name)
         saved = (stored or {}).get("status", {}).get("usage") or {}
-        differs = any(abs(saved.get(r, 0.0) - wanted[r]) > TOLD_APART for r in RESOURCES)
-        old = wanted["at"] - saved.get("at", 0.0) > usage.half_life / 20
-        if stored is not None and (differs or (old and any(wanted[r] > TOLD_APART for r in RESOURCES))):
-            yield api.Patch(QUEUE, "", name, {"status": {"usage": wanted}}, subresource="status")
+        differs = any(abs(saved.get(r, 0.0) - current[r]) > USAGE_TOLERANCE for r in RESOURCES)
+        is_outdated = current["at"] - saved.get("at", 0.0) > usage.half_life / 20
+        if stored is not None and (differs or (is_outdated and any(current[r] > USAGE_TOLERANCE for r in RESOURCES))):
+            yield api.Patch(QUEUE, "", name, {"status": {"usage": current}}, subresource="status")
 
 
-def changed(world: World, view: api.View, most: int) -> Iterator[api.Write]:
+def status_writes(session: Session, view: api.View, max_writes: int) -> Iterator[api.Write]:
     """Writes for the queues whose status is not what it should be, at most so many."""
-    for name, state in world.queues.items():
-        if most <= 0:
+    for name, state in session.queues.items():
+        if max_writes <= 0:
             return
         stored = view.get(QUEUE, "", name)
-        wanted = status(state)
-        if stored is None or all((stored.get("status") or {}).get(k) == v for k, v in wanted.items()):
+        desired = queue_status_fields(state)
+        if stored is None or all((stored.get("status") or {}).get(k) == v for k, v in desired.items()):
             continue
-        most -= 1
-        yield api.Patch(QUEUE, "", name, {"status": wanted}, subresource="status")
+        max_writes -= 1
+        yield api.Patch(QUEUE, "", name, {"status": desired}, subresource="status")

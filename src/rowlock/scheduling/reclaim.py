@@ -9,44 +9,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rowlock.scheduling.amounts import ZERO, Vector, minus, plus, within
-from rowlock.scheduling.order import wanted
+from rowlock.scheduling.amounts import ZERO, ResourceVector, add, is_within, subtract
+from rowlock.scheduling.order import tasks_to_allocate
 from rowlock.scheduling.placement import Placer
-from rowlock.scheduling.protection import diverge, evictable, reclaim_protected
+from rowlock.scheduling.protection import diverging_ancestors, is_evictable, is_reclaim_protected
 from rowlock.scheduling.snapshot import Status
-from rowlock.scheduling.solver import Search, Solver
-from rowlock.scheduling.victims import Step, Victims
-from rowlock.scheduling.world import GangState, QueueState, TaskState, World
+from rowlock.scheduling.solver import Solver, VictimSearch
+from rowlock.scheduling.victims import EvictionStep, VictimsQueue
+from rowlock.scheduling.world import GangState, QueueState, Session, TaskState
 
 
-def entitled(world: World, asker: GangState) -> bool:
+def can_reclaim_resources(session: Session, reclaimer: GangState) -> bool:
     """May its queue hold this much more by right? (fair share for all, quota for the non-preemptible)"""
-    queue = asker.queue
+    queue = reclaimer.queue
     if queue is None:
         return False
-    need = world.need(wanted(asker))
-    if not within(plus(queue.counted, need), queue.fair):
+    needed = session.total_cost(tasks_to_allocate(reclaimer))
+    if not is_within(add(queue.allocated, needed), queue.fair_share):
         return False
-    return asker.gang.preemptible or within(plus(queue.fixed, need), queue.queue.quota)
+    return reclaimer.gang.preemptible or is_within(add(queue.allocated_non_preemptible, needed), queue.queue.quota)
 
 
-def reclaim(world: World, placer: Placer, asker: GangState) -> bool:
+def reclaim(session: Session, placer: Placer, reclaimer: GangState) -> bool:
     """Evict from other queues and promise the room to the asker; False changes nothing."""
-    if not entitled(world, asker):
+    if not can_reclaim_resources(session, reclaimer):
         return False
-    queues = _givers(world, asker)
+    queues = _victim_queues(session, reclaimer)
     if not queues:
         return False
-    before = {name: q.counted for name, q in world.queues.items()}
+    allocated_before = {name: q.allocated for name, q in session.queues.items()}
 
     def accept(gang: GangState) -> bool:
-        return evictable(gang) and not reclaim_protected(world, asker, gang)
+        return is_evictable(gang) and not is_reclaim_protected(session, reclaimer, gang)
 
-    def validate(tasks: Sequence[TaskState], losers: Sequence[Step]) -> bool:
-        return Ledger(world, asker, world.need(tasks), before).fair(losers)
+    def validate(tasks: Sequence[TaskState], victims: Sequence[EvictionStep]) -> bool:
+        return ReclaimLedger(session, reclaimer, session.total_cost(tasks), allocated_before).is_fair(victims)
 
-    victims = Victims(world, (g for q in queues for g in q.running.values()), accept)
-    return Solver(world, placer).solve(Search(asker, victims, validate))
+    victims = VictimsQueue(session, (g for q in queues for g in q.running_gangs.values()), accept)
+    return Solver(session, placer).solve(VictimSearch(reclaimer, victims, validate))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,112 +57,121 @@ class Surplus:
     over_quota: dict[str, list[QueueState]]
 
 
-def surplus(world: World) -> Surplus:
-    if world.surplus is None:
-        found = Surplus({}, {})
-        for q in world.queues.values():
-            if _over(q.counted, q.share):
-                found.over_share.setdefault(q.queue.parent, []).append(q)
-            if _over(q.counted, q.queue.quota):
-                found.over_quota.setdefault(q.queue.parent, []).append(q)
-        world.surplus = found
-    assert isinstance(world.surplus, Surplus)
-    return world.surplus
+def find_surplus(session: Session) -> Surplus:
+    if session.surplus_memo is None:
+        surplus = Surplus({}, {})
+        for q in session.queues.values():
+            if _is_over(q.allocated, q.allocatable_share):
+                surplus.over_share.setdefault(q.queue.parent, []).append(q)
+            if _is_over(q.allocated, q.queue.quota):
+                surplus.over_quota.setdefault(q.queue.parent, []).append(q)
+        session.surplus_memo = surplus
+    assert isinstance(session.surplus_memo, Surplus)
+    return session.surplus_memo
 
 
-def _givers(world: World, asker: GangState) -> list[QueueState]:
+def _victim_queues(session: Session, reclaimer: GangState) -> list[QueueState]:
     """The leaves that may lose something to the asker. Where room is free the others may be moved besides."""
-    assert asker.queue is not None
-    have = surplus(world)
-    need = world.need(wanted(asker))
-    givers: list[QueueState] = []
-    for taker in asker.queue.path:
-        rich = list(have.over_share.get(taker.queue.parent, ()))
-        if have.over_quota.get(taker.queue.parent) and within(plus(taker.counted, need), taker.queue.quota):
-            rich += have.over_quota[taker.queue.parent]
-        givers += [g for g in rich if g is not taker]
-    if not givers and (world.free_gpu < need[2] or _consolidated(world, asker)):
+    assert reclaimer.queue is not None
+    surplus = find_surplus(session)
+    needed = session.total_cost(tasks_to_allocate(reclaimer))
+    victim_queues: list[QueueState] = []
+    for ancestor in reclaimer.queue.path:
+        over_queues = list(surplus.over_share.get(ancestor.queue.parent, ()))
+        if surplus.over_quota.get(ancestor.queue.parent) and is_within(
+            add(ancestor.allocated, needed), ancestor.queue.quota
+        ):
+            over_queues += surplus.over_quota[ancestor.queue.parent]
+        victim_queues += [g for g in over_queues if g is not ancestor]
+    if not victim_queues and (session.free_gpu < needed[2] or _was_consolidation_tried(session, reclaimer)):
         return []
-    leaves = {id(leaf): leaf for g in givers for leaf in _leaves(g)}
-    if world.free_gpu > 0 or not need[2]:
-        return [q for q in world.queues.values() if q.running and q is not asker.queue]
-    return [q for q in world.queues.values() if id(q) in leaves]
+    leaves = {id(leaf): leaf for g in victim_queues for leaf in _running_leaves(g)}
+    if session.free_gpu > 0 or not needed[2]:
+        return [q for q in session.queues.values() if q.running_gangs and q is not reclaimer.queue]
+    return [q for q in session.queues.values() if id(q) in leaves]
 
 
-def _consolidated(world: World, asker: GangState) -> bool:
+def _was_consolidation_tried(session: Session, reclaimer: GangState) -> bool:
     """Where nobody has to lose anything, moving pods was consolidation's chance already."""
-    return asker.gang.preemptible and "consolidate" in world.settings.actions
+    return reclaimer.gang.preemptible and "consolidate" in session.settings.actions
 
 
-def _leaves(q: QueueState) -> list[QueueState]:
+def _running_leaves(q: QueueState) -> list[QueueState]:
     if not q.children:
-        return [q] if q.running else []
-    return [leaf for child in q.children for leaf in _leaves(child)]
+        return [q] if q.running_gangs else []
+    return [leaf for child in q.children for leaf in _running_leaves(child)]
 
 
 @dataclass(slots=True)
-class Ledger:
-    """What queues would be left with. `before` is what they held when the search began."""
+class ReclaimLedger:
+    """What queues would be left with. `allocated_before` is what they held when the search began."""
 
-    world: World
-    asker: GangState
-    need: Vector
-    before: dict[str, Vector]
-    remaining: dict[str, Vector] = field(default_factory=dict)
-    involved: set[int] = field(default_factory=set)
+    session: Session
+    reclaimer: GangState
+    needed: ResourceVector
+    allocated_before: dict[str, ResourceVector]
+    remaining: dict[str, ResourceVector] = field(default_factory=dict)
+    involved_resources: set[int] = field(default_factory=set)
     """Resources that the asker wants or a victim loses."""
 
-    def held(self, name: str) -> Vector:
-        return self.remaining.get(name, self.before[name])
+    def remaining_of(self, name: str) -> ResourceVector:
+        return self.remaining.get(name, self.allocated_before[name])
 
-    def fair(self, losers: Sequence[Step]) -> bool:
+    def is_fair(self, victims: Sequence[EvictionStep]) -> bool:
         """Are these losses fair? Tasks that were placed elsewhere lose nothing."""
-        self.involved = {r for r in range(3) if self.need[r] > 0}
-        return all(self._take(step) for step in losers) and self._balanced()
+        self.involved_resources = {r for r in range(3) if self.needed[r] > 0}
+        return all(self._subtract_step(step) for step in victims) and self._is_balanced()
 
-    def _take(self, step: Step) -> bool:
+    def _subtract_step(self, step: EvictionStep) -> bool:
         """One chunk of a victim: may it go, after those before it?"""
-        lost = [t for t in step.tasks if t.status in (Status.RELEASING, Status.PENDING)]
-        if not lost:
+        lost_tasks = [t for t in step.tasks if t.status in (Status.RELEASING, Status.PENDING)]
+        if not lost_tasks:
             return True
-        assert self.asker.queue is not None and step.gang.queue is not None
-        taker, giver = diverge(self.asker.queue, step.gang.queue)
-        left = self.held(giver.queue.name)
-        below_quota = within(plus(self.before[taker.queue.name], self.need), taker.queue.quota)
-        if not _over(left, giver.share) and not (below_quota and _over(left, giver.queue.quota)):
+        assert self.reclaimer.queue is not None and step.gang.queue is not None
+        reclaimer_ancestor, victim_ancestor = diverging_ancestors(self.reclaimer.queue, step.gang.queue)
+        remaining = self.remaining_of(victim_ancestor.queue.name)
+        below_quota = is_within(
+            add(self.allocated_before[reclaimer_ancestor.queue.name], self.needed), reclaimer_ancestor.queue.quota
+        )
+        if not _is_over(remaining, victim_ancestor.allocatable_share) and not (
+            below_quota and _is_over(remaining, victim_ancestor.queue.quota)
+        ):
             return False
         amount = ZERO
-        for t in lost:
-            amount = plus(amount, self.world.vector(t.task.shape, self.world.nodes.get(t.node)))
-        self.involved |= {r for r in range(3) if amount[r] > 0}
+        for t in lost_tasks:
+            amount = add(amount, self.session.resource_cost(t.task.shape, self.session.nodes.get(t.node)))
+        self.involved_resources |= {r for r in range(3) if amount[r] > 0}
         for q in step.gang.queue.path:
-            self.remaining[q.queue.name] = minus(self.held(q.queue.name), amount)
+            self.remaining[q.queue.name] = subtract(self.remaining_of(q.queue.name), amount)
         return True
 
-    def _balanced(self) -> bool:
+    def _is_balanced(self) -> bool:
         """At every ancestor the asker's side must stay less saturated than the siblings it took from."""
-        assert self.asker.queue is not None
-        for q in self.asker.queue.path:
-            after = plus(self.held(q.queue.name), self.need)
-            parent = self.world.queues.get(q.queue.parent)
-            siblings = parent.children if parent else [s for s in self.world.queues.values() if len(s.path) == 1]
-            touched = [s for s in siblings if s is not q and s.queue.name in self.remaining]
-            if any(self._more_saturated(q, after, s, r) for s in touched for r in self.involved):
+        assert self.reclaimer.queue is not None
+        for q in self.reclaimer.queue.path:
+            after = add(self.remaining_of(q.queue.name), self.needed)
+            parent = self.session.queues.get(q.queue.parent)
+            siblings = parent.children if parent else [s for s in self.session.queues.values() if len(s.path) == 1]
+            reduced = [s for s in siblings if s is not q and s.queue.name in self.remaining]
+            if any(self._is_more_saturated(q, after, s, r) for s in reduced for r in self.involved_resources):
                 return False
-            if not self.asker.gang.preemptible and not within(q.fixed, q.queue.quota):
+            if not self.reclaimer.gang.preemptible and not is_within(q.allocated_non_preemptible, q.queue.quota):
                 return False
         return True
 
-    def _more_saturated(self, q: QueueState, after: Vector, s: QueueState, r: int) -> bool:
-        mine, theirs = _ratio(after[r], q.fair[r]), _ratio(self.remaining[s.queue.name][r], s.fair[r])
-        return mine > 1 and s.fair[r] > 0 and mine >= theirs
+    def _is_more_saturated(self, q: QueueState, after: ResourceVector, sibling: QueueState, r: int) -> bool:
+        saturation, sibling_saturation = (
+            _saturation(after[r], q.fair_share[r]),
+            _saturation(self.remaining[sibling.queue.name][r], sibling.fair_share[r]),
+        )
+        return saturation > 1 and sibling.fair_share[r] > 0 and saturation >= sibling_saturation
 
 
-def _over(amount: Vector, bound: Vector) -> bool:
-    return not within(amount, bound)
+def _is_over(amount: ResourceVector, bound: ResourceVector) -> bool:
+    return not is_within(amount, bound)
 
 
-def _ratio(amount: int, fair_share: int) -> float:
+def _saturation(amount: int, fair_share: int) -> float:
     if fair_share > 0:
         return amount / fair_share
     return float("inf") if amount > 0 else 0.0

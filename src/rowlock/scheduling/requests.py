@@ -16,66 +16,86 @@ from rowlock.errors import BadRequest
 from rowlock.objects import Object, annotations, dig, labels
 from rowlock.scheduling.snapshot import Requirement, Shape, Toleration
 
-GPU = "nvidia.com/gpu"
-FRACTION, GPU_MEMORY, NUM_DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
-FRACTION_CONTAINER = "gpu-fraction-container-name"
-POOL = "kai.scheduler/node-pool"
-IGNORED = frozenset({"ephemeral-storage"})
+GPU_RESOURCE = "nvidia.com/gpu"
+FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, NUM_DEVICES_ANNOTATION = (
+    "gpu-fraction",
+    "gpu-memory",
+    "gpu-fraction-num-devices",
+)
+FRACTION_CONTAINER_ANNOTATION = "gpu-fraction-container-name"
+NODE_POOL_LABEL = "kai.scheduler/node-pool"
+IGNORED_RESOURCES = frozenset({"ephemeral-storage"})
 """Nodes of one machine do not ration it; the kubelet does not either."""
 
 
-def shape(pod: Object) -> Shape:
+def pod_shape(pod: Object) -> Shape:
     """The pod's shape. Pods of one job ask for the same in the same words: each wording is parsed once."""
-    key = _wording(pod)
-    found = _KNOWN.get(key)
-    if found is None:
-        if len(_KNOWN) >= 4096:
-            _KNOWN.clear()
-        found = _KNOWN[key] = _parse(pod)
-    return found
+    key = _shape_cache_key(pod)
+    cached = _SHAPE_CACHE.get(key)
+    if cached is None:
+        if len(_SHAPE_CACHE) >= 4096:
+            _SHAPE_CACHE.clear()
+        cached = _SHAPE_CACHE[key] = _parse_shape(pod)
+    return cached
 
 
-_KNOWN: dict[bytes, Shape] = {}
+_SHAPE_CACHE: dict[bytes, Shape] = {}
 
 
-def pool_of(obj: Object) -> str:
+def node_pool(obj: Object) -> str:
     """The node pool that the label of a pod, a PodGroup or a node names; "" = the default one: nodes without the label."""
-    word = str(labels(obj).get(POOL) or "")
+    word = str(labels(obj).get(NODE_POOL_LABEL) or "")
     return "" if word == "default" else word
 
 
-def _wording(pod: Object) -> bytes:
-    """Everything that `_parse` reads, as one key."""
+def _shape_cache_key(pod: Object) -> bytes:
+    """Everything that `_parse_shape` reads, as one key."""
     spec = pod.get("spec") or {}
     containers = [
         [(c.get("resources"), c.get("restartPolicy")) for c in spec.get(kind) or ()]
         for kind in ("containers", "initContainers")
     ]
-    notes = annotations(pod)
+    pod_annotations = annotations(pod)
     return msgspec.json.encode(
         (
             containers,
-            [spec.get(field) for field in _READ],
-            [notes.get(note) for note in (FRACTION, GPU_MEMORY, NUM_DEVICES)],
-            labels(pod).get(POOL),
+            [spec.get(field) for field in _SHAPE_SPEC_FIELDS],
+            [
+                pod_annotations.get(note)
+                for note in (FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, NUM_DEVICES_ANNOTATION)
+            ],
+            labels(pod).get(NODE_POOL_LABEL),
         )
     )
 
 
-_READ = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "resourceClaims", "overhead")
+_SHAPE_SPEC_FIELDS = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "resourceClaims",
+    "overhead",
+)
 
 
-def _parse(pod: Object) -> Shape:
+def _parse_shape(pod: Object) -> Shape:
     """Values that admission should have refused make it unsupported rather than free."""
     spec = pod.get("spec") or {}
     try:
-        totals = _totals(spec)
-        extras = tuple(sorted((k, quantity.whole(str(v))) for k, v in totals.items() if k not in _PLAIN | IGNORED))
-        cpu, memory = quantity.millis(str(totals.get("cpu", 0))), quantity.whole(str(totals.get("memory", 0)))
-        gpus = quantity.whole(str(totals.get(GPU, 0)))
+        totals = _total_requests(spec)
+        extras = tuple(
+            sorted(
+                (k, quantity.integer_value(str(v)))
+                for k, v in totals.items()
+                if k not in _BASIC_RESOURCES | IGNORED_RESOURCES
+            )
+        )
+        cpu, memory = quantity.millis(str(totals.get("cpu", 0))), quantity.integer_value(str(totals.get("memory", 0)))
+        gpus = quantity.integer_value(str(totals.get(GPU_RESOURCE, 0)))
     except BadRequest as error:
         return Shape(unsupported=f"a resource request cannot be read: {error.message}")
-    portion, mebibytes, devices, wrong = _fraction(annotations(pod), gpus)
+    portion, mebibytes, devices, fraction_error = _parse_fraction(annotations(pod), gpus)
     return Shape(
         cpu=cpu,
         memory=memory,
@@ -85,89 +105,99 @@ def _parse(pod: Object) -> Shape:
         devices=0 if portion == 100 else devices,
         extras=extras,
         selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),
-        affinity=_affinity(spec),
-        tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or ()),
-        pool=pool_of(pod),
-        unsupported=wrong or _unsupported(spec),
+        affinity=_parse_affinity(spec),
+        tolerations=tuple(_parse_toleration(t) for t in spec.get("tolerations") or ()),
+        pool=node_pool(pod),
+        unsupported=fraction_error or _unsupported_message(spec),
     )
 
 
-_PLAIN = frozenset({"cpu", "memory", GPU})
+_BASIC_RESOURCES = frozenset({"cpu", "memory", GPU_RESOURCE})
 
 
-def _totals(spec: Mapping[str, Any]) -> dict[str, Decimal]:
-    running: dict[str, Decimal] = {}
+def _total_requests(spec: Mapping[str, Any]) -> dict[str, Decimal]:
+    total: dict[str, Decimal] = {}
     for container in spec.get("containers") or ():
-        _add(running, _requests(container))
+        _add_requests(total, _container_requests(container))
     peak: dict[str, Decimal] = {}
     sidecars: dict[str, Decimal] = {}
     for container in spec.get("initContainers") or ():
-        asked = _requests(container)
+        requests = _container_requests(container)
         if container.get("restartPolicy") == "Always":
-            _add(sidecars, asked)
-            asked = {}
-        for name in asked.keys() | sidecars.keys():
-            value = asked.get(name, Decimal(0)) + sidecars.get(name, Decimal(0))
+            _add_requests(sidecars, requests)
+            requests = {}
+        for name in requests.keys() | sidecars.keys():
+            value = requests.get(name, Decimal(0)) + sidecars.get(name, Decimal(0))
             peak[name] = max(peak.get(name, Decimal(0)), value)
-    _add(running, sidecars)
+    _add_requests(total, sidecars)
     for name, value in peak.items():
-        running[name] = max(running.get(name, Decimal(0)), value)
-    _add(running, {k: quantity.parse(v) for k, v in (spec.get("overhead") or {}).items()})
-    return running
+        total[name] = max(total.get(name, Decimal(0)), value)
+    _add_requests(total, {k: quantity.parse(v) for k, v in (spec.get("overhead") or {}).items()})
+    return total
 
 
-def _requests(container: Mapping[str, Any]) -> dict[str, Decimal]:
+def _container_requests(container: Mapping[str, Any]) -> dict[str, Decimal]:
     resources = container.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: quantity.parse(value) for name, value in asked.items()}
+    requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {name: quantity.parse(value) for name, value in requests.items()}
 
 
-def _add(into: dict[str, Decimal], more: Mapping[str, Decimal]) -> None:
+def _add_requests(total: dict[str, Decimal], more: Mapping[str, Decimal]) -> None:
     for name, value in more.items():
-        into[name] = into.get(name, Decimal(0)) + value
+        total[name] = total.get(name, Decimal(0)) + value
 
 
-def _fraction(notes: Mapping[str, str], gpus: int) -> tuple[int, int, int, str]:
+def _parse_fraction(pod_annotations: Mapping[str, str], gpus: int) -> tuple[int, int, int, str]:
     """(hundredths, MiB, devices, what is wrong) from KAI's annotations."""
-    portion, mebibytes = notes.get(FRACTION), notes.get(GPU_MEMORY)
+    portion, mebibytes = pod_annotations.get(FRACTION_ANNOTATION), pod_annotations.get(GPU_MEMORY_ANNOTATION)
     if portion is None and mebibytes is None:
-        alone = f"annotation {NUM_DEVICES} needs {FRACTION} or {GPU_MEMORY}: of how much of each?"
-        return 0, 0, 0, alone if NUM_DEVICES in notes else ""
+        error_alone = f"annotation {NUM_DEVICES_ANNOTATION} needs {FRACTION_ANNOTATION} or {GPU_MEMORY_ANNOTATION}: of how much of each?"
+        return 0, 0, 0, error_alone if NUM_DEVICES_ANNOTATION in pod_annotations else ""
     if portion is not None and mebibytes is not None:
-        return 0, 0, 0, f"annotations {FRACTION} and {GPU_MEMORY} exclude each other; keep one"
+        return 0, 0, 0, f"annotations {FRACTION_ANNOTATION} and {GPU_MEMORY_ANNOTATION} exclude each other; keep one"
     if gpus:
         return 0, 0, 0, f"a fraction of a GPU and {gpus} whole GPUs exclude each other; keep one"
     try:
-        devices = int(notes.get(NUM_DEVICES, "1"))
+        devices = int(pod_annotations.get(NUM_DEVICES_ANNOTATION, "1"))
         hundredths = int((Decimal(portion) * 100).quantize(Decimal(1), "ROUND_HALF_UP")) if portion else 0
         memory = int(mebibytes) if mebibytes else 0
     except (ValueError, ArithmeticError):
-        return 0, 0, 0, f"annotation {FRACTION}={portion!r} or {GPU_MEMORY}={mebibytes!r} is not a number"
+        return (
+            0,
+            0,
+            0,
+            f"annotation {FRACTION_ANNOTATION}={portion!r} or {GPU_MEMORY_ANNOTATION}={mebibytes!r} is not a number",
+        )
     if devices < 1 or (portion and not 1 <= hundredths <= 100) or (mebibytes and memory < 1):
-        return 0, 0, 0, f"annotation {FRACTION} must lie between 0.01 and 1, {GPU_MEMORY} and {NUM_DEVICES} above 0"
+        return (
+            0,
+            0,
+            0,
+            f"annotation {FRACTION_ANNOTATION} must lie between 0.01 and 1, {GPU_MEMORY_ANNOTATION} and {NUM_DEVICES_ANNOTATION} above 0",
+        )
     return hundredths, memory, devices, ""
 
 
-def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], ...]:
+def _parse_affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], ...]:
     terms = dig(spec, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms") or ()
     return tuple(
         (
-            *_requirements(t.get("matchExpressions") or (), on_field=False),
-            *_requirements(t.get("matchFields") or (), on_field=True),
+            *_parse_requirements(t.get("matchExpressions") or (), on_field=False),
+            *_parse_requirements(t.get("matchFields") or (), on_field=True),
         )
         for t in terms
     )
 
 
-def _requirements(items: Iterable[Mapping[str, Any]], *, on_field: bool) -> tuple[Requirement, ...]:
+def _parse_requirements(items: Iterable[Mapping[str, Any]], *, on_field: bool) -> tuple[Requirement, ...]:
     return tuple(Requirement(i["key"], i["operator"], tuple(i.get("values") or ()), on_field) for i in items)
 
 
-def _toleration(t: Mapping[str, Any]) -> Toleration:
+def _parse_toleration(t: Mapping[str, Any]) -> Toleration:
     return Toleration(t.get("key") or "", t.get("operator") or "Equal", t.get("value") or "", t.get("effect") or "")
 
 
-def _unsupported(spec: Mapping[str, Any]) -> str:
+def _unsupported_message(spec: Mapping[str, Any]) -> str:
     for name in ("podAffinity", "podAntiAffinity"):
         if dig(spec, f"affinity.{name}.requiredDuringSchedulingIgnoredDuringExecution"):
             return (

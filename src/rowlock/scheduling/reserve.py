@@ -13,79 +13,99 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
-from rowlock.scheduling.allocate import attempt
-from rowlock.scheduling.amounts import ZERO, minus, plus, within
-from rowlock.scheduling.order import gang_key, wanted
-from rowlock.scheduling.placement import Placer, cards, fits, obstacle
-from rowlock.scheduling.protection import evictable, preempt_seconds, reclaim_seconds, remaining_runtime
+from rowlock.scheduling.allocate import allocate_gang
+from rowlock.scheduling.amounts import ZERO, add, is_within, subtract
+from rowlock.scheduling.order import gang_key, tasks_to_allocate
+from rowlock.scheduling.placement import Placer, find_devices, fits_resources, obstacle
+from rowlock.scheduling.protection import (
+    is_evictable,
+    remaining_runtime,
+    resolve_preempt_min_runtime,
+    resolve_reclaim_min_runtime,
+)
 from rowlock.scheduling.room import NodeState
-from rowlock.scheduling.snapshot import Earmark, Status
-from rowlock.scheduling.topology import value
-from rowlock.scheduling.waiting import Waiting
-from rowlock.scheduling.world import ACTIVE, HOLDING, REAL, GangState, TaskState, World
+from rowlock.scheduling.snapshot import NodeReservation, Status
+from rowlock.scheduling.topology import label_value
+from rowlock.scheduling.waiting import PendingGangs
+from rowlock.scheduling.world import (
+    ACTIVE_STATUSES,
+    ALLOCATED_STATUSES,
+    HOLDING_STATUSES,
+    GangState,
+    Session,
+    TaskState,
+)
 
 
-def settle(world: World, placer: Placer, waiting: Waiting) -> None:
+def update_node_reservations(session: Session, placer: Placer, pending_gangs: PendingGangs) -> None:
     """Keep, drop or choose the earmark. Called when fair shares are fresh and before anybody is placed."""
-    if "reserve" not in world.settings.actions or world.settings.reserve_after <= 0:
-        world.keep(())
+    if "reserve" not in session.settings.actions or session.settings.reserve_after <= 0:
+        session.set_node_reservations(())
         return
-    world.keep(tuple(mark for mark in world.earmarks if _holds(world, waiting, mark)))
-    _keep_quota(world)
-    _choose(world, placer, waiting)
-    world.opens = {mark.gang: _opens(world, mark) for mark in world.earmarks}
-    _keep_quota(world)
+    session.set_node_reservations(
+        tuple(
+            reservation
+            for reservation in session.node_reservations
+            if _is_still_valid(session, pending_gangs, reservation)
+        )
+    )
+    _reserve_quota(session)
+    _add_reservations(session, placer, pending_gangs)
+    session.reserved_free_at = {
+        reservation.gang: _nodes_free_at(session, reservation) for reservation in session.node_reservations
+    }
+    _reserve_quota(session)
 
 
-def _keep_quota(world: World) -> None:
+def _reserve_quota(session: Session) -> None:
     """The nodes alone would not help where others of its queues use up the limit or the quota."""
-    for q in world.queues.values():
-        q.kept = ()
-    for mark in world.earmarks:
-        state = world.gangs.get(mark.gang)
+    for q in session.queues.values():
+        q.quota_reservations = ()
+    for reservation in session.node_reservations:
+        state = session.gangs.get(reservation.gang)
         if state is None or state.queue is None:
             continue
-        need = world.need(wanted(state))
+        needed = session.total_cost(tasks_to_allocate(state))
         for q in state.queue.path:
-            q.kept = (*q.kept, (state.gang.key, need, not state.gang.preemptible))
+            q.quota_reservations = (*q.quota_reservations, (state.gang.key, needed, not state.gang.preemptible))
 
 
-def _holds(world: World, waiting: Waiting, mark: Earmark) -> bool:
+def _is_still_valid(session: Session, pending_gangs: PendingGangs, reservation: NodeReservation) -> bool:
     """Does the gang still wait, may it still have the room, are its nodes there?"""
-    state = world.gangs.get(mark.gang)
-    if state is None or mark.gang not in waiting.where or not _entitled(world, state):
+    state = session.gangs.get(reservation.gang)
+    if state is None or reservation.gang not in pending_gangs.positions or not _is_entitled(session, state):
         return False
-    if not _affordable(world, state, mark.nodes):
+    if not _is_within_fair_share(session, state, reservation.nodes):
         return False
-    shape = wanted(state)[0].task.shape
-    return all(n in world.nodes and not obstacle(shape, world.nodes[n].node) for n in mark.nodes)
+    shape = tasks_to_allocate(state)[0].task.shape
+    return all(n in session.nodes and not obstacle(shape, session.nodes[n].node) for n in reservation.nodes)
 
 
-def _entitled(world: World, state: GangState) -> bool:
+def _is_entitled(session: Session, state: GangState) -> bool:
     """Below its minimum, larger than one card, and its queues may hold it whole."""
-    tasks = wanted(state)
-    if not tasks or all(s.missing <= 0 for s in state.sets.values()) or state.queue is None:
+    tasks = tasks_to_allocate(state)
+    if not tasks or all(s.shortfall <= 0 for s in state.pod_sets.values()) or state.queue is None:
         return False
-    if len(tasks) == 1 and tasks[0].task.shape.cards <= 1:
+    if len(tasks) == 1 and tasks[0].task.shape.device_count <= 1:
         return False
-    need = world.need(tasks)
-    bounds = [b for q in state.queue.path for b in (q.fair, q.queue.limit)]
+    need = session.total_cost(tasks)
+    bounds = [b for q in state.queue.path for b in (q.fair_share, q.queue.limit)]
     if not state.gang.preemptible:
         bounds += [q.queue.quota for q in state.queue.path]
-    return all(within(need, b) for b in bounds)
+    return all(is_within(need, b) for b in bounds)
 
 
-def _affordable(world: World, state: GangState, nodes: Iterable[str]) -> bool:
+def _is_within_fair_share(session: Session, state: GangState, nodes: Iterable[str]) -> bool:
     """Would its queues be within their fair share with it, once their own pods have left those nodes? Else others would
     take the room back at once, and so on in turn."""
-    need, kept = world.need(wanted(state)), set(nodes)
+    needed, reserved = session.total_cost(tasks_to_allocate(state)), set(nodes)
     for q in state.queue.path if state.queue is not None else ():
-        mine = (g for g in world.active_gangs() if g.queue is not None and q in g.queue.path)
-        there = (t for g in mine for t in g.tasks if t.status in ACTIVE and t.node in kept)
+        queue_gangs = (g for g in session.active_gangs() if g.queue is not None and q in g.queue.path)
+        leaving_tasks = (t for g in queue_gangs for t in g.tasks if t.status in ACTIVE_STATUSES and t.node in reserved)
         leaving = ZERO
-        for t in there:
-            leaving = plus(leaving, world.vector(t.task.shape, world.nodes.get(t.node)))
-        if not within(plus(minus(q.counted, leaving), need), q.fair):
+        for t in leaving_tasks:
+            leaving = add(leaving, session.resource_cost(t.task.shape, session.nodes.get(t.node)))
+        if not is_within(add(subtract(q.allocated, leaving), needed), q.fair_share):
             return False
     return True
 
@@ -95,90 +115,100 @@ def waiting_since(state: GangState) -> float:
     return max(state.gang.created, state.gang.started)
 
 
-def _choose(world: World, placer: Placer, waiting: Waiting) -> None:
+def _add_reservations(session: Session, placer: Placer, pending_gangs: PendingGangs) -> None:
     """Keep nodes for one more gang in every pool that has none yet."""
-    ripe = [
+    candidates = [
         group[0]
-        for group in waiting.ready()
-        if world.now - waiting_since(group[0]) >= world.settings.reserve_after and _entitled(world, group[0])
+        for group in pending_gangs.ready_groups()
+        if session.now - waiting_since(group[0]) >= session.settings.reserve_after and _is_entitled(session, group[0])
     ]
-    for state in sorted(ripe, key=gang_key):
-        if world.mark_in(state.pool) is not None:
+    for state in sorted(candidates, key=gang_key):
+        if session.node_reservation_in(state.pool) is not None:
             continue
-        mark = world.mark()
-        fits_now = attempt(world, placer, state) is None
-        world.rollback(mark)
+        checkpoint = session.checkpoint()
+        fits_now = allocate_gang(session, placer, state) is None
+        session.rollback(checkpoint)
         if fits_now:
             continue
-        nodes = _nodes(world, state)
-        if nodes and _affordable(world, state, nodes):
-            world.keep((*world.earmarks, Earmark(state.gang.key, nodes, world.now, state.pool)))
+        nodes = _choose_nodes(session, state)
+        if nodes and _is_within_fair_share(session, state, nodes):
+            session.set_node_reservations(
+                (*session.node_reservations, NodeReservation(state.gang.key, nodes, session.now, state.pool))
+            )
 
 
 @dataclass(slots=True)
-class Drain:
-    """When a node will be empty. `stays` counts who can neither be evicted nor says when it ends."""
+class NodeDrain:
+    """When a node will be empty. `unending_pods` counts who can neither be evicted nor says when it ends."""
 
     state: NodeState
-    ends: float = 0.0
-    stays: int = 0
+    empty_at: float = 0.0
+    unending_pods: int = 0
 
 
-def _nodes(world: World, state: GangState) -> tuple[str, ...]:
+def _choose_nodes(session: Session, state: GangState) -> tuple[str, ...]:
     """The nodes that would hold the gang, were they empty: those that are empty soonest; () when there are none."""
-    drains = [Drain(s) for s in world.order]
-    for gang in world.active_gangs():
-        ends = gang.gang.started + gang.gang.lasts if gang.gang.lasts else inf
+    drains = [NodeDrain(s) for s in session.ordered_nodes]
+    for gang in session.active_gangs():
+        ends_at = gang.gang.started + gang.gang.lasts if gang.gang.lasts else inf
         for t in gang.tasks:
-            if t.status in REAL and (at := world.nodes.get(t.node)) is not None:
-                drain = drains[at.index]
-                drain.ends = max(drain.ends, ends)
-                drain.stays += not gang.gang.preemptible and ends == inf
-    drains.sort(key=lambda d: (d.stays > 0, d.ends, -d.state.idle_gpu(), -d.state.cpu, d.state.index))
+            if t.status in ALLOCATED_STATUSES and (node := session.nodes.get(t.node)) is not None:
+                drain = drains[node.index]
+                drain.empty_at = max(drain.empty_at, ends_at)
+                drain.unending_pods += not gang.gang.preemptible and ends_at == inf
+    drains.sort(key=lambda d: (d.unending_pods > 0, d.empty_at, -d.state.idle_gpu(), -d.state.idle_cpu, d.state.index))
     label = state.gang.required
     if not label:
-        return _fill(world, state, drains)
-    values = dict.fromkeys(v for d in drains if (v := value(d.state.node, label)) is not None)
-    found = (_fill(world, state, [d for d in drains if value(d.state.node, label) == v]) for v in values)
-    return next(filter(None, found), ())
+        return _fill_nodes(session, state, drains)
+    values = dict.fromkeys(v for d in drains if (v := label_value(d.state.node, label)) is not None)
+    node_sets = (
+        _fill_nodes(session, state, [d for d in drains if label_value(d.state.node, label) == v]) for v in values
+    )
+    return next(filter(None, node_sets), ())
 
 
-def _fill(world: World, state: GangState, drains: Iterable[Drain]) -> tuple[str, ...]:
+def _fill_nodes(session: Session, state: GangState, drains: Iterable[NodeDrain]) -> tuple[str, ...]:
     """Fill empty copies of the nodes, in this order, until the whole gang has its place."""
-    tasks = sorted(wanted(state), key=lambda t: -t.task.shape.cards)
+    tasks = sorted(tasks_to_allocate(state), key=lambda t: -t.task.shape.device_count)
     chosen: list[str] = []
-    foreign = [t for g in world.gangs.values() if g.gang.foreign for t in g.tasks if t.status in HOLDING]
+    foreign_tasks = [
+        t for g in session.gangs.values() if g.gang.foreign for t in g.tasks if t.status in HOLDING_STATUSES
+    ]
     for drain in drains:
         if not tasks:
             break
-        empty = NodeState(drain.state.node, 0)
-        for t in foreign:
-            if t.node == empty.node.name:
-                empty.occupy(t.task.shape, t.devices, 1)
-        left = [t for t in tasks if not _holds_one(empty, t)]
-        if len(left) < len(tasks):
-            chosen.append(empty.node.name)
-            tasks = left
+        empty_node = NodeState(drain.state.node, 0)
+        for t in foreign_tasks:
+            if t.node == empty_node.node.name:
+                empty_node.occupy(t.task.shape, t.devices, 1)
+        unplaced = [t for t in tasks if not _try_occupy(empty_node, t)]
+        if len(unplaced) < len(tasks):
+            chosen.append(empty_node.node.name)
+            tasks = unplaced
     return () if tasks else tuple(chosen)
 
 
-def _holds_one(empty: NodeState, task: TaskState) -> bool:
+def _try_occupy(empty_node: NodeState, task: TaskState) -> bool:
     """Put the task on the copy, if there is room."""
     shape = task.task.shape
-    if obstacle(shape, empty.node) or not fits(empty, shape, later=False):
+    if obstacle(shape, empty_node.node) or not fits_resources(empty_node, shape, with_releasing=False):
         return False
-    found = cards(empty, shape, later=False, spread=False)
-    if found is None:
+    devices = find_devices(empty_node, shape, with_releasing=False, spread=False)
+    if devices is None:
         return False
-    empty.occupy(shape, found, 1)
+    empty_node.occupy(shape, devices, 1)
     return True
 
 
-def _opens(world: World, mark: Earmark) -> float | None:
+def _nodes_free_at(session: Session, reservation: NodeReservation) -> float | None:
     """When everybody on the nodes will have ended who need not yield; None when somebody does not say."""
-    latest, kept = world.now, set(mark.nodes)
-    for gang in world.active_gangs():
-        if gang.gang.key == mark.gang or _guest(gang, mark) or not any(t.node in kept for t in gang.tasks):
+    latest, reserved = session.now, set(reservation.nodes)
+    for gang in session.active_gangs():
+        if (
+            gang.gang.key == reservation.gang
+            or _is_backfilled(gang, reservation)
+            or not any(t.node in reserved for t in gang.tasks)
+        ):
             continue
         if not gang.gang.lasts:
             return None
@@ -186,73 +216,83 @@ def _opens(world: World, mark: Earmark) -> float | None:
     return latest
 
 
-def _guest(gang: GangState, mark: Earmark) -> bool:
+def _is_backfilled(gang: GangState, reservation: NodeReservation) -> bool:
     """It came after the nodes were kept, and knew: it can be evicted. (Start times are whole seconds.)"""
-    return gang.gang.preemptible and (gang.gang.started or gang.gang.created) >= int(mark.since)
+    return gang.gang.preemptible and (gang.gang.started or gang.gang.created) >= int(reservation.since)
 
 
-def clear(world: World, placer: Placer, mark: Earmark) -> tuple[GangState | None, float | None]:
+def evict_backfilled(
+    session: Session, placer: Placer, reservation: NodeReservation
+) -> tuple[GangState | None, float | None]:
     """When only guests are in the way, they yield: (the gang with its promise or None, when to try again)."""
-    state = world.gangs.get(mark.gang)
-    if state is None or any(s.active > s.real for s in state.sets.values()):
+    state = session.gangs.get(reservation.gang)
+    if state is None or any(s.active_count > s.allocated_count for s in state.pod_sets.values()):
         return None, None
-    kept = set(mark.nodes)
-    guests = [
+    reserved = set(reservation.nodes)
+    backfilled = [
         g
-        for g in world.active_gangs()
-        if evictable(g) and not g.served and g is not state and _guest(g, mark) and any(t.node in kept for t in g.tasks)
+        for g in session.active_gangs()
+        if is_evictable(g)
+        and not g.has_victims
+        and g is not state
+        and _is_backfilled(g, reservation)
+        and any(t.node in reserved for t in g.tasks)
     ]
-    waits = [w for g in guests if (w := _protected(world, state, g)) > 0]
-    guests = [g for g in guests if _protected(world, state, g) <= 0]
-    guests.sort(key=lambda g: (g.gang.priority, -g.gang.started, g.gang.key))
-    if not guests or not _yield(world, placer, state, guests):
-        return None, min(waits, default=None)
+    delays = [w for g in backfilled if (w := _protected_seconds(session, state, g)) > 0]
+    backfilled = [g for g in backfilled if _protected_seconds(session, state, g) <= 0]
+    backfilled.sort(key=lambda g: (g.gang.priority, -g.gang.started, g.gang.key))
+    if not backfilled or not _evict_fewest(session, placer, state, backfilled):
+        return None, min(delays, default=None)
     return state, None
 
 
-def _yield(world: World, placer: Placer, state: GangState, guests: list[GangState]) -> bool:
+def _evict_fewest(session: Session, placer: Placer, state: GangState, backfilled: list[GangState]) -> bool:
     """Evict as few of the guests, in this order, as let the gang have its promise."""
-    start = world.mark()
-    low, high = 0, len(guests)
+    checkpoint = session.checkpoint()
+    low, high = 0, len(backfilled)
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if _try(world, placer, state, guests[:middle]) else (middle + 1, high)
-        world.rollback(start)
-    if _try(world, placer, state, guests[:low]):
+        low, high = (low, middle) if _try_evict(session, placer, state, backfilled[:middle]) else (middle + 1, high)
+        session.rollback(checkpoint)
+    if _try_evict(session, placer, state, backfilled[:low]):
         return True
-    world.rollback(start)
+    session.rollback(checkpoint)
     return False
 
 
-def _try(world: World, placer: Placer, state: GangState, guests: Iterable[GangState]) -> bool:
-    for guest in guests:
-        for t in list(guest.tasks):
+def _try_evict(session: Session, placer: Placer, state: GangState, backfilled: Iterable[GangState]) -> bool:
+    for victim in backfilled:
+        for t in list(victim.tasks):
             if t.status in (Status.BOUND, Status.RUNNING):
-                world.move(t, Status.RELEASING, t.node, t.devices)
+                session.move_task(t, Status.RELEASING, t.node, t.devices)
             elif t.status in (Status.ALLOCATED, Status.PIPELINED) and t.origin is None:
-                world.move(t, Status.PENDING)
-    if attempt(world, placer, state) is not None:
+                session.move_task(t, Status.PENDING)
+    if allocate_gang(session, placer, state) is not None:
         return False
-    return state.queue is not None and all(within(q.counted, q.fair) for q in state.queue.path)
+    return state.queue is not None and all(is_within(q.allocated, q.fair_share) for q in state.queue.path)
 
 
-def _protected(world: World, state: GangState, guest: GangState) -> float:
+def _protected_seconds(session: Session, state: GangState, victim: GangState) -> float:
     """Seconds of its queue's min-runtime that are left."""
-    same = guest.queue is state.queue
-    return remaining_runtime(world, guest, preempt_seconds(guest) if same else reclaim_seconds(state, guest))
+    in_same_queue = victim.queue is state.queue
+    return remaining_runtime(
+        session,
+        victim,
+        resolve_preempt_min_runtime(victim) if in_same_queue else resolve_reclaim_min_runtime(state, victim),
+    )
 
 
-def held_up(world: World, state: GangState) -> bool:
+def is_blocked_by_reservation(session: Session, state: GangState) -> bool:
     """Is there room for its first pod now on a node that is kept for another, and only there?"""
-    mark = world.mark_in(state.pool)
-    tasks = wanted(state)
-    if mark is None or mark.gang == state.gang.key or state.gang.preemptible or not tasks:
+    reservation = session.node_reservation_in(state.pool)
+    tasks = tasks_to_allocate(state)
+    if reservation is None or reservation.gang == state.gang.key or state.gang.preemptible or not tasks:
         return False
     shape = tasks[0].task.shape
-    kept = [world.nodes[n] for n in mark.nodes if n in world.nodes]
+    reserved_nodes = [session.nodes[n] for n in reservation.nodes if n in session.nodes]
     return any(
         not obstacle(shape, s.node)
-        and fits(s, shape, later=False)
-        and cards(s, shape, later=False, spread=False) is not None
-        for s in kept
+        and fits_resources(s, shape, with_releasing=False)
+        and find_devices(s, shape, with_releasing=False, spread=False) is not None
+        for s in reserved_nodes
     )

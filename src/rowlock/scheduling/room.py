@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowlock.scheduling.amounts import WHOLE
+from rowlock.scheduling.amounts import WHOLE_GPU
 from rowlock.scheduling.snapshot import Node, Shape
 
 
@@ -10,68 +10,68 @@ class NodeState:
     """What is idle on a node, and what is coming back (releasing, less what is promised away)."""
 
     __slots__ = (
-        "back",
-        "back_cpu",
-        "back_extras",
-        "back_memory",
-        "back_pods",
-        "cpu",
-        "extras",
+        "idle_cpu",
+        "idle_extras",
+        "idle_memory",
+        "idle_pods",
         "index",
-        "memory",
         "node",
-        "pods",
-        "used",
+        "releasing_cpu",
+        "releasing_extras",
+        "releasing_memory",
+        "releasing_per_device",
+        "releasing_pods",
+        "used_per_device",
     )
 
     def __init__(self, node: Node, index: int) -> None:
         self.node, self.index = node, index
-        self.cpu, self.memory, self.pods = node.cpu, node.memory, node.pods
-        self.extras = dict(node.extras)
-        self.back_cpu = self.back_memory = self.back_pods = 0
-        self.back_extras = dict.fromkeys(self.extras, 0)
-        self.used = [0] * node.gpus
-        self.back = [0] * node.gpus
+        self.idle_cpu, self.idle_memory, self.idle_pods = node.cpu, node.memory, node.pods
+        self.idle_extras = dict(node.extras)
+        self.releasing_cpu = self.releasing_memory = self.releasing_pods = 0
+        self.releasing_extras = dict.fromkeys(self.idle_extras, 0)
+        self.used_per_device = [0] * node.gpus
+        self.releasing_per_device = [0] * node.gpus
 
-    def amount(self, shape: Shape) -> int:
+    def device_portion(self, shape: Shape) -> int:
         """Hundredths of each of its cards that the shape takes here; above 100 it does not fit any."""
         if shape.gpus:
-            return WHOLE
+            return WHOLE_GPU
         if shape.gpu_memory:
             return -(-shape.gpu_memory * 100 // max(1, self.node.gpu_memory))
         return shape.portion
 
     def occupy(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
         """Returns the hundredths of GPUs taken."""
-        self.cpu -= sign * shape.cpu
-        self.memory -= sign * shape.memory
-        self.pods -= sign
+        self.idle_cpu -= sign * shape.cpu
+        self.idle_memory -= sign * shape.memory
+        self.idle_pods -= sign
         for name, value in shape.extras:
-            self.extras[name] = self.extras.get(name, 0) - sign * value
+            self.idle_extras[name] = self.idle_extras.get(name, 0) - sign * value
         if devices:
-            amount = sign * self.amount(shape)
+            amount = sign * self.device_portion(shape)
             for d in devices:
-                self.used[d] += amount
+                self.used_per_device[d] += amount
             return amount * len(devices)
         return 0
 
     def release(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
         """sign +1: what it holds is coming back; -1: what is coming back (or idle) is promised to it."""
-        self.back_cpu += sign * shape.cpu
-        self.back_memory += sign * shape.memory
-        self.back_pods += sign
+        self.releasing_cpu += sign * shape.cpu
+        self.releasing_memory += sign * shape.memory
+        self.releasing_pods += sign
         for name, value in shape.extras:
-            self.back_extras[name] = self.back_extras.get(name, 0) + sign * value
+            self.releasing_extras[name] = self.releasing_extras.get(name, 0) + sign * value
         if devices:
-            amount = sign * self.amount(shape)
+            amount = sign * self.device_portion(shape)
             for d in devices:
-                self.back[d] += amount
+                self.releasing_per_device[d] += amount
             return amount * len(devices)
         return 0
 
     def idle_gpu(self) -> int:
-        return sum(WHOLE - u for u in self.used)
+        return sum(WHOLE_GPU - u for u in self.used_per_device)
 
     def free_gpu(self) -> int:
         """Idle and coming back, less what is promised."""
-        return sum(WHOLE - u + b for u, b in zip(self.used, self.back, strict=True))
+        return sum(WHOLE_GPU - u + b for u, b in zip(self.used_per_device, self.releasing_per_device, strict=True))

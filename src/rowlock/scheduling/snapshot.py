@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rowlock.scheduling.amounts import NO_LIMIT, WHOLE, ZERO, Vector
+from rowlock.scheduling.amounts import NO_LIMIT, WHOLE_GPU, ZERO, ResourceVector
 
 
 class Status(StrEnum):
@@ -81,7 +81,7 @@ class Shape:
     """A sentence: something this pod asks that we do not do. It is held, never silently placed."""
 
     @property
-    def fractional(self) -> bool:
+    def is_fractional(self) -> bool:
         return bool(self.portion or self.gpu_memory)
 
     @property
@@ -89,7 +89,7 @@ class Shape:
         return bool(self.gpus or self.devices)
 
     @property
-    def cards(self) -> int:
+    def device_count(self) -> int:
         """On how many devices it sits."""
         return self.gpus or self.devices
 
@@ -161,7 +161,7 @@ class Gang:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def title(self) -> str:
+    def display_name(self) -> str:
         """For sentences: a bare pod goes by its own name."""
         return f"{self.namespace}/{self.name.removeprefix('pod/')}"
 
@@ -194,8 +194,8 @@ class Queue:
 
     name: str
     parent: str = ""
-    quota: Vector = ZERO
-    limit: Vector = NO_LIMIT
+    quota: ResourceVector = ZERO
+    limit: ResourceVector = NO_LIMIT
     weight: tuple[float, float, float] = (1.0, 1.0, 1.0)
     """Over-quota weight: its part of what nobody's quota claims."""
     priority: int = 100
@@ -207,7 +207,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SchedulerSettings:
     """How the cluster wants to be planned."""
 
     gpu: str = "pack"
@@ -232,7 +232,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class PipelinedGang:
     """A promise made in an earlier cycle: this gang's pods (by name) go to these nodes when they are free."""
 
     gang: str
@@ -241,7 +241,7 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Earmark:
+class NodeReservation:
     """Nodes that are kept for a gang which waited long: who may not be evicted for it stays off them (`reserve.py`)."""
 
     gang: str
@@ -257,9 +257,9 @@ class Snapshot:
     nodes: tuple[Node, ...] = ()
     queues: tuple[Queue, ...] = ()
     gangs: tuple[Gang, ...] = ()
-    reservations: tuple[Reservation, ...] = ()
-    settings: Settings = field(default_factory=Settings)
-    earmarks: tuple[Earmark, ...] = ()
+    reservations: tuple[PipelinedGang, ...] = ()
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
+    earmarks: tuple[NodeReservation, ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
     """Nodes that went away, or became unready, under running pods, and since when."""
 
@@ -271,48 +271,53 @@ def dumps(snapshot: Snapshot) -> bytes:
 
 def loads(text: bytes | str) -> Snapshot:
     """The inverse of `dumps`. Raises msgspec.ValidationError, which names the field that is wrong."""
-    found = msgspec.json.decode(text, type=Snapshot)
-    wrong = next(_wrong(found), "") or _unknown(msgspec.json.decode(text), msgspec.to_builtins(found), "$")
-    if wrong:
-        raise msgspec.ValidationError(wrong)
-    return found
+    snapshot = msgspec.json.decode(text, type=Snapshot)
+    error = next(_find_errors(snapshot), "") or _find_unknown_field(
+        msgspec.json.decode(text), msgspec.to_builtins(snapshot), "$"
+    )
+    if error:
+        raise msgspec.ValidationError(error)
+    return snapshot
 
 
-def _unknown(given: Any, read: Any, at: str) -> str:
+def _find_unknown_field(raw: Any, decoded: Any, path: str) -> str:
     """Where a word stands that no snapshot has: it would be ignored, and the replay be another story."""
-    if isinstance(given, dict) and isinstance(read, dict):
-        for word, value in given.items():
-            if word not in read:
-                return f"Unknown field `{word}` - at `{at}`"
-            if found := _unknown(value, read[word], f"{at}.{word}"):
-                return found
-    if isinstance(given, list):
-        for i, value in enumerate(given):
-            if found := _unknown(value, read[i], f"{at}[{i}]"):
-                return found
+    if isinstance(raw, dict) and isinstance(decoded, dict):
+        for key, value in raw.items():
+            if key not in decoded:
+                return f"Unknown field `{key}` - at `{path}`"
+            if error := _find_unknown_field(value, decoded[key], f"{path}.{key}"):
+                return error
+    if isinstance(raw, list):
+        for i, value in enumerate(raw):
+            if error := _find_unknown_field(value, decoded[i], f"{path}[{i}]"):
+                return error
     return ""
 
 
-def _wrong(found: Snapshot) -> Iterator[str]:
+def _find_errors(snapshot: Snapshot) -> Iterator[str]:
     """What the types do not say."""
-    for unknown in set(found.settings.actions) - set(Settings().actions):
-        yield f"there is no action `{unknown}`; there are {', '.join(Settings().actions)} - at `$.settings.actions`"
+    for unknown in set(snapshot.settings.actions) - set(SchedulerSettings().actions):
+        yield f"there is no action `{unknown}`; there are {', '.join(SchedulerSettings().actions)} - at `$.settings.actions`"
     for field_ in ("gpu", "cpu", "cards"):
-        if getattr(found.settings, field_) not in ("pack", "spread", *(("",) if field_ == "cards" else ())):
+        if getattr(snapshot.settings, field_) not in ("pack", "spread", *(("",) if field_ == "cards" else ())):
             yield f"must be pack or spread - at `$.settings.{field_}`"
     for part, names in (
-        ("nodes", [n.name for n in found.nodes]),
-        ("queues", [q.name for q in found.queues]),
-        ("gangs", [g.key for g in found.gangs]),
+        ("nodes", [n.name for n in snapshot.nodes]),
+        ("queues", [q.name for q in snapshot.queues]),
+        ("gangs", [g.key for g in snapshot.gangs]),
     ):
-        if twice := next((n for n in names if names.count(n) > 1), "") if len(set(names)) < len(names) else "":
-            yield f"`{twice}` is there twice - at `$.{part}`"
-    for i, n in enumerate(found.nodes):
+        if duplicate := next((n for n in names if names.count(n) > 1), "") if len(set(names)) < len(names) else "":
+            yield f"`{duplicate}` is there twice - at `$.{part}`"
+    for i, n in enumerate(snapshot.nodes):
         for field_ in ("cpu", "memory", "gpus", "gpu_memory", "pods"):
             if getattr(n, field_) < 0:
                 yield f"must be no less than 0 - at `$.nodes[{i}].{field_}`"
-    for i, g in enumerate(found.gangs):
+    for i, g in enumerate(snapshot.gangs):
         for j, t in enumerate(g.tasks):
             s = t.shape
-            if min(s.cpu, s.memory, s.gpus, s.gpu_memory, s.devices, *t.devices, 0) < 0 or not 0 <= s.portion <= WHOLE:
-                yield f"a request or a card below 0, or a portion above {WHOLE} - at `$.gangs[{i}].tasks[{j}]`"
+            if (
+                min(s.cpu, s.memory, s.gpus, s.gpu_memory, s.devices, *t.devices, 0) < 0
+                or not 0 <= s.portion <= WHOLE_GPU
+            ):
+                yield f"a request or a card below 0, or a portion above {WHOLE_GPU} - at `$.gangs[{i}].tasks[{j}]`"

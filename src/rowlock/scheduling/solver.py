@@ -10,263 +10,283 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rowlock.scheduling.allocate import attempt
-from rowlock.scheduling.order import Tournament, wanted
+from rowlock.scheduling.allocate import allocate_gang
+from rowlock.scheduling.order import JobsOrderByQueues, tasks_to_allocate
 from rowlock.scheduling.placement import Placer
 from rowlock.scheduling.snapshot import Status
-from rowlock.scheduling.victims import Step, Victims
-from rowlock.scheduling.world import ACTIVE, GangState, Place, TaskState, World
+from rowlock.scheduling.victims import EvictionStep, VictimsQueue
+from rowlock.scheduling.world import ACTIVE_STATUSES, GangState, Placement, Session, TaskState
 
-EXACT = 4
+EXACT_SEARCH_PODS = 4
 """Up to so many pods are searched exactly as KAI does; more are first tried in one sweep."""
-BUDGET = 50_000
+SIMULATION_BUDGET = 50_000
 """Placements that one search may simulate: a hopeless one must not hold up the cluster."""
 
-Validate = Callable[[Sequence[TaskState], Sequence[Step]], bool]
+Validate = Callable[[Sequence[TaskState], Sequence[EvictionStep]], bool]
 """Is this set of asker's tasks against these steps (their tasks that stay evicted or move) allowed?"""
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class VictimSearch:
     """What one act asks of the solver."""
 
-    asker: GangState
-    victims: Victims
+    preemptor: GangState
+    victims: VictimsQueue
     validate: Validate
 
 
 class Solver:
-    def __init__(self, world: World, placer: Placer) -> None:
-        self.world, self.placer = world, placer
-        self.work = BUDGET
-        self.start = 0
+    def __init__(self, session: Session, placer: Placer) -> None:
+        self.session, self.placer = session, placer
+        self.budget = SIMULATION_BUDGET
+        self.start_checkpoint = 0
         """Where in the log the search began."""
 
-    def solve(self, search: Search) -> bool:
+    def solve(self, search: VictimSearch) -> bool:
         """True: the plan is in the world's log. False: the world is as it was."""
-        world = self.world
-        tasks = wanted(search.asker)
-        if not tasks or not self._possible(tasks) or search.victims.step(0) is None or not self._hopeful(search, tasks):
+        session = self.session
+        tasks = tasks_to_allocate(search.preemptor)
+        if (
+            not tasks
+            or not self._has_feasible_nodes(tasks)
+            or search.victims.step(0) is None
+            or not self._fits_without_victims(search, tasks)
+        ):
             return False
-        before = search.asker.active
-        mark = self.start = world.mark()
-        self.work = BUDGET
+        active_before = search.preemptor.active_count
+        checkpoint = self.start_checkpoint = session.checkpoint()
+        self.budget = SIMULATION_BUDGET
         if not self._search(search, tasks):
-            world.rollback(mark)
+            session.rollback(checkpoint)
             return False
-        if search.asker.active <= before:
-            world.rollback(mark)
+        if search.preemptor.active_count <= active_before:
+            session.rollback(checkpoint)
             return False
         return True
 
-    def _search(self, search: Search, tasks: Sequence[TaskState]) -> bool:
-        if len(tasks) <= EXACT:
-            return self._exact(search, tasks)
-        if search.asker.gang.required:  # all of them in one region: pods one by one would wander off
-            return self._partial(search, tasks, []) is not None
-        return self._greedy(search, tasks) or self._exact(search, tasks)
+    def _search(self, search: VictimSearch, tasks: Sequence[TaskState]) -> bool:
+        if len(tasks) <= EXACT_SEARCH_PODS:
+            return self._search_exact(search, tasks)
+        if search.preemptor.gang.required:  # all of them in one region: pods one by one would wander off
+            return self._search_victims(search, tasks, []) is not None
+        return self._search_greedy(search, tasks) or self._search_exact(search, tasks)
 
-    def _exact(self, search: Search, tasks: Sequence[TaskState]) -> bool:
+    def _search_exact(self, search: VictimSearch, tasks: Sequence[TaskState]) -> bool:
         """KAI's way: everything again for each further pod."""
-        chosen: list[Step] = []
+        victims_so_far: list[EvictionStep] = []
         for k in range(1, len(tasks) + 1):
-            self.world.rollback(self.start)
-            found = self._partial(search, tasks[:k], chosen)
-            if found is None:
+            self.session.rollback(self.start_checkpoint)
+            victims = self._search_victims(search, tasks[:k], victims_so_far)
+            if victims is None:
                 return False
-            chosen = found
+            victims_so_far = victims
         return True
 
-    def _greedy(self, search: Search, tasks: Sequence[TaskState]) -> bool:
+    def _search_greedy(self, search: VictimSearch, tasks: Sequence[TaskState]) -> bool:
         """For many pods: find the victims pod by pod in one sweep, then simulate once and ask the rule once."""
-        world = self.world
-        chosen: list[Step] = []
-        here: dict[str, list[Step]] = {}
+        session = self.session
+        victims: list[EvictionStep] = []
+        steps_by_node: dict[str, list[EvictionStep]] = {}
         index = 0
         for task in tasks:
-            while not self.placer.place(task, only_later=True):
+            while not self.placer.place_task(task, pipeline_only=True):
                 step = search.victims.step(index)
                 if step is None:
-                    world.rollback(self.start)
+                    session.rollback(self.start_checkpoint)
                     return False
                 index += 1
-                chosen += self._open(task, step, here)
-        world.rollback(self.start)
-        for step in chosen:
+                victims += self._evict_from_one_node(task, step, steps_by_node)
+        session.rollback(self.start_checkpoint)
+        for step in victims:
             self._evict(step.tasks)
-        if self._simulate(search, tasks, chosen) is None:
-            world.rollback(self.start)
+        if self._simulate(search, tasks, victims) is None:
+            session.rollback(self.start_checkpoint)
             return False
         return True
 
-    def _open(self, task: TaskState, step: Step, here: dict[str, list[Step]]) -> list[Step]:
+    def _evict_from_one_node(
+        self, task: TaskState, step: EvictionStep, steps_by_node: dict[str, list[EvictionStep]]
+    ) -> list[EvictionStep]:
         """The steps that, leaving one node of this step together, make room for the task: they stay evicted."""
         for node in step.nodes:
-            here.setdefault(node, []).append(step)
-        mark = self.world.mark()
+            steps_by_node.setdefault(node, []).append(step)
+        checkpoint = self.session.checkpoint()
         for node in step.nodes:
-            fresh = [s for s in here[node] if s.tasks[0].status is not Status.RELEASING]
-            for s in fresh:
+            new_victims = [s for s in steps_by_node[node] if s.tasks[0].status is not Status.RELEASING]
+            for s in new_victims:
                 self._evict(s.tasks)
-            if self.placer.ranking_for(task.gang, task.task.shape).best() is not None:
-                del here[node]
-                return fresh
-            self.world.rollback(mark)
+            if self.placer.ranking_for(task.gang, task.task.shape).best_node() is not None:
+                del steps_by_node[node]
+                return new_victims
+            self.session.rollback(checkpoint)
         return []
 
-    def _possible(self, tasks: Sequence[TaskState]) -> bool:
+    def _has_feasible_nodes(self, tasks: Sequence[TaskState]) -> bool:
         """Is there, for each shape, a node that could hold it if it were empty?"""
-        return all(self.placer.ranking(shape).possible() for shape in {t.task.shape for t in tasks})
+        return all(self.placer.node_ranking(shape).has_feasible_node() for shape in {t.task.shape for t in tasks})
 
-    def _hopeful(self, search: Search, tasks: Sequence[TaskState]) -> bool:
+    def _fits_without_victims(self, search: VictimSearch, tasks: Sequence[TaskState]) -> bool:
         """Would it fit if every possible victim left? If not, nobody need be tried."""
-        mark = self.world.mark()
+        checkpoint = self.session.checkpoint()
         index = 0
         while (step := search.victims.step(index)) is not None:
             self._evict(step.tasks)
             index += 1
-        fits = index > 0 and all(self.placer.place(t, only_later=True) for t in tasks)
-        self.world.rollback(mark)
+        fits = index > 0 and all(self.placer.place_task(t, pipeline_only=True) for t in tasks)
+        self.session.rollback(checkpoint)
         return fits
 
-    def _partial(self, search: Search, tasks: Sequence[TaskState], chosen: list[Step]) -> list[Step] | None:
+    def _search_victims(
+        self, search: VictimSearch, tasks: Sequence[TaskState], victims_so_far: list[EvictionStep]
+    ) -> list[EvictionStep] | None:
         """Victims for the first pods of the asker; on success the plan stays in the world."""
-        world = self.world
-        mark = world.mark()
-        for old in chosen:
-            self._evict(old.tasks)
-        if chosen or len(tasks) > 1:
-            kept = self._simulate(search, tasks, chosen)
-            if kept is not None:
-                return kept
-        recorded = {id(t) for s in chosen for t in s.tasks}
-        potential: list[Step] = []
+        session = self.session
+        checkpoint = session.checkpoint()
+        for victim in victims_so_far:
+            self._evict(victim.tasks)
+        if victims_so_far or len(tasks) > 1:
+            victims = self._simulate(search, tasks, victims_so_far)
+            if victims is not None:
+                return victims
+        recorded = {id(t) for s in victims_so_far for t in s.tasks}
+        potential: list[EvictionStep] = []
         index = 0
-        while self.work > 0 and (step := search.victims.step(index)) is not None:
+        while self.budget > 0 and (step := search.victims.step(index)) is not None:
             index += 1
-            left = tuple(t for t in step.tasks if id(t) not in recorded)
-            if not left:
+            unrecorded = tuple(t for t in step.tasks if id(t) not in recorded)
+            if not unrecorded:
                 continue
-            step = replace(step, tasks=left)  # of a gang that was partly moved for an earlier pod: the others
+            step = replace(step, tasks=unrecorded)  # of a gang that was partly moved for an earlier pod: the others
             potential.append(step)
             for node in step.nodes:
-                here = [s for s in potential if node in s.nodes]
-                inner = world.mark()
-                for s in here:
+                node_steps = [s for s in potential if node in s.nodes]
+                node_checkpoint = session.checkpoint()
+                for s in node_steps:
                     self._evict(s.tasks)
-                kept = self._simulate(search, tasks, [*chosen, *here])
-                if kept is not None:
-                    return kept
-                world.rollback(inner)
-        world.rollback(mark)
+                victims = self._simulate(search, tasks, [*victims_so_far, *node_steps])
+                if victims is not None:
+                    return victims
+                session.rollback(node_checkpoint)
+        session.rollback(checkpoint)
         return None
 
     def _evict(self, tasks: Iterable[TaskState]) -> None:
         for t in tasks:
             if t.status in (Status.BOUND, Status.RUNNING):
-                self.world.move(t, Status.RELEASING, t.node, t.devices)
+                self.session.move_task(t, Status.RELEASING, t.node, t.devices)
             elif t.status is Status.RELEASING:
                 continue  # it leaves already
             elif t.origin is not None:
-                self.world.move(t, Status.RELEASING, *t.origin)
+                self.session.move_task(t, Status.RELEASING, *t.origin)
             else:
-                self.world.move(t, Status.PENDING)
+                self.session.move_task(t, Status.PENDING)
 
-    def _simulate(self, search: Search, tasks: Sequence[TaskState], steps: list[Step]) -> list[Step] | None:
+    def _simulate(
+        self, search: VictimSearch, tasks: Sequence[TaskState], steps: list[EvictionStep]
+    ) -> list[EvictionStep] | None:
         """Asker and victims compete for the room in fair order. Returns the steps that really lose something."""
-        world = self.world
-        mark = world.mark()
-        self.work -= len(tasks) + sum(len(s.tasks) for s in steps)
-        states: dict[TaskState, Place | None] = {
+        session = self.session
+        checkpoint = session.checkpoint()
+        self.budget -= len(tasks) + sum(len(s.tasks) for s in steps)
+        old_places: dict[TaskState, Placement | None] = {
             t: (t.node, t.devices) if t.status is Status.RELEASING else None for s in steps for t in s.tasks
         }
         gangs = {id(s.gang): s.gang for s in steps}
-        for t, home in states.items():
+        for t, place in old_places.items():
             # a task that left its place wants back in: pending again, with its origin still occupied
-            world.move(t, Status.PENDING, origin=home)
-        order = Tournament(world, [[g] for g in (search.asker, *gangs.values())])
-        placed = False
-        while (gang := order.pop()) is not None:
-            if gang is search.asker:
-                if placed:
+            session.move_task(t, Status.PENDING, origin=place)
+        order = JobsOrderByQueues(session, [[g] for g in (search.preemptor, *gangs.values())])
+        preemptor_placed = False
+        while (gang := order.pop_gang()) is not None:
+            if gang is search.preemptor:
+                if preemptor_placed:
                     continue
-                if attempt(world, self.placer, gang, only_later=True, tasks=tasks) is not None:
+                if allocate_gang(session, self.placer, gang, pipeline_only=True, tasks=tasks) is not None:
                     break
-                placed = True
+                preemptor_placed = True
                 continue
-            mine = [t for t in wanted(gang) if t in states]
-            if mine and attempt(world, self.placer, gang, only_later=True, tasks=mine) is None:
-                if wanted(gang):
-                    order.push(gang)
-        if placed:
-            losers = self._whole(self._settle(steps, states))
-            if search.validate(tasks, losers):
-                return losers
-        world.rollback(mark)
+            gang_tasks = [t for t in tasks_to_allocate(gang) if t in old_places]
+            if gang_tasks and allocate_gang(session, self.placer, gang, pipeline_only=True, tasks=gang_tasks) is None:
+                if tasks_to_allocate(gang):
+                    order.push_gang(gang)
+        if preemptor_placed:
+            victims = self._extend_to_whole_gangs(self._restore_returned(steps, old_places))
+            if search.validate(tasks, victims):
+                return victims
+        session.rollback(checkpoint)
         return None
 
-    def _settle(self, steps: Sequence[Step], states: dict[TaskState, Place | None]) -> list[Step]:
+    def _restore_returned(
+        self, steps: Sequence[EvictionStep], old_places: dict[TaskState, Placement | None]
+    ) -> list[EvictionStep]:
         """Put back who returned to the same place; those who found none are releasing."""
-        self._swap_cards(states)
-        losers: list[Step] = []
+        self._swap_devices(old_places)
+        victims: list[EvictionStep] = []
         for step in steps:
-            lost: list[TaskState] = []
+            lost_tasks: list[TaskState] = []
             for t in step.tasks:
-                home = states[t]
+                old_place = old_places[t]
                 if t.status is Status.PENDING:
-                    if home is not None:
-                        self.world.move(t, Status.RELEASING, *home)
-                    lost.append(t)
-                elif (t.node, t.devices) == home:
-                    self.world.move(t, t.task.status, t.node, t.devices)
+                    if old_place is not None:
+                        self.session.move_task(t, Status.RELEASING, *old_place)
+                    lost_tasks.append(t)
+                elif (t.node, t.devices) == old_place:
+                    self.session.move_task(t, t.task.status, t.node, t.devices)
                 else:
-                    lost.append(t)
-            if lost:
-                losers.append(replace(step, tasks=tuple(lost)))
-        return losers
+                    lost_tasks.append(t)
+            if lost_tasks:
+                victims.append(replace(step, tasks=tuple(lost_tasks)))
+        return victims
 
-    def _whole(self, losers: list[Step]) -> list[Step]:
+    def _extend_to_whole_gangs(self, victims: list[EvictionStep]) -> list[EvictionStep]:
         """Who would be left with less than its minimum leaves wholly: half a gang only holds its cards."""
-        found: list[Step] = []
-        for step in losers:
-            rest = [t for t in step.gang.tasks if t.status in ACTIVE and t not in step.tasks]
-            if rest and step.gang.elasticity() == 0 and _ran_whole(step.gang):
-                self._evict(rest)
-                step = replace(step, tasks=(*step.tasks, *rest), whole=True)
-            found.append(step)
-        return found
+        extended: list[EvictionStep] = []
+        for step in victims:
+            remaining = [t for t in step.gang.tasks if t.status in ACTIVE_STATUSES and t not in step.tasks]
+            if remaining and step.gang.elasticity() == 0 and _had_minimum(step.gang):
+                self._evict(remaining)
+                step = replace(step, tasks=(*step.tasks, *remaining), is_whole_gang=True)
+            extended.append(step)
+        return extended
 
-    def _swap_cards(self, states: dict[TaskState, Place | None]) -> None:
+    def _swap_devices(self, old_places: dict[TaskState, Placement | None]) -> None:
         """A victim that returned to its node but to another whole card swaps with whoever was promised its own."""
-        world = self.world
-        for t, home in states.items():
-            if home is None:
+        session = self.session
+        for t, old_place in old_places.items():
+            if old_place is None:
                 continue
-            node, own = home
-            if t.node != node or t.devices == own or not t.task.shape.gpus:
+            node, old_devices = old_place
+            if t.node != node or t.devices == old_devices or not t.task.shape.gpus:
                 continue
-            cards = set(own)
-            others = [o for o in self._promised(node) if o is not t and o.task.shape.gpus and cards & set(o.devices)]
-            mark = world.mark()
-            given = [d for d in t.devices if d not in cards]
-            world.move(t, Status.PENDING, origin=t.origin)
+            wanted_devices = set(old_devices)
+            others = [
+                o
+                for o in self._pipelined_tasks(node)
+                if o is not t and o.task.shape.gpus and wanted_devices & set(o.devices)
+            ]
+            checkpoint = session.checkpoint()
+            spare_devices = [d for d in t.devices if d not in wanted_devices]
+            session.move_task(t, Status.PENDING, origin=t.origin)
             for o in others:
-                wanted_cards = [d for d in o.devices if d not in cards]
-                taken = len(o.devices) - len(wanted_cards)
-                swapped, given = tuple(sorted(wanted_cards + given[:taken])), given[taken:]
-                world.move(o, Status.PIPELINED, node, swapped, origin=o.origin)
-            state = world.nodes[node]
-            if all(state.used[d] == state.back[d] for d in own):
-                world.move(t, Status.PIPELINED, node, own, origin=t.origin)
+                kept_devices = [d for d in o.devices if d not in wanted_devices]
+                taken = len(o.devices) - len(kept_devices)
+                swapped, spare_devices = tuple(sorted(kept_devices + spare_devices[:taken])), spare_devices[taken:]
+                session.move_task(o, Status.PIPELINED, node, swapped, origin=o.origin)
+            state = session.nodes[node]
+            if all(state.used_per_device[d] == state.releasing_per_device[d] for d in old_devices):
+                session.move_task(t, Status.PIPELINED, node, old_devices, origin=t.origin)
             else:
-                world.rollback(mark)
+                session.rollback(checkpoint)
 
-    def _promised(self, node: str) -> list[TaskState]:
+    def _pipelined_tasks(self, node: str) -> list[TaskState]:
         """Tasks pipelined to the node since the search began."""
-        seen = dict.fromkeys(entry[0] for entry in self.world.log[self.start :])
-        return [t for t in seen if t.status is Status.PIPELINED and t.node == node]
+        moved = dict.fromkeys(entry[0] for entry in self.session.undo_log[self.start_checkpoint :])
+        return [t for t in moved if t.status is Status.PIPELINED and t.node == node]
 
 
-def _ran_whole(gang: GangState) -> bool:
+def _had_minimum(gang: GangState) -> bool:
     """Had it its minimum before this cycle?"""
-    return all(s.done + sum(t.task.status in ACTIVE for t in s.tasks) >= s.minimum for s in gang.sets.values())
+    return all(
+        s.succeeded_count + sum(t.task.status in ACTIVE_STATUSES for t in s.tasks) >= s.minimum
+        for s in gang.pod_sets.values()
+    )

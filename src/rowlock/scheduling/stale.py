@@ -7,59 +7,59 @@ from __future__ import annotations
 from math import inf
 
 from rowlock.scheduling.snapshot import Status
-from rowlock.scheduling.world import ACTIVE, GangState, World
+from rowlock.scheduling.world import ACTIVE_STATUSES, GangState, Session
 
 
-def below_minimum(state: GangState) -> bool:
+def is_below_minimum(state: GangState) -> bool:
     """It runs, nobody of it has finished, and a set lacks pods."""
-    if not state.active or any(s.done for s in state.sets.values()):
+    if not state.active_count or any(s.succeeded_count for s in state.pod_sets.values()):
         return False
-    return any(s.active < s.minimum for s in state.sets.values())
+    return any(s.active_count < s.minimum for s in state.pod_sets.values())
 
 
-def due(world: World, state: GangState) -> float | None:
+def seconds_until_stale(session: Session, state: GangState) -> float | None:
     """Seconds until the gang must go (0 = now); None when it is not stale or grace is endless."""
-    grace = world.settings.stale_grace if state.gang.grace is None else state.gang.grace
-    if grace < 0 or state.gang.foreign or not below_minimum(state):
+    grace = session.settings.stale_grace if state.gang.grace is None else state.gang.grace
+    if grace < 0 or state.gang.foreign or not is_below_minimum(state):
         return None
-    since = state.gang.stale or world.now
-    return max(0.0, since + grace - world.now)
+    since = state.gang.stale or session.now
+    return max(0.0, since + grace - session.now)
 
 
-def evict_stale(world: World) -> list[GangState]:
+def evict_stale_gangs(session: Session) -> list[GangState]:
     """Evict all that are due; returns them."""
-    gone = []
-    for state in list(world.partial.values()):
-        if due(world, state) == 0:
-            _evict(world, state)
-            gone.append(state)
-    return gone
+    evicted = []
+    for state in list(session.below_minimum_gangs.values()):
+        if seconds_until_stale(session, state) == 0:
+            _evict(session, state)
+            evicted.append(state)
+    return evicted
 
 
-def loss_due(world: World, state: GangState) -> float:
+def seconds_until_lost(session: Session, state: GangState) -> float:
     """Seconds until a gang with pods on a vanished or unready node must go (0 = now); endless when the plan has moved
     those pods already."""
-    gone = {t.node for t in state.tasks if t.node and world.gone(t.node)}
-    return min((max(0.0, _given_up(world, node) - world.now) for node in gone), default=inf)
+    lost_nodes = {t.node for t in state.tasks if t.node and session.is_node_lost(t.node)}
+    return min((max(0.0, _node_given_up_at(session, node) - session.now) for node in lost_nodes), default=inf)
 
 
-def _given_up(world: World, node: str) -> float:
+def _node_given_up_at(session: Session, node: str) -> float:
     """When the node is waited for no longer."""
-    grace = world.settings.unready_grace if node in world.nodes else world.settings.node_grace
-    return world.lost.get(node, world.now) + grace
+    grace = session.settings.unready_grace if node in session.nodes else session.settings.node_grace
+    return session.lost_nodes.get(node, session.now) + grace
 
 
-def evict_lost(world: World) -> list[GangState]:
+def evict_lost_gangs(session: Session) -> list[GangState]:
     """Evict the gangs that lost a node. Their other pods only wait for a rank that will never answer."""
-    gone = []
-    for state in list(world.stray.values()):
-        if not state.gang.bare and not state.gang.foreign and loss_due(world, state) == 0:
-            _evict(world, state)
-            gone.append(state)
-    return gone
+    evicted = []
+    for state in list(session.gangs_on_lost_nodes.values()):
+        if not state.gang.bare and not state.gang.foreign and seconds_until_lost(session, state) == 0:
+            _evict(session, state)
+            evicted.append(state)
+    return evicted
 
 
-def _evict(world: World, state: GangState) -> None:
+def _evict(session: Session, state: GangState) -> None:
     for t in list(state.tasks):
-        if t.status in ACTIVE and t.status is not Status.PIPELINED:
-            world.move(t, Status.RELEASING, t.node, t.devices, origin=t.origin)
+        if t.status in ACTIVE_STATUSES and t.status is not Status.PIPELINED:
+            session.move_task(t, Status.RELEASING, t.node, t.devices, origin=t.origin)

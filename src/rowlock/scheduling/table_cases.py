@@ -1,6 +1,6 @@
 """KAI's test tables as snapshots: what a converted Go table says, with the defaults its fake builders add.
 
-A `Case` is mutable on purpose: it is the little cluster that the rounds of an integration table play on.
+A `TableCase` is mutable on purpose: it is the little cluster that the rounds of an integration table play on.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rowlock.scheduling.amounts import UNLIMITED, WHOLE
+from rowlock.scheduling.amounts import UNLIMITED, WHOLE_GPU
 from rowlock.scheduling.snapshot import (
     Gang,
     Node,
     PodSet,
     Queue,
     Requirement,
-    Settings,
+    SchedulerSettings,
     Shape,
     Snapshot,
     Status,
@@ -26,7 +26,7 @@ from rowlock.scheduling.snapshot import (
 NOW = 10_000_000.0
 CORE, MB, GB = 1000, 10**6, 10**9
 DEFAULT_DEPARTMENT = "default"
-UNSUPPORTED_KEYS = {
+NOT_APPLICABLE_KEYS = {
     "Topologies": "topology",
     "TestDRAObjects": "DRA",
     "RequiredMigInstances": "MIG",
@@ -37,7 +37,7 @@ UNSUPPORTED_KEYS = {
     "PodAntiAffinity": "pod affinity",
 }
 """A table that uses one of these is not applicable: the feature lies outside our fence."""
-STATES = {"Binding": Status.BOUND, "Bound": Status.BOUND}
+STATUS_OF_STATE = {"Binding": Status.BOUND, "Bound": Status.BOUND}
 ACTIONS = {
     "allocate": "allocate",
     "consolidation": "consolidate",
@@ -47,20 +47,20 @@ ACTIONS = {
 }
 
 
-def not_applicable(value: Any) -> str:
+def not_applicable_feature(value: Any) -> str:
     """The feature outside the fence that a table uses, "" when it uses none."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key in UNSUPPORTED_KEYS and inner:
-                return UNSUPPORTED_KEYS[key]
+            if key in NOT_APPLICABLE_KEYS and inner:
+                return NOT_APPLICABLE_KEYS[key]
             if key == "topology" and inner:
                 return "topology"
-            if found := not_applicable(inner):
-                return found
+            if feature := not_applicable_feature(inner):
+                return feature
     elif isinstance(value, list):
         for inner in value:
-            if found := not_applicable(inner):
-                return found
+            if feature := not_applicable_feature(inner):
+                return feature
     return ""
 
 
@@ -85,7 +85,7 @@ class TableJob:
     priority: int
     preemptible: bool
     created: float
-    sets: tuple[PodSet, ...]
+    pod_sets: tuple[PodSet, ...]
     deleted: bool
     stale: float
     ready: bool
@@ -93,13 +93,13 @@ class TableJob:
 
 
 @dataclass(slots=True)
-class Case:
+class TableCase:
     """A table, ready to be played."""
 
     nodes: tuple[Node, ...]
     queues: tuple[Queue, ...]
     jobs: list[TableJob]
-    settings: Settings
+    settings: SchedulerSettings
 
     def snapshot(self) -> Snapshot:
         return Snapshot(NOW, self.nodes, self.queues, tuple(_gang(j) for j in self.jobs), (), self.settings)
@@ -116,7 +116,7 @@ def _gang(job: TableJob) -> Gang:
         job.name,
         job.queue,
         tasks,
-        job.sets,
+        job.pod_sets,
         job.priority,
         job.preemptible,
         job.created,
@@ -124,49 +124,49 @@ def _gang(job: TableJob) -> Gang:
     )
 
 
-def read(table: Mapping[str, Any]) -> Case:
-    """One table; see `not_applicable` for those that cannot be read."""
+def read_case(table: Mapping[str, Any]) -> TableCase:
+    """One table; see `not_applicable_feature` for those that cannot be read."""
     nodes = tuple(_node(name, spec or {}) for name, spec in (table.get("Nodes") or {}).items())
     jobs = _jobs(table)
-    _assign_cards(table, nodes, jobs)
-    return Case(nodes, tuple(_queues(table)), jobs, _settings(table))
+    _assign_devices(table, nodes, jobs)
+    return TableCase(nodes, tuple(_queues(table)), jobs, _settings(table))
 
 
 def _node(name: str, spec: Any) -> Node:
-    given = spec if isinstance(spec, dict) else {}
-    labels = given.get("Labels") or {}
+    fields = spec if isinstance(spec, dict) else {}
+    labels = fields.get("Labels") or {}
     return Node(
         name=name,
-        cpu=int(given.get("CPUMillis") or 20_000) * CORE,
-        memory=int(given.get("CPUMemory") or 20 * GB),
-        gpus=int(given.get("GPUs") or 0),
-        gpu_memory=int(given.get("GPUMemory") or 100),
-        pods=int(given.get("MaxTaskNum") or 110),
+        cpu=int(fields.get("CPUMillis") or 20_000) * CORE,
+        memory=int(fields.get("CPUMemory") or 20 * GB),
+        gpus=int(fields.get("GPUs") or 0),
+        gpu_memory=int(fields.get("GPUMemory") or 100),
+        pods=int(fields.get("MaxTaskNum") or 110),
         labels=tuple(sorted({**labels, "kubernetes.io/hostname": name}.items())),
     )
 
 
-def _settings(table: Mapping[str, Any]) -> Settings:
+def _settings(table: Mapping[str, Any]) -> SchedulerSettings:
     path = str(table.get("_file", ""))
-    act = path.rpartition("actions/")[2].partition("/")[0]
+    action = path.rpartition("actions/")[2].partition("/")[0]
     mocks = table.get("Mocks") or {}
     conf = mocks.get("SchedulerConf") or {}
-    actions = tuple(ACTIONS.values()) if act not in ACTIONS else (ACTIONS[act],)
+    actions = tuple(ACTIONS.values()) if action not in ACTIONS else (ACTIONS[action],)
     if conf.get("Actions"):
         actions = tuple(ACTIONS[a.strip()] for a in conf["Actions"].split(","))
     order = {a: i for i, a in enumerate(("allocate", "consolidate", "reclaim", "preempt", "stale"))}
-    placing = {"gpu": "pack", "cpu": "pack", "cards": "pack"}
+    strategies = {"gpu": "pack", "cpu": "pack", "cards": "pack"}
     for tier in conf.get("Tiers") or ():
         for plugin in tier.get("Plugins") or ():
             if plugin.get("Name") == "gpuspread":
-                placing["cards"] = "spread"
+                strategies["cards"] = "spread"
             if plugin.get("Name") == "nodeplacement":
                 for key, value in (plugin.get("Arguments") or {}).items():
-                    placing[key] = "spread" if value == "spread" else "pack"
-    return Settings(
-        gpu=placing["gpu"],
-        cpu=placing["cpu"],
-        cards=placing["cards"],
+                    strategies[key] = "spread" if value == "spread" else "pack"
+    return SchedulerSettings(
+        gpu=strategies["gpu"],
+        cpu=strategies["cpu"],
+        cards=strategies["cards"],
         actions=tuple(sorted(actions, key=order.__getitem__)),
     )
 
@@ -193,7 +193,7 @@ def _queues(table: Mapping[str, Any]) -> Iterator[Queue]:
 
 def _queue(q: Mapping[str, Any], created: float) -> Queue:
     memory = q.get("DeservedMemory")
-    most = q.get("MaxAllowedMemory")
+    memory_limit = q.get("MaxAllowedMemory")
     cpu = q.get("DeservedCPUs")
     return Queue(
         q["Name"],
@@ -205,7 +205,7 @@ def _queue(q: Mapping[str, Any], created: float) -> Queue:
         ),
         limit=(
             _cpus(q.get("MaxAllowedCPUs")),
-            UNLIMITED if most is None else int(most) * MB,
+            UNLIMITED if memory_limit is None else int(memory_limit) * MB,
             _gpus(q.get("MaxAllowedGPUs") or None, UNLIMITED),
         ),
         weight=(1.0, 1.0, float(q.get("GPUOverQuotaWeight") or 0)),
@@ -214,10 +214,10 @@ def _queue(q: Mapping[str, Any], created: float) -> Queue:
     )
 
 
-def _gpus(value: Any, absent: int) -> int:
+def _gpus(value: Any, default: int) -> int:
     if value is None:
-        return absent
-    return UNLIMITED if value < 0 else round(float(value) * WHOLE)
+        return default
+    return UNLIMITED if value < 0 else round(float(value) * WHOLE_GPU)
 
 
 def _cpus(value: Any) -> int:
@@ -225,8 +225,8 @@ def _cpus(value: Any) -> int:
 
 
 def _jobs(table: Mapping[str, Any]) -> list[TableJob]:
-    given = sorted(table.get("Jobs") or (), key=lambda j: -int(j.get("Priority") or 0))
-    return [_job(j, len(given) - at) for at, j in enumerate(given)]
+    specs = sorted(table.get("Jobs") or (), key=lambda j: -int(j.get("Priority") or 0))
+    return [_job(j, len(specs) - at) for at, j in enumerate(specs)]
 
 
 def _job(spec: Mapping[str, Any], minutes: int) -> TableJob:
@@ -239,7 +239,7 @@ def _job(spec: Mapping[str, Any], minutes: int) -> TableJob:
         priority=priority,
         preemptible=word == "preemptible" if word else priority < 100,
         created=NOW - 60.0 * float(spec.get("JobAgeInMinutes") or minutes),
-        sets=tuple(_sets(spec.get("RootSubGroupSet"), len(tasks))),
+        pod_sets=tuple(_pod_sets(spec.get("RootSubGroupSet"), len(tasks))),
         deleted=bool(spec.get("DeleteJobInTest")),
         stale=NOW - float(spec.get("StaleDuration") or 3600.0),
         ready=not spec.get("JobNotReadyForSsn"),
@@ -247,7 +247,7 @@ def _job(spec: Mapping[str, Any], minutes: int) -> TableJob:
     for at, t in enumerate(tasks):
         state = str(t.get("State") or "Pending")
         node = str(t.get("NodeName") or "")
-        status = STATES.get(state) or Status(state)
+        status = STATUS_OF_STATE.get(state) or Status(state)
         job.tasks.append(
             TableTask(
                 name=str(t.get("Name") or f"{job.name}-{at}"),
@@ -263,7 +263,7 @@ def _job(spec: Mapping[str, Any], minutes: int) -> TableJob:
     return job
 
 
-def _sets(tree: Any, count: int) -> Iterator[PodSet]:
+def _pod_sets(tree: Any, count: int) -> Iterator[PodSet]:
     if not tree:
         yield PodSet("", count)
     elif "$defaultSubGroup" in tree:
@@ -272,30 +272,30 @@ def _sets(tree: Any, count: int) -> Iterator[PodSet]:
         for p in tree.get("podSets") or ():
             yield PodSet(str(p["name"]), int(p["minAvailable"]))
         for g in tree.get("subGroups") or ():
-            yield from _sets(g, count)
+            yield from _pod_sets(g, count)
 
 
 def _shape(spec: Mapping[str, Any], task: Mapping[str, Any]) -> Shape:
     best_effort = bool(spec.get("IsBestEffortJob"))
-    asked = task.get("RequiredGPUs")
-    gpus = float(asked if asked is not None else spec.get("RequiredGPUsPerTask") or 0)
+    task_gpus = task.get("RequiredGPUs")
+    gpus = float(task_gpus if task_gpus is not None else spec.get("RequiredGPUsPerTask") or 0)
     memory = int(spec.get("RequiredGpuMemory") or 0)
     devices = int(spec.get("RequiredMultiFractionDevicesPerTask") or 1)
-    whole = gpus == int(gpus)
+    is_whole = gpus == int(gpus)
     nodes = task.get("NodeAffinityNames") or ()
     affinity = ((Requirement("kubernetes.io/hostname", "In", tuple(nodes)),),) if nodes else ()
     return Shape(
         cpu=0 if best_effort else int(float(spec.get("RequiredCPUsPerTask") or 1) * CORE),
         memory=0 if best_effort else int(spec.get("RequiredMemoryPerTask") or GB),
-        gpus=int(gpus) if whole else 0,
-        portion=0 if whole else round(gpus * 100),
+        gpus=int(gpus) if is_whole else 0,
+        portion=0 if is_whole else round(gpus * 100),
         gpu_memory=memory,
-        devices=devices if memory or not whole else 0,
+        devices=devices if memory or not is_whole else 0,
         affinity=affinity,
     )
 
 
-def _assign_cards(table: Mapping[str, Any], nodes: tuple[Node, ...], jobs: list[TableJob]) -> None:
+def _assign_devices(table: Mapping[str, Any], nodes: tuple[Node, ...], jobs: list[TableJob]) -> None:
     """Running pods get card indices: named groups first, one card per name; then the others, on the emptiest."""
     names: dict[str, dict[str, int]] = {n.name: {} for n in nodes}
     used = {n.name: [0] * n.gpus for n in nodes}
@@ -305,19 +305,21 @@ def _assign_cards(table: Mapping[str, Any], nodes: tuple[Node, ...], jobs: list[
     for t in placed:
         at = t.job.tasks.index(t)
         groups = (specs[t.job.name].get("Tasks") or ())[at].get("GPUGroups") or ()
-        if t.shape.fractional and groups:
-            known = names[t.node]
+        if t.shape.is_fractional and groups:
+            group_devices = names[t.node]
             for g in groups:
-                known.setdefault(g, len(known))
-            t.devices = tuple(known[g] for g in groups)
-            _use(used[t.node], t)
+                group_devices.setdefault(g, len(group_devices))
+            t.devices = tuple(group_devices[g] for g in groups)
+            _use_devices(used[t.node], t)
     for t in placed:
         if not t.devices:
-            room = used[t.node]
-            t.devices = tuple(sorted(range(len(room)), key=lambda d: (room[d], d))[: t.shape.cards])
-            _use(room, t)
+            used_per_device = used[t.node]
+            t.devices = tuple(
+                sorted(range(len(used_per_device)), key=lambda d: (used_per_device[d], d))[: t.shape.device_count]
+            )
+            _use_devices(used_per_device, t)
 
 
-def _use(room: list[int], t: TableTask) -> None:
+def _use_devices(used_per_device: list[int], t: TableTask) -> None:
     for d in t.devices:
-        room[d] += WHOLE if t.shape.gpus else t.shape.portion or t.shape.gpu_memory
+        used_per_device[d] += WHOLE_GPU if t.shape.gpus else t.shape.portion or t.shape.gpu_memory

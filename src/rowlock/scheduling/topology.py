@@ -10,45 +10,45 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from rowlock.scheduling.amounts import GPU
-from rowlock.scheduling.placement import EVERYWHERE, Region
+from rowlock.scheduling.placement import WHOLE_CLUSTER, TopologyDomain
 from rowlock.scheduling.room import NodeState
 from rowlock.scheduling.snapshot import Node
-from rowlock.scheduling.world import REAL, GangState, TaskState, World
+from rowlock.scheduling.world import ALLOCATED_STATUSES, GangState, Session, TaskState
 
 
-def value(node: Node, label: str) -> str | None:
+def label_value(node: Node, label: str) -> str | None:
     return next((v for k, v in node.labels if k == label), None)
 
 
-def regions(
-    world: World, state: GangState, tasks: Iterable[TaskState], promised: Mapping[str, str]
-) -> Iterator[Region]:
+def candidate_domains(
+    session: Session, state: GangState, tasks: Iterable[TaskState], promised_nodes: Mapping[str, str]
+) -> Iterator[TopologyDomain]:
     """Where to try the gang, best first."""
     gang = state.gang
-    need = world.need(tasks)[GPU]
-    home = [world.nodes[t.node] for t in state.tasks if t.status in REAL and t.node in world.nodes]
-    there = [world.nodes[n] for n in promised.values() if n in world.nodes]
+    needed = session.total_cost(tasks)[GPU]
+    current = [session.nodes[t.node] for t in state.tasks if t.status in ALLOCATED_STATUSES and t.node in session.nodes]
+    promised = [session.nodes[n] for n in promised_nodes.values() if n in session.nodes]
     for label in dict.fromkeys(filter(None, (gang.preferred, gang.required))):
-        first = [(label, v) for s in (*home, *there) if (v := value(s.node, label)) is not None]
-        if home and label == gang.required:
-            yield from first[:1]
+        first_domains = [(label, v) for s in (*current, *promised) if (v := label_value(s.node, label)) is not None]
+        if current and label == gang.required:
+            yield from first_domains[:1]
             return
-        yield from dict.fromkeys((*first, *_by_room(world.order, label, need)))
+        yield from dict.fromkeys((*first_domains, *_domains_by_free_gpus(session.ordered_nodes, label, needed)))
     if not gang.required:
-        yield EVERYWHERE
+        yield WHOLE_CLUSTER
 
 
-def _by_room(nodes: Iterable[NodeState], label: str, need: int) -> Iterator[Region]:
+def _domains_by_free_gpus(nodes: Iterable[NodeState], label: str, needed: int) -> Iterator[TopologyDomain]:
     """The regions of a level that have enough GPUs free or coming back, the fullest first."""
     free: dict[str, int] = {}
     for s in nodes:
-        if (v := value(s.node, label)) is not None and not s.node.unschedulable:
-            free[v] = free.get(v, 0) + (s.free_gpu() if need else s.cpu + s.back_cpu)
+        if (v := label_value(s.node, label)) is not None and not s.node.unschedulable:
+            free[v] = free.get(v, 0) + (s.free_gpu() if needed else s.idle_cpu + s.releasing_cpu)
     for v in sorted(free, key=lambda v: (free[v], v)):
-        if free[v] >= need:
+        if free[v] >= needed:
             yield label, v
 
 
-def levels(world: World, label: str) -> int:
+def domain_count(session: Session, label: str) -> int:
     """How many regions a level has; 0 = no node has that label."""
-    return len({v for s in world.order if (v := value(s.node, label)) is not None})
+    return len({v for s in session.ordered_nodes if (v := label_value(s.node, label)) is not None})

@@ -10,14 +10,14 @@ import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rowlock.scheduling.allocate import unready
-from rowlock.scheduling.order import GangKey, gang_key, wanted
+from rowlock.scheduling.allocate import not_ready_message
+from rowlock.scheduling.order import GangKey, gang_key, tasks_to_allocate
 from rowlock.scheduling.snapshot import Shape
-from rowlock.scheduling.world import GangState, World
+from rowlock.scheduling.world import GangState, Session
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class GangSignature:
     """What decides whether an attempt can succeed, apart from the moment."""
 
     queue: str
@@ -25,87 +25,87 @@ class Signature:
     preemptible: bool
     delay: float
     lasts: float
-    places: tuple[str, str]
+    topology_levels: tuple[str, str]
     sets: tuple[tuple[int, int, int], ...]
     shapes: tuple[Shape, ...]
 
 
 @dataclass(slots=True)
-class Group:
+class EqualGangs:
     """Equal gangs in order, with their keys."""
 
     keys: list[GangKey] = field(default_factory=list)
     gangs: list[GangState] = field(default_factory=list)
 
 
-def signature(state: GangState) -> Signature:
-    return Signature(
+def gang_signature(state: GangState) -> GangSignature:
+    return GangSignature(
         queue=state.gang.queue,
         priority=state.gang.priority,
         preemptible=state.gang.preemptible,
         delay=state.gang.delay,
         lasts=state.gang.lasts,
-        places=(state.gang.required, state.gang.preferred),
-        sets=tuple((s.minimum, s.active, s.pending) for s in state.sets.values()),
-        shapes=tuple(t.task.shape for t in wanted(state)),
+        topology_levels=(state.gang.required, state.gang.preferred),
+        sets=tuple((s.minimum, s.active_count, s.pending_count) for s in state.pod_sets.values()),
+        shapes=tuple(t.task.shape for t in tasks_to_allocate(state)),
     )
 
 
-class Waiting:
+class PendingGangs:
     """The gangs of a world that have something to ask for."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.groups: dict[Signature, Group] = {}
-        self.where: dict[str, tuple[Signature, GangKey]] = {}
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.groups: dict[GangSignature, EqualGangs] = {}
+        self.positions: dict[str, tuple[GangSignature, GangKey]] = {}
         """Gang → its group and its place in it."""
-        self.unready: dict[str, str] = {}
+        self.not_ready: dict[str, str] = {}
         """Gangs that wait for their own pods, with the sentence."""
-        self.homeless: dict[str, GangState] = {}
+        self.without_queue: dict[str, GangState] = {}
         """Gangs whose queue does not exist or may not hold jobs."""
 
-    def fill(self) -> None:
+    def refill(self) -> None:
         """Sort in every gang of the world."""
-        for name in list(self.where) + list(self.unready) + list(self.homeless):
-            self.drop(name)
-        for state in self.world.gangs.values():
-            self.put(state)
+        for name in list(self.positions) + list(self.not_ready) + list(self.without_queue):
+            self.drop_gang(name)
+        for state in self.session.gangs.values():
+            self.put_gang(state)
 
-    def put(self, state: GangState) -> None:
+    def put_gang(self, state: GangState) -> None:
         key = state.gang.key
-        self.drop(key)
-        if state.gang.foreign or not state.tasks_pending():
+        self.drop_gang(key)
+        if state.gang.foreign or not state.has_pending_tasks():
             return
         if state.queue is None:
-            self.homeless[key] = state
+            self.without_queue[key] = state
             return
-        sentence = unready(state)
+        sentence = not_ready_message(state)
         if sentence:
-            self.unready[key] = sentence
+            self.not_ready[key] = sentence
             return
-        if not state.pending:
+        if not state.pending_count:
             return
-        sign = signature(state)
-        place = gang_key(state)
-        self.where[key] = (sign, place)
-        group = self.groups.setdefault(sign, Group())
-        at = bisect.bisect(group.keys, place)
-        group.keys.insert(at, place)
+        group_key = gang_signature(state)
+        order_key = gang_key(state)
+        self.positions[key] = (group_key, order_key)
+        group = self.groups.setdefault(group_key, EqualGangs())
+        at = bisect.bisect(group.keys, order_key)
+        group.keys.insert(at, order_key)
         group.gangs.insert(at, state)
 
-    def drop(self, key: str) -> None:
-        self.unready.pop(key, None)
-        self.homeless.pop(key, None)
-        found = self.where.pop(key, None)
-        if found is None:
+    def drop_gang(self, key: str) -> None:
+        self.not_ready.pop(key, None)
+        self.without_queue.pop(key, None)
+        position = self.positions.pop(key, None)
+        if position is None:
             return
-        sign, place = found
-        group = self.groups[sign]
-        at = bisect.bisect_left(group.keys, place)
+        group_key, order_key = position
+        group = self.groups[group_key]
+        at = bisect.bisect_left(group.keys, order_key)
         del group.keys[at], group.gangs[at]
         if not group.keys:
-            del self.groups[sign]
+            del self.groups[group_key]
 
-    def ready(self) -> Iterator[list[GangState]]:
+    def ready_groups(self) -> Iterator[list[GangState]]:
         for group in self.groups.values():
             yield group.gangs

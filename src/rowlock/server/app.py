@@ -1,4 +1,4 @@
-"""The door of the REST API: routes, one shape of errors, and `Face`, which `serve.py` wires in.
+"""The door of the REST API: routes, one shape of errors, and `RestApi`, which `serve.py` wires in.
 
     face = Face(api, Settings(token=..., user=...))
     app = Starlette(routes=[*face.routes, *others])        # before the Kubernetes API's catch-all
@@ -23,11 +23,20 @@ from starlette.routing import Route
 
 from rowlock.api import Api
 from rowlock.errors import ApiError, Internal, NotFound
-from rowlock.server.auth import Door
-from rowlock.server.call import Answer, Asked, Call, Endpoint, Lacks, Planned, Room, Settings
-from rowlock.server.catalog import Catalog
-from rowlock.server.table import TABLE
-from rowlock.workloads.fields import nearest
+from rowlock.server.auth import Authenticator
+from rowlock.server.call import (
+    AppContext,
+    Diagnose,
+    Endpoint,
+    ImageProblems,
+    JsonResult,
+    RestCall,
+    RestSettings,
+    SnapshotSource,
+)
+from rowlock.server.catalog import InformerCache
+from rowlock.server.table import ROUTES
+from rowlock.workloads.fields import did_you_mean
 
 log = logging.getLogger(__name__)
 
@@ -40,70 +49,80 @@ def error_body(error: ApiError) -> dict[str, Any]:
     return body
 
 
-def answer(code: int, body: Any) -> Response:
+def json_response(code: int, body: Any) -> Response:
     return Response(msgspec.json.encode(body), code, media_type="application/json")
 
 
-_MISTAKEN = ("workload", "distributed", "projects", "project", "cluster", "jobs")
+_MISTAKEN_PATHS = ("workload", "distributed", "projects", "project", "cluster", "jobs")
 """What people take for resources of the REST API; else the Kubernetes API would answer that it has none."""
 
 
-class Face:
+class RestApi:
     """The REST API of one cluster."""
 
     def __init__(
         self,
         api: Api,
-        settings: Settings,
+        settings: RestSettings,
         *,
         clock: Callable[[], float] = time.time,
-        planned: Planned = None,
-        inquest: Asked = None,
-        lacks: Lacks = None,
-        said: Callable[[str, str], str] | None = None,
+        take_snapshot: SnapshotSource = None,
+        diagnose: Diagnose = None,
+        image_problems: ImageProblems = None,
+        diagnosis_message: Callable[[str, str], str] | None = None,
     ) -> None:
-        self.catalog = Catalog(api, settings.cluster_id, said)
-        self._room = Room(api, self.catalog, settings, clock, planned=planned, inquest=inquest, lacks=lacks)
-        self._door = Door(settings.token, settings.user, settings.guests)
+        self.cache = InformerCache(api, settings.cluster_id, diagnosis_message)
+        self._context = AppContext(
+            api,
+            self.cache,
+            settings,
+            clock,
+            take_snapshot=take_snapshot,
+            diagnose=diagnose,
+            image_problems=image_problems,
+        )
+        self._authenticator = Authenticator(settings.token, settings.user, settings.authenticate_token)
 
     async def run(self) -> None:
         """Keep the catalog, until cancelled."""
-        await self.catalog.run()
+        await self.cache.run()
 
     @property
     def routes(self) -> list[Route]:
-        made = [Route(path, self._endpoint(serve), methods=[method]) for method, path, serve in TABLE]
-        made.append(Route("/api/v1/token", self._token, methods=["POST"]))
+        routes = [Route(path, self._endpoint(serve), methods=[method]) for method, path, serve in ROUTES]
+        routes.append(Route("/api/v1/token", self._exchange_token, methods=["POST"]))
         prefixes = ("workloads", "org-unit", "clusters", "workload-types", "workload-priorities", "scheduler")
-        made += [Route(f"/api/v1/{p}/{{rest:path}}", self._unknown) for p in (*prefixes, *_MISTAKEN)]
-        made += [Route(f"/api/v1/{p}", self._unknown) for p in _MISTAKEN]
-        return made
+        routes += [
+            Route(f"/api/v1/{p}/{{rest:path}}", self._refuse_unknown_path) for p in (*prefixes, *_MISTAKEN_PATHS)
+        ]
+        routes += [Route(f"/api/v1/{p}", self._refuse_unknown_path) for p in _MISTAKEN_PATHS]
+        return routes
 
     def _endpoint(self, serve: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
-            async with _boundary() as outcome:
-                user = self._door.enter(request)
-                await self.catalog.ready()
-                made = await serve(Call(self._room, request, user))
-                if isinstance(made, Answer):
-                    outcome.response = answer(made.code, made.body)
+            async with _error_boundary() as outcome:
+                user = self._authenticator.authenticate(request)
+                await self.cache.wait_for_sync()
+                result = await serve(RestCall(self._context, request, user))
+                if isinstance(result, JsonResult):
+                    outcome.response = json_response(result.code, result.body)
                 else:
-                    outcome.response = made if isinstance(made, Response) else answer(200, made)
+                    outcome.response = result if isinstance(result, Response) else json_response(200, result)
             return outcome.response
 
         return respond
 
-    async def _token(self, request: Request) -> Response:
-        async with _boundary() as outcome:
-            self._door.exchange(await Call(self._room, request, "").json())
+    async def _exchange_token(self, request: Request) -> Response:
+        async with _error_boundary() as outcome:
+            self._authenticator.exchange(await RestCall(self._context, request, "").json())
         return outcome.response
 
-    async def _unknown(self, request: Request) -> Response:
-        async with _boundary() as outcome:
-            self._door.enter(request)
-            known = sorted({path for _, path, _ in TABLE})
+    async def _refuse_unknown_path(self, request: Request) -> Response:
+        async with _error_boundary() as outcome:
+            self._authenticator.authenticate(request)
+            known_paths = sorted({path for _, path, _ in ROUTES})
             path = request.url.path
-            raise NotFound(f"there is no {request.method} {path} in this API.{nearest(path, known)}")
+            raise NotFound(f"there is no {request.method} {path} in this API.{did_you_mean(path, known_paths)}")
         return outcome.response
 
 
@@ -113,19 +132,19 @@ class _Outcome:
 
 
 @asynccontextmanager
-async def _boundary() -> AsyncIterator[_Outcome]:
+async def _error_boundary() -> AsyncIterator[_Outcome]:
     """The only place of the REST API that catches broadly: nobody gets a stack trace for an answer."""
-    outcome = _Outcome(answer(500, {"code": 500, "message": "no answer was made", "details": ""}))
+    outcome = _Outcome(json_response(500, {"code": 500, "message": "no answer was made", "details": ""}))
     try:
         yield outcome
     except ApiError as error:
-        outcome.response = answer(error.code, error_body(error))
+        outcome.response = json_response(error.code, error_body(error))
     except Exception as error:
         log.exception("a request failed unexpectedly")
-        unforeseen = Internal(f"the server failed unexpectedly ({type(error).__name__}: {error}); its log says more")
-        outcome.response = answer(500, error_body(unforeseen))
+        internal = Internal(f"the server failed unexpectedly ({type(error).__name__}: {error}); its log says more")
+        outcome.response = json_response(500, error_body(internal))
 
 
-def routes(api: Api, settings: Settings) -> list[Route]:
-    """The routes of a `Face` nobody runs: only for looking at the table (docs, tests)."""
-    return Face(api, settings).routes
+def routes(api: Api, settings: RestSettings) -> list[Route]:
+    """The routes of a `RestApi` nobody runs: only for looking at the table (docs, tests)."""
+    return RestApi(api, settings).routes

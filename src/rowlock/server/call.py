@@ -1,4 +1,4 @@
-"""What an endpoint takes and gives: a `Call` in a `Room`, answered with JSON, an `Answer` or a Response."""
+"""What an endpoint takes and gives: a `RestCall` in a `AppContext`, answered with JSON, an `JsonResult` or a Response."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rowlock.api import Api
 from rowlock.errors import BadRequest
 from rowlock.objects import Object
 from rowlock.scheduling.snapshot import Snapshot
-from rowlock.server.auth import Guests
-from rowlock.server.catalog import Catalog
-from rowlock.workloads.fields import nearest
+from rowlock.server.auth import TokenAuthenticator
+from rowlock.server.catalog import InformerCache
+from rowlock.workloads.fields import did_you_mean
 
-LARGEST = 4 * 1024 * 1024
+MAX_BODY_BYTES = 4 * 1024 * 1024
 """Bytes of a request body."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RestSettings:
     """What the face must be told. `cluster_id` "" takes the uid of the kube-system namespace."""
 
     token: str = ""
@@ -33,38 +33,38 @@ class Settings:
     version: str = ""
     cluster_id: str = ""
     cluster_name: str = "rowlock"
-    guests: Guests | None = None
+    authenticate_token: TokenAuthenticator | None = None
     """Who may come in besides the owner, where others can reach the server."""
 
 
-Planned = Callable[[], Snapshot] | None
+SnapshotSource = Callable[[], Snapshot] | None
 """What the scheduler would plan from now; None where none of ours runs."""
-Asked = Callable[[Object], Awaitable[dict[str, Any]]] | None
+Diagnose = Callable[[Object], Awaitable[dict[str, Any]]] | None
 """What is known of how a job's ranks died and where they stand; None where no node of ours runs."""
 
-Lacks = Callable[[Object], Awaitable[list[str]]] | None
+ImageProblems = Callable[[Object], Awaitable[list[str]]] | None
 """Why programs of such a pod could not begin, for want of images; None where no node of ours runs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class AppContext:
     """What every endpoint works with."""
 
     api: Api
-    catalog: Catalog
-    settings: Settings
+    cache: InformerCache
+    settings: RestSettings
     clock: Callable[[], float] = time.time
-    ids: Callable[[], str] = lambda: str(uuid.uuid4())
-    planned: Planned = None
-    inquest: Asked = None
-    lacks: Lacks = None
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    take_snapshot: SnapshotSource = None
+    diagnose: Diagnose = None
+    image_problems: ImageProblems = None
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RestCall:
     """One request, authenticated."""
 
-    room: Room
+    context: AppContext
     request: Request
     user: str
 
@@ -79,28 +79,28 @@ class Call:
     async def json(self) -> Any:
         """The body. Raises BadRequest when it is not JSON."""
         length = self.request.headers.get("content-length", "0")
-        if length.isdigit() and int(length) > LARGEST:
-            raise BadRequest(f"the body has {length} bytes; {LARGEST} are allowed")
+        if length.isdigit() and int(length) > MAX_BODY_BYTES:
+            raise BadRequest(f"the body has {length} bytes; {MAX_BODY_BYTES} are allowed")
         raw = await self.request.body()
         try:
             return msgspec.json.decode(raw)
         except msgspec.DecodeError as error:
             raise BadRequest(f"the body is not JSON: {error}") from None
 
-    def only(self, *known: str) -> dict[str, str]:
+    def validate_query(self, *allowed: str) -> dict[str, str]:
         """The query, with nothing in it but these. Raises BadRequest."""
         for name in self.query:
-            if name.rstrip("?") and name not in known:
-                raise BadRequest(f"there is no query parameter {name!r}.{nearest(name, known)}")
+            if name.rstrip("?") and name not in allowed:
+                raise BadRequest(f"there is no query parameter {name!r}.{did_you_mean(name, allowed)}")
         return self.query
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JsonResult:
     """JSON with a status other than 200."""
 
     code: int
     body: Any
 
 
-Endpoint = Callable[[Call], Awaitable[Any]]
+Endpoint = Callable[[RestCall], Awaitable[Any]]

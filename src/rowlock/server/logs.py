@@ -18,11 +18,11 @@ from rowlock import objects
 from rowlock.api import Api, LogOptions
 from rowlock.errors import ApiError, BadRequest, NotFound
 from rowlock.objects import Object
-from rowlock.server.call import Call
-from rowlock.server.catalog import Catalog
-from rowlock.server.workloads import find
+from rowlock.server.call import RestCall
+from rowlock.server.catalog import InformerCache
+from rowlock.server.workloads import find_workload
 from rowlock.workloads import pods as ranks
-from rowlock.workloads.fields import nearest
+from rowlock.workloads.fields import did_you_mean
 from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.present import Workload
 
@@ -30,41 +30,41 @@ _PARAMETERS = (
     "follow", "tail", "tailLines", "since", "sinceSeconds", "sinceTime", "timestamps", "previous", "container",
     "limitBytes", "prefix",
 )  # fmt: skip
-_FIRST = 0.25
+_FIRST_CHUNK_TIMEOUT = 0.25
 """Seconds to wait for the first bytes, so that a refusal is still a status code."""
-_DRAIN = 2.0
+_DRAIN_TIMEOUT = 2.0
 """Seconds that followers may go on after the end; a parameter server, or a rank of a failed job, may never end."""
-_OUTLIVING = 30.0
+_RESTARTED_RANK_GRACE = 30.0
 """Seconds after the end of a job in which ranks that were started again are still heard."""
-_QUEUE = 1000
+_QUEUE_SIZE = 1000
 
 
-def options(call: Call) -> LogOptions:
+def parse_log_options(call: RestCall) -> LogOptions:
     """The query as LogOptions. Raises BadRequest."""
-    asked = call.only(*_PARAMETERS)
-    since = _number(asked, "sinceSeconds") or _number(asked, "since")
-    moment = objects.seconds(_time(asked.get("sinceTime"))) or None
+    params = call.validate_query(*_PARAMETERS)
+    since = _parse_seconds(params, "sinceSeconds") or _parse_seconds(params, "since")
+    since_time = objects.seconds(_check_time(params.get("sinceTime"))) or None
     return LogOptions(
-        container=asked.get("container", ""),
-        follow=_true(asked, "follow"),
-        previous=_true(asked, "previous"),
-        tail=_whole(asked, "tail", "tailLines"),
-        since=call.room.clock() - since if since is not None else moment,
-        timestamps=_true(asked, "timestamps"),
-        limit_bytes=_whole(asked, "limitBytes"),
+        container=params.get("container", ""),
+        follow=_parse_bool(params, "follow"),
+        previous=_parse_bool(params, "previous"),
+        tail=_parse_count(params, "tail", "tailLines"),
+        since=call.context.clock() - since if since is not None else since_time,
+        timestamps=_parse_bool(params, "timestamps"),
+        limit_bytes=_parse_count(params, "limitBytes"),
     )
 
 
-def _true(asked: dict[str, str], name: str) -> bool:
-    value = asked.get(name, "false")
+def _parse_bool(params: dict[str, str], name: str) -> bool:
+    value = params.get(name, "false")
     if value not in ("true", "false"):
         raise BadRequest(f"{name} must be true or false, but is {value!r}.")
     return value == "true"
 
 
-def _whole(asked: dict[str, str], *names: str) -> int | None:
+def _parse_count(params: dict[str, str], *names: str) -> int | None:
     for name in names:
-        value = asked.get(name)
+        value = params.get(name)
         if value and value != "-1":
             if not value.isdigit():
                 raise BadRequest(f"{name} must be a whole number no less than 0, but is {value!r}.")
@@ -72,8 +72,8 @@ def _whole(asked: dict[str, str], *names: str) -> int | None:
     return None
 
 
-def _number(asked: dict[str, str], name: str) -> float | None:
-    value = asked.get(name)
+def _parse_seconds(params: dict[str, str], name: str) -> float | None:
+    value = params.get(name)
     if not value:
         return None
     try:
@@ -82,7 +82,7 @@ def _number(asked: dict[str, str], name: str) -> float | None:
         raise BadRequest(f"{name} must be a number of seconds, but is {value!r}.") from None
 
 
-def _time(text: str | None) -> str | None:
+def _check_time(text: str | None) -> str | None:
     try:
         objects.seconds(text)
     except ValueError:
@@ -93,48 +93,50 @@ def _time(text: str | None) -> str | None:
 # ---------------------------------------------------------------- endpoints
 
 
-async def of_pod(call: Call) -> Any:
-    asked, workload, word = options(call), find(call), str(call.path["pod"])
-    pod = next((p for p in workload.pods if word in (objects.name(p), objects.uid(p))), None)
+async def pod_logs(call: RestCall) -> Any:
+    log_options, workload, pod_word = parse_log_options(call), find_workload(call), str(call.path["pod"])
+    pod = next((p for p in workload.pods if pod_word in (objects.name(p), objects.uid(p))), None)
     if pod is None:
         names = [objects.name(p) for p in workload.pods]
         job = objects.name(workload.job)
-        raise NotFound(f"Failed to find pod: '{word}' of job: '{job}'.{nearest(word, names)}")
+        raise NotFound(f"Failed to find pod: '{pod_word}' of job: '{job}'.{did_you_mean(pod_word, names)}")
     source = _source(call, workload)
-    if asked.follow:
-        return await _streamed(source.followed(pod, asked))
+    if log_options.follow:
+        return await _stream_response(source.follow_pod(pod, log_options))
     if not objects.dig(pod, "spec.nodeName", ""):
-        raise BadRequest(f"{objects.name(pod)} has not started yet: {_why(workload)}. Follow with -f to wait.")
-    return await _streamed(source.read(pod, asked))
+        raise BadRequest(
+            f"{objects.name(pod)} has not started yet: {_waiting_reason(workload)}. Follow with -f to wait."
+        )
+    return await _stream_response(source.read_pod(pod, log_options))
 
 
-def _why(workload: Workload) -> str:
-    now = workload.standing()
-    return (now.message or f"it is {now.phase}").rstrip(".")
+def _waiting_reason(workload: Workload) -> str:
+    status = workload.status()
+    return (status.message or f"it is {status.phase}").rstrip(".")
 
 
-async def merged(call: Call) -> Any:
-    asked, workload = options(call), find(call)
+async def workload_logs(call: RestCall) -> Any:
+    log_options, workload = parse_log_options(call), find_workload(call)
     source = _source(call, workload)
-    if asked.follow:
-        return await _streamed(source.follow_all(asked))
-    if not any(started(pod) for pod in workload.pods):
-        now = workload.standing()
+    if log_options.follow:
+        return await _stream_response(source.follow_all(log_options))
+    if not any(has_started(pod) for pod in workload.pods):
+        status = workload.status()
         name = objects.name(workload.job)
-        if now.phase in ("Stopping", "Stopped"):
+        if status.phase in ("Stopping", "Stopped"):
             raise BadRequest(f"{name} is suspended and has no pods: `rowlock resume {name}` starts it again.")
-        raise BadRequest(f"no pod of {name} has started yet: {_why(workload)}. Follow with -f to wait.")
-    return await _streamed(source.read_all(workload, asked))
+        raise BadRequest(f"no pod of {name} has started yet: {_waiting_reason(workload)}. Follow with -f to wait.")
+    return await _stream_response(source.read_all(workload, log_options))
 
 
-def _source(call: Call, workload: Workload) -> _Source:
-    return _Source(call.room.api, call.room.catalog, objects.uid(workload.job), call.room.clock)
+def _source(call: RestCall, workload: Workload) -> _LogSource:
+    return _LogSource(call.context.api, call.context.cache, objects.uid(workload.job), call.context.clock)
 
 
-async def _streamed(lines: AsyncIterator[bytes]) -> StreamingResponse:
+async def _stream_response(lines: AsyncIterator[bytes]) -> StreamingResponse:
     """The stream as a response; what fails at once is raised, and so gets its status code."""
     first = asyncio.ensure_future(anext(lines, None))
-    done, _ = await asyncio.wait({first}, timeout=_FIRST)
+    done, _ = await asyncio.wait({first}, timeout=_FIRST_CHUNK_TIMEOUT)
     if done:
         first.result()
 
@@ -149,12 +151,12 @@ async def _streamed(lines: AsyncIterator[bytes]) -> StreamingResponse:
             yield f"rowlock: the log ends here: {error.message}\n".encode()
         finally:
             first.cancel()
-            await _closed(lines)
+            await _close_stream(lines)
 
     return StreamingResponse(body(), media_type="text/plain; charset=utf-8")
 
 
-async def _closed(lines: AsyncIterator[bytes]) -> None:
+async def _close_stream(lines: AsyncIterator[bytes]) -> None:
     close = getattr(lines, "aclose", None)
     if close is not None:
         await close()
@@ -163,7 +165,7 @@ async def _closed(lines: AsyncIterator[bytes]) -> None:
 # ---------------------------------------------------------------- sources
 
 
-def started(pod: Object) -> bool:
+def has_started(pod: Object) -> bool:
     """There is (or was) a process of the main container."""
     states = objects.dig(pod, "status.containerStatuses", [])
     return any(
@@ -178,7 +180,7 @@ def attempt(pod: Object) -> tuple[str, int]:
     return objects.uid(pod), max((int(s.get("restartCount") or 0) for s in states), default=0)
 
 
-async def split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Chunks as whole lines, each with its newline."""
     rest = b""
     async for chunk in chunks:
@@ -189,7 +191,7 @@ async def split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield rest + b"\n"
 
 
-async def first(lines: AsyncIterator[bytes], count: int | None) -> AsyncIterator[bytes]:
+async def take_lines(lines: AsyncIterator[bytes], count: int | None) -> AsyncIterator[bytes]:
     """No more than `count` of them: a log may grow while it is read."""
     if count == 0:
         return
@@ -199,91 +201,101 @@ async def first(lines: AsyncIterator[bytes], count: int | None) -> AsyncIterator
             return
 
 
-def _without_time(line: bytes) -> bytes:
+def _strip_timestamp(line: bytes) -> bytes:
     return line.partition(b" ")[2]
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _LogSource:
     """Reads and follows the logs of one workload's pods."""
 
     api: Api
-    catalog: Catalog
+    cache: InformerCache
     uid: str
     clock: Callable[[], float]
 
-    def read(self, pod: Object, asked: LogOptions) -> AsyncIterator[bytes]:
-        return self.api.log(objects.namespace(pod), objects.name(pod), asked)
+    def read_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
+        return self.api.log(objects.namespace(pod), objects.name(pod), log_options)
 
-    async def followed(self, pod: Object, asked: LogOptions) -> AsyncIterator[bytes]:
+    async def follow_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
         """One pod, waited for when it has not started."""
         name = objects.name(pod)
 
-        def ready() -> bool:
-            workload = self.catalog.workload(self.uid)
-            mine = [p for p in workload.pods if objects.name(p) == name] if workload else []
-            return not mine or started(mine[0]) or self.over()
+        def is_readable() -> bool:
+            workload = self.cache.workload(self.uid)
+            same_name = [p for p in workload.pods if objects.name(p) == name] if workload else []
+            return not same_name or has_started(same_name[0]) or self.is_over()
 
-        await self.catalog.until(self.uid, ready, None)
-        workload = self.catalog.workload(self.uid)
-        if not started(pod) and not any(objects.name(p) == name for p in (workload.pods if workload else ())):
+        await self.cache.wait_until(self.uid, is_readable, None)
+        workload = self.cache.workload(self.uid)
+        if not has_started(pod) and not any(objects.name(p) == name for p in (workload.pods if workload else ())):
             raise NotFound(f"{name} was deleted before it started.")
-        async for chunk in self.read(pod, asked):
+        async for chunk in self.read_pod(pod, log_options):
             yield chunk
 
-    def over(self) -> bool:
-        return self.catalog.workload(self.uid) is None or self.catalog.standing(self.uid).phase in TERMINAL
+    def is_over(self) -> bool:
+        return self.cache.workload(self.uid) is None or self.cache.status(self.uid).phase in TERMINAL
 
-    def _finished(self) -> bool:
+    def _is_finished(self) -> bool:
         """The master's end completes a job, but the other ranks' last words and exit codes are wanted too."""
-        workload = self.catalog.workload(self.uid)
+        workload = self.cache.workload(self.uid)
         if workload is None:
             return True
-        if not self.over():
+        if not self.is_over():
             return False
-        ranked = ranks.ranked(workload.job) and self.catalog.standing(self.uid).phase == "Completed"
-        left = self._running(workload)
-        return not ranked or not left or (self._patience() == 0 and all(attempt(pod)[1] for pod in left))
+        has_ranks = ranks.has_ranked_pods(workload.job) and self.cache.status(self.uid).phase == "Completed"
+        running_pods = self._running_pods(workload)
+        return (
+            not has_ranks
+            or not running_pods
+            or (self._remaining_grace() == 0 and all(attempt(pod)[1] for pod in running_pods))
+        )
 
     @staticmethod
-    def _running(workload: Workload) -> list[Object]:
+    def _running_pods(workload: Workload) -> list[Object]:
         return [pod for pod in workload.pods if objects.phase(pod) not in ("Succeeded", "Failed")]
 
-    def _patience(self) -> float | None:
+    def _remaining_grace(self) -> float | None:
         """Seconds in which ranks that were started again are still heard; None while the job is not over."""
-        workload = self.catalog.workload(self.uid)
-        ended = objects.seconds(objects.dig(workload.job, "status.completionTime", None)) if workload else 0.0
-        return max(ended + _OUTLIVING - self.clock(), 0.0) if ended and self.over() else None
+        workload = self.cache.workload(self.uid)
+        completion_time = objects.seconds(objects.dig(workload.job, "status.completionTime", None)) if workload else 0.0
+        return (
+            max(completion_time + _RESTARTED_RANK_GRACE - self.clock(), 0.0)
+            if completion_time and self.is_over()
+            else None
+        )
 
     # -------------------------------------------------------- all, at rest
 
-    async def read_all(self, workload: Workload, asked: LogOptions) -> AsyncIterator[bytes]:
+    async def read_all(self, workload: Workload, log_options: LogOptions) -> AsyncIterator[bytes]:
         """Every pod's log, merged by time."""
-        dated = replace(asked, timestamps=True)
+        dated_options = replace(log_options, timestamps=True)
         sources = [
-            (self._tag(workload, p), first(split(self.read(p, dated)), asked.tail)) for p in workload.pods if started(p)
+            (self._tag(workload, p), take_lines(split_lines(self.read_pod(p, dated_options)), log_options.tail))
+            for p in workload.pods
+            if has_started(p)
         ]
         heads = [(await anext(lines, None), tag, lines) for tag, lines in sources]
-        waiting = [(line, tag, lines) for line, tag, lines in heads if line is not None]
-        while waiting:
-            place = min(range(len(waiting)), key=lambda n: waiting[n][0].partition(b" ")[0])
-            line, tag, lines = waiting[place]
-            yield tag + (line if asked.timestamps else _without_time(line))
-            following = await anext(lines, None)
-            if following is None:
-                waiting.pop(place)
+        pending_lines = [(line, tag, lines) for line, tag, lines in heads if line is not None]
+        while pending_lines:
+            earliest = min(range(len(pending_lines)), key=lambda n: pending_lines[n][0].partition(b" ")[0])
+            line, tag, lines = pending_lines[earliest]
+            yield tag + (line if log_options.timestamps else _strip_timestamp(line))
+            next_line = await anext(lines, None)
+            if next_line is None:
+                pending_lines.pop(earliest)
             else:
-                waiting[place] = (following, tag, lines)
+                pending_lines[earliest] = (next_line, tag, lines)
 
     def _tag(self, workload: Workload, pod: Object) -> bytes:
-        return f"[{ranks.tag(workload.job, pod)}] ".encode()
+        return f"[{ranks.rank_label(workload.job, pod)}] ".encode()
 
     # -------------------------------------------------------- all, followed
 
-    async def follow_all(self, asked: LogOptions) -> AsyncIterator[bytes]:
+    async def follow_all(self, log_options: LogOptions) -> AsyncIterator[bytes]:
         """Every pod's log as it is written, through restarts, until the workload is over."""
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE)
-        feeder = asyncio.create_task(self._feed(queue, asked))
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE_SIZE)
+        feeder = asyncio.create_task(self._feed_queue(queue, log_options))
         try:
             while (line := await queue.get()) is not None:
                 yield line
@@ -292,52 +304,56 @@ class _Source:
             feeder.cancel()
             await asyncio.wait({feeder})
 
-    async def _feed(self, queue: asyncio.Queue[bytes | None], asked: LogOptions) -> None:
+    async def _feed_queue(self, queue: asyncio.Queue[bytes | None], log_options: LogOptions) -> None:
         """Start a follower for every life of every rank; then drain."""
         followers: dict[tuple[str, int], asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as tasks:
             while True:
-                workload = self.catalog.workload(self.uid)
+                workload = self.cache.workload(self.uid)
                 for pod in workload.pods if workload else ():
-                    if started(pod) and attempt(pod) not in followers and workload:
+                    if has_started(pod) and attempt(pod) not in followers and workload:
                         tag = self._tag(workload, pod)
-                        followers[attempt(pod)] = tasks.create_task(self._follow(pod, tag, queue, asked))
-                if self._finished():
+                        followers[attempt(pod)] = tasks.create_task(
+                            self._follow_into_queue(pod, tag, queue, log_options)
+                        )
+                if self._is_finished():
                     break
-                await self._changed(followers)
+                await self._wait_for_changes(followers)
             if followers:
-                await asyncio.wait(followers.values(), timeout=_DRAIN)
-            heard = {life for life, follower in followers.items() if follower.done()}
+                await asyncio.wait(followers.values(), timeout=_DRAIN_TIMEOUT)
+            drained = {life for life, follower in followers.items() if follower.done()}
             for follower in followers.values():
                 follower.cancel()
-        if farewell := self._farewell(heard):
+        if farewell := self._still_running_message(drained):
             await queue.put(farewell)
         await queue.put(None)
 
-    def _farewell(self, heard: set[tuple[str, int]]) -> bytes:
+    def _still_running_message(self, drained: set[tuple[str, int]]) -> bytes:
         """Who is not heard any more although it runs. A rank heard to its end ran: the word of its end is on the way."""
-        workload = self.catalog.workload(self.uid)
-        left = self._running(workload) if workload and ranks.ranked(workload.job) else []
-        left = [pod for pod in left if attempt(pod) not in heard]
-        if not workload or not left or self._patience() is None:
+        workload = self.cache.workload(self.uid)
+        running_pods = self._running_pods(workload) if workload and ranks.has_ranked_pods(workload.job) else []
+        running_pods = [pod for pod in running_pods if attempt(pod) not in drained]
+        if not workload or not running_pods or self._remaining_grace() is None:
             return b""
-        job, names = objects.name(workload.job), ", ".join(objects.name(pod) for pod in left)
-        run = "run" if len(left) > 1 else "runs"
-        hint = f"`rowlock logs -f {job} --pod {objects.name(left[0])}`"
+        job, names = objects.name(workload.job), ", ".join(objects.name(pod) for pod in running_pods)
+        run = "run" if len(running_pods) > 1 else "runs"
+        hint = f"`rowlock logs -f {job} --pod {objects.name(running_pods[0])}`"
         return f"rowlock: {job} is over, but {names} still {run}: {hint} goes on; `rowlock delete {job}` ends them.\n".encode()
 
-    async def _changed(self, known: dict[tuple[str, int], Any]) -> None:
-        def news() -> bool:
-            workload = self.catalog.workload(self.uid)
-            if workload is None or self._finished():
+    async def _wait_for_changes(self, followers: dict[tuple[str, int], Any]) -> None:
+        def has_news() -> bool:
+            workload = self.cache.workload(self.uid)
+            if workload is None or self._is_finished():
                 return True
-            return any(started(p) and attempt(p) not in known for p in workload.pods)
+            return any(has_started(p) and attempt(p) not in followers for p in workload.pods)
 
-        await self.catalog.until(self.uid, news, self._patience() or None)
+        await self.cache.wait_until(self.uid, has_news, self._remaining_grace() or None)
 
-    async def _follow(self, pod: Object, tag: bytes, queue: asyncio.Queue[bytes | None], asked: LogOptions) -> None:
+    async def _follow_into_queue(
+        self, pod: Object, tag: bytes, queue: asyncio.Queue[bytes | None], log_options: LogOptions
+    ) -> None:
         try:
-            async for line in split(self.read(pod, asked)):
+            async for line in split_lines(self.read_pod(pod, log_options)):
                 await queue.put(tag + line)
         except ApiError:
             return  # the pod went between being seen and being read: its next life has a follower of its own

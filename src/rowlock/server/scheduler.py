@@ -16,77 +16,79 @@ from rowlock.api import WriteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Conflict
 from rowlock.objects import Object
 from rowlock.scheduling.snapshot import Snapshot, dumps
-from rowlock.scheduling.what_if import Outcome, Rehearsal
-from rowlock.server.call import Call
+from rowlock.scheduling.what_if import DryRunOutcome, DryRunPlanner
+from rowlock.server.call import RestCall
 from rowlock.workloads import hypothetical
-from rowlock.workloads.fields import nearest
+from rowlock.workloads.fields import did_you_mean
 
-_MOST = 100
+_MAX_OBJECTS = 100
 """Objects of one question."""
 
 
-def _snapshot(call: Call) -> Snapshot:
+def _take_snapshot(call: RestCall) -> Snapshot:
     """Raises Conflict where no scheduler of ours runs."""
-    planned = call.room.planned
-    if planned is None:
+    take_snapshot = call.context.take_snapshot
+    if take_snapshot is None:
         raise Conflict("this cluster runs without rowlock's scheduler: start it without `--without scheduler`")
-    return planned()
+    return take_snapshot()
 
 
-async def snapshot(call: Call) -> Response:
-    call.only()
-    return Response(dumps(_snapshot(call)), media_type="application/json")
+async def snapshot(call: RestCall) -> Response:
+    call.validate_query()
+    return Response(dumps(_take_snapshot(call)), media_type="application/json")
 
 
-async def what_if(call: Call) -> Any:
+async def what_if(call: RestCall) -> Any:
     """`{"objects": [...], "project": NAME}` → an outcome for each gang, in order."""
-    call.only()
+    call.validate_query()
     body = await call.json()
-    wanted, space = asked(body), home(call, body)
-    found = [await _admitted(call, obj, space) for obj in wanted]
-    homes = {objects.name(n): n for n in (await call.room.api.list(kinds.NAMESPACE)).items}
-    page = await call.room.api.list(kinds.PRIORITY_CLASS)
+    manifests, namespace = parse_manifests(body), project_namespace(call, body)
+    admitted = [await _dry_run_create(call, obj, namespace) for obj in manifests]
+    homes = {objects.name(n): n for n in (await call.context.api.list(kinds.NAMESPACE)).items}
+    page = await call.context.api.list(kinds.PRIORITY_CLASS)
     classes = {objects.name(c): int(c.get("value") or 0) for c in page.items}
-    gangs = hypothetical.gangs(found, homes, classes, call.room.clock())
-    copy = _snapshot(call)
-    outcomes: list[Outcome] = await asyncio.to_thread(lambda: Rehearsal(copy).ask(gangs))
-    return {"outcomes": [outcome.plain() for outcome in outcomes]}
+    gangs = hypothetical.dry_run_gangs(admitted, homes, classes, call.context.clock())
+    copy = _take_snapshot(call)
+    outcomes: list[DryRunOutcome] = await asyncio.to_thread(lambda: DryRunPlanner(copy).dry_run(gangs))
+    return {"outcomes": [outcome.to_json() for outcome in outcomes]}
 
 
-def asked(body: Any) -> list[Object]:
+def parse_manifests(body: Any) -> list[Object]:
     """The manifests of a question. Raises BadRequest."""
-    found = body.get("objects") if isinstance(body, dict) else None
-    if not isinstance(found, list) or not found or not all(isinstance(o, dict) for o in found):
+    manifests = body.get("objects") if isinstance(body, dict) else None
+    if not isinstance(manifests, list) or not manifests or not all(isinstance(o, dict) for o in manifests):
         raise BadRequest("the body must be an object with `objects`: a list of at least one manifest")
-    if len(found) > _MOST:
-        raise BadRequest(f"{len(found)} objects were given; one question may have {_MOST}")
-    return found
+    if len(manifests) > _MAX_OBJECTS:
+        raise BadRequest(f"{len(manifests)} objects were given; one question may have {_MAX_OBJECTS}")
+    return manifests
 
 
-def home(call: Call, body: dict[str, Any]) -> str:
+def project_namespace(call: RestCall, body: dict[str, Any]) -> str:
     """The project's namespace, for objects that name none."""
-    wanted = str(body.get("project") or "default")
-    project = call.room.catalog.project(wanted)
+    name = str(body.get("project") or "default")
+    project = call.context.cache.project(name)
     if project is None:
-        names = [p.name for p in call.room.catalog.projects().values()]
-        raise BadRequest(f"project {wanted!r} was not found.{nearest(wanted, names)}")
+        names = [p.name for p in call.context.cache.projects().values()]
+        raise BadRequest(f"project {name!r} was not found.{did_you_mean(name, names)}")
     return project.namespace
 
 
-async def _admitted(call: Call, obj: Object, space: str) -> Object:
+async def _dry_run_create(call: RestCall, obj: Object, namespace: str) -> Object:
     """The object as the cluster would store it: refused if it would be refused. Nothing is written."""
-    version, word = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
-    kind = kinds.by_api_version(version, word)
-    if kind not in hypothetical.KNOWN:
-        names = [k.name for k in hypothetical.KNOWN]
-        raise BadRequest(f"kind {version} {word} starts nothing.{nearest(word, names)} Known: {', '.join(names)}")
+    version, kind_name = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
+    kind = kinds.by_api_version(version, kind_name)
+    if kind not in hypothetical.SUPPORTED_KINDS:
+        names = [k.name for k in hypothetical.SUPPORTED_KINDS]
+        raise BadRequest(
+            f"kind {version} {kind_name} starts nothing.{did_you_mean(kind_name, names)} Known: {', '.join(names)}"
+        )
     meta = obj.get("metadata")
     if not isinstance(meta, dict):
-        raise BadRequest(f"{word}: metadata with a name is missing")
-    placed = {**obj, "metadata": {**meta, "namespace": meta.get("namespace") or space}}
+        raise BadRequest(f"{kind_name}: metadata with a name is missing")
+    placed = {**obj, "metadata": {**meta, "namespace": meta.get("namespace") or namespace}}
     options = WriteOptions(dry_run=True, validation="Strict")
     try:
-        return await call.room.api.create(kind, placed, options=options)
+        return await call.context.api.create(kind, placed, options=options)
     except AlreadyExists:  # it was submitted before: asked is then about one more like it
-        again = {**placed, "metadata": {**placed["metadata"], "name": f"{meta.get('name')}-again"}}
-        return await call.room.api.create(kind, again, options=options)
+        renamed = {**placed, "metadata": {**placed["metadata"], "name": f"{meta.get('name')}-again"}}
+        return await call.context.api.create(kind, renamed, options=options)

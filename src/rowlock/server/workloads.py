@@ -11,174 +11,174 @@ from rowlock.api import DeleteOptions, WriteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.server.call import Answer, Call
-from rowlock.server.catalog import FIELDS, Catalog, Row
+from rowlock.server.call import JsonResult, RestCall
+from rowlock.server.catalog import FIELDS, InformerCache, WorkloadRow
 from rowlock.workloads import pods as ranks
 from rowlock.workloads import present, query, spec, story
-from rowlock.workloads.fields import nearest
+from rowlock.workloads.fields import did_you_mean
 from rowlock.workloads.frameworks import FRAMEWORKS
-from rowlock.workloads.objects import Author, to_job
+from rowlock.workloads.objects import Submitter, to_job
 from rowlock.workloads.phase import TERMINAL
-from rowlock.workloads.possible import beyond_limit, impossible
+from rowlock.workloads.possible import infeasible_cause, queue_limit_cause
 from rowlock.workloads.present import Workload
 from rowlock.workloads.projects import Project
 from rowlock.workloads.spec import Submission
 
 ACCEPTED = {"code": 202, "message": "Request has been accepted."}
-MANAGER = WriteOptions(manager="rowlock")
-_THINKING = 3.0
+WRITE_OPTIONS = WriteOptions(manager="rowlock")
+_SCHEDULER_TIMEOUT = 3.0
 """Seconds that a question waits for the scheduler's first word about a new workload."""
-_LEAVING = 15.0
+_DELETION_TIMEOUT = 15.0
 """Seconds that a submit waits for a deleted workload of the same name to be gone."""
-_LONGEST_PREFIX = 36
-_LONGEST_WAIT = 60.0
+_MAX_PREFIX_LENGTH = 36
+_MAX_WAIT = 60.0
 
 
 def _kind(job: Object) -> Kind:
-    return kinds.of(job)
+    return kinds.by_object(job)
 
 
-def find(call: Call) -> Workload:
+def find_workload(call: RestCall) -> Workload:
     """The workload that the path names. Raises NotFound."""
-    return _find(call.room.catalog, str(call.path["id"]))
+    return _lookup_workload(call.context.cache, str(call.path["id"]))
 
 
-def _find(catalog: Catalog, word: str) -> Workload:
-    found = catalog.workload(catalog.uid(word))
-    if found is None:
-        raise NotFound(f"Resource id not found: there is no workload {word!r}. GET /api/v1/workloads lists them.")
-    return found
+def _lookup_workload(cache: InformerCache, identifier: str) -> Workload:
+    workload = cache.workload(cache.job_uid(identifier))
+    if workload is None:
+        raise NotFound(f"Resource id not found: there is no workload {identifier!r}. GET /api/v1/workloads lists them.")
+    return workload
 
 
 # ---------------------------------------------------------------- submit
 
 
-async def submit(call: Call) -> Any:
-    dry = call.only("dryRun").get("dryRun") == "true"
-    asked = spec.read(await call.json())
-    catalog = call.room.catalog
-    project = _project(catalog, asked)
-    _same_cluster(catalog, asked)
-    _possible(catalog, asked, project)
-    identity = call.room.ids()
-    if asked.prefix:
-        asked = _prefixed(asked, identity)
+async def submit(call: RestCall) -> Any:
+    dry_run = call.validate_query("dryRun").get("dryRun") == "true"
+    request = spec.parse_submission(await call.json())
+    cache = call.context.cache
+    project = _find_project(cache, request)
+    _check_cluster(cache, request)
+    _check_feasible(cache, request, project)
+    identity = call.context.new_id()
+    if request.is_name_prefix:
+        request = _generate_name(request, identity)
     source = "CLI" if "rowlock-cli" in call.request.headers.get("user-agent", "") else "Other"
-    job = to_job(asked, project, Author(identity, call.user, source))
-    if dry:
+    job = to_job(request, project, Submitter(identity, call.user, source))
+    if dry_run:
         return {"objects": [job]}
-    await _name_free(catalog, project, asked.name)
-    created = await call.room.api.create(_kind(job), job, options=WriteOptions(manager=MANAGER.manager))
+    await _ensure_name_is_free(cache, project, request.name)
+    created = await call.context.api.create(_kind(job), job, options=WriteOptions(manager=WRITE_OPTIONS.manager))
     uid = objects.uid(created)
-    await catalog.until(uid, lambda: bool(catalog.uid(uid)))
-    workload = catalog.workload(uid) or Workload(created, [], None, project, catalog.cluster)
-    return Answer(202, present.distributed(workload))
+    await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
+    workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
+    return JsonResult(202, present.distributed_workload_json(workload))
 
 
-def _project(catalog: Catalog, asked: Submission) -> Project:
-    found = catalog.project(asked.project)
-    if found is None:
-        names = [p.name for p in catalog.projects().values()]
-        message = f"project {asked.project!r} was not found.{nearest(asked.project, names)}"
+def _find_project(cache: InformerCache, request: Submission) -> Project:
+    project = cache.project(request.project)
+    if project is None:
+        names = [p.name for p in cache.projects().values()]
+        message = f"project {request.project!r} was not found.{did_you_mean(request.project, names)}"
         hint = " `rowlock project list` shows them, `rowlock project create NAME` makes one."
         raise BadRequest(message + hint, causes=[Cause("unknown", message, "projectId")])
-    if found.deleting:
-        raise Conflict(f"project {found.name!r} is being deleted; nothing can be submitted to it")
-    return found
+    if project.deleting:
+        raise Conflict(f"project {project.name!r} is being deleted; nothing can be submitted to it")
+    return project
 
 
-def _same_cluster(catalog: Catalog, asked: Submission) -> None:
-    if asked.cluster and asked.cluster != catalog.cluster:
-        message = f"there is no cluster {asked.cluster!r}. This server has one: {catalog.cluster}."
+def _check_cluster(cache: InformerCache, request: Submission) -> None:
+    if request.cluster and request.cluster != cache.cluster:
+        message = f"there is no cluster {request.cluster!r}. This server has one: {cache.cluster}."
         raise BadRequest(message, causes=[Cause("unknown", message, "clusterId")])
 
 
-def _possible(catalog: Catalog, asked: Submission, project: Project) -> None:
+def _check_feasible(cache: InformerCache, request: Submission, project: Project) -> None:
     """Refuse what no node of this cluster could ever hold, nor the project's limit; a cluster without nodes is given the
     benefit of the doubt."""
-    for role in (asked.worker, asked.master):
-        cause = impossible(role.compute, catalog.nodes(), asked.run.pool)
+    for role in (request.worker, request.master):
+        cause = infeasible_cause(role.compute, cache.nodes(), request.options.pool)
         if cause is not None:
             raise BadRequest(cause.message, causes=[cause])
-    cause = beyond_limit(asked, _path(catalog, project))
+    cause = queue_limit_cause(request, _queue_path(cache, project))
     if cause is not None:
         raise BadRequest(cause.message, causes=[cause])
 
 
-def _path(catalog: Catalog, project: Project) -> list[Object]:
+def _queue_path(cache: InformerCache, project: Project) -> list[Object]:
     """The project's queue and those above it."""
     path: list[Object] = []
-    found = catalog.queue(project.queue)
-    while found is not None and found not in path:
-        path.append(found)
-        found = catalog.queue(str(objects.dig(found, "spec.parentQueue") or ""))
+    queue = cache.queue(project.queue)
+    while queue is not None and queue not in path:
+        path.append(queue)
+        queue = cache.queue(str(objects.dig(queue, "spec.parentQueue") or ""))
     return path
 
 
-def _prefixed(asked: Submission, identity: str) -> Submission:
-    if len(asked.name) > _LONGEST_PREFIX:
-        message = f"as a prefix {asked.name!r} may have {_LONGEST_PREFIX} characters, it has {len(asked.name)}."
+def _generate_name(request: Submission, identity: str) -> Submission:
+    if len(request.name) > _MAX_PREFIX_LENGTH:
+        message = f"as a prefix {request.name!r} may have {_MAX_PREFIX_LENGTH} characters, it has {len(request.name)}."
         raise BadRequest(message, causes=[Cause("max", message, "name")])
-    return replace(asked, name=f"{asked.name}-{identity.replace('-', '')[:12]}")
+    return replace(request, name=f"{request.name}-{identity.replace('-', '')[:12]}")
 
 
-async def _name_free(catalog: Catalog, project: Project, name: str) -> None:
+async def _ensure_name_is_free(cache: InformerCache, project: Project, name: str) -> None:
     """A name is taken by any kind of job. One that is leaving is waited for: delete, then submit, is no race."""
 
-    def taken() -> list[Object]:
-        return catalog.named(project.namespace, name)
+    def same_named_jobs() -> list[Object]:
+        return cache.jobs_named(project.namespace, name)
 
-    def staying() -> list[Object]:
-        return [job for job in taken() if not objects.deleting(job)]
+    def remaining_jobs() -> list[Object]:
+        return [job for job in same_named_jobs() if not objects.is_deleting(job)]
 
-    if taken() and not staying():
-        await catalog.until("", lambda: not taken() or bool(staying()), _LEAVING)
-    if staying():
+    if same_named_jobs() and not remaining_jobs():
+        await cache.wait_until("", lambda: not same_named_jobs() or bool(remaining_jobs()), _DELETION_TIMEOUT)
+    if remaining_jobs():
         raise AlreadyExists(f"the job {name} already exists, please delete it first (use 'runai delete {name}')")
-    if taken():
+    if same_named_jobs():
         raise Conflict(f"the job {name} of before is still being deleted; try again in a moment")
 
 
 # ---------------------------------------------------------------- one workload
 
 
-async def show(call: Call) -> Any:
-    call.only()
-    return present.detailed(find(call))
+async def show(call: RestCall) -> Any:
+    call.validate_query()
+    return present.workload_detail_json(find_workload(call))
 
 
-async def show_distributed(call: Call) -> Any:
-    call.only()
-    return present.distributed(find(call))
+async def show_distributed(call: RestCall) -> Any:
+    call.validate_query()
+    return present.distributed_workload_json(find_workload(call))
 
 
-async def delete(call: Call) -> Any:
-    call.only("force")
-    job = find(call).job
-    uid, catalog = objects.uid(job), call.room.catalog
+async def delete(call: RestCall) -> Any:
+    call.validate_query("force")
+    job = find_workload(call).job
+    uid, cache = objects.uid(job), call.context.cache
     options = DeleteOptions(propagation="Background", uid=uid)
-    await call.room.api.delete(_kind(job), objects.namespace(job), objects.name(job), options=options)
+    await call.context.api.delete(_kind(job), objects.namespace(job), objects.name(job), options=options)
 
-    def leaving() -> bool:
-        left = catalog.workload(uid)
-        return left is None or objects.deleting(left.job)
+    def is_leaving() -> bool:
+        remaining = cache.workload(uid)
+        return remaining is None or objects.is_deleting(remaining.job)
 
-    await catalog.until(uid, leaving)
-    return Answer(202, ACCEPTED)
-
-
-async def suspend(call: Call) -> Any:
-    return await _switch(call, suspended=True)
+    await cache.wait_until(uid, is_leaving)
+    return JsonResult(202, ACCEPTED)
 
 
-async def resume(call: Call) -> Any:
-    return await _switch(call, suspended=False)
+async def suspend(call: RestCall) -> Any:
+    return await _set_suspended(call, suspended=True)
 
 
-async def _switch(call: Call, *, suspended: bool) -> Any:
-    call.only()
-    workload = find(call)
-    job, phase = workload.job, workload.standing().phase
+async def resume(call: RestCall) -> Any:
+    return await _set_suspended(call, suspended=False)
+
+
+async def _set_suspended(call: RestCall, *, suspended: bool) -> Any:
+    call.validate_query()
+    workload = find_workload(call)
+    job, phase = workload.job, workload.status().phase
     word = "suspended" if suspended else "resumed"
     if phase in TERMINAL:
         raise Conflict(
@@ -186,36 +186,40 @@ async def _switch(call: Call, *, suspended: bool) -> Any:
         )
     patch = {"spec": {"runPolicy": {"suspend": suspended}}}
     kind, namespace, name = _kind(job), objects.namespace(job), objects.name(job)
-    changed = await call.room.api.patch(kind, namespace, name, patch, type="merge", options=MANAGER)
-    catalog, uid = call.room.catalog, objects.uid(job)
-    await catalog.until(uid, lambda: _seen(catalog, uid, objects.revision(changed)))
-    return Answer(202, ACCEPTED)
+    changed = await call.context.api.patch(kind, namespace, name, patch, type="merge", options=WRITE_OPTIONS)
+    cache, uid = call.context.cache, objects.uid(job)
+    await cache.wait_until(uid, lambda: _has_observed(cache, uid, objects.revision(changed)))
+    return JsonResult(202, ACCEPTED)
 
 
-def _seen(catalog: Catalog, uid: str, revision: int) -> bool:
-    workload = catalog.workload(uid)
+def _has_observed(cache: InformerCache, uid: str, revision: int) -> bool:
+    workload = cache.workload(uid)
     return workload is None or objects.revision(workload.job) >= revision
 
 
-async def wait(call: Call) -> Any:
+async def wait(call: RestCall) -> Any:
     """`?for=Completed,Failed&timeout=30`: answers when the phase is one of these, or as it stands after the timeout.
 
     A workload that is deleted meanwhile answers with the phase Deleted."""
-    asked = call.only("for", "timeout")
-    wanted = set(filter(None, asked.get("for", "Completed,Failed").split(",")))
-    seconds = _seconds(asked.get("timeout", "30"))
-    workload = find(call)
-    catalog, uid = call.room.catalog, objects.uid(workload.job)
+    params = call.validate_query("for", "timeout")
+    phases = set(filter(None, params.get("for", "Completed,Failed").split(",")))
+    seconds = _parse_timeout(params.get("timeout", "30"))
+    workload = find_workload(call)
+    cache, uid = call.context.cache, objects.uid(workload.job)
 
-    def arrived() -> bool:
-        return catalog.workload(uid) is None or catalog.standing(uid).phase in wanted
+    def has_arrived() -> bool:
+        return cache.workload(uid) is None or cache.status(uid).phase in phases
 
-    await catalog.until(uid, arrived, min(seconds, _LONGEST_WAIT))
-    left = catalog.workload(uid)
-    return present.detailed(left) if left else {**present.detailed(workload), "phase": "Deleted", "phaseMessage": ""}
+    await cache.wait_until(uid, has_arrived, min(seconds, _MAX_WAIT))
+    current = cache.workload(uid)
+    return (
+        present.workload_detail_json(current)
+        if current
+        else {**present.workload_detail_json(workload), "phase": "Deleted", "phaseMessage": ""}
+    )
 
 
-def _seconds(text: str) -> float:
+def _parse_timeout(text: str) -> float:
     try:
         return max(0.0, float(text))
     except ValueError:
@@ -225,102 +229,108 @@ def _seconds(text: str) -> float:
 # ---------------------------------------------------------------- lists
 
 
-async def index(call: Call) -> Any:
-    asked = query.parse(call.query, also=("deleted",))
+async def index(call: RestCall) -> Any:
+    parsed_query = query.parse_query(call.query, other_parameters=("deleted",))
     if call.query.get("deleted") == "true":
         return {"workloads": []}  # deleted workloads are not kept: there is nothing beside the cluster's own objects
-    catalog = call.room.catalog
-    page, following = query.page(_selected(catalog, asked), asked)
-    found = [workload for row in page if (workload := catalog.workload(row.uid))]
-    bodies = [present.present(workload) for workload in found]
-    await _say_what_cannot_be_made(call, found, bodies)
-    return _listed("workloads", bodies, following)
+    cache = call.context.cache
+    page, next_offset = query.page_of(_select_rows(cache, parsed_query), parsed_query)
+    page_workloads = [workload for row in page if (workload := cache.workload(row.uid))]
+    bodies = [present.workload_json(workload) for workload in page_workloads]
+    await _fill_creation_failures(call, page_workloads, bodies)
+    return _list_body("workloads", bodies, next_offset)
 
 
-async def _say_what_cannot_be_made(call: Call, found: Sequence[Workload], bodies: Sequence[dict[str, Any]]) -> None:
+async def _fill_creation_failures(
+    call: RestCall, page_workloads: Sequence[Workload], bodies: Sequence[dict[str, Any]]
+) -> None:
     """A workload that waits without the scheduler's word may have pods that the operator cannot make."""
     events: dict[str, list[Object]] = {}
-    for workload, body in zip(found, bodies, strict=True):
+    for workload, body in zip(page_workloads, bodies, strict=True):
         if body["phase"] == "Pending" and not body["phaseMessage"]:
-            space = objects.namespace(workload.job)
-            if space not in events:
-                events[space] = (await call.room.api.list(kinds.EVENT, space)).items
-            body["phaseMessage"] = story.unmade(workload.job, events[space])
+            namespace = objects.namespace(workload.job)
+            if namespace not in events:
+                events[namespace] = (await call.context.api.list(kinds.EVENT, namespace)).items
+            body["phaseMessage"] = story.create_failure_message(workload.job, events[namespace])
 
 
-def _selected(catalog: Catalog, asked: query.Query) -> Sequence[Row]:
-    name = next((f.value for f in asked.filters if (f.field, f.operator) == ("name", "==")), None)
-    return query.select(catalog.rows() if name is None else catalog.rows_named(name), asked, FIELDS)
+def _select_rows(cache: InformerCache, parsed_query: query.Query) -> Sequence[WorkloadRow]:
+    name = next((f.value for f in parsed_query.filters if (f.field, f.operator) == ("name", "==")), None)
+    return query.select_rows(cache.rows() if name is None else cache.rows_named(name), parsed_query, FIELDS)
 
 
-def _listed(name: str, items: list[Any], following: int | None) -> dict[str, Any]:
-    return {name: items} if following is None else {name: items, "next": following}
+def _list_body(name: str, items: list[Any], next_offset: int | None) -> dict[str, Any]:
+    return {name: items} if next_offset is None else {name: items, "next": next_offset}
 
 
-async def count(call: Call) -> Any:
-    asked = query.parse(call.query, also=("deleted",))
-    return {"count": len(_selected(call.room.catalog, asked))}
+async def count(call: RestCall) -> Any:
+    parsed_query = query.parse_query(call.query, other_parameters=("deleted",))
+    return {"count": len(_select_rows(call.context.cache, parsed_query))}
 
 
-async def pods(call: Call) -> Any:
-    asked = query.parse(call.query, (), also=("deleted",))
-    workload = find(call)
-    body = present.present(workload)
-    found = [
-        {**ranks.present(pod, body), "rank": ranks.tag(workload.job, pod)}
+async def pods(call: RestCall) -> Any:
+    parsed_query = query.parse_query(call.query, (), other_parameters=("deleted",))
+    workload = find_workload(call)
+    body = present.workload_json(workload)
+    pod_items = [
+        {**ranks.pod_json(pod, body), "rank": ranks.rank_label(workload.job, pod)}
         for pod in workload.pods
-        if asked.search in objects.name(pod)
+        if parsed_query.search in objects.name(pod)
     ]
-    page, following = query.page(found, asked)
-    return _listed("pods", list(page), following)
+    page, next_offset = query.page_of(pod_items, parsed_query)
+    return _list_body("pods", list(page), next_offset)
 
 
-async def _events(call: Call, workload: Workload) -> list[Object]:
+async def _workload_events(call: RestCall, workload: Workload) -> list[Object]:
     """The workload's events, oldest first."""
-    found = await call.room.api.list(kinds.EVENT, objects.namespace(workload.job))
-    return sorted((e for e in found.items if story.concerns(e, workload)), key=story.event_order)
+    event_list = await call.context.api.list(kinds.EVENT, objects.namespace(workload.job))
+    return sorted((e for e in event_list.items if story.is_about_workload(e, workload)), key=story.event_order)
 
 
-async def events(call: Call) -> Any:
-    asked = query.parse({"sortOrder": "desc", **call.query}, ("createdAt",))
-    workload = find(call)
-    found = await _events(call, workload)
-    page, following = query.page(found[::-1] if asked.descending else found, asked)
-    return _listed("events", [story.present_event(e, workload.cluster) for e in page], following)
+async def events(call: RestCall) -> Any:
+    parsed_query = query.parse_query({"sortOrder": "desc", **call.query}, ("createdAt",))
+    workload = find_workload(call)
+    all_events = await _workload_events(call, workload)
+    page, next_offset = query.page_of(all_events[::-1] if parsed_query.descending else all_events, parsed_query)
+    return _list_body("events", [story.event_json(e, workload.cluster) for e in page], next_offset)
 
 
-async def history(call: Call) -> Any:
-    asked = query.parse(call.query, ())
-    workload = find(call)
-    page, following = query.page(story.history(workload, await _events(call, workload)), asked)
-    return _listed("records", list(page), following)
+async def history(call: RestCall) -> Any:
+    parsed_query = query.parse_query(call.query, ())
+    workload = find_workload(call)
+    page, next_offset = query.page_of(story.history(workload, await _workload_events(call, workload)), parsed_query)
+    return _list_body("records", list(page), next_offset)
 
 
-async def explain(call: Call) -> Any:
-    call.only()
-    workload = find(call)
-    if story.undecided(workload):  # just submitted: its pods come, the scheduler speaks, within a moment
+async def explain(call: RestCall) -> Any:
+    call.validate_query()
+    workload = find_workload(call)
+    if story.is_undecided(workload):  # just submitted: its pods come, the scheduler speaks, within a moment
         uid = objects.uid(workload.job)
-        await call.room.catalog.until(uid, lambda: not story.undecided(find(call)), _THINKING)
-        workload = find(call)
-    return story.explanation(workload, await _events(call, workload))
+        await call.context.cache.wait_until(
+            uid, lambda: not story.is_undecided(find_workload(call)), _SCHEDULER_TIMEOUT
+        )
+        workload = find_workload(call)
+    return story.explanation(workload, await _workload_events(call, workload))
 
 
-async def why(call: Call) -> Any:
+async def why(call: RestCall) -> Any:
     """What happened to a workload, in one sentence, and what that rests on."""
-    call.only()
-    workload = find(call)
-    inquest = call.room.inquest
-    found = await inquest(workload.job) if inquest is not None else {"incidents": [], "verdict": None, "ranks": []}
-    return story.why(find(call), found, await _events(call, workload))
+    call.validate_query()
+    workload = find_workload(call)
+    diagnose = call.context.diagnose
+    diagnosis = (
+        await diagnose(workload.job) if diagnose is not None else {"incidents": [], "verdict": None, "ranks": []}
+    )
+    return story.explain_workload(find_workload(call), diagnosis, await _workload_events(call, workload))
 
 
 # ---------------------------------------------------------------- dictionaries
 
 
-async def priorities(call: Call) -> Any:
+async def priorities(call: RestCall) -> Any:
     return {"priorities": [{"id": n, "name": n, "value": v} for n, v in spec.PRIORITIES.items()]}
 
 
-async def types(call: Call) -> Any:
+async def types(call: RestCall) -> Any:
     return {"types": [{"name": framework.kind.name, "category": "Train"} for framework in FRAMEWORKS]}

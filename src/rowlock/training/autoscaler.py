@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from rowlock.api import Delete
 from rowlock.kinds import AUTOSCALER
-from rowlock.objects import Object, changed, deleting, owner_reference
+from rowlock.objects import Object, is_deleting, owner_reference, with_field
 from rowlock.training.framework import Job
-from rowlock.training.turn import Turn
+from rowlock.training.turn import ReconcileContext
 
 
-def sync_autoscaler(turn: Turn) -> None:
+def sync_autoscaler(context: ReconcileContext) -> None:
     """Make, correct or remove it. A policy without metrics leaves an old one alone."""
-    job = turn.job
+    job = context.job
     if not (job.spec.get("elasticPolicy") or {}).get("metrics"):
         return
-    found = turn.seen.others.get(AUTOSCALER, {}).get(job.name)
+    autoscaler = context.observed.other_objects.get(AUTOSCALER, {}).get(job.name)
     if job.policy.suspend:
-        if found and not deleting(found):
-            turn.acts.append(Delete(AUTOSCALER, job.namespace, job.name))
-    elif found is None:
-        failed = turn.record("Warning", f"FailedCreate{AUTOSCALER.name}", "Error creating: {error}")
-        turn.create(AUTOSCALER, autoscaler_of(job), None, failed)
-    elif not deleting(found):
-        want = _spec(job)
-        if any(found["spec"].get(key) != value for key, value in want.items()):
-            turn.update(AUTOSCALER, changed(found, "spec", {**found["spec"], **want}))
+        if autoscaler and not is_deleting(autoscaler):
+            context.writes.append(Delete(AUTOSCALER, job.namespace, job.name))
+    elif autoscaler is None:
+        failed_event = context.job_event("Warning", f"FailedCreate{AUTOSCALER.name}", "Error creating: {error}")
+        context.create(AUTOSCALER, autoscaler_of(job), None, failed_event)
+    elif not is_deleting(autoscaler):
+        desired_spec = _spec(job)
+        if any(autoscaler["spec"].get(key) != value for key, value in desired_spec.items()):
+            context.update(AUTOSCALER, with_field(autoscaler, "spec", {**autoscaler["spec"], **desired_spec}))
 
 
 def autoscaler_of(job: Job) -> Object:

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from rowlock.objects import Object, deleting, phase, seconds
+from rowlock.objects import Object, is_deleting, phase, seconds
 from rowlock.training.conditions import SUCCEEDED
-from rowlock.training.turn import Turn
+from rowlock.training.turn import ReconcileContext
 
 UNFINISHED = ("Running", "Pending")
 
 
-def clean_pods(turn: Turn, policy: str) -> None:
+def clean_pods(context: ReconcileContext, policy: str) -> None:
     """Remove pods and their services. A policy that nobody knows acts like All."""
-    for pod in turn.seen.pods:
-        if goes(policy, pod):
-            turn.delete_with_service(pod)
+    for pod in context.observed.pods:
+        if should_delete_pod(policy, pod):
+            context.delete_with_service(pod)
 
 
-def goes(policy: str, pod: Object) -> bool:
+def should_delete_pod(policy: str, pod: Object) -> bool:
     if policy == "None":
         return False
     return policy != "Running" or (phase(pod) or "Pending") in UNFINISHED
 
 
-def lingering(turn: Turn) -> float | None:
+def remaining_cleanup_delay(context: ReconcileContext) -> float | None:
     """Seconds for which pods of a job that has just succeeded may still end by themselves; None = clean up now."""
-    left = turn.parity.linger - turn.seen.finished_for
-    policy = turn.job.policy.clean
-    ending = any(phase(p) == "Running" and not deleting(p) and goes(policy, p) for p in turn.seen.pods)
-    return left if left > 0.001 and ending and turn.holds(SUCCEEDED) else None
+    remaining = context.parity.linger - context.observed.finished_for
+    policy = context.job.policy.clean_pod_policy
+    has_ending_pods = any(
+        phase(p) == "Running" and not is_deleting(p) and should_delete_pod(policy, p) for p in context.observed.pods
+    )
+    return remaining if remaining > 0.001 and has_ending_pods and context.has_condition(SUCCEEDED) else None
 
 
-def time_to_live(turn: Turn) -> float | None:
+def time_to_live(context: ReconcileContext) -> float | None:
     """Seconds until the finished job is removed; None = never. Without a completionTime it stays for ever (Q3)."""
-    ttl = turn.job.policy.ttl
-    if ttl is None or turn.completion is None:
+    ttl = context.job.policy.ttl
+    if ttl is None or context.completion_time is None:
         return None
-    return seconds(turn.completion) + ttl - turn.now
+    return seconds(context.completion_time) + ttl - context.now

@@ -12,8 +12,8 @@ from rowlock.objects import (
     Object,
     condition,
     controller_of,
-    deleting,
-    is_true,
+    is_condition_true,
+    is_deleting,
     key,
     labels,
     namespace,
@@ -21,23 +21,23 @@ from rowlock.objects import (
     uid,
 )
 from rowlock.objects import name as name_of
-from rowlock.training.defaults import read
+from rowlock.training.defaults import parse_job
 from rowlock.training.framework import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
 from rowlock.training.job import reconcile
 from rowlock.training.registry import FRAMEWORKS
-from rowlock.training.turn import Seen
+from rowlock.training.turn import Observed
 
-TAKEN_BACK = "PreemptionByScheduler"
+PREEMPTION_REASON = "PreemptionByScheduler"
 """The reason of the condition DisruptionTarget that the scheduler sets on a pod before it evicts it."""
 
 
-def as_judged(pod: Object) -> Object:
+def mask_preempted_pod(pod: Object) -> Object:
     """The pod as the operator judges it. One that the scheduler took back has neither failed nor succeeded, however its
     program ended: it waits, and its slot is filled anew when it is gone. So a reclaimed job resumes by itself whatever
     its restartPolicy; on a cluster with KAI, `Never` would stay Failed for ever. A pod that bears the mark but is not
     being deleted was spared in the end: what becomes of it counts."""
-    mark = condition(pod, "DisruptionTarget") if deleting(pod) else None
-    if mark is None or mark.get("status") != "True" or mark.get("reason") != TAKEN_BACK:
+    disruption = condition(pod, "DisruptionTarget") if is_deleting(pod) else None
+    if disruption is None or disruption.get("status") != "True" or disruption.get("reason") != PREEMPTION_REASON:
         return pod
     return {**pod, "status": {"phase": "Pending"}}
 
@@ -54,78 +54,82 @@ class JobController:
         self.parity = parity
         self.name = self.framework.operator
         self.kinds: tuple[Kind, ...] = (kind, POD, SERVICE, *self.framework.dependents)
-        self._told: dict[str, frozenset[tuple[str, str]]] = {}
-        self._finished: dict[str, float] = {}
-        self._first: dict[str, int] = {}
+        self._last_events: dict[str, frozenset[tuple[str, str]]] = {}
+        self._finished_at: dict[str, float] = {}
+        self._first_revisions: dict[str, int] = {}
         """The revision at which each job was first seen."""
-        self._looks: dict[str, int] = {}
+        self._reconcile_counts: dict[str, int] = {}
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         """The job itself, or the job that owns what has changed."""
-        mine = self.framework.kind
-        if change.kind is mine:
-            self._note(change)
+        job_kind = self.framework.kind
+        if change.kind is job_kind:
+            self._track_job(change)
             return (key(change.object),)
-        found = []
+        owner_keys = []
         for obj in (change.object, change.old):
             owner = controller_of(obj) if obj else None
-            if owner and owner.get("kind") == mine.name and str(owner.get("apiVersion", "")).startswith(mine.group):
-                found.append(Key(namespace(change.object), str(owner["name"])))
-        return tuple(dict.fromkeys(found))
+            if (
+                owner
+                and owner.get("kind") == job_kind.name
+                and str(owner.get("apiVersion", "")).startswith(job_kind.group)
+            ):
+                owner_keys.append(Key(namespace(change.object), str(owner["name"])))
+        return tuple(dict.fromkeys(owner_keys))
 
-    def _note(self, change: Change) -> None:
-        own = uid(change.object)
+    def _track_job(self, change: Change) -> None:
+        job_uid = uid(change.object)
         if change.type == "Added":
-            self._first[own] = revision(change.object)
+            self._first_revisions[job_uid] = revision(change.object)
         elif change.type == "Deleted":
-            for memory in (self._told, self._finished, self._first, self._looks):
-                memory.pop(own, None)
+            for memory in (self._last_events, self._finished_at, self._first_revisions, self._reconcile_counts):
+                memory.pop(job_uid, None)
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         """Reconcile one job."""
         job = view.get(self.framework.kind, key.namespace, key.name)
         if job is None:
             return NOTHING
-        seen = self.look(view, job)
-        self._looks[uid(job)] = seen.looks + 1
-        if self.parity.linger and is_true(job, "Succeeded"):
-            seen = replace(seen, finished_for=now - self._finished.setdefault(uid(job), now))
-        decision = reconcile(self.framework, seen, now, self.parity)
-        return self._once(uid(job), decision) if self.parity.events_once else decision
+        observed = self.observe_job(view, job)
+        self._reconcile_counts[uid(job)] = observed.reconcile_count + 1
+        if self.parity.linger and is_condition_true(job, "Succeeded"):
+            observed = replace(observed, finished_for=now - self._finished_at.setdefault(uid(job), now))
+        decision = reconcile(self.framework, observed, now, self.parity)
+        return self._drop_repeated_events(uid(job), decision) if self.parity.events_once else decision
 
-    def look(self, view: View, job: Object) -> Seen:
+    def observe_job(self, view: View, job: Object) -> Observed:
         """What the operator sees of a job: its own pods, and all services with its labels."""
-        where, called, own = namespace(job), name_of(job), uid(job)
+        job_namespace, job_name, job_uid = namespace(job), name_of(job), uid(job)
         pods = [
-            as_judged(p)
-            for p in view.labelled(POD, where, JOB_LABEL, called)
-            if labels(p).get(OPERATOR_LABEL) == self.name and (controller_of(p) or {}).get("uid") == own
+            mask_preempted_pod(p)
+            for p in view.by_label(POD, job_namespace, JOB_LABEL, job_name)
+            if labels(p).get(OPERATOR_LABEL) == self.name and (controller_of(p) or {}).get("uid") == job_uid
         ]
         services = [
             s
-            for s in view.labelled(SERVICE, where, JOB_LABEL, called)
+            for s in view.by_label(SERVICE, job_namespace, JOB_LABEL, job_name)
             if labels(s).get(OPERATOR_LABEL) == self.name
-            and (not self.framework.adopts_services or (controller_of(s) or {}).get("uid", own) == own)
+            and (not self.framework.adopts_services or (controller_of(s) or {}).get("uid", job_uid) == job_uid)
         ]
-        others = {k: {name_of(o): o for o in view.owned(k, own)} for k in self.framework.dependents}
-        for kind, name in self.framework.named(read(self.framework, job)):
-            if found := view.get(kind, where, name):
-                others.setdefault(kind, {})[name] = found
+        other_objects = {k: {name_of(o): o for o in view.by_owner(k, job_uid)} for k in self.framework.dependents}
+        for kind, name in self.framework.named_objects(parse_job(self.framework, job)):
+            if named_object := view.get(kind, job_namespace, name):
+                other_objects.setdefault(kind, {})[name] = named_object
         for pod in pods:  # clean-up takes the Service of the pod's name, whosever it is
-            if found := view.get(SERVICE, where, name_of(pod)):
-                others.setdefault(SERVICE, {})[name_of(pod)] = found
-        as_created = self._first.get(own, revision(job)) == revision(job)
-        return Seen(job, pods, services, others, as_created, self._looks.get(own, 0))
+            if named_object := view.get(SERVICE, job_namespace, name_of(pod)):
+                other_objects.setdefault(SERVICE, {})[name_of(pod)] = named_object
+        as_created = self._first_revisions.get(job_uid, revision(job)) == revision(job)
+        return Observed(job, pods, services, other_objects, as_created, self._reconcile_counts.get(job_uid, 0))
 
-    def _once(self, job: str, decision: Decision) -> Decision:
-        leading = 0
-        while leading < len(decision.writes) and isinstance(decision.writes[leading], Record):
-            leading += 1
-        said = [w for w in decision.writes[:leading] if isinstance(w, Record)]
-        known = self._told.get(job, frozenset())
-        news = tuple(r for r in said if (r.reason, r.message) not in known)
-        self._told[job] = frozenset((w.reason, w.message) for w in decision.writes if isinstance(w, Record))
-        return replace(decision, writes=(*news, *decision.writes[leading:]))
+    def _drop_repeated_events(self, job: str, decision: Decision) -> Decision:
+        leading_count = 0
+        while leading_count < len(decision.writes) and isinstance(decision.writes[leading_count], Record):
+            leading_count += 1
+        leading_events = [w for w in decision.writes[:leading_count] if isinstance(w, Record)]
+        last_events = self._last_events.get(job, frozenset())
+        new_events = tuple(r for r in leading_events if (r.reason, r.message) not in last_events)
+        self._last_events[job] = frozenset((w.reason, w.message) for w in decision.writes if isinstance(w, Record))
+        return replace(decision, writes=(*new_events, *decision.writes[leading_count:]))
 
 
 def controllers(parity: Parity = DEFAULT) -> list[JobController]:

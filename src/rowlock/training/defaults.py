@@ -13,10 +13,10 @@ from rowlock.objects import Object, name, namespace, uid
 from rowlock.training.framework import Framework, Job, Port, Replica, RunPolicy
 
 
-def read(framework: Framework, obj: Object) -> Job:
+def parse_job(framework: Framework, obj: Object) -> Job:
     """The job with its defaults."""
-    spec = framework.defaults(obj.get("spec") or {})
-    replicas = {r.type: r for r in sorted(_replicas(framework, spec), key=lambda r: r.type)}
+    spec = framework.apply_defaults(obj.get("spec") or {})
+    replicas = {r.type: r for r in sorted(_parse_replicas(framework, spec), key=lambda r: r.type)}
     return Job(framework, obj, name(obj), namespace(obj), uid(obj), spec, replicas, run_policy(spec))
 
 
@@ -25,25 +25,25 @@ def run_policy(spec: Mapping[str, Any]) -> RunPolicy:
     policy = spec.get("runPolicy") or {}
     scheduling = policy.get("schedulingPolicy") or {}
     return RunPolicy(
-        clean=policy.get("cleanPodPolicy") or "None",
+        clean_pod_policy=policy.get("cleanPodPolicy") or "None",
         ttl=policy.get("ttlSecondsAfterFinished"),
         deadline=policy.get("activeDeadlineSeconds"),
-        backoff=policy.get("backoffLimit"),
+        backoff_limit=policy.get("backoffLimit"),
         suspend=bool(policy.get("suspend")),
         managed_by=policy.get("managedBy"),
         min_available=scheduling.get("minAvailable"),
     )
 
 
-def _replicas(framework: Framework, spec: Object) -> list[Replica]:
-    found = {t: r for t, r in (spec.get(framework.replicas) or {}).items() if r is not None}
-    if framework.any_case:
+def _parse_replicas(framework: Framework, spec: Object) -> list[Replica]:
+    by_type = {t: r for t, r in (spec.get(framework.replicas) or {}).items() if r is not None}
+    if framework.any_role_case:
         canonical = {role.lower(): role for role in framework.roles}
-        found = {canonical.get(t.lower(), t): r for t, r in sorted(found.items(), reverse=True)}
-    return [_replica(framework, t, r) for t, r in found.items()]
+        by_type = {canonical.get(t.lower(), t): r for t, r in sorted(by_type.items(), reverse=True)}
+    return [_parse_replica(framework, t, r) for t, r in by_type.items()]
 
 
-def _replica(framework: Framework, type_: str, raw: Object) -> Replica:
+def _parse_replica(framework: Framework, type_: str, raw: Object) -> Replica:
     template, count = raw.get("template") or {}, raw.get("replicas")
     return Replica(
         type=type_,
@@ -53,16 +53,16 @@ def _replica(framework: Framework, type_: str, raw: Object) -> Replica:
     )
 
 
-def with_port(template: Object, main: str, port: Port) -> Object:
+def with_port(template: Object, container_name: str, port: Port) -> Object:
     """The template whose main container (else the first) has the port under its name."""
     spec = template.get("spec") or {}
     containers = list(spec.get("containers") or ())
     if not containers:
         return template
-    at = next((i for i, c in enumerate(containers) if c.get("name") == main), 0)
-    ports = list(containers[at].get("ports") or ())
+    index = next((i for i, c in enumerate(containers) if c.get("name") == container_name), 0)
+    ports = list(containers[index].get("ports") or ())
     if any(p.get("name") == port.name for p in ports):
         return template
     ports.append({"name": port.name, "containerPort": port.number})
-    containers[at] = {**containers[at], "ports": ports}
+    containers[index] = {**containers[index], "ports": ports}
     return {**template, "spec": {**spec, "containers": containers}}

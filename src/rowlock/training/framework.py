@@ -16,7 +16,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 
 if TYPE_CHECKING:
-    from rowlock.training.turn import Turn
+    from rowlock.training.turn import ReconcileContext
 
 T = TypeVar("T")
 
@@ -27,9 +27,9 @@ INDEX_LABEL = "training.kubeflow.org/replica-index"
 ROLE_LABEL = "training.kubeflow.org/job-role"
 
 MANAGED_BY_US = "kubeflow.org/training-operator"
-RETRYABLE = 128
+MIN_RETRYABLE_EXIT_CODE = 128
 """ExitCode: codes from here on (signals) are worth another try, smaller ones are the program's own verdict."""
-NO_EXIT_CODE = 0xBEEF
+UNKNOWN_EXIT_CODE = 0xBEEF
 """What a pod without a terminated main container counts as: 48879, which is retryable."""
 
 
@@ -88,16 +88,16 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class RunPolicy:
-    clean: str = "None"
+    clean_pod_policy: str = "None"
     ttl: int | None = None
     deadline: int | None = None
-    backoff: int | None = None
+    backoff_limit: int | None = None
     suspend: bool = False
     managed_by: str | None = None
     min_available: int | None = None
 
     @property
-    def ours(self) -> bool:
+    def is_managed_by_us(self) -> bool:
         return self.managed_by is None or self.managed_by == MANAGED_BY_US
 
 
@@ -113,16 +113,16 @@ class Job:
     spec: Object
     replicas: Mapping[str, Replica]
     policy: RunPolicy
-    notes: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What all its ranks share and is worked out once (`shared`), so that a thousand ranks cost no million steps."""
+    cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What all its ranks share and is worked out once (`compute_once`), so that a thousand ranks cost no million steps."""
 
-    def shared(self, what: str, work_out: Callable[[], T]) -> T:
-        if what not in self.notes:
-            self.notes[what] = work_out()
-        return cast(T, self.notes[what])
+    def compute_once(self, key: str, compute: Callable[[], T]) -> T:
+        if key not in self.cache:
+            self.cache[key] = compute()
+        return cast(T, self.cache[key])
 
     @property
-    def total(self) -> int:
+    def total_replicas(self) -> int:
         return sum(r.count for r in self.replicas.values())
 
     @property
@@ -134,11 +134,11 @@ class Job:
 
     def port(self, type_: str) -> int:
         """The framework's port on the main container of a replica type."""
-        want = self.framework.port
+        default_port = self.framework.port
         for item in self.main_container(type_).get("ports") or ():
-            if item.get("name") == want.name:
+            if item.get("name") == default_port.name:
                 return int(item["containerPort"])
-        return want.number
+        return default_port.number
 
     def main_container(self, type_: str) -> Object:
         replica = self.replicas.get(type_)
@@ -170,42 +170,42 @@ class Rank:
 Env = list[dict[str, Any]]
 
 
-def variables(*pairs: tuple[str, object]) -> Env:
+def env_vars(*pairs: tuple[str, object]) -> Env:
     """Environment entries in order."""
     return [{"name": name, "value": str(value)} for name, value in pairs]
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
+class GangSpec:
     """How many pods must start together, and the sub-groups that each need their own minimum."""
 
-    members: int
-    groups: tuple[tuple[str, int], ...] = ()
+    min_members: int
+    sub_groups: tuple[tuple[str, int], ...] = ()
 
 
-def whole_gang(job: Job) -> Gang:
+def all_replicas_gang(job: Job) -> GangSpec:
     """All replicas, unless schedulingPolicy.minAvailable says otherwise."""
-    least = job.policy.min_available
-    return Gang(job.total if least is None else least)
+    min_available = job.policy.min_available
+    return GangSpec(job.total_replicas if min_available is None else min_available)
 
 
-def same(spec: Object) -> Object:
+def keep_spec(spec: Object) -> Object:
     return spec
 
 
-def nothing_more(_: Rank) -> Sequence[Object]:
+def no_init_containers(_: Rank) -> Sequence[Object]:
     return ()
 
 
-def no_names(_: Job) -> Sequence[tuple[Kind, str]]:
+def no_named_objects(_: Job) -> Sequence[tuple[Kind, str]]:
     return ()
 
 
-def nothing_else(_: Turn) -> None:
+def do_nothing(_: ReconcileContext) -> None:
     return None
 
 
-def never_wrong(_: Object) -> str:
+def accept_any_spec(_: Object) -> str:
     return ""
 
 
@@ -220,7 +220,7 @@ class Framework:
     restart_policy: str
     roles: tuple[str, ...]
 
-    judge: Callable[[Turn], None]
+    update_job_status: Callable[[ReconcileContext], None]
     """replicaStatuses → conditions: is it running, succeeded, failed?"""
     environment: Callable[[Rank], Env]
     """What is appended to the environment of a rank's containers."""
@@ -229,42 +229,42 @@ class Framework:
 
     env_in_all: bool = True
     """Environment into every container; else into the first one with the main container's name."""
-    init_containers: Callable[[Rank], Sequence[Object]] = nothing_more
-    defaults: Callable[[Object], Object] = same
+    init_containers: Callable[[Rank], Sequence[Object]] = no_init_containers
+    apply_defaults: Callable[[Object], Object] = keep_spec
     """Defaults of the spec beside replica specs and clean-up policy."""
-    any_case: bool = True
+    any_role_case: bool = True
     """Replica types may be written in any case."""
     default_counts: Mapping[str, int] = field(default_factory=dict)
     """replicas where the field is absent, if not 1."""
-    honours_manager: bool = True
+    respects_managed_by: bool = True
     """Leaves jobs alone whose managedBy names somebody else. (JAXJob's controller does not look.)"""
-    validate: Callable[[Object], str] = never_wrong
+    validate: Callable[[Object], str] = accept_any_spec
     """What the operator itself refuses, as a sentence."""
-    sync: Callable[[Turn], bool] | None = None
+    custom_sync: Callable[[ReconcileContext], bool] | None = None
     """Makes and counts pods in its own way; False = something is in the way, stop without a status."""
-    before: Callable[[Turn], None] = nothing_else
+    sync_other_objects: Callable[[ReconcileContext], None] = do_nothing
     """Objects beside pods and services, kept whatever the job's state."""
-    selector: bool = False
+    has_scale_selector: bool = False
     """replicaStatuses carry the label selector that the scale subresource shows."""
     adopts_services: bool = False
     ttl_reason: str = "SuccessfulDeletePod"
-    gang: Callable[[Job], Gang] = whole_gang
+    gang: Callable[[Job], GangSpec] = all_replicas_gang
     dependents: tuple[Kind, ...] = ()
     """Kinds it makes beside Pods and Services: they are shown to it, and their changes wake it."""
-    named: Callable[[Job], Sequence[tuple[Kind, str]]] = no_names
+    named_objects: Callable[[Job], Sequence[tuple[Kind, str]]] = no_named_objects
     """Objects that are shown to it by name, whoever owns them."""
 
     @property
     def operator(self) -> str:
         return f"{self.kind.name.lower()}-controller"
 
-    def reason(self, word: str) -> str:
-        return self.kind.name + word
+    def prefixed_reason(self, suffix: str) -> str:
+        return self.kind.name + suffix
 
 
-def by_type(items: Iterable[Object]) -> dict[str, list[Object]]:
+def group_by_replica_type(items: Iterable[Object]) -> dict[str, list[Object]]:
     """Objects by the replica type that their label names."""
-    found: dict[str, list[Object]] = {}
+    by_label: dict[str, list[Object]] = {}
     for item in items:
-        found.setdefault(((item.get("metadata") or {}).get("labels") or {}).get(TYPE_LABEL, ""), []).append(item)
-    return found
+        by_label.setdefault(((item.get("metadata") or {}).get("labels") or {}).get(TYPE_LABEL, ""), []).append(item)
+    return by_label

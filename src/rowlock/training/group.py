@@ -18,8 +18,8 @@ from rowlock.objects import (
     Key,
     Object,
     controller_of,
-    deleting,
-    is_true,
+    is_condition_true,
+    is_deleting,
     key,
     labels,
     name,
@@ -27,7 +27,7 @@ from rowlock.objects import (
 )
 from rowlock.objects import annotations as annotations_of
 from rowlock.objects import namespace as namespace_of
-from rowlock.training.defaults import read
+from rowlock.training.defaults import parse_job
 from rowlock.training.framework import Job
 from rowlock.training.registry import FRAMEWORKS
 
@@ -42,8 +42,8 @@ PRIORITIES = ("train", "build-preemptible", "interactive-preemptible", "build", 
 PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
 PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 OWNER_ANNOTATION = "kai.scheduler/top-owner-metadata"
-LASTS = "rowlock.dev/max-runtime"
-CLOSENESS = {
+MAX_RUNTIME_ANNOTATION = "rowlock.dev/max-runtime"
+TOPOLOGY_ANNOTATIONS = {
     "kai.scheduler/topology": "topology",
     "kai.scheduler/topology-required-placement": "requiredTopologyLevel",
     "kai.scheduler/topology-preferred-placement": "preferredTopologyLevel",
@@ -57,23 +57,23 @@ def group_name(job: Job) -> str:
 
 def queue_of(job: Job, namespace: Object | None) -> str:
     """The queue a job asks for: its own label, its pods', its project, its namespace's; else `default`."""
-    for marked in _marked(job):
+    for label_set in _label_sets(job):
         for label in QUEUE_LABELS:
-            if marked.get(label):
-                return marked[label]
-    at_home = labels(namespace).get(NAMESPACE_QUEUE_LABEL) if namespace else None
-    return labels(job.object).get(PROJECT_LABEL) or at_home or DEFAULT_QUEUE
+            if label_set.get(label):
+                return label_set[label]
+    namespace_queue = labels(namespace).get(NAMESPACE_QUEUE_LABEL) if namespace else None
+    return labels(job.object).get(PROJECT_LABEL) or namespace_queue or DEFAULT_QUEUE
 
 
-def priority_of(job: Job, known: Iterable[str]) -> str:
+def priority_of(job: Job, class_names: Iterable[str]) -> str:
     """The priority class a job asks for; one that does not exist counts as `train`, as in KAI."""
-    asked = [marked.get(PRIORITY_LABEL) for marked in _marked(job)]
-    asked += [(r.template.get("spec") or {}).get("priorityClassName") for r in job.replicas.values()]
-    wanted = next((a for a in asked if a), DEFAULT_PRIORITY)
-    return wanted if wanted in PRIORITIES or wanted in set(known) else DEFAULT_PRIORITY
+    candidates = [marked.get(PRIORITY_LABEL) for marked in _label_sets(job)]
+    candidates += [(r.template.get("spec") or {}).get("priorityClassName") for r in job.replicas.values()]
+    priority = next((a for a in candidates if a), DEFAULT_PRIORITY)
+    return priority if priority in PRIORITIES or priority in set(class_names) else DEFAULT_PRIORITY
 
 
-def _marked(job: Job) -> Iterator[dict[str, str]]:
+def _label_sets(job: Job) -> Iterator[dict[str, str]]:
     yield labels(job.object)
     for replica in job.replicas.values():
         yield labels(replica.template)
@@ -82,41 +82,43 @@ def _marked(job: Job) -> Iterator[dict[str, str]]:
 def group_spec(job: Job, namespace: Object | None, classes: Iterable[str]) -> Object:
     gang = job.framework.gang(job)
     spec: Object = {
-        "minMember": gang.members,
+        "minMember": gang.min_members,
         "queue": queue_of(job, namespace),
         "priorityClassName": priority_of(job, classes),
     }
-    wish = next((m[PREEMPTIBILITY_LABEL] for m in _marked(job) if m.get(PREEMPTIBILITY_LABEL)), "")
-    if wish in PREEMPTIBILITIES:
-        spec["preemptibility"] = wish
-    if closeness := _closeness(job):
-        spec["topologyConstraint"] = closeness
-    if gang.groups:
-        spec["subGroups"] = [{"name": group, "minMember": least} for group, least in gang.groups]
+    preemptibility = next((m[PREEMPTIBILITY_LABEL] for m in _label_sets(job) if m.get(PREEMPTIBILITY_LABEL)), "")
+    if preemptibility in PREEMPTIBILITIES:
+        spec["preemptibility"] = preemptibility
+    if topology := _topology_constraint(job):
+        spec["topologyConstraint"] = topology
+    if gang.sub_groups:
+        spec["subGroups"] = [{"name": group, "minMember": least} for group, least in gang.sub_groups]
     return spec
 
 
-def _closeness(job: Job) -> Object:
+def _topology_constraint(job: Job) -> Object:
     """How close together the job wants its pods, by the annotations of KAI."""
-    notes = annotations_of(job.object)
-    return {field: notes[note] for note, field in CLOSENESS.items() if notes.get(note)}
+    job_annotations = annotations_of(job.object)
+    return {field: job_annotations[note] for note, field in TOPOLOGY_ANNOTATIONS.items() if job_annotations.get(note)}
 
 
-def _notes(job: Job, who: str) -> dict[str, str]:
+def _group_annotations(job: Job, owner: str) -> dict[str, str]:
     """The owner; and how long the job runs at most, as it declares it or as its deadline says."""
-    lasts = annotations_of(job.object).get(LASTS) or (f"{job.policy.deadline}s" if job.policy.deadline else "")
-    return {OWNER_ANNOTATION: who, **({LASTS: lasts} if lasts else {})}
+    max_runtime = annotations_of(job.object).get(MAX_RUNTIME_ANNOTATION) or (
+        f"{job.policy.deadline}s" if job.policy.deadline else ""
+    )
+    return {OWNER_ANNOTATION: owner, **({MAX_RUNTIME_ANNOTATION: max_runtime} if max_runtime else {})}
 
 
 def group_of(job: Job, spec: Object) -> Object:
     """The PodGroup of a job, as KAI's pod-grouper makes it, but owned as controller so that its pods are found."""
     kind = job.framework.kind
-    who = f"name: {job.name}\nuid: {job.uid}\ngroup: {kind.group}\nversion: {kind.version}\nkind: {kind.name}\n"
+    owner = f"name: {job.name}\nuid: {job.uid}\ngroup: {kind.group}\nversion: {kind.version}\nkind: {kind.name}\n"
     metadata: dict[str, Any] = {
         "name": group_name(job),
         "namespace": job.namespace,
         "labels": dict(labels(job.object)),
-        "annotations": _notes(job, who),
+        "annotations": _group_annotations(job, owner),
         "ownerReferences": [owner_reference(job.object)],
     }
     return {"apiVersion": POD_GROUP.api_version, "kind": POD_GROUP.name, "metadata": metadata, "spec": spec}
@@ -124,12 +126,12 @@ def group_of(job: Job, spec: Object) -> Object:
 
 def wants_group(job: Job) -> bool:
     """Whether a job without a PodGroup needs one now: it is ours, alive, and may have pods."""
-    over = any(is_true(job.object, end) for end in ("Succeeded", "Failed"))
-    ours = job.policy.ours or not job.framework.honours_manager
-    return ours and bool(job.replicas) and not (deleting(job.object) or job.policy.suspend or over)
+    is_over = any(is_condition_true(job.object, end) for end in ("Succeeded", "Failed"))
+    is_ours = job.policy.is_managed_by_us or not job.framework.respects_managed_by
+    return is_ours and bool(job.replicas) and not (is_deleting(job.object) or job.policy.suspend or is_over)
 
 
-class GroupController:
+class PodGroupController:
     """Declares the gang of every job."""
 
     name = "podgrouper"
@@ -145,29 +147,29 @@ class GroupController:
             if kind not in FRAMEWORKS:
                 return ()
             return (Key(namespace_of(change.object), f"{kind.plural}/{owner['name']}"),)
-        where = name(change.object) if change.kind is NAMESPACE else ""
-        return [_key(kind, job) for kind in JOBS for job in view.all(kind, where)]
+        job_namespace = name(change.object) if change.kind is NAMESPACE else ""
+        return [_key(kind, job) for kind in JOBS for job in view.all(kind, job_namespace)]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         """Make the PodGroup, or bring its spec up to date."""
-        plural, _, called = key.name.partition("/")
+        plural, _, job_name = key.name.partition("/")
         kind = next(k for k in JOBS if k.plural == plural)
-        obj = view.get(kind, key.namespace, called)
+        obj = view.get(kind, key.namespace, job_name)
         if obj is None:
             return NOTHING
-        job = read(FRAMEWORKS[kind], obj)
+        job = parse_job(FRAMEWORKS[kind], obj)
         classes = [name(c) for c in view.all(PRIORITY_CLASS)]
         spec = group_spec(job, view.get(NAMESPACE, "", key.namespace), classes)
-        found = view.get(POD_GROUP, key.namespace, group_name(job))
-        if found is None:
+        group = view.get(POD_GROUP, key.namespace, group_name(job))
+        if group is None:
             return Decision((Create(POD_GROUP, group_of(job, spec)),)) if wants_group(job) else NOTHING
-        ours = ("minMember", "queue", "priorityClassName", "preemptibility", "subGroups", "topologyConstraint")
-        kept = {k: v for k, v in (found.get("spec") or {}).items() if k not in ours}
-        if deleting(found) or not wants_group(job) or {**kept, **spec} == found.get("spec"):
+        our_fields = ("minMember", "queue", "priorityClassName", "preemptibility", "subGroups", "topologyConstraint")
+        other_fields = {k: v for k, v in (group.get("spec") or {}).items() if k not in our_fields}
+        if is_deleting(group) or not wants_group(job) or {**other_fields, **spec} == group.get("spec"):
             return NOTHING
-        return Decision((Update(POD_GROUP, {**found, "spec": {**kept, **spec}}),))
+        return Decision((Update(POD_GROUP, {**group, "spec": {**other_fields, **spec}}),))
 
 
 def _key(kind: Kind, obj: Object) -> Key:
-    where, called = key(obj)
-    return Key(where, f"{kind.plural}/{called}")
+    job_namespace, job_name = key(obj)
+    return Key(job_namespace, f"{kind.plural}/{job_name}")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from rowlock.kinds import JAXJOB
-from rowlock.training.framework import Env, Framework, Port, Rank, variables
-from rowlock.training.verdict import WORKER, by_master_or_workers
+from rowlock.training.framework import Env, Framework, Port, Rank, env_vars
+from rowlock.training.verdict import WORKER, judge_master_or_workers
 
 
 def _environment(rank: Rank) -> Env:
     job = rank.job
-    return variables(
+    return env_vars(
         ("PYTHONUNBUFFERED", 1),
         ("COORDINATOR_PORT", job.port(WORKER)),
         ("COORDINATOR_ADDRESS", job.pod_name(WORKER, 0)),
-        ("NUM_PROCESSES", job.total),
+        ("NUM_PROCESSES", job.total_replicas),
         ("PROCESS_ID", rank.index),
     )
 
@@ -25,9 +25,9 @@ FRAMEWORK = Framework(
     port=Port("jaxjob-port", 6666),
     restart_policy="Never",
     roles=(WORKER,),
-    judge=by_master_or_workers,
+    update_job_status=judge_master_or_workers,
     environment=_environment,
     is_master=lambda rank: rank.index == 0,
-    honours_manager=False,
-    selector=True,
+    respects_managed_by=False,
+    has_scale_selector=True,
 )

@@ -8,40 +8,42 @@ what is seen, so a restart, a missed change or a second look does no harm.
 from __future__ import annotations
 
 from rowlock.api import NOTHING, Decision
-from rowlock.objects import deleting
-from rowlock.training.cleanup import clean_pods, lingering, time_to_live
+from rowlock.objects import is_deleting
+from rowlock.training.cleanup import clean_pods, remaining_cleanup_delay, time_to_live
 from rowlock.training.conditions import CREATED, FAILED, RUNNING, SUCCEEDED, SUSPENDED
-from rowlock.training.defaults import read, run_policy
-from rowlock.training.framework import DEFAULT, Framework, Job, Parity, Replica, by_type
-from rowlock.training.limits import exceeded, time_left
+from rowlock.training.defaults import parse_job, run_policy
+from rowlock.training.framework import DEFAULT, Framework, Job, Parity, Replica, group_by_replica_type
+from rowlock.training.limits import exceeded_limit_message, seconds_to_deadline
 from rowlock.training.replicas import sync_pods
-from rowlock.training.services import adopt, sync_services
-from rowlock.training.trouble import mirror
-from rowlock.training.turn import Seen, Turn
+from rowlock.training.services import adopt_services, sync_services
+from rowlock.training.trouble import record_pod_events
+from rowlock.training.turn import Observed, ReconcileContext
 
 
-def reconcile(framework: Framework, seen: Seen, now: float, parity: Parity = DEFAULT) -> Decision:
+def reconcile(framework: Framework, observed: Observed, now: float, parity: Parity = DEFAULT) -> Decision:
     """What to do about one job now."""
-    if framework.honours_manager and not run_policy(seen.job.get("spec") or {}).ours:
+    if framework.respects_managed_by and not run_policy(observed.job.get("spec") or {}).is_managed_by_us:
         return NOTHING
-    wrong = framework.validate(seen.job.get("spec") or {})
-    job = read(framework, seen.job)
-    turn = Turn(job, seen, now, parity)
-    if wrong:
-        turn.tell("Warning", "FailedValidation", f"{framework.kind.name} failed validation because {wrong}")
-        return turn.leave()
-    if not job.replicas or deleting(seen.job) or _has_no_containers(job):
+    validation_error = framework.validate(observed.job.get("spec") or {})
+    job = parse_job(framework, observed.job)
+    context = ReconcileContext(job, observed, now, parity)
+    if validation_error:
+        context.record_kind_event(
+            "Warning", "FailedValidation", f"{framework.kind.name} failed validation because {validation_error}"
+        )
+        return context.finish_without_status()
+    if not job.replicas or is_deleting(observed.job) or _has_no_containers(job):
         return NOTHING
-    if seen.as_created:
-        turn.put(CREATED, "Created", f"{framework.kind.name} {job.name} is created.")
-    framework.before(turn)
-    if turn.holds(SUCCEEDED) or turn.holds(FAILED):
-        return _finished(turn)
+    if observed.as_created:
+        context.set_condition(CREATED, "Created", f"{framework.kind.name} {job.name} is created.")
+    framework.sync_other_objects(context)
+    if context.has_condition(SUCCEEDED) or context.has_condition(FAILED):
+        return _reconcile_finished(context)
     if job.policy.suspend:
-        return _suspended(turn)
-    if turn.holds(SUSPENDED):
-        _resume(turn)
-    return _active(turn)
+        return _reconcile_suspended(context)
+    if context.has_condition(SUSPENDED):
+        _resume_job(context)
+    return _reconcile_active(context)
 
 
 def _has_no_containers(job: Job) -> bool:
@@ -51,78 +53,80 @@ def _has_no_containers(job: Job) -> bool:
     return any(not (template.get("spec") or {}).get("containers") for template in templates)
 
 
-def _finished(turn: Turn) -> Decision:
-    left = time_to_live(turn)
-    if left is not None and left <= 0:
-        clean_pods(turn, turn.job.policy.clean)
-        turn.delete_job()
-        return turn.leave()
-    wait = lingering(turn)
-    if wait is None:
-        clean_pods(turn, turn.job.policy.clean)
-    if turn.holds(SUCCEEDED):
-        for counts in turn.counts.values():
+def _reconcile_finished(context: ReconcileContext) -> Decision:
+    ttl_remaining = time_to_live(context)
+    if ttl_remaining is not None and ttl_remaining <= 0:
+        clean_pods(context, context.job.policy.clean_pod_policy)
+        context.delete_job()
+        return context.finish_without_status()
+    cleanup_wait = remaining_cleanup_delay(context)
+    if cleanup_wait is None:
+        clean_pods(context, context.job.policy.clean_pod_policy)
+    if context.has_condition(SUCCEEDED):
+        for counts in context.counts.values():
             counts["succeeded"] = counts.get("succeeded", 0) + counts.pop("active", 0)
-    return turn.finish(left if wait is None else wait)
+    return context.finish(ttl_remaining if cleanup_wait is None else cleanup_wait)
 
 
-def _suspended(turn: Turn) -> Decision:
-    clean_pods(turn, "All")
-    for counts in turn.counts.values():
+def _reconcile_suspended(context: ReconcileContext) -> Decision:
+    clean_pods(context, "All")
+    for counts in context.counts.values():
         counts["active"] = 0
-    message = f"{turn.job.framework.kind.name} {turn.job.name} is suspended."
-    if turn.holds(RUNNING):
-        turn.put(RUNNING, "Suspended", message, "False")
-    if not turn.holds(SUSPENDED):
-        turn.put(SUSPENDED, "Suspended", message)
-    turn.tell("Normal", "Suspended", message)
-    return turn.finish()
+    message = f"{context.job.framework.kind.name} {context.job.name} is suspended."
+    if context.has_condition(RUNNING):
+        context.set_condition(RUNNING, "Suspended", message, "False")
+    if not context.has_condition(SUSPENDED):
+        context.set_condition(SUSPENDED, "Suspended", message)
+    context.record_kind_event("Normal", "Suspended", message)
+    return context.finish()
 
 
-def _resume(turn: Turn) -> None:
-    message = f"{turn.job.framework.kind.name} {turn.job.name} is resumed."
-    turn.put(SUSPENDED, "Resumed", message, "False")
-    turn.started(again=True)
-    turn.tell("Normal", "Resumed", message)
+def _resume_job(context: ReconcileContext) -> None:
+    message = f"{context.job.framework.kind.name} {context.job.name} is resumed."
+    context.set_condition(SUSPENDED, "Resumed", message, "False")
+    context.set_start_time(restart=True)
+    context.record_kind_event("Normal", "Resumed", message)
 
 
-def _active(turn: Turn) -> Decision:
-    mirror(turn)
-    why = exceeded(turn)
-    if why:
-        return _over(turn, why)
-    framework = turn.job.framework
+def _reconcile_active(context: ReconcileContext) -> Decision:
+    record_pod_events(context)
+    limit_message = exceeded_limit_message(context)
+    if limit_message:
+        return _fail_over_limit(context, limit_message)
+    framework = context.job.framework
     if framework.adopts_services:
-        adopt(turn)
-    if framework.sync:
-        if not framework.sync(turn):
-            return turn.leave(stuck=True)
+        adopt_services(context)
+    if framework.custom_sync:
+        if not framework.custom_sync(context):
+            return context.finish_without_status(stuck=True)
     else:
-        services = by_type(turn.seen.services)
-        for replica in _in_turn(turn):
-            sync_pods(turn, replica, turn.pods.get(replica.label, []))
-            sync_services(turn, replica, services.get(replica.label, []))
-    turn.judging = True
-    framework.judge(turn)
-    left = time_left(turn) if turn.parity.deadline_timer else None
-    return turn.finish(None if turn.holds(SUCCEEDED) or turn.holds(FAILED) else left)
+        services = group_by_replica_type(context.observed.services)
+        for replica in _rotated_replicas(context):
+            sync_pods(context, replica, context.pods.get(replica.label, []))
+            sync_services(context, replica, services.get(replica.label, []))
+    context.is_concluding = True
+    framework.update_job_status(context)
+    deadline_remaining = seconds_to_deadline(context) if context.parity.deadline_timer else None
+    return context.finish(
+        None if context.has_condition(SUCCEEDED) or context.has_condition(FAILED) else deadline_remaining
+    )
 
 
-def _in_turn(turn: Turn) -> list[Replica]:
+def _rotated_replicas(context: ReconcileContext) -> list[Replica]:
     """The replica types, another one first at each look: where the pods of one are refused the others get theirs in the
     end. (The operator's order is random.)"""
-    types = list(turn.job.replicas.values())
-    first = turn.seen.looks % len(types)
+    types = list(context.job.replicas.values())
+    first = context.observed.reconcile_count % len(types)
     return types[first:] + types[:first]
 
 
-def _over(turn: Turn, why: str) -> Decision:
-    turn.completed()
-    turn.tell("Normal", "Failed", why)
-    turn.put(FAILED, "Failed", why)
-    clean_pods(turn, turn.job.policy.clean)
-    left = time_to_live(turn)
-    if left is not None and left <= 0:
-        turn.delete_job()
-        return turn.leave()
-    return turn.finish(left)
+def _fail_over_limit(context: ReconcileContext, message: str) -> Decision:
+    context.set_completion_time()
+    context.record_kind_event("Normal", "Failed", message)
+    context.set_condition(FAILED, "Failed", message)
+    clean_pods(context, context.job.policy.clean_pod_policy)
+    ttl_remaining = time_to_live(context)
+    if ttl_remaining is not None and ttl_remaining <= 0:
+        context.delete_job()
+        return context.finish_without_status()
+    return context.finish(ttl_remaining)

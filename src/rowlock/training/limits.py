@@ -9,51 +9,51 @@ from __future__ import annotations
 from rowlock.objects import Object, phase, seconds
 from rowlock.training.framework import TYPE_LABEL
 from rowlock.training.trouble import is_active
-from rowlock.training.turn import Turn
+from rowlock.training.turn import ReconcileContext
 
 RESTARTABLE = ("OnFailure", "Always", "ExitCode")
 
 
-def exceeded(turn: Turn) -> str:
+def exceeded_limit_message(context: ReconcileContext) -> str:
     """Why the job must fail now; "" while it may go on."""
-    if _too_many_restarts(turn):
-        return f"Job {turn.job.name} has failed because it has reached the specified backoff limit"
-    left = time_left(turn)
-    if left is not None and left <= 0:
-        return f"Job {turn.job.name} has failed because it was active longer than specified deadline"
+    if _is_backoff_exceeded(context):
+        return f"Job {context.job.name} has failed because it has reached the specified backoff limit"
+    remaining = seconds_to_deadline(context)
+    if remaining is not None and remaining <= 0:
+        return f"Job {context.job.name} has failed because it was active longer than specified deadline"
     return ""
 
 
-def time_left(turn: Turn) -> float | None:
+def seconds_to_deadline(context: ReconcileContext) -> float | None:
     """Seconds until the deadline; None where there is none or the job has not started."""
-    if turn.job.policy.deadline is None or turn.start is None:
+    if context.job.policy.deadline is None or context.start_time is None:
         return None
-    return seconds(turn.start) + turn.job.policy.deadline - turn.now
+    return seconds(context.start_time) + context.job.policy.deadline - context.now
 
 
-def _too_many_restarts(turn: Turn) -> bool:
-    limit = turn.job.policy.backoff
+def _is_backoff_exceeded(context: ReconcileContext) -> bool:
+    limit = context.job.policy.backoff_limit
     if limit is None:
         return False
-    failed = sum(phase(p) == "Failed" for p in turn.seen.pods)
-    active = sum(is_active(p) for p in turn.seen.pods)
-    known = sum(c.get("failed", 0) for c in turn.counts.values())
-    if failed > known and active != turn.job.total and limit < 1:
+    failed = sum(phase(p) == "Failed" for p in context.observed.pods)
+    active = sum(is_active(p) for p in context.observed.pods)
+    counted_failures = sum(c.get("failed", 0) for c in context.counts.values())
+    if failed > counted_failures and active != context.job.total_replicas and limit < 1:
         return True
-    restarts = _restarts(turn)
+    restarts = _count_restarts(context)
     return restarts > 0 if limit == 0 else restarts >= limit
 
 
-def _restarts(turn: Turn) -> int:
-    counted = {r.label for r in turn.job.replicas.values() if r.restart_policy in RESTARTABLE}
+def _count_restarts(context: ReconcileContext) -> int:
+    restartable_labels = {r.label for r in context.job.replicas.values() if r.restart_policy in RESTARTABLE}
     return sum(
-        _restarts_of(pod)
-        for pod in turn.seen.pods
-        if phase(pod) == "Running" and ((pod["metadata"].get("labels") or {}).get(TYPE_LABEL) in counted)
+        _pod_restarts(pod)
+        for pod in context.observed.pods
+        if phase(pod) == "Running" and ((pod["metadata"].get("labels") or {}).get(TYPE_LABEL) in restartable_labels)
     )
 
 
-def _restarts_of(pod: Object) -> int:
+def _pod_restarts(pod: Object) -> int:
     status = pod.get("status") or {}
-    every = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    return sum(int(c.get("restartCount") or 0) for c in every)
+    statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return sum(int(c.get("restartCount") or 0) for c in statuses)

@@ -12,17 +12,17 @@ from rowlock.training.framework import INDEX_LABEL, Framework, Port, Rank
 from rowlock.training.mpi_objects import (
     LAUNCHER,
     WORKER,
-    in_the_way,
     is_foreign,
     launcher_name,
     launcher_pod,
-    names,
+    named_objects,
+    record_name_conflict,
     sync_objects,
     worker_pod,
 )
-from rowlock.training.replicas import overwrite_warning, tally
-from rowlock.training.turn import Turn
-from rowlock.training.verdict import failing, finished_by, full_name, restarting
+from rowlock.training.replicas import count_pod, warn_restart_policy
+from rowlock.training.turn import ReconcileContext
+from rowlock.training.verdict import job_full_name, judge_leader, set_failed, set_restarting
 
 
 def _validate(spec: Object) -> str:
@@ -30,13 +30,13 @@ def _validate(spec: Object) -> str:
     if replicas is None:
         return "MPIReplicaSpecs is not valid"
     for type_, replica in sorted(replicas.items()):
-        wrong = _wrong(type_, replica or {})
-        if wrong:
-            return wrong
+        error = _replica_error(type_, replica or {})
+        if error:
+            return error
     return "" if LAUNCHER in replicas else "MPIReplicaSpec is not valid: Master ReplicaSpec must be present"
 
 
-def _wrong(type_: str, replica: Object) -> str:
+def _replica_error(type_: str, replica: Object) -> str:
     containers = ((replica.get("template") or {}).get("spec") or {}).get("containers")
     if not containers:
         return f"MPIReplicaSpecs is not valid: containers definition expected in {type_}"
@@ -51,108 +51,112 @@ def _wrong(type_: str, replica: Object) -> str:
     return ""
 
 
-def _defaults(spec: Object) -> Object:
+def _apply_defaults(spec: Object) -> Object:
     policy = spec.get("runPolicy") or {}
     if not policy.get("cleanPodPolicy") and spec.get("cleanPodPolicy"):
         return {**spec, "runPolicy": {**policy, "cleanPodPolicy": spec["cleanPodPolicy"]}}
     return spec
 
 
-def _sync(turn: Turn) -> bool:
-    job = turn.job
-    pods = {name(p): p for p in turn.seen.pods}
+def _sync_job(context: ReconcileContext) -> bool:
+    job = context.job
+    pods = {name(p): p for p in context.observed.pods}
     launcher = pods.get(launcher_name(job))
-    if _blocked(turn, launcher_name(job)):
+    if _is_name_taken(context, launcher_name(job)):
         return False
     workers: list[Object] = []
     if launcher is None or phase(launcher) not in ("Succeeded", "Failed"):
-        workers = [p for p in turn.pods.get("worker", []) if phase(p) == "Running"]
-        if not sync_objects(turn, sorted(map(name, workers))):
+        workers = [p for p in context.pods.get("worker", []) if phase(p) == "Running"]
+        if not sync_objects(context, sorted(map(name, workers))):
             return False
-        staying = _sync_workers(turn, pods)
-        if staying is None:
+        remaining_workers = _sync_workers(context, pods)
+        if remaining_workers is None:
             return False
-        workers = staying
+        workers = remaining_workers
         if launcher is None:
-            _launch(turn)
-    _count(turn, launcher, workers)
+            _create_launcher(context)
+    _count_pods(context, launcher, workers)
     return True
 
 
-def _blocked(turn: Turn, called: str) -> bool:
+def _is_name_taken(context: ReconcileContext, pod_name: str) -> bool:
     """Whether a pod of somebody else has a name that the job needs; then it is said."""
-    found = turn.seen.others.get(POD, {}).get(called)
-    if found is None or not is_foreign(turn, found):
+    pod = context.observed.other_objects.get(POD, {}).get(pod_name)
+    if pod is None or not is_foreign(context, pod):
         return False
-    in_the_way(turn, 'MPIJobKind "Pod"', found)
+    record_name_conflict(context, 'MPIJobKind "Pod"', pod)
     return True
 
 
-def _sync_workers(turn: Turn, pods: dict[str, Object]) -> list[Object] | None:
+def _sync_workers(context: ReconcileContext, pods: dict[str, Object]) -> list[Object] | None:
     """Make missing workers, remove those beyond the number; the ones that stay, None when one cannot be made. A job that
     no longer speaks of workers keeps those it has, and does not look at them."""
-    worker = turn.job.replicas.get(WORKER)
+    worker = context.job.replicas.get(WORKER)
     if worker is None:
         return []
-    for pod in turn.pods.get("worker", []):
+    for pod in context.pods.get("worker", []):
         number = labels(pod).get(INDEX_LABEL, "")
         if number.isdecimal() and int(number) >= worker.count:
-            turn.delete(POD, pod)
-    stay = []
+            context.delete(POD, pod)
+    remaining_pods = []
     for index in range(worker.count):
-        rank = Rank(turn.job, worker, index)
+        rank = Rank(context.job, worker, index)
         if rank.name in pods:
-            stay.append(pods[rank.name])
+            remaining_pods.append(pods[rank.name])
             continue
-        if _blocked(turn, rank.name):
+        if _is_name_taken(context, rank.name):
             return None
-        done = turn.record("Normal", "SuccessfulCreatePod", f"Created worker pod: {rank.name}")
-        failed = turn.record("Warning", "FailedCreatePod", "Created worker pod: ")  # the operator has no name to say
-        why = turn.record("Warning", "MPIJobFailed", "worker pod created failed: {error}")
-        turn.create(POD, worker_pod(rank), done, failed, why)
-    return stay
+        created_event = context.job_event("Normal", "SuccessfulCreatePod", f"Created worker pod: {rank.name}")
+        failed_event = context.job_event(
+            "Warning", "FailedCreatePod", "Created worker pod: "
+        )  # the operator has no name to say
+        job_failed_event = context.job_event("Warning", "MPIJobFailed", "worker pod created failed: {error}")
+        context.create(POD, worker_pod(rank), created_event, failed_event, job_failed_event)
+    return remaining_pods
 
 
-def _launch(turn: Turn) -> None:
-    overwrite_warning(turn, turn.job.replicas[LAUNCHER], "SettedPodTemplateRestartPolicy")
-    pod = launcher_pod(Rank(turn.job, turn.job.replicas[LAUNCHER], 0))
-    done = turn.record("Normal", "MPIJobRunning", f"launcher pod created success: {name(pod)}")
-    turn.create(POD, pod, done, turn.record("Warning", "MPIJobFailed", "launcher pod created failed: {error}"))
+def _create_launcher(context: ReconcileContext) -> None:
+    warn_restart_policy(context, context.job.replicas[LAUNCHER], "SettedPodTemplateRestartPolicy")
+    pod = launcher_pod(Rank(context.job, context.job.replicas[LAUNCHER], 0))
+    created_event = context.job_event("Normal", "MPIJobRunning", f"launcher pod created success: {name(pod)}")
+    context.create(
+        POD, pod, created_event, context.job_event("Warning", "MPIJobFailed", "launcher pod created failed: {error}")
+    )
 
 
-def _count(turn: Turn, launcher: Object | None, workers: list[Object]) -> None:
+def _count_pods(context: ReconcileContext, launcher: Object | None, workers: list[Object]) -> None:
     """Unlike elsewhere, a running pod on its way out still counts as active."""
-    turn.counts = {type_: {"active": 0, "succeeded": 0, "failed": 0} for type_ in (LAUNCHER, WORKER)}
+    context.counts = {type_: {"active": 0, "succeeded": 0, "failed": 0} for type_ in (LAUNCHER, WORKER)}
     for type_, pods in ((LAUNCHER, [launcher] if launcher else []), (WORKER, workers)):
         for pod in pods:
-            tally(turn.counts[type_], {"status": pod.get("status") or {}})
-    _say(turn, launcher, workers)
+            count_pod(context.counts[type_], {"status": pod.get("status") or {}})
+    _record_events(context, launcher, workers)
 
 
-def _say(turn: Turn, launcher: Object | None, workers: list[Object]) -> None:
+def _record_events(context: ReconcileContext, launcher: Object | None, workers: list[Object]) -> None:
     evicted = sum(phase(p) == "Failed" and (p.get("status") or {}).get("reason") == "Evicted" for p in workers)
     state = phase(launcher) if launcher else ""
     if state == "Succeeded":
-        turn.say("Normal", "mpijobsSucceeded", f"MPIJob {full_name(turn)} successfully completed.")
+        context.record_event("Normal", "mpijobsSucceeded", f"MPIJob {job_full_name(context)} successfully completed.")
     if launcher and state == "Failed":
         reason = launcher["status"].get("reason") or "MPIJobFailed"
-        turn.say("Warning", reason, f"MPIJob {full_name(turn)} has failed")
+        context.record_event("Warning", reason, f"MPIJob {job_full_name(context)} has failed")
     if evicted:
-        turn.say("Warning", "MPIJobEvicted", f"{evicted}/{len(workers)} workers are evicted")
+        context.record_event("Warning", "MPIJobEvicted", f"{evicted}/{len(workers)} workers are evicted")
     if state == "Running" and all(phase(p) == "Running" for p in workers):
-        turn.say("Normal", "MPIJobRunning", f"MPIJob {full_name(turn)} is running")
+        context.record_event("Normal", "MPIJobRunning", f"MPIJob {job_full_name(context)} is running")
 
 
-def _judge(turn: Turn) -> None:
-    turn.started()
-    for replica in turn.job.replicas.values():
-        if replica.type == LAUNCHER and finished_by(turn, replica):
+def _update_job_status(context: ReconcileContext) -> None:
+    context.set_start_time()
+    for replica in context.job.replicas.values():
+        if replica.type == LAUNCHER and judge_leader(context, replica):
             return
-        failed = turn.count(replica.type, "failed")
+        failed = context.replica_count(replica.type, "failed")
         if failed and replica.restart_policy == "ExitCode":
-            restarting(turn, replica.type, failed)
+            set_restarting(context, replica.type, failed)
         elif failed:
-            failing(turn, replica.type, failed, word="MPIJobFailed")  # the operator writes the kind twice (Q22)
+            set_failed(context, replica.type, failed, suffix="MPIJobFailed")  # the operator writes the kind twice (Q22)
 
 
 FRAMEWORK = Framework(
@@ -162,15 +166,15 @@ FRAMEWORK = Framework(
     port=Port("mpi-port", 0),
     restart_policy="Never",
     roles=(LAUNCHER, WORKER),
-    judge=_judge,
+    update_job_status=_update_job_status,
     environment=lambda rank: [],
     is_master=lambda rank: rank.type == LAUNCHER,
-    defaults=_defaults,
-    any_case=False,
+    apply_defaults=_apply_defaults,
+    any_role_case=False,
     default_counts={WORKER: 0},
     validate=_validate,
-    sync=_sync,
+    custom_sync=_sync_job,
     ttl_reason="SuccessfulDeleteJob",
     dependents=(CONFIG_MAP, SERVICE_ACCOUNT, ROLE, ROLE_BINDING),
-    named=names,
+    named_objects=named_objects,
 )

@@ -11,31 +11,40 @@ def pod_of(rank: Rank) -> Object:
     framework = rank.job.framework
     template = rank.replica.template
     spec = dict(template.get("spec") or {})
-    only = "" if framework.env_in_all else framework.container
-    spec["containers"] = with_env(spec.get("containers") or [], framework.environment(rank), only)
-    more = framework.init_containers(rank)
-    if more:
-        spec["initContainers"] = [*(spec.get("initContainers") or ()), *more]
+    container_name = "" if framework.env_in_all else framework.container
+    spec["containers"] = with_env(spec.get("containers") or [], framework.environment(rank), container_name)
+    init_containers = framework.init_containers(rank)
+    if init_containers:
+        spec["initContainers"] = [*(spec.get("initContainers") or ()), *init_containers]
     spec["restartPolicy"] = rank.replica.pod_restart_policy
     labels = {**rank.labels, **({ROLE_LABEL: "master"} if framework.is_master(rank) else {})}
-    return pod(rank, rank.name, labels, spec)
+    return build_pod(rank, rank.name, labels, spec)
 
 
-def pod(rank: Rank, name: str, labels: dict[str, str], spec: Object) -> Object:
+def build_pod(rank: Rank, name: str, labels: dict[str, str], spec: Object) -> Object:
     """A Pod object with what every pod of a job has. The template's metadata is kept; our labels win."""
-    job, given = rank.job, rank.replica.template.get("metadata") or {}
-    metadata: Object = {"name": name, "namespace": job.namespace, "labels": {**(given.get("labels") or {}), **labels}}
-    kept = ("annotations",) if job.framework.sync else ("annotations", "finalizers")  # MPIJob's own code forgets these
-    metadata |= {key: given[key] for key in kept if given.get(key)}
+    job, template_metadata = rank.job, rank.replica.template.get("metadata") or {}
+    metadata: Object = {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": {**(template_metadata.get("labels") or {}), **labels},
+    }
+    copied_fields = (
+        ("annotations",) if job.framework.custom_sync else ("annotations", "finalizers")
+    )  # MPIJob's own code forgets these
+    metadata |= {key: template_metadata[key] for key in copied_fields if template_metadata.get(key)}
     metadata["ownerReferences"] = [owner_reference(job.object)]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def with_env(containers: list[Object], env: Env, only: str = "") -> list[Object]:
-    """The containers with `env` after the user's own entries, so that it wins; or only the first one named `only`."""
+def with_env(containers: list[Object], env: Env, container_name: str = "") -> list[Object]:
+    """The containers with `env` after the user's own entries, so that it wins; or only the first one named `container_name`."""
     if not env:
         return containers
-    at = {next((i for i, c in enumerate(containers) if c.get("name") == only), -1)} if only else None
+    indexes = (
+        {next((i for i, c in enumerate(containers) if c.get("name") == container_name), -1)} if container_name else None
+    )
     return [
-        {**c, "env": [*(c.get("env") or ()), *env]} if at is None or i in at else c for i, c in enumerate(containers)
+        {**c, "env": [*(c.get("env") or ()), *env]} if indexes is None or i in indexes else c
+        for i, c in enumerate(containers)
     ]

@@ -13,9 +13,9 @@ from typing import Any
 from rowlock.kinds import AUTOSCALER, PYTORCHJOB
 from rowlock.objects import Object
 from rowlock.training.autoscaler import sync_autoscaler
-from rowlock.training.framework import Env, Framework, Gang, Job, Port, Rank, variables
-from rowlock.training.turn import Turn
-from rowlock.training.verdict import MASTER, WORKER, by_master_or_workers
+from rowlock.training.framework import Env, Framework, GangSpec, Job, Port, Rank, env_vars
+from rowlock.training.turn import ReconcileContext
+from rowlock.training.verdict import MASTER, WORKER, judge_master_or_workers
 
 INIT_IMAGE = "alpine:3.10"
 INIT_TRIES = 100
@@ -24,23 +24,26 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 def elastic_defaults(spec: Mapping[str, Any], replicas: str) -> Object:
     """minReplicas and maxReplicas: one stands for the other, else both are the number of Workers."""
-    given = spec.get("elasticPolicy")
-    if given is None:
+    elastic = spec.get("elasticPolicy")
+    if elastic is None:
         return dict(spec)
     types = {t.lower(): r or {} for t, r in (spec.get(replicas) or {}).items()}
     count = types.get("worker", {}).get("replicas")
     workers = 1 if count is None else count
-    least, most = given.get("minReplicas"), given.get("maxReplicas")
-    least, most = (most if least is None else least), (least if most is None else most)
+    min_replicas, max_replicas = elastic.get("minReplicas"), elastic.get("maxReplicas")
+    min_replicas, max_replicas = (
+        (max_replicas if min_replicas is None else min_replicas),
+        (min_replicas if max_replicas is None else max_replicas),
+    )
     policy = {
-        **given,
-        "minReplicas": workers if least is None else least,
-        "maxReplicas": workers if most is None else most,
+        **elastic,
+        "minReplicas": workers if min_replicas is None else min_replicas,
+        "maxReplicas": workers if max_replicas is None else max_replicas,
     }
     return {**spec, "elasticPolicy": policy}
 
 
-def _defaults(spec: Object) -> Object:
+def _apply_defaults(spec: Object) -> Object:
     spec = elastic_defaults(spec, "pytorchReplicaSpecs")
     old = (spec.get("elasticPolicy") or {}).get("nProcPerNode")
     if spec.get("nprocPerNode") is None and old is None:
@@ -50,44 +53,44 @@ def _defaults(spec: Object) -> Object:
 
 def _environment(rank: Rank) -> Env:
     job, per_node = rank.job, rank.job.spec.get("nprocPerNode")
-    env = variables(("PYTHONUNBUFFERED", 1))
+    env = env_vars(("PYTHONUNBUFFERED", 1))
     if MASTER in job.replicas:
         port, address = job.port(MASTER), job.pod_name(MASTER, 0)
-        number = rank.index if rank.type == MASTER else rank.index + 1
-        processes = _processes(per_node)
-        env += variables(
+        rank_number = rank.index if rank.type == MASTER else rank.index + 1
+        processes = _process_count(per_node)
+        env += env_vars(
             ("MASTER_PORT", port),
             ("PET_MASTER_PORT", port),
             ("MASTER_ADDR", address),
             ("PET_MASTER_ADDR", address),
-            ("WORLD_SIZE", job.total * processes),
-            ("RANK", number),
-            ("PET_NODE_RANK", number),
+            ("WORLD_SIZE", job.total_replicas * processes),
+            ("RANK", rank_number),
+            ("PET_NODE_RANK", rank_number),
         )
     if per_node is not None:
-        env += variables(("PET_NPROC_PER_NODE", per_node))
+        env += env_vars(("PET_NPROC_PER_NODE", per_node))
     elastic = job.spec.get("elasticPolicy")
     if elastic is None:
-        return env + variables(("PET_NNODES", job.total))
-    return env + _rendezvous(job, elastic)
+        return env + env_vars(("PET_NNODES", job.total_replicas))
+    return env + _rendezvous_env(job, elastic)
 
 
-def _processes(per_node: str | None) -> int:
+def _process_count(per_node: str | None) -> int:
     """What nprocPerNode says as a number; words, and numbers that Go's int does not hold, count as 1."""
     number = int(per_node) if per_node is not None and _INTEGER.fullmatch(per_node) else 1
     return number if -(2**63) <= number < 2**63 else 1
 
 
-def _rendezvous(job: Job, elastic: Object) -> Env:
-    given = {
+def _rendezvous_env(job: Job, elastic: Object) -> Env:
+    options = {
         "rdzvHost": job.pod_name(WORKER, 0),
         "rdzvPort": job.port(WORKER),
         "rdzvBackend": "c10d",
         **{k: v for k, v in elastic.items() if v is not None},
     }
-    env = variables(
-        ("PET_RDZV_ENDPOINT", f"{given['rdzvHost']}:{given['rdzvPort']}"),
-        ("PET_RDZV_BACKEND", given["rdzvBackend"]),
+    env = env_vars(
+        ("PET_RDZV_ENDPOINT", f"{options['rdzvHost']}:{options['rdzvPort']}"),
+        ("PET_RDZV_BACKEND", options["rdzvBackend"]),
         ("PET_NNODES", f"{elastic['minReplicas']}:{elastic['maxReplicas']}"),
     )
     for name, field in (
@@ -96,19 +99,19 @@ def _rendezvous(job: Job, elastic: Object) -> Env:
         ("PET_RDZV_ID", "rdzvId"),
     ):
         if elastic.get(field) is not None:
-            env += variables((name, elastic[field]))
+            env += env_vars((name, elastic[field]))
     if elastic.get("rdzvConf"):
         pairs = (f"{c.get('key', '')}={c.get('value', '')}" for c in elastic["rdzvConf"])
-        env += variables(("PET_RDZV_CONF", ",".join(pairs)))
+        env += env_vars(("PET_RDZV_CONF", ",".join(pairs)))
     if elastic.get("standalone"):
-        env += variables(("PET_STANDALONE", ""))  # torchrun cannot read it; the operator writes it so (Q14)
+        env += env_vars(("PET_STANDALONE", ""))  # torchrun cannot read it; the operator writes it so (Q14)
     return env
 
 
 def _init_containers(rank: Rank) -> Sequence[Object]:
     if rank.type == MASTER or MASTER not in rank.job.replicas:
         return ()
-    wait = (
+    wait_script = (
         f"err=1;for i in $(seq {INIT_TRIES}); do if nslookup {rank.job.pod_name(MASTER, 0)}; then err=0 && break; fi;"
         "echo waiting for master; sleep 2; done; exit $err"
     )
@@ -121,7 +124,7 @@ def _init_containers(rank: Rank) -> Sequence[Object]:
                 "limits": {"cpu": "100m", "memory": "20Mi"},
                 "requests": {"cpu": "50m", "memory": "10Mi"},
             },
-            "command": ["sh", "-c", wait],
+            "command": ["sh", "-c", wait_script],
         }
     ]
 
@@ -132,18 +135,18 @@ def _is_master(rank: Rank) -> bool:
     return rank.type == WORKER and rank.index == 0
 
 
-def _judge(turn: Turn) -> None:
-    by_master_or_workers(turn, any_worker=turn.job.spec.get("elasticPolicy") is not None)
+def _update_job_status(context: ReconcileContext) -> None:
+    judge_master_or_workers(context, any_worker=context.job.spec.get("elasticPolicy") is not None)
 
 
-def _gang(job: Job) -> Gang:
+def _gang(job: Job) -> GangSpec:
     """An elastic job starts with its minimum; Master and Workers are sub-groups."""
-    members = int((job.spec.get("elasticPolicy") or {}).get("minReplicas") or job.total)
+    min_members = int((job.spec.get("elasticPolicy") or {}).get("minReplicas") or job.total_replicas)
     if job.policy.min_available is not None:
-        members = job.policy.min_available
-    masters = min(job.replicas[MASTER].count, members) if MASTER in job.replicas else 0
-    groups = (("master", masters), ("worker", members - masters))
-    return Gang(members, tuple((name, count) for name, count in groups if count > 0))
+        min_members = job.policy.min_available
+    masters = min(job.replicas[MASTER].count, min_members) if MASTER in job.replicas else 0
+    sub_groups = (("master", masters), ("worker", min_members - masters))
+    return GangSpec(min_members, tuple((name, count) for name, count in sub_groups if count > 0))
 
 
 FRAMEWORK = Framework(
@@ -153,13 +156,13 @@ FRAMEWORK = Framework(
     port=Port("pytorchjob-port", 23456),
     restart_policy="OnFailure",
     roles=(MASTER, WORKER),
-    judge=_judge,
+    update_job_status=_update_job_status,
     environment=_environment,
     is_master=_is_master,
     init_containers=_init_containers,
-    defaults=_defaults,
-    before=sync_autoscaler,
-    selector=True,
+    apply_defaults=_apply_defaults,
+    sync_other_objects=sync_autoscaler,
+    has_scale_selector=True,
     gang=_gang,
     dependents=(AUTOSCALER,),
 )

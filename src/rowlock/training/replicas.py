@@ -7,55 +7,55 @@ was seen when the look began, so a pod that is removed for a restart now still c
 from __future__ import annotations
 
 from rowlock.kinds import POD
-from rowlock.objects import Object, deleting, labels, name, namespace, phase
+from rowlock.objects import Object, is_deleting, labels, name, namespace, phase
 from rowlock.training.conditions import FAILED, RESTARTING
-from rowlock.training.framework import INDEX_LABEL, NO_EXIT_CODE, RETRYABLE, Rank, Replica
+from rowlock.training.framework import INDEX_LABEL, MIN_RETRYABLE_EXIT_CODE, UNKNOWN_EXIT_CODE, Rank, Replica
 from rowlock.training.pods import pod_of
-from rowlock.training.turn import Turn
+from rowlock.training.turn import ReconcileContext
 
-Slots = dict[int, list[Object]]
+ObjectsByIndex = dict[int, list[Object]]
 
 
-def slots(items: list[Object]) -> Slots:
+def group_by_index(items: list[Object]) -> ObjectsByIndex:
     """Objects by their number; those without a usable one are nobody's."""
-    found: Slots = {}
+    by_index: ObjectsByIndex = {}
     for item in items:
         text = labels(item).get(INDEX_LABEL, "")
         if text.isdecimal():
-            found.setdefault(int(text), []).append(item)
-    return found
+            by_index.setdefault(int(text), []).append(item)
+    return by_index
 
 
-def size(taken: Slots, replica: Replica, no_phantoms: bool) -> int:
+def slot_count(by_index: ObjectsByIndex, replica: Replica, no_phantoms: bool) -> int:
     """How many slots are looked at. The operator never looks at fewer than one (Q10)."""
-    return max(max(taken, default=-1) + 1, replica.count, 0 if no_phantoms else 1)
+    return max(max(by_index, default=-1) + 1, replica.count, 0 if no_phantoms else 1)
 
 
-def sync_pods(turn: Turn, replica: Replica, mine: list[Object]) -> None:
-    """Reconcile the pods of one type; `mine` are those with its label."""
-    turn.reset(replica)
-    taken = slots(mine)
-    for index in range(size(taken, replica, turn.parity.no_phantoms)):
-        here = taken.get(index, [])
-        if not here:
-            if index < replica.count or not turn.parity.no_phantoms:
-                _create(turn, Rank(turn.job, replica, index))
-        elif len(here) == 1:
+def sync_pods(context: ReconcileContext, replica: Replica, pods: list[Object]) -> None:
+    """Reconcile the pods of one type; `pods` are those with its label."""
+    context.reset_counts(replica)
+    pods_by_index = group_by_index(pods)
+    for index in range(slot_count(pods_by_index, replica, context.parity.no_phantoms)):
+        existing = pods_by_index.get(index, [])
+        if not existing:
+            if index < replica.count or not context.parity.no_phantoms:
+                _create_pod(context, Rank(context.job, replica, index))
+        elif len(existing) == 1:
             if index >= replica.count:
-                turn.delete(POD, here[0])
-            _look_at(turn, replica, here[0])
+                context.delete(POD, existing[0])
+            _observe_pod(context, replica, existing[0])
 
 
-def _create(turn: Turn, rank: Rank) -> None:
-    overwrite_warning(turn, rank.replica, "SetPodTemplateRestartPolicy")
-    turn.create_owned(POD, pod_of(rank))
+def _create_pod(context: ReconcileContext, rank: Rank) -> None:
+    warn_restart_policy(context, rank.replica, "SetPodTemplateRestartPolicy")
+    context.create_owned(POD, pod_of(rank))
 
 
-def overwrite_warning(turn: Turn, replica: Replica, reason: str) -> None:
+def warn_restart_policy(context: ReconcileContext, replica: Replica, reason: str) -> None:
     """Say that a restart policy of the template itself counts for nothing. (MPIJob's reason is spelled otherwise.)"""
     if (replica.template.get("spec") or {}).get("restartPolicy"):
         text = "Restart policy in pod template will be overwritten by restart policy in replica spec"
-        turn.say("Warning", reason, text)
+        context.record_event("Warning", reason, text)
 
 
 def exit_code(pod: Object, container: str) -> int | None:
@@ -67,33 +67,33 @@ def exit_code(pod: Object, container: str) -> int | None:
     return None
 
 
-def _look_at(turn: Turn, replica: Replica, pod: Object) -> None:
-    code = exit_code(pod, turn.job.framework.container)
+def _observe_pod(context: ReconcileContext, replica: Replica, pod: Object) -> None:
+    code = exit_code(pod, context.job.framework.container)
     if code is not None:
-        turn.say("Normal", "ExitedWithCode", f"Pod: {namespace(pod)}.{name(pod)} exited with code {code}")
+        context.record_event("Normal", "ExitedWithCode", f"Pod: {namespace(pod)}.{name(pod)} exited with code {code}")
     if phase(pod) == "Failed":
-        _failed(turn, replica, pod, NO_EXIT_CODE if code is None else code)
-    tally(turn.counts[replica.type], pod)
+        _handle_failed_pod(context, replica, pod, UNKNOWN_EXIT_CODE if code is None else code)
+    count_pod(context.counts[replica.type], pod)
 
 
-def tally(counts: dict[str, int], pod: Object) -> None:
+def count_pod(counts: dict[str, int], pod: Object) -> None:
     """Count one pod. A running pod that is being deleted counts as failed already (Q6)."""
-    now = phase(pod)
-    if now == "Running":
-        counts["failed" if deleting(pod) else "active"] += 1
-    elif now in ("Succeeded", "Failed"):
-        counts[now.lower()] += 1
+    pod_phase = phase(pod)
+    if pod_phase == "Running":
+        counts["failed" if is_deleting(pod) else "active"] += 1
+    elif pod_phase in ("Succeeded", "Failed"):
+        counts[pod_phase.lower()] += 1
 
 
-def _failed(turn: Turn, replica: Replica, pod: Object, code: int) -> None:
-    by_code = replica.restart_policy == "ExitCode"
-    job = turn.job
-    if replica.restart_policy in ("OnFailure", "Always") or (by_code and code >= RETRYABLE):
+def _handle_failed_pod(context: ReconcileContext, replica: Replica, pod: Object, code: int) -> None:
+    is_exit_code_policy = replica.restart_policy == "ExitCode"
+    job = context.job
+    if replica.restart_policy in ("OnFailure", "Always") or (is_exit_code_policy and code >= MIN_RETRYABLE_EXIT_CODE):
         message = f"job {job.name} is restarting because {replica.type} replica(s) failed."
-        turn.delete(POD, pod)
-        turn.tell("Warning", "Restarting", message)
-        turn.put(RESTARTING, "Restarting", message)
-    elif by_code:
+        context.delete(POD, pod)
+        context.record_kind_event("Warning", "Restarting", message)
+        context.set_condition(RESTARTING, "Restarting", message)
+    elif is_exit_code_policy:
         message = f'job "{job.name}" is failing because "{replica.type}" replica(s) failed.'
-        turn.tell("Warning", "Failed", message)
-        turn.put(FAILED, "Failed", message)
+        context.record_kind_event("Warning", "Failed", message)
+        context.set_condition(FAILED, "Failed", message)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from rowlock.kinds import SERVICE
-from rowlock.objects import Object, controller_of, deleting, owner_reference
+from rowlock.objects import Object, controller_of, is_deleting, owner_reference
 from rowlock.training.framework import Rank, Replica
-from rowlock.training.replicas import size, slots
-from rowlock.training.turn import Turn
+from rowlock.training.replicas import group_by_index, slot_count
+from rowlock.training.turn import ReconcileContext
 
 
 def service_of(rank: Rank) -> Object:
     """The Service of a rank: all ports of its main container, names taken once."""
     ports: dict[str, Object] = {}
     for item in rank.job.main_container(rank.type).get("ports") or ():
-        called = str(item.get("name") or "")
-        ports[called] = {**({"name": called} if called else {}), "port": item.get("containerPort")}
+        port_name = str(item.get("name") or "")
+        ports[port_name] = {**({"name": port_name} if port_name else {}), "port": item.get("containerPort")}
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -28,21 +28,21 @@ def service_of(rank: Rank) -> Object:
     }
 
 
-def sync_services(turn: Turn, replica: Replica, mine: list[Object]) -> None:
+def sync_services(context: ReconcileContext, replica: Replica, services: list[Object]) -> None:
     """Make the missing ones, remove those beyond the number of replicas."""
-    taken = slots(mine)
-    for index in range(size(taken, replica, turn.parity.no_phantoms)):
-        here = taken.get(index, [])
-        if not here:
-            if index < replica.count or not turn.parity.no_phantoms:
-                turn.create_owned(SERVICE, service_of(Rank(turn.job, replica, index)))
-        elif len(here) == 1 and index >= replica.count:
-            turn.delete(SERVICE, here[0])
+    services_by_index = group_by_index(services)
+    for index in range(slot_count(services_by_index, replica, context.parity.no_phantoms)):
+        existing = services_by_index.get(index, [])
+        if not existing:
+            if index < replica.count or not context.parity.no_phantoms:
+                context.create_owned(SERVICE, service_of(Rank(context.job, replica, index)))
+        elif len(existing) == 1 and index >= replica.count:
+            context.delete(SERVICE, existing[0])
 
 
-def adopt(turn: Turn) -> None:
+def adopt_services(context: ReconcileContext) -> None:
     """Services with the job's labels and no owner become its own (TFJob); their ports and selector stay as they are."""
-    for service in turn.seen.services:
-        if controller_of(service) is None and not deleting(service):
-            owners = [*(service["metadata"].get("ownerReferences") or ()), owner_reference(turn.job.object)]
-            turn.patch(SERVICE, service, {"metadata": {"ownerReferences": owners}})
+    for service in context.observed.services:
+        if controller_of(service) is None and not is_deleting(service):
+            owners = [*(service["metadata"].get("ownerReferences") or ()), owner_reference(context.job.object)]
+            context.patch(SERVICE, service, {"metadata": {"ownerReferences": owners}})

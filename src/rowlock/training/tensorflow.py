@@ -10,11 +10,11 @@ import json
 
 from rowlock.kinds import TFJOB
 from rowlock.objects import Object, phase
-from rowlock.training.conditions import FAILED, RESTARTING, find
-from rowlock.training.framework import INDEX_LABEL, Env, Framework, Job, Port, Rank, Replica, variables
+from rowlock.training.conditions import FAILED, RESTARTING, find_condition
+from rowlock.training.framework import INDEX_LABEL, Env, Framework, Job, Port, Rank, Replica, env_vars
 from rowlock.training.replicas import exit_code
-from rowlock.training.turn import Turn
-from rowlock.training.verdict import full_name, running, succeeded
+from rowlock.training.turn import ReconcileContext
+from rowlock.training.verdict import job_full_name, set_running, set_succeeded
 
 CHIEF, EVALUATOR, MASTER, PS, WORKER = ROLES = ("Chief", "Evaluator", "Master", "PS", "Worker")
 CHIEFS = (CHIEF, MASTER)
@@ -27,12 +27,12 @@ def _environment(rank: Rank) -> Env:
         return []
     task = {"type": rank.replica.label, "index": rank.index}
     if job.spec.get("enableDynamicWorker"):
-        return variables(("TF_CONFIG", _json({"cluster": _sparse(rank), "task": task})))
-    cluster = job.shared("cluster", lambda: _json(_cluster(job)))
-    return variables(("TF_CONFIG", f'{{"cluster":{cluster},"task":{_json(task)},"environment":"cloud"}}'))
+        return env_vars(("TF_CONFIG", _compact_json({"cluster": _sparse_cluster(rank), "task": task})))
+    cluster = job.compute_once("cluster", lambda: _compact_json(_cluster(job)))
+    return env_vars(("TF_CONFIG", f'{{"cluster":{cluster},"task":{_compact_json(task)},"environment":"cloud"}}'))
 
 
-def _json(value: Object) -> str:
+def _compact_json(value: Object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -49,13 +49,13 @@ def _addresses(job: Job, replica: Replica) -> list[str]:
     return [job.pod_name(replica.type, i) + tail for i in range(replica.count)]
 
 
-def _sparse(rank: Rank) -> Object:
+def _sparse_cluster(rank: Rank) -> Object:
     """What a rank must know when workers come and go: a worker itself and the servers, a server only itself."""
-    job, own = rank.job, _address(rank.job, rank.replica, rank.index)
+    job, own_address = rank.job, _address(rank.job, rank.replica, rank.index)
     if rank.type == WORKER:
-        servers = job.shared("servers", lambda: _addresses(job, job.replicas[PS]) if PS in job.replicas else None)
-        return {"worker": {str(rank.index): own}, "ps": servers}
-    return {"worker": {}, "ps": [own] if rank.type == PS else []}
+        servers = job.compute_once("servers", lambda: _addresses(job, job.replicas[PS]) if PS in job.replicas else None)
+        return {"worker": {str(rank.index): own_address}, "ps": servers}
+    return {"worker": {}, "ps": [own_address] if rank.type == PS else []}
 
 
 def _is_master(rank: Rank) -> bool:
@@ -64,45 +64,45 @@ def _is_master(rank: Rank) -> bool:
     return rank.type == WORKER and rank.index == 0
 
 
-def _judge(turn: Turn) -> None:
-    turn.started()
-    restarting = find(turn.conditions, RESTARTING)
-    has_chief = any(role in turn.job.replicas for role in CHIEFS)
-    for role in (r for r in ROLES if r in turn.job.replicas):
-        replica = turn.job.replicas[role]
-        done = turn.count(role, "succeeded") == replica.count
+def _update_job_status(context: ReconcileContext) -> None:
+    context.set_start_time()
+    restarting = find_condition(context.conditions, RESTARTING)
+    has_chief = any(role in context.job.replicas for role in CHIEFS)
+    for role in (r for r in ROLES if r in context.job.replicas):
+        replica = context.job.replicas[role]
+        done = context.replica_count(role, "succeeded") == replica.count
         if role in CHIEFS:
-            _progress(turn, role, done, turn.count(role, "active") > 0, running_first=True)
+            _judge_progress(context, role, done, context.replica_count(role, "active") > 0, running_first=True)
         elif role == WORKER and not has_chief:
-            all_needed = turn.job.spec.get("successPolicy") == "AllWorkers"
-            done = done or (not all_needed and _first_worker_completed(turn))
-            _progress(turn, role, done, turn.count(role, "active") > 0, running_first=False)
-        if turn.count(role, "failed"):
-            _failure(turn, role, restarting)
+            all_needed = context.job.spec.get("successPolicy") == "AllWorkers"
+            done = done or (not all_needed and _first_worker_completed(context))
+            _judge_progress(context, role, done, context.replica_count(role, "active") > 0, running_first=False)
+        if context.replica_count(role, "failed"):
+            _judge_failure(context, role, restarting)
 
 
-def _progress(turn: Turn, role: str, done: bool, active: bool, *, running_first: bool) -> None:
+def _judge_progress(context: ReconcileContext, role: str, done: bool, active: bool, *, running_first: bool) -> None:
     if active and (running_first or not done):
-        running(turn, full_name(turn))
+        set_running(context, job_full_name(context))
     if done:
-        succeeded(turn, f"TFJob {full_name(turn)} successfully completed.")
+        set_succeeded(context, f"TFJob {job_full_name(context)} successfully completed.")
 
 
-def _first_worker_completed(turn: Turn) -> bool:
-    first = [p for p in turn.pods.get("worker", []) if p["metadata"]["labels"].get(INDEX_LABEL) == "0"]
+def _first_worker_completed(context: ReconcileContext) -> bool:
+    first = [p for p in context.pods.get("worker", []) if p["metadata"]["labels"].get(INDEX_LABEL) == "0"]
     return len(first) == 1 and phase(first[0]) == "Succeeded" and exit_code(first[0], "tensorflow") == 0
 
 
-def _failure(turn: Turn, role: str, restarting: Object | None) -> None:
+def _judge_failure(context: ReconcileContext, role: str, restarting: Object | None) -> None:
     if restarting:
-        turn.put(RESTARTING, "Restarting", str(restarting.get("message") or ""))
+        context.set_condition(RESTARTING, "Restarting", str(restarting.get("message") or ""))
         return
-    if turn.job.spec.get("enableDynamicWorker") and role == WORKER:
+    if context.job.spec.get("enableDynamicWorker") and role == WORKER:
         return
-    message = f"TFJob {full_name(turn)} has failed because {turn.count(role, 'failed')} {role} replica(s) failed."
-    turn.tell("Normal", "Failed", message)
-    turn.completed()
-    turn.put(FAILED, "Failed", message)
+    message = f"TFJob {job_full_name(context)} has failed because {context.replica_count(role, 'failed')} {role} replica(s) failed."
+    context.record_kind_event("Normal", "Failed", message)
+    context.set_completion_time()
+    context.set_condition(FAILED, "Failed", message)
 
 
 FRAMEWORK = Framework(
@@ -112,7 +112,7 @@ FRAMEWORK = Framework(
     port=Port("tfjob-port", 2222),
     restart_policy="Never",
     roles=ROLES,
-    judge=_judge,
+    update_job_status=_update_job_status,
     environment=_environment,
     is_master=_is_master,
     env_in_all=False,

@@ -8,79 +8,79 @@ from __future__ import annotations
 
 from rowlock.training.conditions import FAILED, RESTARTING, RUNNING, SUCCEEDED
 from rowlock.training.framework import Replica
-from rowlock.training.turn import Turn
+from rowlock.training.turn import ReconcileContext
 
 MASTER, WORKER = "Master", "Worker"
 
 
-def running(turn: Turn, who: str) -> None:
-    turn.put(RUNNING, "Running", f"{turn.job.framework.kind.name} {who} is running.")
+def set_running(context: ReconcileContext, subject: str) -> None:
+    context.set_condition(RUNNING, "Running", f"{context.job.framework.kind.name} {subject} is running.")
 
 
-def succeeded(turn: Turn, message: str) -> None:
-    turn.tell("Normal", "Succeeded", message)
-    turn.completed()
-    turn.put(SUCCEEDED, "Succeeded", message)
+def set_succeeded(context: ReconcileContext, message: str) -> None:
+    context.record_kind_event("Normal", "Succeeded", message)
+    context.set_completion_time()
+    context.set_condition(SUCCEEDED, "Succeeded", message)
 
 
-def full_name(turn: Turn) -> str:
-    return f"{turn.job.namespace}/{turn.job.name}"
+def job_full_name(context: ReconcileContext) -> str:
+    return f"{context.job.namespace}/{context.job.name}"
 
 
-def finished_by(turn: Turn, leader: Replica) -> bool:
+def judge_leader(context: ReconcileContext, leader: Replica) -> bool:
     """The verdict of the type that decides alone: sets Running or Succeeded; True when the job is done."""
-    if turn.count(leader.type, "active"):
-        running(turn, turn.job.name)
-    if turn.count(leader.type, "succeeded") != leader.count:
+    if context.replica_count(leader.type, "active"):
+        set_running(context, context.job.name)
+    if context.replica_count(leader.type, "succeeded") != leader.count:
         return False
-    succeeded(turn, f"{turn.job.framework.kind.name} {turn.job.name} is successfully completed.")
+    set_succeeded(context, f"{context.job.framework.kind.name} {context.job.name} is successfully completed.")
     return True
 
 
-def by_master_or_workers(turn: Turn, *, any_worker: bool = False) -> None:
+def judge_master_or_workers(context: ReconcileContext, *, any_worker: bool = False) -> None:
     """The rule. `any_worker`: without a Master, the first worker to succeed ends the job (elastic PyTorchJob)."""
-    turn.started()
-    for replica in turn.job.replicas.values():
+    context.set_start_time()
+    for replica in context.job.replicas.values():
         if replica.type == MASTER:
-            if finished_by(turn, replica):
+            if judge_leader(context, replica):
                 return
-        elif replica.type == WORKER and MASTER not in turn.job.replicas:
-            _by_workers(turn, replica, any_worker)
-        _failures(turn, replica)
+        elif replica.type == WORKER and MASTER not in context.job.replicas:
+            _judge_workers(context, replica, any_worker)
+        _judge_failures(context, replica)
 
 
-def _by_workers(turn: Turn, worker: Replica, any_worker: bool) -> None:
-    done = turn.count(WORKER, "succeeded")
-    if done == worker.count or (any_worker and done):
-        succeeded(turn, f"{turn.job.framework.kind.name} {full_name(turn)} successfully completed.")
-    elif turn.count(WORKER, "active"):
-        running(turn, full_name(turn))
+def _judge_workers(context: ReconcileContext, worker: Replica, any_worker: bool) -> None:
+    succeeded_count = context.replica_count(WORKER, "succeeded")
+    if succeeded_count == worker.count or (any_worker and succeeded_count):
+        set_succeeded(context, f"{context.job.framework.kind.name} {job_full_name(context)} successfully completed.")
+    elif context.replica_count(WORKER, "active"):
+        set_running(context, job_full_name(context))
 
 
-def _failures(turn: Turn, replica: Replica) -> None:
-    failed = turn.count(replica.type, "failed")
-    rest = turn.count(replica.type, "succeeded") + turn.count(replica.type, "active")
-    if not failed or replica.count <= rest:
+def _judge_failures(context: ReconcileContext, replica: Replica) -> None:
+    failed = context.replica_count(replica.type, "failed")
+    surviving = context.replica_count(replica.type, "succeeded") + context.replica_count(replica.type, "active")
+    if not failed or replica.count <= surviving:
         return
     if replica.restart_policy != "Never":
-        restarting(turn, replica.type, failed)
-        if turn.parity.completion_time and turn.holds(FAILED):
-            turn.completed()
+        set_restarting(context, replica.type, failed)
+        if context.parity.completion_time and context.has_condition(FAILED):
+            context.set_completion_time()
     else:
-        failing(turn, replica.type, failed)
+        set_failed(context, replica.type, failed)
 
 
-def restarting(turn: Turn, type_: str, count: int) -> None:
-    job = turn.job
+def set_restarting(context: ReconcileContext, type_: str, count: int) -> None:
+    job = context.job
     message = f"{job.framework.kind.name} {job.name} is restarting because {count} {type_} replica(s) failed."
-    turn.tell("Warning", "Restarting", message)
-    turn.put(RESTARTING, "Restarting", message)
+    context.record_kind_event("Warning", "Restarting", message)
+    context.set_condition(RESTARTING, "Restarting", message)
 
 
-def failing(turn: Turn, type_: str, count: int, *, word: str = "Failed") -> None:
-    """`word` is what stands after the kind's name in the condition's reason."""
-    job = turn.job
+def set_failed(context: ReconcileContext, type_: str, count: int, *, suffix: str = "Failed") -> None:
+    """`suffix` is what stands after the kind's name in the condition's reason."""
+    job = context.job
     message = f"{job.framework.kind.name} {job.name} is failed because {count} {type_} replica(s) failed."
-    turn.tell("Normal", "Failed", message)
-    turn.completed()
-    turn.put(FAILED, word, message)
+    context.record_kind_event("Normal", "Failed", message)
+    context.set_completion_time()
+    context.set_condition(FAILED, suffix, message)

@@ -4,40 +4,40 @@ under every restart policy but ExitCode, although the pod was removed to be made
 from __future__ import annotations
 
 from rowlock.kinds import XGBOOSTJOB
-from rowlock.training.framework import Env, Framework, Port, Rank, variables
-from rowlock.training.turn import Turn
-from rowlock.training.verdict import MASTER, WORKER, failing, finished_by, restarting, running
+from rowlock.training.framework import Env, Framework, Port, Rank, env_vars
+from rowlock.training.turn import ReconcileContext
+from rowlock.training.verdict import MASTER, WORKER, judge_leader, set_failed, set_restarting, set_running
 
 
 def _environment(rank: Rank) -> Env:
     job = rank.job
-    env = variables(
+    env = env_vars(
         ("MASTER_PORT", job.port(MASTER)),
         ("MASTER_ADDR", job.pod_name(MASTER, 0)),
-        ("WORLD_SIZE", job.total),
+        ("WORLD_SIZE", job.total_replicas),
         ("RANK", rank.index if rank.type == MASTER else rank.index + 1),
         ("PYTHONUNBUFFERED", 1),
     )
-    if job.total <= 1:
+    if job.total_replicas <= 1:
         return env
     workers = job.replicas[WORKER].count if WORKER in job.replicas else 0
-    names = job.shared("workers", lambda: ",".join(job.pod_name(WORKER, i) for i in range(workers)))
-    return env + variables(("WORKER_PORT", job.port(WORKER)), ("WORKER_ADDRS", names))
+    worker_names = job.compute_once("workers", lambda: ",".join(job.pod_name(WORKER, i) for i in range(workers)))
+    return env + env_vars(("WORKER_PORT", job.port(WORKER)), ("WORKER_ADDRS", worker_names))
 
 
-def _judge(turn: Turn) -> None:
-    turn.started()
-    for replica in turn.job.replicas.values():
-        failed = turn.count(replica.type, "failed")
-        done = replica.type == MASTER and turn.count(MASTER, "succeeded") == replica.count
+def _update_job_status(context: ReconcileContext) -> None:
+    context.set_start_time()
+    for replica in context.job.replicas.values():
+        failed = context.replica_count(replica.type, "failed")
+        done = replica.type == MASTER and context.replica_count(MASTER, "succeeded") == replica.count
         if done or failed:
-            running(turn, turn.job.name)  # recorded: every verdict says Running first, even where nothing ran
-        if replica.type == MASTER and finished_by(turn, replica):
+            set_running(context, context.job.name)  # recorded: every verdict says Running first, even where nothing ran
+        if replica.type == MASTER and judge_leader(context, replica):
             return
         if failed and replica.restart_policy == "ExitCode":
-            restarting(turn, replica.type, failed)
+            set_restarting(context, replica.type, failed)
         elif failed:
-            failing(turn, replica.type, failed)
+            set_failed(context, replica.type, failed)
 
 
 FRAMEWORK = Framework(
@@ -47,7 +47,7 @@ FRAMEWORK = Framework(
     port=Port("xgboostjob-port", 9999),
     restart_policy="Never",
     roles=(MASTER, WORKER),
-    judge=_judge,
+    update_job_status=_update_job_status,
     environment=_environment,
     is_master=lambda rank: rank.type == MASTER,
     ttl_reason="SuccessfulDeleteJob",

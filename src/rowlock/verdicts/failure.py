@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rowlock.verdicts.traces import AS_SEEN, Trouble
+from rowlock.verdicts.traces import SEEN_BY_TORCHRUN, LoggedError
 
-TOGETHER = 30.0
+INCIDENT_GAP = 30.0
 """Seconds: deaths closer than this to the one before belong to the same incident."""
 _HINTS = {
     signals.SIGBUS: "often a full /dev/shm: give it an emptyDir volume with `medium: Memory`",
@@ -22,11 +22,11 @@ _HINTS = {
 }
 
 
-_ASKED = "the job was suspended, scaled down or preempted, a pod was deleted, or a probe failed"
+_STOP_REASONS = "the job was suspended, scaled down or preempted, a pod was deleted, or a probe failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class RankFailure:
     """The end of one run of one rank that did not succeed. Times in seconds since the epoch."""
 
     rank: str
@@ -43,23 +43,23 @@ class Death:
     reason: str = ""
     """Kubernetes' word where the code does not say it: OOMKilled, StartError…"""
     message: str = ""
-    trouble: Trouble | None = None
+    trouble: LoggedError | None = None
     said: str = ""
     """The last line of its log, where no error was recognised in it."""
 
     @property
-    def first(self) -> float:
+    def failed_at(self) -> float:
         """When it went wrong, as well as is known."""
         return self.trouble.at if self.trouble is not None and self.trouble.at else self.finished
 
     @property
-    def who(self) -> str:
+    def rank_name(self) -> str:
         """The rank that its log names; of a pod of several ranks that is one of them."""
-        named = self.trouble.rank if self.trouble is not None else None
-        return self.rank if named is None else f"rank {named}"
+        logged_rank = self.trouble.rank if self.trouble is not None else None
+        return self.rank if logged_rank is None else f"rank {logged_rank}"
 
     @property
-    def echo(self) -> bool:
+    def is_secondary(self) -> bool:
         """It died of another's death."""
         if self.reason == "OOMKilled":
             return False
@@ -67,38 +67,38 @@ class Death:
             return self.trouble.secondary
         return self.stopped or self.signal == signals.SIGTERM
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def death(plain: dict[str, Any]) -> Death:
+def failure_from_dict(fields: dict[str, Any]) -> RankFailure:
     """The inverse of `Death.plain`."""
-    found = plain.get("trouble")
-    return Death(**{**plain, "trouble": Trouble(**found) if found else None})
+    error = fields.get("trouble")
+    return RankFailure(**{**fields, "trouble": LoggedError(**error) if error else None})
 
 
-def incidents(deaths: Sequence[Death]) -> list[list[Death]]:
+def group_incidents(failures: Sequence[RankFailure]) -> list[list[RankFailure]]:
     """Deaths that belong together, in order of time."""
-    found: list[list[Death]] = []
-    for each in sorted(deaths, key=lambda d: d.finished):
-        if found and each.finished - found[-1][-1].finished <= TOGETHER:
-            found[-1].append(each)
+    groups: list[list[RankFailure]] = []
+    for failure in sorted(failures, key=lambda d: d.finished):
+        if groups and failure.finished - groups[-1][-1].finished <= INCIDENT_GAP:
+            groups[-1].append(failure)
         else:
-            found.append([each])
-    return found
+            groups.append([failure])
+    return groups
 
 
-def culprit(incident: Sequence[Death]) -> Death:
+def root_cause(incident: Sequence[RankFailure]) -> RankFailure:
     """The death that explains the others."""
-    return min(incident, key=lambda d: (d.echo, d.first))
+    return min(incident, key=lambda d: (d.is_secondary, d.failed_at))
 
 
-def asked(incident: Sequence[Death]) -> bool:
+def is_requested_stop(incident: Sequence[RankFailure]) -> bool:
     """Nobody failed: the platform itself had asked each of them to end."""
     return all(d.stopped and d.reason != "OOMKilled" for d in incident)
 
 
-def ended(code: int, signal: int, reason: str = "", message: str = "") -> str:
+def exit_description(code: int, signal: int, reason: str = "", message: str = "") -> str:
     """How a program ended, in words: `was killed with SIGKILL (exit code 137)`. `message` says why it could not start."""
     if reason == "OOMKilled":
         return "was killed for its memory"
@@ -110,71 +110,71 @@ def ended(code: int, signal: int, reason: str = "", message: str = "") -> str:
     return f"ended with exit code {code}"
 
 
-def sentence(incident: Sequence[Death], ranks: int = 0) -> str:
+def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0) -> str:
     """What happened. `ranks`: how many the job has, 0 = unknown."""
-    if asked(incident):
+    if is_requested_stop(incident):
         names = sorted({d.rank for d in incident})
         plural = "was" if len(names) == 1 else "were"
-        return f"Nobody failed: {listed(names)} {plural} asked to end ({_ASKED})."
-    cause = culprit(incident)
+        return f"Nobody failed: {join_names(names)} {plural} asked to end ({_STOP_REASONS})."
+    cause = root_cause(incident)
     others = {d.rank for d in incident if d.rank != cause.rank}
-    echoes = {d.rank for d in incident if d.echo} & others
-    said = f"{cause.who} (pod {cause.pod}, node {cause.node}) {_why(cause)}"
-    if cause.echo:
-        said = f"{said}; no rank left an error of its own, so whoever went first did so in silence"
+    secondary = {d.rank for d in incident if d.is_secondary} & others
+    text = f"{cause.rank_name} (pod {cause.pod}, node {cause.node}) {_cause_description(cause)}"
+    if cause.is_secondary:
+        text = f"{text}; no rank left an error of its own, so whoever went first did so in silence"
     if not others:
-        return said + "."
-    count = f"all {len(others)} others" if ranks and len(others) == ranks - 1 and ranks > 2 else listed(sorted(others))
-    if others == echoes:
-        return f"{said}; {count} then lost {'it' if not cause.echo else 'their peers'} and ended too."
-    own = sorted(others - echoes)
-    tail = f", and {listed(sorted(echoes))} lost a peer" if echoes else ""
-    return f"{said}; {listed(own)} failed {_as(cause, incident, own)}{tail}."
+        return text + "."
+    count = (
+        f"all {len(others)} others" if ranks and len(others) == ranks - 1 and ranks > 2 else join_names(sorted(others))
+    )
+    if others == secondary:
+        return f"{text}; {count} then lost {'it' if not cause.is_secondary else 'their peers'} and ended too."
+    own_failures = sorted(others - secondary)
+    suffix = f", and {join_names(sorted(secondary))} lost a peer" if secondary else ""
+    return f"{text}; {join_names(own_failures)} failed {_compare_failures(cause, incident, own_failures)}{suffix}."
 
 
-def _as(cause: Death, incident: Sequence[Death], others: Sequence[str]) -> str:
+def _compare_failures(cause: RankFailure, incident: Sequence[RankFailure], others: Sequence[str]) -> str:
     """How the others' own failures stand to the one that is told."""
-    alike = {_kind(cause)} == {_kind(d) for d in incident if d.rank in others}
-    return "the same way" if alike else "too, but later" if len(others) == 1 else "as well, but later"
+    is_same = {_failure_signature(cause)} == {_failure_signature(d) for d in incident if d.rank in others}
+    return "the same way" if is_same else "too, but later" if len(others) == 1 else "as well, but later"
 
 
-def _kind(death: Death) -> tuple[object, ...]:
-    error = (death.trouble.kind, death.trouble.text) if death.trouble is not None else (death.said,)
-    return (death.code, death.signal, death.reason, death.message, *error)
+def _failure_signature(failure: RankFailure) -> tuple[object, ...]:
+    error = (failure.trouble.kind, failure.trouble.text) if failure.trouble is not None else (failure.said,)
+    return (failure.code, failure.signal, failure.reason, failure.message, *error)
 
 
-def _why(cause: Death) -> str:
-    how = ended(cause.code, cause.signal, cause.reason, cause.message)
+def _cause_description(cause: RankFailure) -> str:
+    ending = exit_description(cause.code, cause.signal, cause.reason, cause.message)
     if cause.reason == "StartError":
-        return how
-    after = f" after {span(cause.finished - cause.started)}" if cause.finished > cause.started > 0 else ""
+        return ending
+    duration = f" after {format_duration(cause.finished - cause.started)}" if cause.finished > cause.started > 0 else ""
     if cause.reason == "OOMKilled":
-        return f"{how}{after}" + (f": {cause.message}" if cause.message else "")
+        return f"{ending}{duration}" + (f": {cause.message}" if cause.message else "")
     if cause.trouble is not None:
-        if cause.trouble.text == AS_SEEN:
-            return f"{cause.trouble.kind}{after}, {AS_SEEN}"
-        return f"{how}{after}: {cause.trouble}"
+        if cause.trouble.text == SEEN_BY_TORCHRUN:
+            return f"{cause.trouble.kind}{duration}, {SEEN_BY_TORCHRUN}"
+        return f"{ending}{duration}: {cause.trouble}"
     number = cause.signal
     if number == signals.SIGKILL and not cause.stopped:
-        return (
-            f"{how}{after}; not by rowlock, and it left no error: somebody's `kill -9`, or the kernel short of memory"
-        )
+        return f"{ending}{duration}; not by rowlock, and it left no error: somebody's `kill -9`, or the kernel short of memory"
     if hint := _HINTS.get(signals.Signals(number) if number in {s.value for s in signals.Signals} else signals.SIGCHLD):
-        return f"{how}{after}; {hint}"
+        return f"{ending}{duration}; {hint}"
     if cause.said:
-        return f"{how}{after}; the last line of its log: {cause.said}"
-    return f"{how}{after} and left no error in its log"
+        return f"{ending}{duration}; the last line of its log: {cause.said}"
+    return f"{ending}{duration} and left no error in its log"
 
 
-def listed(names: Sequence[str], most: int = 4) -> str:
+def join_names(names: Sequence[str], limit: int = 4) -> str:
     """Names for a sentence: `a, b and 3 more`."""
-    shown = list(names[:most])
-    if len(names) > most:
-        return f"{', '.join(shown)} and {len(names) - most} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+    shown_names = list(names[:limit])
+    if len(names) > limit:
+        return f"{', '.join(shown_names)} and {len(names) - limit} more"
+    return " and ".join([", ".join(shown_names[:-1]), shown_names[-1]] if len(shown_names) > 1 else shown_names)
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A length of time for people: `0.4 s`, `12 s`, `3 min`, `2.5 h`."""
     if seconds < 10:
         return f"{seconds:.1f} s"

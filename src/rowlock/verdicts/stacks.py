@@ -15,10 +15,10 @@ _COLLECTIVES = frozenset(
         "destroy_process_group", "rendezvous", "allreduce", "Allreduce", "Barrier", "Bcast", "bcast", "Recv", "Send",
     }
 )  # fmt: skip
-_WHERE = ("torch/distributed/", "mpi4py", "horovod", "jax/", "tensorflow/python/distribute")
-_BACKWARD = ("_engine_run_backward",)
+_COLLECTIVE_LIBRARIES = ("torch/distributed/", "mpi4py", "horovod", "jax/", "tensorflow/python/distribute")
+_BACKWARD_FUNCTIONS = ("_engine_run_backward",)
 """DDP averages gradients inside the backward pass: a rank that waits for its peers' gradients stands here."""
-_LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
+_LIBRARY_PATHS = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class Frame:
     line: int
 
     @property
-    def short(self) -> str:
+    def location(self) -> str:
         return f"{self.file.rpartition('/')[2]}:{self.line}"
 
     @property
-    def library(self) -> bool:
-        return any(part in self.file for part in _LIBRARY) or self.file.startswith("<")
+    def is_library(self) -> bool:
+        return any(part in self.file for part in _LIBRARY_PATHS) or self.file.startswith("<")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,53 +50,59 @@ class Stack:
     def collective(self) -> str:
         """The collective that it is in: `all_reduce`; "" when it is in none."""
         for frame in self.frames:
-            if frame.function in _COLLECTIVES and any(part in frame.file for part in _WHERE):
+            if frame.function in _COLLECTIVES and any(part in frame.file for part in _COLLECTIVE_LIBRARIES):
                 return frame.function
         return ""
 
     @property
-    def waits(self) -> str:
+    def awaited_collective(self) -> str:
         """Like `collective`, and `backward` for a thread that sleeps there: it waits for its peers' gradients."""
         if self.collective:
             return self.collective
-        return "backward" if not self.active and any(f.function in _BACKWARD for f in self.frames[:2]) else ""
+        return "backward" if not self.active and any(f.function in _BACKWARD_FUNCTIONS for f in self.frames[:2]) else ""
 
     @property
     def place(self) -> str:
         """The innermost place in the user's own code: `step (train.py:12)`."""
-        own = next((f for f in self.frames if not f.library), self.frames[0] if self.frames else None)
-        if own is None:
+        user_frame = next((f for f in self.frames if not f.is_library), self.frames[0] if self.frames else None)
+        if user_frame is None:
             return "an unknown place"
-        return own.short if own.function == "<module>" else f"{own.function} ({own.short})"
+        return (
+            user_frame.location
+            if user_frame.function == "<module>"
+            else f"{user_frame.function} ({user_frame.location})"
+        )
 
     @property
-    def inside(self) -> str:
+    def library_call(self) -> str:
         """What the user's code called last: the innermost frame, when it is not the user's own."""
         top = self.frames[0] if self.frames else None
-        return f"{top.function} ({top.short})" if top is not None and top.library else ""
+        return f"{top.function} ({top.location})" if top is not None and top.is_library else ""
 
-    def lines(self, most: int = 12) -> list[str]:
+    def format_frames(self, limit: int = 12) -> list[str]:
         """For people, innermost first, without the tail of the library."""
-        return [f"{f.function} ({f.file}:{f.line})" for f in self.frames[:most]]
+        return [f"{f.function} ({f.file}:{f.line})" for f in self.frames[:limit]]
 
 
-def stack(threads: Iterable[Mapping[str, Any]]) -> Stack | None:
+def parse_stack(threads: Iterable[Mapping[str, Any]]) -> Stack | None:
     """From the JSON of `py-spy dump --json`; None when there is no thread."""
-    found = list(threads)
-    main = next((t for t in found if t.get("thread_name") == "MainThread"), found[0] if found else None)
-    if main is None:
+    all_threads = list(threads)
+    main_thread = next(
+        (t for t in all_threads if t.get("thread_name") == "MainThread"), all_threads[0] if all_threads else None
+    )
+    if main_thread is None:
         return None
-    frames = [_frame(f) for f in main.get("frames") or ()]
-    return Stack(_without_parent(frames), bool(main.get("active")), len(found))
+    frames = [_parse_frame(f) for f in main_thread.get("frames") or ()]
+    return Stack(_strip_warm_parent(frames), bool(main_thread.get("active")), len(all_threads))
 
 
-def _frame(plain: Mapping[str, Any]) -> Frame:
-    return Frame(str(plain.get("name", "")), str(plain.get("filename", "")), int(plain.get("line") or 0))
+def _parse_frame(fields: Mapping[str, Any]) -> Frame:
+    return Frame(str(fields.get("name", "")), str(fields.get("filename", "")), int(fields.get("line") or 0))
 
 
-def _without_parent(frames: Sequence[Frame]) -> tuple[Frame, ...]:
+def _strip_warm_parent(frames: Sequence[Frame]) -> tuple[Frame, ...]:
     """A rank that was forked warm has its parent's calls at the bottom: they are ours, not the program's."""
-    ours = next(
+    first_parent = next(
         (n for n, f in enumerate(frames) if f.file.endswith("/rowlock/cluster/node/warm_parent.py")), len(frames)
     )
-    return tuple(frames[:ours])
+    return tuple(frames[:first_parent])

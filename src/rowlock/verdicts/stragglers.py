@@ -13,29 +13,33 @@ from collections.abc import Mapping, Sequence
 from rowlock.verdicts.hang import Verdict
 from rowlock.verdicts.stacks import Stack
 
-LEAST = 8
+MIN_SAMPLES = 8
 """Looks that are needed before anything is claimed."""
-_NEVER, _OFTEN = 0.15, 0.4
+_STRAGGLER_WAIT, _PEER_WAIT = 0.15, 0.4
 
 
-def slowest(looks: Mapping[str, Sequence[Stack]], *, wrote: bool = False) -> Verdict | None:
-    """`looks`: by rank; `wrote`: in the later half of them somebody wrote a line.
+def find_straggler(stacks_by_rank: Mapping[str, Sequence[Stack]], *, has_output: bool = False) -> Verdict | None:
+    """`stacks_by_rank`: by rank; `has_output`: in the later half of them somebody wrote a line.
 
     None when the ranks keep pace, when there is too little to tell, and when nobody moves any more: that is a hang."""
-    counted = {rank: seen for rank, seen in looks.items() if len(seen) >= LEAST}
-    if len(counted) < 2 or len(counted) < len(looks):
+    sampled = {rank: seen for rank, seen in stacks_by_rank.items() if len(seen) >= MIN_SAMPLES}
+    if len(sampled) < 2 or len(sampled) < len(stacks_by_rank):
         return None
-    waits = {rank: sum(bool(stack.waits) for stack in seen) / len(seen) for rank, seen in counted.items()}
-    slow = min(waits, key=lambda rank: waits[rank])
-    others = statistics.median(share for rank, share in waits.items() if rank != slow)
-    moves = wrote or any(len({stack.frames for stack in seen[len(seen) // 2 :]}) > 1 for seen in counted.values())
-    if waits[slow] > _NEVER or others < _OFTEN or not moves:
-        return None
-    (place, times), *_ = Counter(stack.place for stack in counted[slow] if not stack.waits).most_common(1)
-    share = times / len(counted[slow])
-    rest = "the other" if len(counted) == 2 else f"the {len(counted) - 1} others"
-    said = (
-        f"{slow} is slower than its peers: it waits {waits[slow]:.0%} of the time, {rest} {others:.0%} "
-        f"({len(counted[slow])} looks); it was at {place} in {share:.0%} of them"
+    waits = {rank: sum(bool(stack.awaited_collective) for stack in seen) / len(seen) for rank, seen in sampled.items()}
+    straggler = min(waits, key=lambda rank: waits[rank])
+    others = statistics.median(share for rank, share in waits.items() if rank != straggler)
+    is_moving = has_output or any(
+        len({stack.frames for stack in seen[len(seen) // 2 :]}) > 1 for seen in sampled.values()
     )
-    return Verdict("slow", f"{said}.", (slow,))
+    if waits[straggler] > _STRAGGLER_WAIT or others < _PEER_WAIT or not is_moving:
+        return None
+    (place, place_count), *_ = Counter(
+        stack.place for stack in sampled[straggler] if not stack.awaited_collective
+    ).most_common(1)
+    share = place_count / len(sampled[straggler])
+    others_text = "the other" if len(sampled) == 2 else f"the {len(sampled) - 1} others"
+    text = (
+        f"{straggler} is slower than its peers: it waits {waits[straggler]:.0%} of the time, {others_text} {others:.0%} "
+        f"({len(sampled[straggler])} looks); it was at {place} in {share:.0%} of them"
+    )
+    return Verdict("slow", f"{text}.", (straggler,))

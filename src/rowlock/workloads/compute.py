@@ -11,12 +11,12 @@ from decimal import Decimal
 from typing import Any
 
 from rowlock import quantity
-from rowlock.workloads.fields import COMPUTE, Fields
+from rowlock.workloads.fields import COMPUTE_FIELDS, Fields
 
 GPU = "nvidia.com/gpu"
-LEAST_PORTION = 0.01
+MIN_PORTION = 0.01
 """Shares are counted in hundredths of a card."""
-LEAST_MEMORY = 100
+MIN_MEMORY = 100
 """Run:ai's smallest GPU memory share, in MiB."""
 
 
@@ -32,7 +32,7 @@ class Compute:
     large_shm: bool = False
 
     @property
-    def shared(self) -> bool:
+    def is_fraction(self) -> bool:
         return self.portion is not None or self.memory_mib is not None
 
     @property
@@ -44,145 +44,149 @@ class Compute:
 
     def resources(self) -> dict[str, dict[str, str]]:
         """The container's `resources`."""
-        whole = ((GPU, str(self.devices)),) if self.devices and not self.shared else ()
-        made = {"requests": dict(self.requests + whole), "limits": dict(self.limits + whole)}
-        return {name: values for name, values in made.items() if values}
+        gpu_items = ((GPU, str(self.devices)),) if self.devices and not self.is_fraction else ()
+        sections = {"requests": dict(self.requests + gpu_items), "limits": dict(self.limits + gpu_items)}
+        return {name: values for name, values in sections.items() if values}
 
     def annotations(self) -> dict[str, str]:
         """The pod's annotations for a share of a GPU."""
-        made: dict[str, str] = {}
+        annotations: dict[str, str] = {}
         if self.portion is not None:
-            made["gpu-fraction"] = plain(self.portion)
+            annotations["gpu-fraction"] = format_number(self.portion)
         if self.memory_mib is not None:
-            made["gpu-memory"] = str(self.memory_mib)
-        if made and self.devices > 1:
-            made["gpu-fraction-num-devices"] = str(self.devices)
-        return made
+            annotations["gpu-memory"] = str(self.memory_mib)
+        if annotations and self.devices > 1:
+            annotations["gpu-fraction-num-devices"] = str(self.devices)
+        return annotations
 
 
-def plain(number: Decimal) -> str:
+def format_number(number: Decimal) -> str:
     """0.50 → 0.5, 1E+1 → 10: how numbers are printed for people and in annotations."""
     return f"{number.normalize():f}"
 
 
-def read(body: Fields) -> Compute:
+def parse_compute(body: Fields) -> Compute:
     """A `compute` object; mistakes are noted in it."""
-    body.only(*COMPUTE)
+    body.allow_only(*COMPUTE_FIELDS)
     devices = body.integer("gpuDevicesRequest")
-    portion, memory = _portion(body), _memory(body)
-    _agree(body, portion, memory)
+    portion, memory = _parse_portion(body), _parse_gpu_memory(body)
+    _check_request_type(body, portion, memory)
     if portion == 1:
         portion = None
-    shared = portion is not None or memory is not None
+    is_fraction = portion is not None or memory is not None
     if devices is None:
-        devices = 1 if body.get("gpuPortionRequest") is not None or shared else 0
-    if devices == 0 and (shared or body.get("gpuRequestType")):
-        body.wrong("gpuDevicesRequest", "min", "must be at least 1 when a share of a GPU is asked for.")
-    requests, limits = _plain_resources(body)
+        devices = 1 if body.get("gpuPortionRequest") is not None or is_fraction else 0
+    if devices == 0 and (is_fraction or body.get("gpuRequestType")):
+        body.add_error("gpuDevicesRequest", "min", "must be at least 1 when a share of a GPU is asked for.")
+    requests, limits = _parse_resources(body)
     return Compute(requests, limits, devices, portion, memory, body.flag("largeShmRequest"))
 
 
-def _portion(body: Fields) -> Decimal | None:
+def _parse_portion(body: Fields) -> Decimal | None:
     portion, rule = body.get("gpuPortionRequest"), "must be greater than 0 and no more than 1, but is"
     if portion is None:
         return None
     if isinstance(portion, float) and portion != portion:
-        body.wrong("gpuPortionRequest", "range", f"{rule} not a number. Ask for a share such as 0.5.")
+        body.add_error("gpuPortionRequest", "range", f"{rule} not a number. Ask for a share such as 0.5.")
         return None
     number = body.number("gpuPortionRequest")
     if number is None:
         return None
     if not 0 < number <= 1:
         fix = "Ask for whole GPUs with gpuDevicesRequest" if number > 1 else "Leave it out to ask for no GPU"
-        body.wrong("gpuPortionRequest", "range", f"{rule} {number:g}. {fix}.")
+        body.add_error("gpuPortionRequest", "range", f"{rule} {number:g}. {fix}.")
         return None
-    if number < LEAST_PORTION:
-        body.wrong("gpuPortionRequest", "range", f"must be no less than {LEAST_PORTION}, but is {number:g}.")
+    if number < MIN_PORTION:
+        body.add_error("gpuPortionRequest", "range", f"must be no less than {MIN_PORTION}, but is {number:g}.")
         return None
     limit = body.number("gpuPortionLimit")
     if limit is not None and limit != number:
-        body.wrong("gpuPortionLimit", "unsupported", "bursting above the request is not supported yet. Leave it out.")
+        body.add_error(
+            "gpuPortionLimit", "unsupported", "bursting above the request is not supported yet. Leave it out."
+        )
     return Decimal(str(portion))
 
 
-def _memory(body: Fields) -> int | None:
-    text = body.parsed("gpuMemoryRequest", quantity.parse)
+def _parse_gpu_memory(body: Fields) -> int | None:
+    text = body.parsable_text("gpuMemoryRequest", quantity.parse)
     if not text:
         return None
-    mib = quantity.whole(text) // (1024 * 1024)
-    if quantity.parse(text) < LEAST_MEMORY * 1000 * 1000:
-        body.wrong("gpuMemoryRequest", "min", f"must be no less than {LEAST_MEMORY}M, but is {text}.")
+    mib = quantity.integer_value(text) // (1024 * 1024)
+    if quantity.parse(text) < MIN_MEMORY * 1000 * 1000:
+        body.add_error("gpuMemoryRequest", "min", f"must be no less than {MIN_MEMORY}M, but is {text}.")
         return None
-    limit = body.parsed("gpuMemoryLimit", quantity.parse)
+    limit = body.parsable_text("gpuMemoryLimit", quantity.parse)
     if limit and quantity.parse(limit) != quantity.parse(text):
-        body.wrong("gpuMemoryLimit", "unsupported", "bursting above the request is not supported yet. Leave it out.")
+        body.add_error(
+            "gpuMemoryLimit", "unsupported", "bursting above the request is not supported yet. Leave it out."
+        )
     return mib
 
 
-def _agree(body: Fields, portion: Decimal | None, memory: int | None) -> None:
+def _check_request_type(body: Fields, portion: Decimal | None, memory: int | None) -> None:
     """The request type and the values must say the same thing."""
     kind = body.choice("gpuRequestType", "portion", "memory")
     if body.get("gpuPortionRequest") is not None and body.get("gpuMemoryRequest") is not None:
         message = "cannot be used together with gpuPortionRequest. Ask for a portion or for memory, not for both."
-        body.wrong("gpuMemoryRequest", "exclusive", message)
+        body.add_error("gpuMemoryRequest", "exclusive", message)
     elif kind == "portion" and body.get("gpuPortionRequest") is None:
         devices = body.get("gpuDevicesRequest")
         if not (isinstance(devices, int) and devices > 1):
-            body.wrong("gpuPortionRequest", "required", "is required when gpuRequestType is portion.")
+            body.add_error("gpuPortionRequest", "required", "is required when gpuRequestType is portion.")
     elif kind == "memory" and body.get("gpuMemoryRequest") is None:
-        body.wrong("gpuMemoryRequest", "required", "is required when gpuRequestType is memory.")
+        body.add_error("gpuMemoryRequest", "required", "is required when gpuRequestType is memory.")
     elif kind == "portion" and memory is not None:
-        body.wrong("gpuRequestType", "exclusive", "says portion, but gpuMemoryRequest is given. Say memory.")
+        body.add_error("gpuRequestType", "exclusive", "says portion, but gpuMemoryRequest is given. Say memory.")
     elif kind == "memory" and portion is not None:
-        body.wrong("gpuRequestType", "exclusive", "says memory, but gpuPortionRequest is given. Say portion.")
+        body.add_error("gpuRequestType", "exclusive", "says memory, but gpuPortionRequest is given. Say portion.")
 
 
-_PLAIN = (("cpuCoreRequest", "cpuCoreLimit", "cpu"), ("cpuMemoryRequest", "cpuMemoryLimit", "memory"))
+_CPU_FIELDS = (("cpuCoreRequest", "cpuCoreLimit", "cpu"), ("cpuMemoryRequest", "cpuMemoryLimit", "memory"))
 
 
-def _plain_resources(body: Fields) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+def _parse_resources(body: Fields) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     requests: list[tuple[str, str]] = []
     limits: list[tuple[str, str]] = []
-    for request, limit, resource in _PLAIN:
-        asked, most = _amount(body, request), _amount(body, limit)
-        if asked:
-            requests.append((resource, asked))
-        if most:
-            limits.append((resource, most))
-        if asked and most and quantity.parse(asked) > quantity.parse(most):
-            body.wrong(limit, "min", f"must be no less than {request} ({asked}), but is {most}.")
+    for request, limit, resource in _CPU_FIELDS:
+        request_amount, limit_amount = _parse_amount(body, request), _parse_amount(body, limit)
+        if request_amount:
+            requests.append((resource, request_amount))
+        if limit_amount:
+            limits.append((resource, limit_amount))
+        if request_amount and limit_amount and quantity.parse(request_amount) > quantity.parse(limit_amount):
+            body.add_error(limit, "min", f"must be no less than {request} ({request_amount}), but is {limit_amount}.")
     for item in body.items("extendedResources"):
-        item.only("resource", "quantity", "exclude")
-        name, amount = item.text("resource"), item.parsed("quantity", quantity.parse)
+        item.allow_only("resource", "quantity", "exclude")
+        name, amount = item.text("resource"), item.parsable_text("quantity", quantity.parse)
         if not name or not amount:
-            item.wrong("resource", "required", "an extended resource needs a resource and a quantity.")
+            item.add_error("resource", "required", "an extended resource needs a resource and a quantity.")
             continue
         requests.append((name, amount))
         limits.append((name, amount))
     return tuple(requests), tuple(limits)
 
 
-def _amount(body: Fields, name: str) -> str:
-    text = body.parsed(name, quantity.parse)
+def _parse_amount(body: Fields, name: str) -> str:
+    text = body.parsable_text(name, quantity.parse)
     if text and quantity.parse(text) < 0:
-        body.wrong(name, "min", f"must be no less than 0, but is {text}.")
+        body.add_error(name, "min", f"must be no less than 0, but is {text}.")
         return ""
     return text
 
 
-def of_pod(pod: dict[str, Any]) -> Decimal:
+def pod_gpus(pod: dict[str, Any]) -> Decimal:
     """GPUs that a pod (or pod template) asks for; its annotations or its limits say."""
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     if "gpu-fraction" in annotations:
         devices = annotations.get("gpu-fraction-num-devices", "1")
-        return _decimal(annotations["gpu-fraction"]) * _decimal(devices)
+        return _parse_decimal(annotations["gpu-fraction"]) * _parse_decimal(devices)
     total = Decimal(0)
     for container in (pod.get("spec") or {}).get("containers") or ():
-        asked = container.get("resources") or {}
-        amount = (asked.get("limits") or {}).get(GPU) or (asked.get("requests") or {}).get(GPU)
+        resources = container.get("resources") or {}
+        amount = (resources.get("limits") or {}).get(GPU) or (resources.get("requests") or {}).get(GPU)
         total += quantity.parse(amount) if amount else 0
     return total
 
 
-def _decimal(text: str) -> Decimal:
+def _parse_decimal(text: str) -> Decimal:
     return Decimal(text) if text.replace(".", "", 1).isdigit() else Decimal(0)

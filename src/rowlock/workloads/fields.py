@@ -1,6 +1,6 @@
 """The fields of a submit's body: which exist, what they must be, and which we refuse for now, each with a sentence.
 
-Reading is by table: a field that is in no table is unknown and refused with the nearest known name; a field in `LATER`
+Reading is by table: a field that is in no table is unknown and refused with the nearest known name; a field in `UNSUPPORTED_FIELDS`
 is known, but its effect is not built, and is refused with a sentence unless it is empty or carries the default that
 Run:ai's own client always sends. Mistakes are collected, not raised one by one.
 """
@@ -15,27 +15,27 @@ from typing import Any
 
 from rowlock.errors import BadRequest, Cause
 
-TOP = (
+TOP_FIELDS = (
     "name", "useGivenNameAsPrefix", "projectId", "clusterId", "templateId", "spec", "masterSpecSameAsWorker",
     "masterSpec", "submitCommand",
 )  # fmt: skip
-ROLE = (
+ROLE_FIELDS = (
     "image", "imagePullPolicy", "command", "args", "workingDir", "environmentVariables", "compute", "labels",
     "annotations", "nodeType", "restartPolicy", "stdin", "tty",
 )  # fmt: skip
-JOB = (
+JOB_FIELDS = (
     "numWorkers", "distributedFramework", "minReplicas", "maxReplicas", "cleanPodPolicy", "slotsPerWorker",
     "backoffLimit", "autoDeletionTimeAfterCompletionSeconds", "terminationGracePeriodSeconds", "priorityClass",
     "preemptibility", "category", "noMaster", "noWorkers", "nprocPerNode", "inheritEnv", "nodePools",
 )  # fmt: skip
-COMPUTE = (
+COMPUTE_FIELDS = (
     "cpuCoreRequest", "cpuCoreLimit", "cpuMemoryRequest", "cpuMemoryLimit", "gpuDevicesRequest", "gpuRequestType",
     "gpuPortionRequest", "gpuPortionLimit", "gpuMemoryRequest", "gpuMemoryLimit", "largeShmRequest",
     "extendedResources",
 )  # fmt: skip
 SSH_MOUNT = "/root" + "/.ssh"
 """What Run:ai's own client sends with every create."""
-LATER: dict[str, tuple[Any, str]] = {
+UNSUPPORTED_FIELDS: dict[str, tuple[Any, str]] = {
     "imagePullSecrets": (
         (),
         "registry credentials come from `docker login` on the node, or from imagePullSecrets of a job in YAML",
@@ -58,24 +58,24 @@ LATER: dict[str, tuple[Any, str]] = {
 
 
 @dataclass(slots=True)
-class Mistakes:
-    """Collects what is wrong with a body; `check` raises them all as one BadRequest."""
+class BodyErrors:
+    """Collects what is wrong with a body; `raise_if_any` raises them all as one BadRequest."""
 
     causes: list[Cause] = field(default_factory=list)
 
-    def add(self, where: str, rule: str, message: str) -> None:
-        self.causes.append(Cause(rule, message, where))
+    def add(self, path: str, rule: str, message: str) -> None:
+        self.causes.append(Cause(rule, message, path))
 
-    def check(self) -> None:
+    def raise_if_any(self) -> None:
         if self.causes:
             raise BadRequest("; ".join(f"{c.field}: {c.message}" for c in self.causes), causes=self.causes)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, names: Iterable[str]) -> str:
     """` Did you mean "x"?`, or nothing when no known name is like it."""
-    choices = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(word.lower(), choices, 1, 0.6)
-    return f' Did you mean "{choices[found[0]]}"?' if found else ""
+    choices = {k.lower(): k for k in names}
+    matches = difflib.get_close_matches(word.lower(), choices, 1, 0.6)
+    return f' Did you mean "{choices[matches[0]]}"?' if matches else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +84,29 @@ class Fields:
 
     path: str
     values: Mapping[str, Any]
-    mistakes: Mistakes
+    errors: BodyErrors
 
-    def at(self, name: str) -> str:
+    def path_of(self, name: str) -> str:
         return f"{self.path}.{name}" if self.path else name
 
-    def wrong(self, name: str, rule: str, message: str) -> None:
-        self.mistakes.add(self.at(name), rule, message)
+    def add_error(self, name: str, rule: str, message: str) -> None:
+        self.errors.add(self.path_of(name), rule, message)
 
-    def only(self, *known: str) -> None:
+    def allow_only(self, *allowed: str) -> None:
         """Refuses what is unknown, and what is known but not built."""
         for name, value in self.values.items():
-            if name in known:
+            if name in allowed:
                 continue
-            if name not in LATER:
-                self.wrong(name, "unknown", f"there is no such field.{nearest(name, (*known, *LATER))}")
-            elif value not in (None, LATER[name][0], [], {}):
-                self.wrong(name, "unsupported", f"is not supported by rowlock yet: {LATER[name][1]}. Leave it out.")
+            if name not in UNSUPPORTED_FIELDS:
+                self.add_error(
+                    name, "unknown", f"there is no such field.{did_you_mean(name, (*allowed, *UNSUPPORTED_FIELDS))}"
+                )
+            elif value not in (None, UNSUPPORTED_FIELDS[name][0], [], {}):
+                self.add_error(
+                    name,
+                    "unsupported",
+                    f"is not supported by rowlock yet: {UNSUPPORTED_FIELDS[name][1]}. Leave it out.",
+                )
 
     def get(self, name: str) -> Any:
         return self.values.get(name)
@@ -109,14 +115,14 @@ class Fields:
         value = self.get(name)
         if value is None or isinstance(value, str):
             return value or ""
-        self.wrong(name, "type", f"must be a string, not {_called(value)}.")
+        self.add_error(name, "type", f"must be a string, not {_describe_value(value)}.")
         return ""
 
     def flag(self, name: str) -> bool:
         value = self.get(name)
         if value is None or isinstance(value, bool):
             return bool(value)
-        self.wrong(name, "type", f"must be true or false, not {_called(value)}.")
+        self.add_error(name, "type", f"must be true or false, not {_describe_value(value)}.")
         return False
 
     def integer(self, name: str, least: int = 0) -> int | None:
@@ -124,10 +130,10 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, int) or isinstance(value, bool):
-            self.wrong(name, "type", f"must be a whole number, not {_called(value)}.")
+            self.add_error(name, "type", f"must be a whole number, not {_describe_value(value)}.")
             return None
         if value < least:
-            self.wrong(name, "min", f"must be no less than {least}, but is {value}.")
+            self.add_error(name, "min", f"must be no less than {least}, but is {value}.")
             return None
         return value
 
@@ -136,7 +142,7 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            self.wrong(name, "type", f"must be a number, not {_called(value)}.")
+            self.add_error(name, "type", f"must be a number, not {_describe_value(value)}.")
             return None
         return float(value)
 
@@ -144,16 +150,16 @@ class Fields:
         value = self.text(name)
         if value and value not in options:
             words = ", ".join(options)
-            self.wrong(name, "options", f"must be one of {words}, but is {value!r}.{nearest(value, options)}")
+            self.add_error(name, "options", f"must be one of {words}, but is {value!r}.{did_you_mean(value, options)}")
             return ""
         return value
 
     def object(self, name: str) -> Fields:
         value = self.get(name)
         if value is not None and not isinstance(value, Mapping):
-            self.wrong(name, "type", f"must be an object, not {_called(value)}.")
+            self.add_error(name, "type", f"must be an object, not {_describe_value(value)}.")
             value = None
-        return Fields(self.at(name), value or {}, self.mistakes)
+        return Fields(self.path_of(name), value or {}, self.errors)
 
     def items(self, name: str) -> list[Fields]:
         """A list of objects; those with `exclude: true` are left out."""
@@ -161,29 +167,29 @@ class Fields:
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-            self.wrong(name, "type", f"must be a list of objects, not {_called(value)}.")
+            self.add_error(name, "type", f"must be a list of objects, not {_describe_value(value)}.")
             return []
-        made = [Fields(f"{self.at(name)}[{n}]", item, self.mistakes) for n, item in enumerate(value)]
-        return [item for item in made if not item.flag("exclude")]
+        entries = [Fields(f"{self.path_of(name)}[{n}]", item, self.errors) for n, item in enumerate(value)]
+        return [item for item in entries if not item.flag("exclude")]
 
-    def parsed(self, name: str, parse: Callable[[str], Any]) -> str:
+    def parsable_text(self, name: str, parse: Callable[[str], Any]) -> str:
         """A string that `parse` accepts (it raises BadRequest); numbers are taken as their text."""
         value = self.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool):
             value = f"{value}"
-        text = Fields(self.path, {name: value}, self.mistakes).text(name)
+        text = Fields(self.path, {name: value}, self.errors).text(name)
         try:
             if text:
                 parse(text)
         except BadRequest:
-            self.wrong(
+            self.add_error(
                 name, "format", f"{text!r} is not a quantity: write a number and a unit, for example 2Gi or 500M"
             )
             return ""
         return text
 
 
-def _called(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     if value is None:
         return "null"
     names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock.objects import Object
-from rowlock.workloads.compute import Compute, plain
+from rowlock.workloads.compute import Compute, format_number
 from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.projects import Project
-from rowlock.workloads.spec import Role, Submission
+from rowlock.workloads.spec import RoleSpec, Submission
 
 WORKLOAD_ID = "rowlock.dev/workload-id"
-REQUEST = "rowlock.dev/request"
+REQUEST_ANNOTATION = "rowlock.dev/request"
 """The annotation that keeps the request's body, so that it can be shown as it was sent."""
 CREATED_BY = "rowlock.dev/created-by"
 SOURCE = "rowlock.dev/source"
 PRIORITY = "rowlock.dev/priority"
-COMMAND = "runai-cli-command"
+COMMAND_ANNOTATION = "runai-cli-command"
 INHERIT_ENV = "rowlock.dev/inherit-env"
 
 _DOWNWARD = {
@@ -33,7 +33,7 @@ _DOWNWARD = {
 
 
 @dataclass(frozen=True, slots=True)
-class Author:
+class Submitter:
     """Who submits, through what, and the id that the workload gets."""
 
     id: str
@@ -41,93 +41,97 @@ class Author:
     source: str = "Other"
 
 
-def to_job(asked: Submission, project: Project, author: Author) -> Object:
+def to_job(submission: Submission, project: Project, submitter: Submitter) -> Object:
     """The job object; the project gives its namespace and queue."""
-    framework = asked.framework
+    framework = submission.framework
     replicas: dict[str, Any] = {}
-    if asked.lead:
-        replicas[framework.lead] = _replica(asked, asked.master, project, author, lead=True)
-    if asked.workers:
-        replicas["Worker"] = _replica(asked, asked.worker, project, author, lead=False)
-    spec: dict[str, Any] = {"runPolicy": _run_policy(asked), framework.replicas: replicas}
+    if submission.has_lead:
+        replicas[framework.lead_role] = _replica(submission, submission.master, project, submitter, lead=True)
+    if submission.workers:
+        replicas["Worker"] = _replica(submission, submission.worker, project, submitter, lead=False)
+    spec: dict[str, Any] = {"runPolicy": _run_policy(submission), framework.replicas: replicas}
     if framework is PYTORCH:
-        spec |= _pytorch(asked)
+        spec |= _pytorch_fields(submission)
     if framework is MPI:
-        spec["slotsPerWorker"] = asked.run.slots
+        spec["slotsPerWorker"] = submission.options.slots
     return {
         "apiVersion": framework.kind.api_version,
         "kind": framework.kind.name,
         "metadata": {
-            "name": asked.name,
+            "name": submission.name,
             "namespace": project.namespace,
-            "labels": _labels(asked, project, author) | {WORKLOAD_ID: author.id},
-            "annotations": _annotations(asked, author),
+            "labels": _labels(submission, project, submitter) | {WORKLOAD_ID: submitter.id},
+            "annotations": _annotations(submission, submitter),
         },
         "spec": spec,
     }
 
 
-def _labels(asked: Submission, project: Project, author: Author) -> dict[str, str]:
+def _labels(submission: Submission, project: Project, submitter: Submitter) -> dict[str, str]:
     """`project` carries the mangled name, as queues do: the name itself may hold what labels may not."""
-    made = {
+    labels = {
         "project": project.queue,
-        "release": asked.name,
-        "workloadName": asked.name,
+        "release": submission.name,
+        "workloadName": submission.name,
         "runai/queue": project.queue,
         "kai.scheduler/queue": project.queue,
     }
-    if author.user:
-        made["user"] = label_value(author.user)
-    if asked.run.priority:
-        made["priorityClassName"] = asked.run.priority
-    if asked.run.pool:
-        made["kai.scheduler/node-pool"] = asked.run.pool
-    if asked.run.preemptibility:
-        made["kai.scheduler/preemptibility"] = asked.run.preemptibility
-    return made
+    if submitter.user:
+        labels["user"] = label_value(submitter.user)
+    if submission.options.priority:
+        labels["priorityClassName"] = submission.options.priority
+    if submission.options.pool:
+        labels["kai.scheduler/node-pool"] = submission.options.pool
+    if submission.options.preemptibility:
+        labels["kai.scheduler/preemptibility"] = submission.options.preemptibility
+    return labels
 
 
 def label_value(text: str) -> str:
     """The text as a label may carry it: `ana@example.com` → `ana-example.com`."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in text)
-    return kept[:63].strip("-_.")
+    cleaned = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in text)
+    return cleaned[:63].strip("-_.")
 
 
-def _annotations(asked: Submission, author: Author) -> dict[str, str]:
-    made = {
-        REQUEST: json.dumps(asked.body, separators=(",", ":"), ensure_ascii=False),
-        CREATED_BY: author.user,
-        SOURCE: author.source,
+def _annotations(submission: Submission, submitter: Submitter) -> dict[str, str]:
+    annotations = {
+        REQUEST_ANNOTATION: json.dumps(submission.body, separators=(",", ":"), ensure_ascii=False),
+        CREATED_BY: submitter.user,
+        SOURCE: submitter.source,
     }
-    if asked.command:
-        made[COMMAND] = asked.command
-    return made
+    if submission.submit_command:
+        annotations[COMMAND_ANNOTATION] = submission.submit_command
+    return annotations
 
 
-def _run_policy(asked: Submission) -> dict[str, Any]:
-    run = asked.run
-    made: dict[str, Any] = {"backoffLimit": run.backoff_limit}
+def _run_policy(submission: Submission) -> dict[str, Any]:
+    run = submission.options
+    policy: dict[str, Any] = {"backoffLimit": run.backoff_limit}
     if run.clean_pods:
-        made["cleanPodPolicy"] = run.clean_pods
+        policy["cleanPodPolicy"] = run.clean_pods
     if run.ttl is not None:
-        made["ttlSecondsAfterFinished"] = run.ttl
-    return made
+        policy["ttlSecondsAfterFinished"] = run.ttl
+    return policy
 
 
-def _pytorch(asked: Submission) -> dict[str, Any]:
-    run = asked.run
-    made: dict[str, Any] = {"nprocPerNode": run.nproc} if run.nproc else {}
+def _pytorch_fields(submission: Submission) -> dict[str, Any]:
+    run = submission.options
+    fields: dict[str, Any] = {"nprocPerNode": run.nproc} if run.nproc else {}
     if run.min_replicas is not None or run.max_replicas is not None:
-        most = run.max_replicas if run.max_replicas is not None else max(asked.pods, run.min_replicas or 0)
-        least = run.min_replicas if run.min_replicas is not None else min(asked.pods, most)
-        made["elasticPolicy"] = {"minReplicas": least, "maxReplicas": most, "rdzvBackend": "c10d"}
-    return made
+        max_replicas = (
+            run.max_replicas if run.max_replicas is not None else max(submission.pod_count, run.min_replicas or 0)
+        )
+        min_replicas = run.min_replicas if run.min_replicas is not None else min(submission.pod_count, max_replicas)
+        fields["elasticPolicy"] = {"minReplicas": min_replicas, "maxReplicas": max_replicas, "rdzvBackend": "c10d"}
+    return fields
 
 
-def _replica(asked: Submission, role: Role, project: Project, author: Author, *, lead: bool) -> dict[str, Any]:
+def _replica(
+    submission: Submission, role: RoleSpec, project: Project, submitter: Submitter, *, lead: bool
+) -> dict[str, Any]:
     """One entry of the replica specs. MPI's workers only wait to be reached: the launcher has the command."""
-    idle = asked.framework is MPI and not lead
-    container: dict[str, Any] = {"name": asked.framework.container, "image": image_reference(role.image)}
+    idle = submission.framework is MPI and not lead
+    container: dict[str, Any] = {"name": submission.framework.container, "image": image_reference(role.image)}
     if role.pull:
         container["imagePullPolicy"] = role.pull
     if role.command and not idle:
@@ -136,16 +140,16 @@ def _replica(asked: Submission, role: Role, project: Project, author: Author, *,
         container["args"] = list(role.args)
     if role.working_dir:
         container["workingDir"] = role.working_dir
-    container["env"] = _environment(asked, role, project, author)
+    container["env"] = _environment(submission, role, project, submitter)
     container |= {name: True for name, on in (("stdin", role.stdin), ("tty", role.tty)) if on}
     if resources := role.compute.resources():
         container["resources"] = resources
     return {
-        "replicas": 1 if lead else asked.workers,
-        "restartPolicy": role.restart or asked.framework.restart,
+        "replicas": 1 if lead else submission.workers,
+        "restartPolicy": role.restart or submission.framework.restart_policy,
         "template": {
-            "metadata": _pod_metadata(asked, role, project, author),
-            "spec": _pod_spec(asked, role, container),
+            "metadata": _pod_metadata(submission, role, project, submitter),
+            "spec": _pod_spec(submission, role, container),
         },
     }
 
@@ -155,52 +159,54 @@ def image_reference(image: str) -> str:
     return image.lstrip("/")
 
 
-def _pod_metadata(asked: Submission, role: Role, project: Project, author: Author) -> dict[str, Any]:
+def _pod_metadata(submission: Submission, role: RoleSpec, project: Project, submitter: Submitter) -> dict[str, Any]:
     annotations = dict(role.annotations) | role.compute.annotations()
-    if author.user:
-        annotations["user"] = author.user
-    if asked.command:
-        annotations[COMMAND] = asked.command
-    if asked.run.inherit_env:
-        annotations[INHERIT_ENV] = asked.run.inherit_env
-    return {"labels": dict(role.labels) | _labels(asked, project, author), "annotations": annotations}
+    if submitter.user:
+        annotations["user"] = submitter.user
+    if submission.submit_command:
+        annotations[COMMAND_ANNOTATION] = submission.submit_command
+    if submission.options.inherit_env:
+        annotations[INHERIT_ENV] = submission.options.inherit_env
+    return {"labels": dict(role.labels) | _labels(submission, project, submitter), "annotations": annotations}
 
 
-def _pod_spec(asked: Submission, role: Role, container: dict[str, Any]) -> dict[str, Any]:
+def _pod_spec(submission: Submission, role: RoleSpec, container: dict[str, Any]) -> dict[str, Any]:
     spec: dict[str, Any] = {"containers": [container]}
     if role.node_type:
         spec["nodeSelector"] = {"run.ai/type": role.node_type}
-    if asked.run.grace is not None:
-        spec["terminationGracePeriodSeconds"] = asked.run.grace
+    if submission.options.grace is not None:
+        spec["terminationGracePeriodSeconds"] = submission.options.grace
     if role.compute.large_shm:
         container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
         spec["volumes"] = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
     return spec
 
 
-def _environment(asked: Submission, role: Role, project: Project, author: Author) -> list[dict[str, Any]]:
+def _environment(
+    submission: Submission, role: RoleSpec, project: Project, submitter: Submitter
+) -> list[dict[str, Any]]:
     """The user's variables last, so that they win over ours of the same name."""
-    ours = {
+    own_variables = {
         "RUNAI_PROJECT": project.name,
-        "RUNAI_JOB_NAME": asked.name,
-        "RUNAI_JOB_UUID": author.id,
-        "JOB_NAME": asked.name,
-        "jobName": asked.name,
-        "JOB_UUID": author.id,
-        "jobUUID": author.id,
-        "RUNAI_NUM_OF_GPUS": _gpus(role.compute),
+        "RUNAI_JOB_NAME": submission.name,
+        "RUNAI_JOB_UUID": submitter.id,
+        "JOB_NAME": submission.name,
+        "jobName": submission.name,
+        "JOB_UUID": submitter.id,
+        "jobUUID": submitter.id,
+        "RUNAI_NUM_OF_GPUS": _gpu_count(role.compute),
     }
     if role.compute.portion is not None:
-        ours["GPU_PORTION"] = plain(role.compute.portion)
-    if asked.framework is MPI:
-        ours["RUNAI_MPI_NUM_WORKERS"] = str(asked.workers)
-    theirs = {variable["name"] for variable in role.env}
-    made: list[dict[str, Any]] = [{"name": n, "value": v} for n, v in ours.items() if n not in theirs]
+        own_variables["GPU_PORTION"] = format_number(role.compute.portion)
+    if submission.framework is MPI:
+        own_variables["RUNAI_MPI_NUM_WORKERS"] = str(submission.workers)
+    user_names = {variable["name"] for variable in role.env}
+    variables: list[dict[str, Any]] = [{"name": n, "value": v} for n, v in own_variables.items() if n not in user_names]
     for name, path in _DOWNWARD.items():
-        if name not in theirs:
-            made.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
-    return made + [dict(variable) for variable in role.env]
+        if name not in user_names:
+            variables.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+    return variables + [dict(variable) for variable in role.env]
 
 
-def _gpus(compute: Compute) -> str:
-    return plain(compute.gpus)
+def _gpu_count(compute: Compute) -> str:
+    return format_number(compute.gpus)

@@ -24,10 +24,10 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.objects import Object
-from rowlock.workloads.frameworks import wanted_pods
+from rowlock.workloads.frameworks import desired_pods
 
 TERMINAL = frozenset({"Completed", "Failed"})
-V1: dict[str, str] = {
+V1_STATUSES: dict[str, str] = {
     "Creating": "Pending", "Pending": "Pending", "Resuming": "Pending", "Initializing": "ContainerCreating",
     "Running": "Running", "Degraded": "Error", "Stopping": "Terminating", "Stopped": "Suspended",
     "Completed": "Succeeded", "Failed": "Failed", "Deleting": "Terminating",
@@ -39,7 +39,7 @@ _BROKEN = frozenset({"CrashLoopBackOff", "Error", "Failed", "OOMKilled", "RunCon
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WorkloadStatus:
     """Where a workload stands. `since` is when it got there, as far as the objects tell; `status` is V1's word."""
 
     phase: str
@@ -49,56 +49,58 @@ class Standing:
     status: str
 
 
-def standing(job: Object, pods: Sequence[Object], group: Object | None) -> Standing:
+def workload_status(job: Object, pods: Sequence[Object], group: Object | None) -> WorkloadStatus:
     """The workload's phase, from the objects alone."""
-    phase, condition = _phase(job, pods, group)
+    phase, condition = _phase_and_condition(job, pods, group)
     message, reason = _explanation(job, pods, group, phase, condition)
-    since = str((condition or {}).get("lastTransitionTime") or _latest(job, pods))
-    return Standing(phase, message, reason, since, _status(phase, pods))
+    since = str((condition or {}).get("lastTransitionTime") or _last_transition(job, pods))
+    return WorkloadStatus(phase, message, reason, since, _v1_status(phase, pods))
 
 
 def phase_of(job: Object, pods: Sequence[Object], group: Object | None) -> str:
     """The phase alone, without its sentence."""
-    return _phase(job, pods, group)[0]
+    return _phase_and_condition(job, pods, group)[0]
 
 
-def _phase(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[str, dict[str, Any] | None]:
-    if objects.deleting(job):
+def _phase_and_condition(
+    job: Object, pods: Sequence[Object], group: Object | None
+) -> tuple[str, dict[str, Any] | None]:
+    if objects.is_deleting(job):
         return "Deleting", None
     for kind, phase in (("Succeeded", "Completed"), ("Failed", "Failed")):
-        if objects.is_true(job, kind):
+        if objects.is_condition_true(job, kind):
             return phase, objects.condition(job, kind)
     if objects.dig(job, "spec.runPolicy.suspend", False):
         return ("Stopping" if pods else "Stopped"), objects.condition(job, "Suspended")
-    if objects.is_true(job, "Suspended"):
+    if objects.is_condition_true(job, "Suspended"):
         return "Resuming", None
     if group is None and not pods:
         return "Creating", None
-    return _active(job, pods)
+    return _active_phase(job, pods)
 
 
-def _active(job: Object, pods: Sequence[Object]) -> tuple[str, dict[str, Any] | None]:
+def _active_phase(job: Object, pods: Sequence[Object]) -> tuple[str, dict[str, Any] | None]:
     """The phase of a job that is neither finished nor suspended nor new."""
-    wanted = wanted_pods(job)
-    counts = tally(pods)
-    done = counts.running + counts.succeeded
-    if counts.running and done >= wanted:
+    desired = desired_pods(job)
+    counts = count_pods(pods)
+    done_count = counts.running + counts.succeeded
+    if counts.running and done_count >= desired:
         return "Running", objects.condition(job, "Running")
-    broken = any(pod_status(p) in _BROKEN for p in pods)
-    if counts.running and (broken or counts.failed or len(pods) < wanted):
+    is_broken = any(pod_status(p) in _BROKEN for p in pods)
+    if counts.running and (is_broken or counts.failed or len(pods) < desired):
         return "Degraded", objects.condition(job, "Restarting")
-    bound = sum(1 for p in pods if objects.dig(p, "spec.nodeName", ""))
-    if len(pods) < wanted or bound < len(pods):
+    bound_count = sum(1 for p in pods if objects.dig(p, "spec.nodeName", ""))
+    if len(pods) < desired or bound_count < len(pods):
         return "Pending", None
-    return ("Degraded" if broken and _restarted(pods) else "Initializing"), None
+    return ("Degraded" if is_broken and _has_restarted(pods) else "Initializing"), None
 
 
-def _restarted(pods: Sequence[Object]) -> bool:
-    return any((s.get("restartCount") or 0) > 0 for p in pods for s in _statuses(p))
+def _has_restarted(pods: Sequence[Object]) -> bool:
+    return any((s.get("restartCount") or 0) > 0 for p in pods for s in _container_statuses(p))
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class PodCounts:
     """Pods by what they do. `running` means that every container is ready."""
 
     running: int = 0
@@ -107,28 +109,28 @@ class Tally:
     failed: int = 0
 
 
-def tally(pods: Sequence[Object]) -> Tally:
-    running = sum(1 for p in pods if runs(p))
+def count_pods(pods: Sequence[Object]) -> PodCounts:
+    running = sum(1 for p in pods if is_running(p))
     succeeded = sum(1 for p in pods if objects.phase(p) == "Succeeded")
     failed = sum(1 for p in pods if objects.phase(p) == "Failed")
-    return Tally(running, len(pods) - running - succeeded - failed, succeeded, failed)
+    return PodCounts(running, len(pods) - running - succeeded - failed, succeeded, failed)
 
 
-def runs(pod: Object) -> bool:
+def is_running(pod: Object) -> bool:
     return (
         objects.phase(pod) == "Running"
-        and not objects.deleting(pod)
-        and all((s.get("state") or {}).get("running") is not None for s in _statuses(pod))
+        and not objects.is_deleting(pod)
+        and all((s.get("state") or {}).get("running") is not None for s in _container_statuses(pod))
     )
 
 
-def _statuses(pod: Object) -> list[dict[str, Any]]:
+def _container_statuses(pod: Object) -> list[dict[str, Any]]:
     return list(objects.dig(pod, "status.containerStatuses", []))
 
 
 def pod_status(pod: Object) -> str:
     """kubectl's STATUS column, in short: the container's own reason before the pod's phase."""
-    if objects.deleting(pod):
+    if objects.is_deleting(pod):
         return "Terminating"
     for status in objects.dig(pod, "status.initContainerStatuses", []):
         state = status.get("state") or {}
@@ -136,34 +138,34 @@ def pod_status(pod: Object) -> str:
             total = len(objects.dig(pod, "spec.initContainers", []))
             reason = (state.get("waiting") or {}).get("reason", "")
             return f"Init:{reason}" if reason in _IMAGE_REASONS else f"Init:0/{total}"
-    for status in _statuses(pod):
+    for status in _container_statuses(pod):
         state = status.get("state") or {}
         if reason := (state.get("waiting") or {}).get("reason"):
             return str(reason)
-        if ended := state.get("terminated"):
-            return _ended(ended)
+        if terminated := state.get("terminated"):
+            return _termination_text(terminated)
     bound_but_waiting = objects.phase(pod) == "Pending" and objects.dig(pod, "spec.nodeName", "")
     return "ContainerCreating" if bound_but_waiting else str(objects.dig(pod, "status.reason") or objects.phase(pod))
 
 
-def _ended(ended: dict[str, Any]) -> str:
-    if ended.get("reason"):
-        return str(ended["reason"])
-    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
+def _termination_text(terminated: dict[str, Any]) -> str:
+    if terminated.get("reason"):
+        return str(terminated["reason"])
+    return f"Signal:{terminated['signal']}" if terminated.get("signal") else f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _status(phase: str, pods: Sequence[Object]) -> str:
+def _v1_status(phase: str, pods: Sequence[Object]) -> str:
     """V1's word for the job: a pod that is pending or broken speaks for all, unless the job is over."""
     if phase not in ("Initializing", "Degraded", "Pending"):
-        return V1.get(phase, phase)
+        return V1_STATUSES.get(phase, phase)
     for pod in pods:
         word = pod_status(pod)
         if word in _BROKEN or (phase == "Initializing" and word.startswith("Init:")):
             return word
-    return V1[phase]
+    return V1_STATUSES[phase]
 
 
-def _latest(job: Object, pods: Sequence[Object]) -> str:
+def _last_transition(job: Object, pods: Sequence[Object]) -> str:
     """The last moment that something about the job's running changed."""
     times = [str(c.get("lastTransitionTime") or "") for c in objects.dig(job, "status.conditions", [])]
     times += [str(c.get("lastTransitionTime") or "") for p in pods for c in objects.dig(p, "status.conditions", [])]
@@ -182,7 +184,7 @@ def _explanation(
         message = " ".join(filter(None, (_first_failure(pods), str((condition or {}).get("message") or ""))))
         return message, str((condition or {}).get("reason") or "")
     if phase in ("Pending", "Creating"):
-        return pending(group, pods)
+        return pending_message(group, pods)
     if phase in ("Initializing", "Degraded"):
         return _container_sentence(pods)
     return "", ""
@@ -190,23 +192,23 @@ def _explanation(
 
 def _first_failure(pods: Sequence[Object]) -> str:
     """The rank that ended badly before the others did, in a sentence."""
-    ends = []
+    failures = []
     for pod in pods:
-        for status in _statuses(pod):
-            ended = (status.get("state") or {}).get("terminated") or {}
-            if ended.get("exitCode"):
-                ends.append((str(ended.get("finishedAt") or ""), objects.name(pod), ended))
-    if not ends:
+        for status in _container_statuses(pod):
+            terminated = (status.get("state") or {}).get("terminated") or {}
+            if terminated.get("exitCode"):
+                failures.append((str(terminated.get("finishedAt") or ""), objects.name(pod), terminated))
+    if not failures:
         return ""
-    _, name, ended = min(ends, key=lambda end: end[:2])
-    if ended.get("reason") in _NEVER_RAN and ended.get("message"):
-        return f"{name} could not start: {ended['message']}."
-    code = int(ended["exitCode"])
-    how = f"was killed by signal {code - 128}" if 128 < code < 160 else f"ended with exit code {code}"
-    return f"{name} {how}{' (OOMKilled)' if ended.get('reason') == 'OOMKilled' else ''}."
+    _, name, terminated = min(failures, key=lambda end: end[:2])
+    if terminated.get("reason") in _NEVER_RAN and terminated.get("message"):
+        return f"{name} could not start: {terminated['message']}."
+    code = int(terminated["exitCode"])
+    description = f"was killed by signal {code - 128}" if 128 < code < 160 else f"ended with exit code {code}"
+    return f"{name} {description}{' (OOMKilled)' if terminated.get('reason') == 'OOMKilled' else ''}."
 
 
-def pending(group: Object | None, pods: Sequence[Object]) -> tuple[str, str]:
+def pending_message(group: Object | None, pods: Sequence[Object]) -> tuple[str, str]:
     """The scheduler's sentence: from the pod group, else from a pod that it could not place."""
     for condition in reversed(objects.dig(group or {}, "status.schedulingConditions", [])):
         reasons = condition.get("reasons") or [{}]
@@ -222,7 +224,7 @@ def pending(group: Object | None, pods: Sequence[Object]) -> tuple[str, str]:
 
 def _container_sentence(pods: Sequence[Object]) -> tuple[str, str]:
     for pod in pods:
-        for status in [*objects.dig(pod, "status.initContainerStatuses", []), *_statuses(pod)]:
+        for status in [*objects.dig(pod, "status.initContainerStatuses", []), *_container_statuses(pod)]:
             waiting = (status.get("state") or {}).get("waiting") or {}
             if waiting.get("message"):
                 return f"{objects.name(pod)}: {waiting['message']}", str(waiting.get("reason") or "")

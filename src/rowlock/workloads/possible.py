@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from rowlock import quantity
 from rowlock.errors import Cause
-from rowlock.objects import Object, deleting
+from rowlock.objects import Object, is_deleting
 from rowlock.scheduling import reading, requests
-from rowlock.scheduling.amounts import CPU, GPU, MEMORY, UNLIMITED, WHOLE, words
+from rowlock.scheduling.amounts import CPU, GPU, MEMORY, UNLIMITED, WHOLE_GPU, format_amount
 from rowlock.scheduling.placement import could_hold
-from rowlock.scheduling.sentences import shut as why_shut
-from rowlock.scheduling.snapshot import Node, Settings, Shape
+from rowlock.scheduling.sentences import closed_node_reason as why_shut
+from rowlock.scheduling.snapshot import Node, SchedulerSettings, Shape
 from rowlock.workloads.compute import Compute
 from rowlock.workloads.spec import Submission
 
@@ -25,115 +25,136 @@ NO_GPU = (
     "a GPU is asked for, but no node of this cluster has one. Ask for none, or start the cluster "
     "with simulated ones: `rowlock down && rowlock up -d --simulated-gpus 1`."
 )
-_AWAITED = Settings().unready_grace
+_UNREADY_GRACE = SchedulerSettings().unready_grace
 """Seconds for which a node that is not ready may come back; then its pods are given up, too."""
 
 
-def shape(compute: Compute, pool: str = "") -> Shape:
+def shape_of_compute(compute: Compute, pool: str = "") -> Shape:
     """A pod of this compute in this node pool as the scheduler sees it."""
-    asked = {**dict(compute.limits), **dict(compute.requests)}
+    amounts = {**dict(compute.limits), **dict(compute.requests)}
     return Shape(
-        cpu=quantity.millis(asked.get("cpu", "0")),
-        memory=quantity.whole(asked.get("memory", "0")),
-        gpus=0 if compute.shared else compute.devices,
+        cpu=quantity.millis(amounts.get("cpu", "0")),
+        memory=quantity.integer_value(amounts.get("memory", "0")),
+        gpus=0 if compute.is_fraction else compute.devices,
         portion=round(compute.portion * 100) if compute.portion is not None else 0,
         gpu_memory=compute.memory_mib or 0,
-        devices=compute.devices if compute.shared else 0,
+        devices=compute.devices if compute.is_fraction else 0,
         pool=pool,
     )
 
 
-def impossible(compute: Compute, nodes: Iterable[Object], pool: str = "") -> Cause | None:
+def infeasible_cause(compute: Compute, nodes: Iterable[Object], pool: str = "") -> Cause | None:
     """Why no node of the pool could hold a pod like this, were it empty and open; None when one could."""
-    return _impossible(shape(compute, pool), nodes, None)
+    return _infeasible_cause(shape_of_compute(compute, pool), nodes, None)
 
 
-def never_fits(template: Object, nodes: Iterable[Object], now: float, pool: str = "") -> str:
+def never_fits_message(template: Object, nodes: Iterable[Object], now: float, pool: str = "") -> str:
     """The same of a pod template, as a sentence, and without the nodes that are closed now; "" when a node could, or when
     the template cannot be read."""
-    wanted = requests.shape(template)
-    wanted = replace(wanted, pool=pool or wanted.pool)
-    found = None if wanted.unsupported else _impossible(wanted, nodes, now)
-    return found.message if found else ""
+    shape = requests.pod_shape(template)
+    shape = replace(shape, pool=pool or shape.pool)
+    cause = None if shape.unsupported else _infeasible_cause(shape, nodes, now)
+    return cause.message if cause else ""
 
 
-def _impossible(wanted: Shape, nodes: Iterable[Object], now: float | None) -> Cause | None:
+def _infeasible_cause(shape: Shape, nodes: Iterable[Object], now: float | None) -> Cause | None:
     """`now` None: whatever is closed will be open some day."""
-    known: list[Node] = []
-    shut: list[Node] = []
-    elsewhere: set[str] = set()
+    open_nodes: list[Node] = []
+    closed_nodes: list[Node] = []
+    other_pools: set[str] = set()
     for obj in nodes:  # as a rule the first one could
-        node = reading.node(obj)
-        if node.pool != wanted.pool:
-            elsewhere.add(node.pool)
-        elif deleting(obj) or node.retired:
+        node = reading.parse_node(obj)
+        if node.pool != shape.pool:
+            other_pools.add(node.pool)
+        elif is_deleting(obj) or node.retired:
             continue
-        elif now is not None and (node.unschedulable or (not node.ready and now - node.unready_since > _AWAITED)):
-            shut.append(node)
-        elif could_hold(node, wanted):
+        elif now is not None and (node.unschedulable or (not node.ready and now - node.unready_since > _UNREADY_GRACE)):
+            closed_nodes.append(node)
+        elif could_hold(node, shape):
             return None
         else:
-            known.append(node)
-    if known:
-        return next(_reasons(wanted, known, [node for node in shut if could_hold(node, wanted)]))
-    return _no_pool(wanted.pool, elsewhere) if elsewhere and not shut else None
+            open_nodes.append(node)
+    if open_nodes:
+        return next(_infeasible_causes(shape, open_nodes, [node for node in closed_nodes if could_hold(node, shape)]))
+    return _no_pool_cause(shape.pool, other_pools) if other_pools and not closed_nodes else None
 
 
-def _no_pool(pool: str, others: set[str]) -> Cause:
-    there = ", ".join(sorted(other or "default" for other in others))
-    fix = f"put nodes into it (kubectl label node NODE {requests.POOL}={pool}), or name" if pool else "name"
-    text = f"no node is in the node pool {pool or 'default'!r}; {fix} another pool: {there}."
+def _no_pool_cause(pool: str, others: set[str]) -> Cause:
+    pool_names = ", ".join(sorted(other or "default" for other in others))
+    fix = f"put nodes into it (kubectl label node NODE {requests.NODE_POOL_LABEL}={pool}), or name" if pool else "name"
+    text = f"no node is in the node pool {pool or 'default'!r}; {fix} another pool: {pool_names}."
     return Cause("options", text, "spec.nodePools")
 
 
-def beyond_limit(asked: Submission, queues: Iterable[Object]) -> Cause | None:
+def queue_limit_cause(submission: Submission, queues: Iterable[Object]) -> Cause | None:
     """Why the least of it that must run together can never run in these queues (a project and those above it)."""
-    pods = asked.run.min_replicas or asked.pods
-    crew = [(asked.master.compute, 1)] if asked.lead else []
-    crew.append((asked.worker.compute, pods - len(crew)))
+    pods = submission.options.min_replicas or submission.pod_count
+    pod_groups = [(submission.master.compute, 1)] if submission.has_lead else []
+    pod_groups.append((submission.worker.compute, pods - len(pod_groups)))
     need = [0, 0, 0]
-    for compute, count in crew:
-        one = shape(compute)
-        for r, amount in enumerate((one.cpu, one.memory, one.gpus * WHOLE + one.portion * one.devices)):
+    for compute, count in pod_groups:
+        pod_shape = shape_of_compute(compute)
+        for r, amount in enumerate(
+            (pod_shape.cpu, pod_shape.memory, pod_shape.gpus * WHOLE_GPU + pod_shape.portion * pod_shape.devices)
+        ):
             need[r] += amount * count
-    for queue in map(reading.queue, queues):
+    for queue in map(reading.parse_queue, queues):
         for r, field in ((GPU, "gpuDevicesRequest"), (CPU, "cpuCoreRequest"), (MEMORY, "cpuMemoryRequest")):
             if queue.limit[r] != UNLIMITED and need[r] > queue.limit[r]:
-                most = words(r, queue.limit[r])
-                text = f"{pods} pods ask for {words(r, need[r])} together, but queue {queue.name} may never hold more than {most}"
-                return _cause(field, f"{text}. Ask for less, or raise the limit: `kubectl edit queue {queue.name}`.")
+                limit_text = format_amount(r, queue.limit[r])
+                text = f"{pods} pods ask for {format_amount(r, need[r])} together, but queue {queue.name} may never hold more than {limit_text}"
+                return _compute_cause(
+                    field, f"{text}. Ask for less, or raise the limit: `kubectl edit queue {queue.name}`."
+                )
     return None
 
 
-def _reasons(wanted: Shape, nodes: Sequence[Node], shut: Sequence[Node]) -> Iterator[Cause]:
-    """`shut`: nodes that could hold it if they took pods."""
-    node, fewer = ("node", "Ask for at most") if not shut else ("open node", f"{_could(shut)} Or ask for at most")
-    most = max(n.gpus for n in nodes)
-    if wanted.cards > most:
-        text = f"a pod asks for {wanted.cards} GPUs, but the largest {node} has {most}. "
-        none = f"a GPU is asked for, but no open node has one. {_could(shut)}" if shut else NO_GPU
-        yield _cause("gpuDevicesRequest", f"{text}{fewer} {most} per pod and for more workers." if most else none)
-    card = max(n.gpu_memory for n in nodes if n.gpus >= wanted.cards) if wanted.cards else 0
-    if wanted.gpu_memory > card:
-        there = f"the largest has {card} MiB" if not shut else f"the largest of an open node has {card} MiB"
-        text = f"a pod asks for {wanted.gpu_memory} MiB of a GPU, but {there}. {fewer} that."
-        yield _cause("gpuMemoryRequest", text)
-    for resource, asked, largest, field in (
-        (CPU, wanted.cpu, max(n.cpu for n in nodes), "cpuCoreRequest"),
-        (MEMORY, wanted.memory, max(n.memory for n in nodes), "cpuMemoryRequest"),
+def _infeasible_causes(shape: Shape, nodes: Sequence[Node], closed_nodes: Sequence[Node]) -> Iterator[Cause]:
+    """`closed_nodes`: nodes that could hold it if they took pods."""
+    node, remedy = (
+        ("node", "Ask for at most")
+        if not closed_nodes
+        else ("open node", f"{_closed_node_hint(closed_nodes)} Or ask for at most")
+    )
+    max_gpus = max(n.gpus for n in nodes)
+    if shape.device_count > max_gpus:
+        text = f"a pod asks for {shape.device_count} GPUs, but the largest {node} has {max_gpus}. "
+        no_gpu_text = (
+            f"a GPU is asked for, but no open node has one. {_closed_node_hint(closed_nodes)}"
+            if closed_nodes
+            else NO_GPU
+        )
+        yield _compute_cause(
+            "gpuDevicesRequest", f"{text}{remedy} {max_gpus} per pod and for more workers." if max_gpus else no_gpu_text
+        )
+    max_gpu_memory = max(n.gpu_memory for n in nodes if n.gpus >= shape.device_count) if shape.device_count else 0
+    if shape.gpu_memory > max_gpu_memory:
+        largest_text = (
+            f"the largest has {max_gpu_memory} MiB"
+            if not closed_nodes
+            else f"the largest of an open node has {max_gpu_memory} MiB"
+        )
+        text = f"a pod asks for {shape.gpu_memory} MiB of a GPU, but {largest_text}. {remedy} that."
+        yield _compute_cause("gpuMemoryRequest", text)
+    for resource, amount, largest, field in (
+        (CPU, shape.cpu, max(n.cpu for n in nodes), "cpuCoreRequest"),
+        (MEMORY, shape.memory, max(n.memory for n in nodes), "cpuMemoryRequest"),
     ):
-        if asked > largest:
-            text = f"a pod asks for {words(resource, asked)}, but the largest {node} has {words(resource, largest)}."
-            yield _cause(field, f"{text} {fewer} that.")
+        if amount > largest:
+            text = f"a pod asks for {format_amount(resource, amount)}, but the largest {node} has {format_amount(resource, largest)}."
+            yield _compute_cause(field, f"{text} {remedy} that.")
     text = f"no single {node} has the GPUs, CPUs and memory that a pod asks for together."
-    less = f"{_could(shut)} Or ask" if shut else "Ask"
-    yield _cause("gpuDevicesRequest" if wanted.cards else "cpuCoreRequest", f"{text} {less} for less of one of them.")
+    remedy_start = f"{_closed_node_hint(closed_nodes)} Or ask" if closed_nodes else "Ask"
+    yield _compute_cause(
+        "gpuDevicesRequest" if shape.device_count else "cpuCoreRequest",
+        f"{text} {remedy_start} for less of one of them.",
+    )
 
 
-def _could(shut: Sequence[Node]) -> str:
+def _closed_node_hint(closed_nodes: Sequence[Node]) -> str:
     """Which node could hold it, and how to open it."""
-    return f"Node {shut[0].name} could, but {why_shut(shut[0])}."
+    return f"Node {closed_nodes[0].name} could, but {why_shut(closed_nodes[0])}."
 
 
-def _cause(field: str, text: str) -> Cause:
+def _compute_cause(field: str, text: str) -> Cause:
     return Cause("max", text, f"spec.compute.{field}")

@@ -14,11 +14,11 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.objects import Object
-from rowlock.scheduling.reading import PRIORITIES
-from rowlock.scheduling.requests import pool_of
+from rowlock.scheduling import requests as pod_requests
+from rowlock.scheduling.reading import PRIORITY_CLASS_VALUES
 from rowlock.workloads import compute, frameworks, pods, spec
-from rowlock.workloads import objects as made
-from rowlock.workloads.phase import TERMINAL, Standing, standing, tally
+from rowlock.workloads import objects as job_objects
+from rowlock.workloads.phase import TERMINAL, WorkloadStatus, count_pods, workload_status
 from rowlock.workloads.projects import Project
 
 TENANT = 1
@@ -33,19 +33,19 @@ class Workload:
     group: Object | None
     project: Project
     cluster: str
-    said: Callable[[str, str], str] | None = None
+    diagnose: Callable[[str, str], str] | None = None
     """What the inquest says of a job (its uid) in a phase: who failed first, who keeps the others waiting; or ""."""
 
-    def standing(self) -> Standing:
+    def status(self) -> WorkloadStatus:
         """The phase; its sentence is the inquest's where that knows better than the objects do."""
-        now = standing(self.job, self.pods, self.group)
-        word = self.said(objects.uid(self.job), now.phase) if self.said is not None else ""
-        return replace(now, message=word) if word else now
+        status = workload_status(self.job, self.pods, self.group)
+        message = self.diagnose(objects.uid(self.job), status.phase) if self.diagnose is not None else ""
+        return replace(status, message=message) if message else status
 
 
 def workload_id(job: Object) -> str:
     """The id that REST uses: the one given at submit, or the uid of a job that came through kubectl."""
-    return objects.labels(job).get(made.WORKLOAD_ID) or objects.uid(job)
+    return objects.labels(job).get(job_objects.WORKLOAD_ID) or objects.uid(job)
 
 
 def created_at(job: Object) -> str:
@@ -54,53 +54,55 @@ def created_at(job: Object) -> str:
 
 def framework_name(job: Object) -> str:
     kind = kinds.by_api_version(str(job.get("apiVersion")), str(job.get("kind")))
-    found = frameworks.by_kind(kind) if kind else None
-    return found.name if found else str(job.get("kind", "")).removesuffix("Job")
+    mapping = frameworks.by_kind(kind) if kind else None
+    return mapping.name if mapping else str(job.get("kind", "")).removesuffix("Job")
 
 
-def pool(job: Object) -> str:
+def node_pool_name(job: Object) -> str:
     """The node pool that it lives in."""
-    return pool_of(job) or "default"
+    return pod_requests.node_pool(job) or "default"
 
 
 def priority_class(job: Object) -> str:
     return objects.labels(job).get("priorityClassName") or "low"
 
 
-def preemptible(job: Object) -> bool:
+def is_preemptible(job: Object) -> bool:
     word = objects.labels(job).get("kai.scheduler/preemptibility")
-    values = {**PRIORITIES, **spec.PRIORITIES}
+    values = {**PRIORITY_CLASS_VALUES, **spec.PRIORITIES}
     return word == "preemptible" if word else values.get(priority_class(job), 40) < 100
 
 
 def creator(job: Object) -> str:
     annotations = objects.annotations(job)
-    return annotations.get(made.CREATED_BY) or objects.labels(job).get("user") or ""
+    return annotations.get(job_objects.CREATED_BY) or objects.labels(job).get("user") or ""
 
 
-def present(workload: Workload) -> dict[str, Any]:
+def workload_json(workload: Workload) -> dict[str, Any]:
     """A list item of `GET /api/v1/workloads`."""
-    job, now = workload.job, workload.standing()
+    job, status = workload.job, workload.status()
     return {
-        **_identity(workload),
-        **_times(job, now),
-        "phase": now.phase,
-        "phaseMessage": now.message,
-        "phaseReason": now.reason or None,
+        **_identity_fields(workload),
+        **_time_fields(job, status),
+        "phase": status.phase,
+        "phaseMessage": status.message,
+        "phaseReason": status.reason or None,
         "k8sPhase": _last_condition(job),
         "conditions": _conditions(job),
-        "actionsSupport": {"delete": True, "suspend": now.phase not in TERMINAL},
-        "requestedNodePools": [pool(job)],
-        "currentNodePools": [pool(job)] if any(objects.dig(p, "spec.nodeName") for p in workload.pods) else [],
-        **_amounts(workload, now),
-        **_content(workload),
-        "additionalFields": _additional(workload, now),
+        "actionsSupport": {"delete": True, "suspend": status.phase not in TERMINAL},
+        "requestedNodePools": [node_pool_name(job)],
+        "currentNodePools": [node_pool_name(job)]
+        if any(objects.dig(p, "spec.nodeName") for p in workload.pods)
+        else [],
+        **_resource_fields(workload, status),
+        **_content_fields(workload),
+        "additionalFields": _additional_fields(workload, status),
     }
 
 
-def _identity(workload: Workload) -> dict[str, Any]:
+def _identity_fields(workload: Workload) -> dict[str, Any]:
     job, project = workload.job, workload.project
-    source = objects.annotations(job).get(made.SOURCE, "Other")
+    source = objects.annotations(job).get(job_objects.SOURCE, "Other")
     return {
         "id": workload_id(job),
         "name": objects.name(job),
@@ -118,26 +120,26 @@ def _identity(workload: Workload) -> dict[str, Any]:
         "category": "Train",
         "priority": spec.PRIORITIES.get(priority_class(job)),
         "priorityClassName": priority_class(job),
-        "preemptible": preemptible(job),
+        "preemptible": is_preemptible(job),
         "sourceApi": source,
     }
 
 
-def _times(job: Object, now: Standing) -> dict[str, Any]:
+def _time_fields(job: Object, status: WorkloadStatus) -> dict[str, Any]:
     created = created_at(job)
     return {
         "createdAt": created,
-        "updatedAt": now.since or created,
+        "updatedAt": status.since or created,
         "deletedAt": objects.meta(job).get("deletionTimestamp"),
         "completedAt": completed_at(job),
-        "phaseUpdatedAt": now.since or created,
-        "k8sPhaseUpdatedAt": now.since or created,
+        "phaseUpdatedAt": status.since or created,
+        "k8sPhaseUpdatedAt": status.since or created,
     }
 
 
 def completed_at(job: Object) -> str | None:
-    if found := objects.dig(job, "status.completionTime"):
-        return str(found)
+    if completion_time := objects.dig(job, "status.completionTime"):
+        return str(completion_time)
     failed = objects.condition(job, "Failed") or {}
     return str(failed["lastTransitionTime"]) if failed.get("status") == "True" else None
 
@@ -152,43 +154,45 @@ def _conditions(job: Object) -> list[dict[str, Any]]:
     return [{n: c.get(n) for n in names} for c in objects.dig(job, "status.conditions", [])]
 
 
-def _amounts(workload: Workload, now: Standing) -> dict[str, Any]:
-    counts, wanted = tally(workload.pods), frameworks.wanted_pods(workload.job)
-    asked = requested_gpus(workload.job)
-    per_pod = max((compute.of_pod(t) for t, _ in templates(workload.job)), default=Decimal(0))
+def _resource_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
+    counts, desired_pods = count_pods(workload.pods), frameworks.desired_pods(workload.job)
+    gpus = requested_gpus(workload.job)
+    per_pod = max((compute.pod_gpus(t) for t, _ in pod_templates(workload.job)), default=Decimal(0))
     elastic = objects.dig(workload.job, "spec.elasticPolicy", {})
     return {
         "runningPods": counts.running,
-        "requestedPods": {"number": wanted, "min": elastic.get("minReplicas"), "max": elastic.get("maxReplicas")},
-        "workloadRequestedResources": {"gpu": {"request": number(asked)}},
-        "podsRequestedResources": {"gpu": {"request": number(per_pod)}},
-        "allocatedResources": {"gpu": number(allocated_gpus(workload, now.phase))},
+        "requestedPods": {"number": desired_pods, "min": elastic.get("minReplicas"), "max": elastic.get("maxReplicas")},
+        "workloadRequestedResources": {"gpu": {"request": json_number(gpus)}},
+        "podsRequestedResources": {"gpu": {"request": json_number(per_pod)}},
+        "allocatedResources": {"gpu": json_number(allocated_gpus(workload, status.phase))},
     }
 
 
-def templates(job: Object) -> list[tuple[Object, int]]:
+def pod_templates(job: Object) -> list[tuple[Object, int]]:
     """The pod templates with how many pods are made of each."""
-    found = frameworks.replica_specs(job).values()
-    return [(r.get("template") or {}, 1 if r.get("replicas") is None else int(r["replicas"])) for r in found]
+    specs = frameworks.replica_specs(job).values()
+    return [(r.get("template") or {}, 1 if r.get("replicas") is None else int(r["replicas"])) for r in specs]
 
 
 def requested_gpus(job: Object) -> Decimal:
-    return sum((compute.of_pod(template) * count for template, count in templates(job)), Decimal(0))
+    return sum((compute.pod_gpus(template) * count for template, count in pod_templates(job)), Decimal(0))
 
 
 def allocated_gpus(workload: Workload, phase: str) -> Decimal:
     """GPUs held now: those of bound pods that have not ended."""
-    held = [p for p in workload.pods if objects.dig(p, "spec.nodeName") and objects.phase(p) in ("Pending", "Running")]
-    return sum((compute.of_pod(p) for p in held), Decimal(0))
+    bound_pods = [
+        p for p in workload.pods if objects.dig(p, "spec.nodeName") and objects.phase(p) in ("Pending", "Running")
+    ]
+    return sum((compute.pod_gpus(p) for p in bound_pods), Decimal(0))
 
 
-def number(value: Decimal) -> int | float:
+def json_number(value: Decimal) -> int | float:
     return int(value) if value == value.to_integral_value() else float(value)
 
 
-def _content(workload: Workload) -> dict[str, Any]:
+def _content_fields(workload: Workload) -> dict[str, Any]:
     container = _main_container(workload.job)
-    images = {c.get("image", "") for t, _ in templates(workload.job) for c in objects.dig(t, "spec.containers", [])}
+    images = {c.get("image", "") for t, _ in pod_templates(workload.job) for c in objects.dig(t, "spec.containers", [])}
     return {
         "images": sorted(images),
         "command": container.get("command") or [],
@@ -203,52 +207,52 @@ def _content(workload: Workload) -> dict[str, Any]:
 
 
 def _main_container(job: Object) -> dict[str, Any]:
-    containers = [c for t, _ in templates(job)[:1] for c in objects.dig(t, "spec.containers", [])]
+    containers = [c for t, _ in pod_templates(job)[:1] for c in objects.dig(t, "spec.containers", [])]
     return containers[0] if containers else {}
 
 
-def _additional(workload: Workload, now: Standing) -> dict[str, Any]:
-    counts = tally(workload.pods)
-    first = pods.chief(workload.pods)
-    bound = {str(objects.dig(p, "spec.nodeName")) for p in workload.pods if objects.dig(p, "spec.nodeName")}
+def _additional_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
+    counts = count_pods(workload.pods)
+    chief = pods.chief_pod(workload.pods)
+    node_names = {str(objects.dig(p, "spec.nodeName")) for p in workload.pods if objects.dig(p, "spec.nodeName")}
     return {
-        "status": now.status,
+        "status": status.status,
         "pendingPods": counts.pending,
         "succeededPods": counts.succeeded,
         "failedPods": counts.failed,
-        "nodes": sorted(bound),
-        "chief": objects.name(first) if first else "",
-        "commandLine": objects.annotations(workload.job).get(made.COMMAND, ""),
+        "nodes": sorted(node_names),
+        "chief": objects.name(chief) if chief else "",
+        "commandLine": objects.annotations(workload.job).get(job_objects.COMMAND_ANNOTATION, ""),
         "startedAt": objects.dig(workload.job, "status.startTime"),
         "kind": workload.job.get("kind"),
         "image": _main_container(workload.job).get("image", ""),
     }
 
 
-def detailed(workload: Workload) -> dict[str, Any]:
+def workload_detail_json(workload: Workload) -> dict[str, Any]:
     """`GET /api/v1/workloads/{id}`: the list item and why it waits."""
-    body = present(workload)
-    waiting = body["phase"] in ("Pending", "Creating") and body["phaseMessage"]
+    body = workload_json(workload)
+    is_waiting = body["phase"] in ("Pending", "Creating") and body["phaseMessage"]
     message = {
-        "nodePool": pool(workload.job),
+        "nodePool": node_pool_name(workload.job),
         "phaseReason": body["phaseReason"],
         "reason": body["phaseReason"],
         "orgType": "PROJECT",
         "userMessage": body["phaseMessage"],
     }
-    return {**body, "pendingSchedulingMessages": [message] if waiting else []}
+    return {**body, "pendingSchedulingMessages": [message] if is_waiting else []}
 
 
-def distributed(workload: Workload) -> dict[str, Any]:
+def distributed_workload_json(workload: Workload) -> dict[str, Any]:
     """`GET /api/v1/workloads/distributed/{id}`, and the answer to a submit."""
     job = workload.job
-    kept = objects.annotations(job).get(made.REQUEST)
-    asked: dict[str, Any] = json.loads(kept) if kept else {}
-    suspended = bool(objects.dig(job, "spec.runPolicy.suspend", False))
-    desired = "Deleted" if objects.deleting(job) else "Stopped" if suspended else "Running"
+    request_text = objects.annotations(job).get(job_objects.REQUEST_ANNOTATION)
+    request: dict[str, Any] = json.loads(request_text) if request_text else {}
+    is_suspended = bool(objects.dig(job, "spec.runPolicy.suspend", False))
+    desired_phase = "Deleted" if objects.is_deleting(job) else "Stopped" if is_suspended else "Running"
     return {
         "name": objects.name(job),
-        "requestedName": asked.get("name") or objects.name(job),
+        "requestedName": request.get("name") or objects.name(job),
         "workloadId": workload_id(job),
         "projectId": workload.project.id,
         "departmentId": workload.project.department,
@@ -256,11 +260,11 @@ def distributed(workload: Workload) -> dict[str, Any]:
         "createdBy": creator(job),
         "createdAt": created_at(job),
         "deletedAt": objects.meta(job).get("deletionTimestamp"),
-        "desiredPhase": desired,
-        "actualPhase": workload.standing().phase,
-        "spec": asked.get("spec") or _spec_of(job),
-        "masterSpecSameAsWorker": asked.get("masterSpecSameAsWorker"),
-        "masterSpec": asked.get("masterSpec"),
+        "desiredPhase": desired_phase,
+        "actualPhase": workload.status().phase,
+        "spec": request.get("spec") or _spec_of(job),
+        "masterSpecSameAsWorker": request.get("masterSpecSameAsWorker"),
+        "masterSpec": request.get("masterSpec"),
     }
 
 

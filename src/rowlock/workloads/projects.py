@@ -16,15 +16,15 @@ from typing import Any
 from rowlock import objects
 from rowlock.objects import Object
 from rowlock.quantity import parse
-from rowlock.workloads.compute import plain
-from rowlock.workloads.fields import Fields, Mistakes
+from rowlock.workloads.compute import format_number
+from rowlock.workloads.fields import BodyErrors, Fields
 
 QUEUE_LABEL = "runai/queue"
-PROJECT = "rowlock.dev/project"
+PROJECT_ANNOTATION = "rowlock.dev/project"
 DEPARTMENT_PREFIX = "department-"
 UNLIMITED = -1
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_LONGEST = 50
+_MAX_NAME_LENGTH = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +42,26 @@ class Project:
     deleting: bool = False
 
 
-def mangled(name: str) -> str:
+def dns_label(name: str) -> str:
     """The DNS label for a project's name: `project_name` → `project-name`."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "project"
 
 
 def namespace_of(name: str) -> str:
-    return f"runai-{mangled(name)}"
+    return f"runai-{dns_label(name)}"
 
 
 def department_queue(name: str) -> str:
-    return DEPARTMENT_PREFIX + mangled(name)
+    return DEPARTMENT_PREFIX + dns_label(name)
 
 
 def is_project(namespace: Object) -> bool:
     return QUEUE_LABEL in objects.labels(namespace)
 
 
-def of(namespace: Object, queue: Object | None) -> Project:
+def project_of(namespace: Object, queue: Object | None) -> Project:
     """The project that a namespace and its queue (None when somebody deleted it) make."""
-    name = objects.annotations(namespace).get(PROJECT) or objects.name(namespace).removeprefix("runai-")
+    name = objects.annotations(namespace).get(PROJECT_ANNOTATION) or objects.name(namespace).removeprefix("runai-")
     parent = str(objects.dig(queue or {}, "spec.parentQueue", ""))
     return Project(
         id=project_id(objects.uid(namespace)),
@@ -70,9 +70,9 @@ def of(namespace: Object, queue: Object | None) -> Project:
         queue=objects.labels(namespace)[QUEUE_LABEL],
         department=parent.removeprefix(DEPARTMENT_PREFIX) or "default",
         created=str(objects.meta(namespace).get("creationTimestamp") or ""),
-        quota=_gpu(queue, "quota"),
-        limit=_gpu(queue, "limit"),
-        deleting=objects.deleting(namespace),
+        quota=_gpu_bound(queue, "quota"),
+        limit=_gpu_bound(queue, "limit"),
+        deleting=objects.is_deleting(namespace),
     )
 
 
@@ -81,12 +81,12 @@ def project_id(uid: str) -> str:
     return str(int(uid.replace("-", "")[:8] or "0", 16) + 1)
 
 
-def _gpu(queue: Object | None, bound: str) -> Decimal:
+def _gpu_bound(queue: Object | None, bound: str) -> Decimal:
     return Decimal(str(objects.dig(queue or {}, f"spec.resources.gpu.{bound}", UNLIMITED)))
 
 
 @dataclass(frozen=True, slots=True)
-class Creation:
+class ProjectRequest:
     """A project as asked for."""
 
     name: str
@@ -97,86 +97,97 @@ class Creation:
     weight: Decimal
 
 
-def read(body: Any) -> Creation:
+def parse_project_request(body: Any) -> ProjectRequest:
     """The body of `POST /api/v1/org-unit/projects`. Raises BadRequest with one cause per mistake."""
-    mistakes = Mistakes()
-    top = Fields("", body if isinstance(body, Mapping) else {}, mistakes)
+    errors = BodyErrors()
+    top = Fields("", body if isinstance(body, Mapping) else {}, errors)
     if not isinstance(body, Mapping):
-        mistakes.add("body", "type", "must be a JSON object.")
-    top.only("name", "clusterId", "description", "parentId", "requestedNamespace", "resources", "enforceRunaiScheduler")
+        errors.add("body", "type", "must be a JSON object.")
+    top.allow_only(
+        "name", "clusterId", "description", "parentId", "requestedNamespace", "resources", "enforceRunaiScheduler"
+    )
     name = top.text("name")
-    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
-        fix = f"Use {mangled(name)[:_LONGEST].strip('-')!r}, for example."
-        message = f"{name!r} must be 1 to {_LONGEST} letters, digits, '-', '_' or '.', a letter or digit at both ends."
-        top.wrong("name", "format", f"{message} {fix}")
+    if not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
+        fix = f"Use {dns_label(name)[:_MAX_NAME_LENGTH].strip('-')!r}, for example."
+        message = f"{name!r} must be 1 to {_MAX_NAME_LENGTH} letters, digits, '-', '_' or '.', a letter or digit at both ends."
+        top.add_error("name", "format", f"{message} {fix}")
     namespace = top.text("requestedNamespace") or namespace_of(name)
-    quota, limit, weight = _quota(top)
-    mistakes.check()
-    return Creation(name, namespace, top.text("parentId") or "default", quota, limit, weight)
+    quota, limit, weight = _parse_quota(top)
+    errors.raise_if_any()
+    return ProjectRequest(name, namespace, top.text("parentId") or "default", quota, limit, weight)
 
 
-def _quota(top: Fields) -> tuple[Decimal, Decimal, Decimal]:
+def _parse_quota(top: Fields) -> tuple[Decimal, Decimal, Decimal]:
     """The first node pool's GPUs; there is one pool. Unset means unbounded, in rowlock as in no other default."""
     pools = top.items("resources")
     if len(pools) > 1:
-        top.wrong("resources", "max", 'there is one node pool, "default"; give one item.')
-    gpu = pools[0].object("gpu") if pools else Fields("resources[0].gpu", {}, top.mistakes)
+        top.add_error("resources", "max", 'there is one node pool, "default"; give one item.')
+    gpu = pools[0].object("gpu") if pools else Fields("resources[0].gpu", {}, top.errors)
     if pools:
-        pools[0].only("nodePool", "gpu", "cpu", "memory", "priority")
+        pools[0].allow_only("nodePool", "gpu", "cpu", "memory", "priority")
         for other in ("cpu", "memory"):
             if (pools[0].object(other).number("deserved") or -1) > 0:
-                pools[0].wrong(other, "unsupported", "quotas of CPU and memory cannot be set here yet. Leave it out.")
-    gpu.only("deserved", "limit", "overQuotaWeight")
+                pools[0].add_error(
+                    other, "unsupported", "quotas of CPU and memory cannot be set here yet. Leave it out."
+                )
+    gpu.allow_only("deserved", "limit", "overQuotaWeight")
     amounts = []
     for name, default in (("deserved", UNLIMITED), ("limit", UNLIMITED), ("overQuotaWeight", 1)):
         amount = gpu.number(name)
         if amount is not None and amount < 0 and amount != UNLIMITED:
-            gpu.wrong(name, "min", f"must be no less than 0, or -1 for no bound, but is {amount:g}.")
+            gpu.add_error(name, "min", f"must be no less than 0, or -1 for no bound, but is {amount:g}.")
         amounts.append(Decimal(str(default if amount is None else amount)))
     return amounts[0], amounts[1], amounts[2]
 
 
-def to_namespace(project: Creation) -> Object:
-    labels = {QUEUE_LABEL: mangled(project.name)}
-    annotations = {PROJECT: project.name}
+def to_namespace(project: ProjectRequest) -> Object:
+    labels = {QUEUE_LABEL: dns_label(project.name)}
+    annotations = {PROJECT_ANNOTATION: project.name}
     metadata = {"name": project.namespace, "labels": labels, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def to_queue(project: Creation) -> Object:
+def to_queue(project: ProjectRequest) -> Object:
     """All nine numbers are written: KAI takes an absent limit for zero."""
-    free = {"quota": UNLIMITED, "limit": UNLIMITED, "overQuotaWeight": 1}
-    gpu = {"quota": _json(project.quota), "limit": _json(project.limit), "overQuotaWeight": _json(project.weight)}
+    unbounded = {"quota": UNLIMITED, "limit": UNLIMITED, "overQuotaWeight": 1}
+    gpu = {
+        "quota": _json_number(project.quota),
+        "limit": _json_number(project.limit),
+        "overQuotaWeight": _json_number(project.weight),
+    }
     return {
         "apiVersion": "scheduling.run.ai/v2",
         "kind": "Queue",
-        "metadata": {"name": mangled(project.name), "labels": {PROJECT: mangled(project.name)}},
+        "metadata": {"name": dns_label(project.name), "labels": {PROJECT_ANNOTATION: dns_label(project.name)}},
         "spec": {
             "displayName": project.name,
             "parentQueue": department_queue(project.department),
-            "resources": {"cpu": dict(free), "memory": dict(free), "gpu": gpu},
+            "resources": {"cpu": dict(unbounded), "memory": dict(unbounded), "gpu": gpu},
         },
     }
 
 
-def _json(number: Decimal) -> int | float:
+def _json_number(number: Decimal) -> int | float:
     return int(number) if number == number.to_integral_value() else float(number)
 
 
 def to_department(name: str) -> Object:
     """A department that nothing bounds."""
-    free = {"quota": UNLIMITED, "limit": UNLIMITED, "overQuotaWeight": 1}
+    unbounded = {"quota": UNLIMITED, "limit": UNLIMITED, "overQuotaWeight": 1}
     return {
         "apiVersion": "scheduling.run.ai/v2",
         "kind": "Queue",
         "metadata": {"name": department_queue(name)},
-        "spec": {"displayName": name, "resources": {"cpu": dict(free), "memory": dict(free), "gpu": dict(free)}},
+        "spec": {
+            "displayName": name,
+            "resources": {"cpu": dict(unbounded), "memory": dict(unbounded), "gpu": dict(unbounded)},
+        },
     }
 
 
-def present(project: Project, queue: Object | None, cluster: str) -> dict[str, Any]:
+def project_json(project: Project, queue: Object | None, cluster: str) -> dict[str, Any]:
     """Run:ai's Project JSON."""
-    gpu = {"deserved": _json(project.quota), "limit": _json(project.limit), "overQuotaWeight": 1}
+    gpu = {"deserved": _json_number(project.quota), "limit": _json_number(project.limit), "overQuotaWeight": 1}
     figures = objects.dig(queue or {}, "status", {})
     status: dict[str, Any] = {
         "namespace": project.namespace,
@@ -194,7 +205,7 @@ def present(project: Project, queue: Object | None, cluster: str) -> dict[str, A
         "parentId": project.department,
         "description": "",
         "status": status,
-        "totalResources": {"gpuQuota": float(plain(project.quota)), "cpuQuota": -1, "memoryQuota": -1},
+        "totalResources": {"gpuQuota": float(format_number(project.quota)), "cpuQuota": -1, "memoryQuota": -1},
         "resources": [{"nodePool": {"id": "default", "name": "default"}, "gpu": gpu}],
         "effective": {},
         "enforceRunaiScheduler": True,

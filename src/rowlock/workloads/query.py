@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rowlock.errors import BadRequest
-from rowlock.workloads.fields import nearest
+from rowlock.workloads.fields import did_you_mean
 
-FIELDS = (
+WORKLOAD_FIELDS = (
     "type", "name", "clusterId", "projectId", "projectName", "departmentId", "departmentName", "createdAt",
     "deletedAt", "submittedBy", "phase", "completedAt", "nodepool", "distributedFramework", "allocatedGPU",
     "phaseUpdatedAt", "category", "priority", "priorityClassName", "id", "namespace",
 )  # fmt: skip
 """What workloads can be filtered and sorted by."""
-NUMBERS = frozenset({"allocatedGPU", "priority"})
+NUMERIC_FIELDS = frozenset({"allocatedGPU", "priority"})
 _TERM = re.compile(r"\s*(\w+)\s*(==|!=|<=|>=|=@|!@|=\^|=\$|<|>)\s*(.*?)\s*")
-LIMIT, MOST = 50, 500
+DEFAULT_LIMIT, MAX_LIMIT = 50, 500
 
 
 R = TypeVar("R")
@@ -49,24 +49,24 @@ class Filter:
     operator: str
     value: str
 
-    def accepts(self, have: Any) -> bool:
+    def accepts(self, actual: Any) -> bool:
         """Whether a field's value is as asked for."""
         if self.operator in ("<=", ">="):
-            return _ordered(have, self.operator, self.value)
-        text = "" if have is None else str(have).lower() if isinstance(have, bool) else str(have)
+            return _compare_with_bound(actual, self.operator, self.value)
+        text = "" if actual is None else str(actual).lower() if isinstance(actual, bool) else str(actual)
         return _OPERATORS[self.operator](text, self.value)
 
 
-def _ordered(have: Any, operator: str, bound: str) -> bool:
-    if have is None:
+def _compare_with_bound(actual: Any, operator: str, bound: str) -> bool:
+    if actual is None:
         return False
-    if isinstance(have, int | float):
+    if isinstance(actual, int | float):
         try:
             number = float(bound)
         except ValueError:
             raise BadRequest(f"filterBy: {bound!r} is not a number.") from None
-        return have <= number if operator == "<=" else have >= number
-    return str(have) <= bound if operator == "<=" else str(have) >= bound
+        return actual <= number if operator == "<=" else actual >= number
+    return str(actual) <= bound if operator == "<=" else str(actual) >= bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,41 +76,43 @@ class Query:
     descending: bool = False
     search: str = ""
     offset: int = 0
-    limit: int = LIMIT
+    limit: int = DEFAULT_LIMIT
 
 
-def parse(parameters: Mapping[str, str], fields: Sequence[str] = FIELDS, *, also: Sequence[str] = ()) -> Query:
-    """A list's query. Raises BadRequest for what it does not know; `also` names parameters others read."""
-    known = ("filterBy", "sortBy", "sortOrder", "search", "offset", "limit", *also)
+def parse_query(
+    parameters: Mapping[str, str], fields: Sequence[str] = WORKLOAD_FIELDS, *, other_parameters: Sequence[str] = ()
+) -> Query:
+    """A list's query. Raises BadRequest for what it does not know; `other_parameters` names parameters others read."""
+    allowed = ("filterBy", "sortBy", "sortOrder", "search", "offset", "limit", *other_parameters)
     for name in parameters:
-        if name.rstrip("?") and name not in known:
-            raise BadRequest(f"there is no query parameter {name!r}.{nearest(name, known)}")
+        if name.rstrip("?") and name not in allowed:
+            raise BadRequest(f"there is no query parameter {name!r}.{did_you_mean(name, allowed)}")
     sort = parameters.get("sortBy", "")
     if sort and sort not in fields:
-        raise BadRequest(f"sortBy: there is no field {sort!r}.{nearest(sort, fields)}")
+        raise BadRequest(f"sortBy: there is no field {sort!r}.{did_you_mean(sort, fields)}")
     order = parameters.get("sortOrder", "asc")
     if order not in ("asc", "desc"):
         raise BadRequest(f"sortOrder must be asc or desc, but is {order!r}.")
-    offset, limit = _count(parameters, "offset", 0), _count(parameters, "limit", LIMIT)
-    if not 1 <= limit <= MOST:
-        raise BadRequest(f"limit must be between 1 and {MOST}, but is {limit}.")
-    filters = tuple(_filters(parameters.get("filterBy", ""), fields))
+    offset, limit = _parse_count(parameters, "offset", 0), _parse_count(parameters, "limit", DEFAULT_LIMIT)
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadRequest(f"limit must be between 1 and {MAX_LIMIT}, but is {limit}.")
+    filters = tuple(_parse_filters(parameters.get("filterBy", ""), fields))
     return Query(filters, sort, order == "desc", parameters.get("search", "").strip().lower(), offset, limit)
 
 
-def _filters(text: str, fields: Sequence[str]) -> Iterable[Filter]:
+def _parse_filters(text: str, fields: Sequence[str]) -> Iterable[Filter]:
     for part in filter(None, (p.strip() for p in text.split(","))):
-        found = _TERM.fullmatch(part)
-        if not found or found[2] in ("<", ">"):
+        term = _TERM.fullmatch(part)
+        if not term or term[2] in ("<", ">"):
             raise BadRequest(
                 f"filterBy: {part!r} is not FIELD OPERATOR VALUE, where OPERATOR is one of ==, !=, <=, >=, =@, !@, =^, =$."
             )
-        if found[1] not in fields:
-            raise BadRequest(f"filterBy: there is no field {found[1]!r}.{nearest(found[1], fields)}")
-        yield Filter(found[1], found[2], found[3])
+        if term[1] not in fields:
+            raise BadRequest(f"filterBy: there is no field {term[1]!r}.{did_you_mean(term[1], fields)}")
+        yield Filter(term[1], term[2], term[3])
 
 
-def _count(parameters: Mapping[str, str], name: str, default: int) -> int:
+def _parse_count(parameters: Mapping[str, str], name: str, default: int) -> int:
     text = parameters.get(name, "")
     if not text:
         return default
@@ -119,35 +121,35 @@ def _count(parameters: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def select(rows: Sequence[R], query: Query, readers: Readers[R]) -> Sequence[R]:
+def select_rows(rows: Sequence[R], query: Query, readers: Readers[R]) -> Sequence[R]:
     """The rows that match, in order. Without sortBy: as they come."""
-    found = rows
-    for one in query.filters:
-        read = readers[one.field]
-        found = [row for row in found if one.accepts(read(row))]
+    matching = rows
+    for condition in query.filters:
+        read = readers[condition.field]
+        matching = [row for row in matching if condition.accepts(read(row))]
     if query.search:
         read = readers[SEARCH]
-        found = [row for row in found if query.search in read(row)]
+        matching = [row for row in matching if query.search in read(row)]
     if query.sort:
-        read, key = readers[query.sort], _number if query.sort in NUMBERS else _text
-        values = [key(read(row)) for row in found]
-        order = sorted(range(len(found)), key=values.__getitem__, reverse=query.descending)
-        found = [found[n] for n in order]
+        read, key = readers[query.sort], _number_sort_key if query.sort in NUMERIC_FIELDS else _text_sort_key
+        values = [key(read(row)) for row in matching]
+        order = sorted(range(len(matching)), key=values.__getitem__, reverse=query.descending)
+        matching = [matching[n] for n in order]
     elif query.descending:
-        found = found[::-1]
-    return found
+        matching = matching[::-1]
+    return matching
 
 
-def _number(value: Any) -> float:
+def _number_sort_key(value: Any) -> float:
     """What is absent comes first."""
     return -math.inf if value is None else float(value)
 
 
-def _text(value: Any) -> str:
+def _text_sort_key(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def page(items: Sequence[T], query: Query) -> tuple[Sequence[T], int | None]:
+def page_of(items: Sequence[T], query: Query) -> tuple[Sequence[T], int | None]:
     """The page that the query asks for and the offset of the next one, None at the end."""
     end = query.offset + query.limit
     return items[query.offset : end], end if end < len(items) else None

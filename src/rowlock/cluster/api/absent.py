@@ -12,7 +12,7 @@ from starlette.types import Send
 
 from rowlock.cluster.api import requests, reviews
 from rowlock.cluster.api.answers import answer_object
-from rowlock.cluster.api.requests import Call, Target, nowhere
+from rowlock.cluster.api.requests import Call, Target, path_not_found
 from rowlock.errors import Unsupported, not_found
 from rowlock.kinds import Kind
 
@@ -22,22 +22,24 @@ _VOLUMES = "claims are directories of this machine and need none"
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class UnservedKind:
     """One of them, and why it is not made."""
 
     kind: Kind
-    instead: str
+    alternative: str
 
     @property
-    def why(self) -> str:
-        return f"rowlock has no {self.kind.name} objects: {self.instead}"
+    def message(self) -> str:
+        return f"rowlock has no {self.kind.name} objects: {self.alternative}"
 
 
-def _row(path: str, name: str, plural: str, instead: str, short: str = "", *, space: bool = True) -> Absent:
+def _row(
+    path: str, name: str, plural: str, alternative: str, short: str = "", *, namespaced: bool = True
+) -> UnservedKind:
     group, _, version = path.rpartition("/")
-    categories = ("all",) if instead is _JOBS else ()
-    kind = Kind(group, version, name, plural, tuple(short.split()), space, frozenset(), categories)
-    return Absent(kind, instead)
+    categories = ("all",) if alternative is _JOBS else ()
+    kind = Kind(group, version, name, plural, tuple(short.split()), namespaced, frozenset(), categories)
+    return UnservedKind(kind, alternative)
 
 
 _RIGHTS = "rights come from groups, see the users' file (`rowlock up --users`)"
@@ -45,7 +47,7 @@ _NETWORK = "pods reach each other by name; only headless Services are served"
 ROWS = (
     _row("v1", "LimitRange", "limitranges", "set requests and limits in the manifests", "limits"),
     _row("v1", "ReplicationController", "replicationcontrollers", _JOBS, "rc"),
-    _row("v1", "PersistentVolume", "persistentvolumes", _VOLUMES, "pv", space=False),
+    _row("v1", "PersistentVolume", "persistentvolumes", _VOLUMES, "pv", namespaced=False),
     _row("apps/v1", "DaemonSet", "daemonsets", _JOBS, "ds"),
     _row("apps/v1", "Deployment", "deployments", _JOBS, "deploy"),
     _row("apps/v1", "ReplicaSet", "replicasets", _JOBS, "rs"),
@@ -55,41 +57,41 @@ ROWS = (
     _row("networking.k8s.io/v1", "Ingress", "ingresses", _NETWORK, "ing"),
     _row("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", _NETWORK, "netpol"),
     _row("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "gangs are evicted whole or not at all", "pdb"),
-    _row("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", _RIGHTS, space=False),
-    _row("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", _RIGHTS, space=False),
-    _row("storage.k8s.io/v1", "StorageClass", "storageclasses", _VOLUMES, "sc", space=False),
+    _row("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", _RIGHTS, namespaced=False),
+    _row("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", _RIGHTS, namespaced=False),
+    _row("storage.k8s.io/v1", "StorageClass", "storageclasses", _VOLUMES, "sc", namespaced=False),
 )
 BY_PATH = {(row.kind.group, row.kind.version, row.kind.plural): row for row in ROWS}
-WORDS = frozenset(row.kind.plural for row in ROWS)
+PLURALS = frozenset(row.kind.plural for row in ROWS)
 
 
-def asked(version: tuple[str, str], rest: list[str]) -> tuple[Absent, str, str] | None:
+def match_path(version: tuple[str, str], rest: list[str]) -> tuple[UnservedKind, str, str] | None:
     """Which of them a path names, with its namespace and the name of an object."""
     if rest[0] == "namespaces" and len(rest) >= 3:
-        space, place = rest[1], rest[2:]
+        namespace, path = rest[1], rest[2:]
     else:
-        space, place = "", rest
-    row = BY_PATH.get((*version, place[0]))
+        namespace, path = "", rest
+    row = BY_PATH.get((*version, path[0]))
     if row is None:
         return None
-    if len(place) > 3 or (space and not row.kind.namespaced):
-        raise nowhere()
-    return row, space, place[1] if place[1:] else ""
+    if len(path) > 3 or (namespace and not row.kind.namespaced):
+        raise path_not_found()
+    return row, namespace, path[1] if path[1:] else ""
 
 
-async def served(call: Call, send: Send, found: tuple[Absent, str, str]) -> None:
-    row, space, name = found
+async def serve_unserved_kind(call: Call, send: Send, match_result: tuple[UnservedKind, str, str]) -> None:
+    row, namespace, name = match_result
     verb = "list" if call.method == "GET" and not name else call.method.lower()
-    target = Target(row.kind, space, name)
-    if not call.user.may(verb, row.kind.plural):
-        raise reviews.refusal(call.user, verb, target)
+    target = Target(row.kind, namespace, name)
+    if not call.user.is_allowed(verb, row.kind.plural):
+        raise reviews.forbidden_error(call.user, verb, target)
     if call.method not in ("GET", "DELETE") or call.flag("watch"):
-        raise Unsupported(row.why)
+        raise Unsupported(row.message)
     if name:
         raise not_found(row.kind.plural, name, row.kind.group)
-    call.only(requests.DELETE_ALL if call.method == "DELETE" else requests.LIST)
+    call.check_query(requests.DELETE_COLLECTION_PARAMETERS if call.method == "DELETE" else requests.LIST_PARAMETERS)
     head = {"metadata": {"resourceVersion": "1"}}
-    if requests.form_of(call.header(b"accept"), listed=True).view == "Table":
+    if requests.negotiate_form(call.header(b"accept"), listed=True).view == "Table":
         columns = [{"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}]
         table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", **head, "columnDefinitions": columns, "rows": []}
         return await answer_object(send, table)

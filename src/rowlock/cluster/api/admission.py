@@ -26,17 +26,17 @@ from rowlock.cluster.api import (
     validation,
 )
 from rowlock.cluster.api.decoding import Walk
-from rowlock.cluster.api.managedfields import Applied, Author
+from rowlock.cluster.api.managedfields import FieldManager, SettledManagedFields
 from rowlock.cluster.storage import lifecycle
-from rowlock.collection import IN_USE
+from rowlock.collection import PVC_PROTECTION_FINALIZER
 from rowlock.errors import ApiError, BadRequest, Cause, Forbidden, Unsupported, invalid, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
-from rowlock.training.admission import denial, review
+from rowlock.training.admission import denial_message, review_job
 from rowlock.training.framework import DEFAULT, Parity
 
-SCALES = {
+SPEC_REPLICAS_PATHS = {
     kinds.PYTORCHJOB: "spec.pytorchReplicaSpecs.Worker.replicas",
     kinds.PADDLEJOB: "spec.paddleReplicaSpecs.Worker.replicas",
     kinds.JAXJOB: "spec.jaxReplicaSpecs.Worker.replicas",
@@ -49,58 +49,64 @@ class Admission:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.view: View | None = None
         self.parity = DEFAULT
-        self.schedules = True
+        self.has_scheduler = True
         """False = nobody of ours places pods here: nothing is said about where they could go."""
         self._clock = clock
 
     def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
-        obj, given = _parted(obj)
-        new = decoded(kind, obj, options)
+        obj, given_fields = _split_managed_fields(obj)
+        new = decode_object(kind, obj, options)
         if kind is kinds.SECRET:
-            new = _secret_data(new)
+            new = _merge_string_data(new)
         entries = (
-            list(given) if isinstance(given, Applied) else self._first_entry(kind, _asked(kind, obj, new), options)
+            list(given_fields)
+            if isinstance(given_fields, SettledManagedFields)
+            else self._first_entry(kind, _without_allocated_fields(kind, obj, new), options)
         )
         if kind is kinds.POD:
-            new = pod_admission.admitted(new, self.view)
+            new = pod_admission.admit_create(new, self.view)
         elif kind is kinds.SERVICE:
-            _only_headless(new)
+            _check_headless(new)
         elif kind is kinds.PERSISTENT_VOLUME_CLAIM:
-            new = _protected(new)
+            new = _add_protection_finalizer(new)
         elif kind is kinds.RESOURCE_QUOTA:
             new = {**new, "status": {}}
         elif kind is kinds.SERVICE_ACCOUNT:
-            new = _names_alone(new)
+            new = _keep_secret_names(new)
         self._validate(kind, None, new)
-        options.warnings.extend(object_warnings.warnings(kind, new, first=True))
+        options.warnings.extend(object_warnings.warnings(kind, new, created=True))
         _review(kind, None, new, options, self.parity)
-        if kind in gang_admission.GUARDED:
-            view = self.view if self.schedules else None
+        if kind in gang_admission.REVIEWED_KINDS:
+            view = self.view if self.has_scheduler else None
             gang_admission.review(kind, None, new, options, view, now=self._clock())
         if kind.namespaced:
-            quotas.check(kind, new, self.view)
-        return _joined(new, entries)
+            quotas.check_quotas(kind, new, self.view)
+        return _with_managed_fields(new, entries)
 
     def update(self, kind: Kind, old: Object, new: Object, subresource: str, options: WriteOptions) -> Object:
-        new, given = _parted(new)
-        before, known = _parted(old)
-        new = decoded(kind, new, options)
+        new, given_fields = _split_managed_fields(new)
+        before, old_fields = _split_managed_fields(old)
+        new = decode_object(kind, new, options)
         if kind is kinds.SECRET:
-            new = _secret_data(new)
+            new = _merge_string_data(new)
         if kind is kinds.POD and not subresource:
-            new = pod_admission.readmitted(new)
-        settled = isinstance(given, Applied)
-        entries = list(given) if settled else managedfields.base(known, None if subresource else given)
-        asked, new = new, _names_alone(new) if kind is kinds.SERVICE_ACCOUNT else new
+            new = pod_admission.admit_update(new)
+        from_apply = isinstance(given_fields, SettledManagedFields)
+        entries = (
+            list(given_fields)
+            if from_apply
+            else managedfields.initial_entries(old_fields, None if subresource else given_fields)
+        )
+        submitted, new = new, _keep_secret_names(new) if kind is kinds.SERVICE_ACCOUNT else new
         if kind is kinds.SERVICE and not subresource:
-            new = _with_addresses(before, new)
+            new = _patch_cluster_ips(before, new)
         if subresource == "scale":
-            author = Author(options.manager, objects.timestamp(self._clock()), subresource)
-            count = objects.dig(asked, SCALES[kind], 0) if asked != before else None
-            entries = managedfields.scaled(kind, entries, SCALES[kind], author, changed=count)
-        if asked == before and not settled and entries == (known or []):
+            author = FieldManager(options.manager, objects.timestamp(self._clock()), subresource)
+            count = objects.dig(submitted, SPEC_REPLICAS_PATHS[kind], 0) if submitted != before else None
+            entries = managedfields.record_scale(kind, entries, SPEC_REPLICAS_PATHS[kind], author, changed=count)
+        if submitted == before and not from_apply and entries == (old_fields or []):
             if not subresource:  # who changes nothing is warned, and a webhook is asked, all the same
-                options.warnings.extend(object_warnings.warnings(kind, new, first=False))
+                options.warnings.extend(object_warnings.warnings(kind, new, created=False))
                 _review(kind, old, new, options, self.parity)
             return old
         if subresource == "status":
@@ -108,17 +114,17 @@ class Admission:
         else:
             self._validate(kind, old, new)
             if kind is kinds.PERSISTENT_VOLUME_CLAIM:
-                _not_grown(old, new)
+                _check_not_resized(old, new)
             if not subresource:
-                options.warnings.extend(object_warnings.warnings(kind, new, first=False))
+                options.warnings.extend(object_warnings.warnings(kind, new, created=False))
             if subresource != "scale":  # webhooks are registered for the jobs themselves
                 _review(kind, old, new, options, self.parity)
                 gang_admission.review(kind, before, new, options, self.view)
-        if settled or subresource == "scale" or not options.manager:
-            return _joined(new, entries)
-        author = Author(options.manager, objects.timestamp(self._clock()), subresource)
-        owned = managedfields.recorded(kind, before, _joined(asked, entries), author)
-        return owned if asked is new else _joined(new, _parted(owned)[1])
+        if from_apply or subresource == "scale" or not options.manager:
+            return _with_managed_fields(new, entries)
+        author = FieldManager(options.manager, objects.timestamp(self._clock()), subresource)
+        with_owners = managedfields.record_update(kind, before, _with_managed_fields(submitted, entries), author)
+        return with_owners if submitted is new else _with_managed_fields(new, _split_managed_fields(with_owners)[1])
 
     def _first_entry(self, kind: Kind, new: Object, options: WriteOptions) -> list[managedfields.Entry]:
         """What the creator owns: what it wrote and its defaults, not what admission adds."""
@@ -126,7 +132,9 @@ class Admission:
             return []
         if "status" in kind.subresources and "status" in new:
             new = {k: v for k, v in new.items() if k != "status"}
-        return managedfields.first(kind, new, Author(options.manager, objects.timestamp(self._clock())))
+        return managedfields.creation_entries(
+            kind, new, FieldManager(options.manager, objects.timestamp(self._clock()))
+        )
 
     def _validate(self, kind: Kind, old: Object | None, new: Object) -> None:
         causes = list(validation.meta_causes(kind, new))
@@ -134,58 +142,60 @@ class Admission:
             causes += validation.meta_update_causes(old, new)
         if kind.custom:
             causes += _schema_causes(kind, old, new)
-            causes = custom.with_incomplete(causes) if kind in kinds.JOBS else causes
+            causes = custom.add_incomplete_cause(causes) if kind in kinds.JOBS else causes
             causes += () if causes else gang_admission.causes(kind, new, self.view)
         else:
-            rule, update = validation.RULES.get(kind), validation.UPDATES.get(kind)
-            own = list(rule(new)) if rule is not None else []
-            if old is None and kind in validation.FIRST:
-                own += validation.FIRST[kind](new)
+            rule, update = validation.RULES.get(kind), validation.UPDATE_RULES.get(kind)
+            rule_causes = list(rule(new)) if rule is not None else []
+            if old is None and kind in validation.CREATE_RULES:
+                rule_causes += validation.CREATE_RULES[kind](new)
             changed = list(update(old, new)) if old is not None and update is not None else []
-            causes += [*changed, *own] if kind in validation.CHANGES_FIRST else [*own, *changed]
+            causes += [*changed, *rule_causes] if kind in validation.UPDATES_CHECKED_FIRST else [*rule_causes, *changed]
         if causes:
             raise invalid(kind.name, objects.name(new), causes, kind.group)
 
     def _validate_status(self, kind: Kind, old: Object, new: Object) -> None:
         if not kind.custom and old["metadata"] != new["metadata"]:
-            found = [*validation.meta_causes(kind, new), *validation.meta_update_causes(old, new)]
+            builtin_causes = [*validation.meta_causes(kind, new), *validation.meta_update_causes(old, new)]
         else:
-            found = []
-        if rule := validation.STATUS.get(kind):
-            found += rule(new)
-        if found:
-            raise invalid(kind.name, objects.name(new), found, kind.group)
+            builtin_causes = []
+        if rule := validation.STATUS_RULES.get(kind):
+            builtin_causes += rule(new)
+        if builtin_causes:
+            raise invalid(kind.name, objects.name(new), builtin_causes, kind.group)
         if not kind.custom or "status" not in new:
             return
-        node = types.field(types.of(kind), "status") or types.ANYTHING
+        node = types.field_schema(types.schema_of(kind), "status") or types.ANYTHING
         causes, lists, _ = custom.validate(new["status"], node, at="status")
         causes += lists
-        causes = custom.with_incomplete(causes) if kind in kinds.JOBS else causes
+        causes = custom.add_incomplete_cause(causes) if kind in kinds.JOBS else causes
         if causes:
             raise invalid(kind.name, objects.name(new), causes, kind.group)
 
 
-def decoded(kind: Kind, obj: Object, options: WriteOptions) -> Object:
+def decode_object(kind: Kind, obj: Object, options: WriteOptions) -> Object:
     """The object as its type has it, with defaults. Raises BadRequest, in the decoder's words."""
     walk = Walk()
     try:
-        new = _custom(kind, obj, walk) if kind.custom else _typed(kind, obj, walk)
+        new = _decode_custom(kind, obj, walk) if kind.custom else _decode_builtin(kind, obj, walk)
     except BadRequest as error:
-        raise Unreadable(kind, error.message, getattr(error, "converted", "")) from None
-    if walk.unknown and options.validation != "Ignore":
-        problems = [f'unknown field "{path}"' for path in (sorted(walk.unknown) if kind.custom else walk.unknown)]
+        raise DecodingError(kind, error.message, getattr(error, "converted", "")) from None
+    if walk.unknown_fields and options.validation != "Ignore":
+        problems = [
+            f'unknown field "{path}"' for path in (sorted(walk.unknown_fields) if kind.custom else walk.unknown_fields)
+        ]
         if options.validation == "Strict":
-            raise Unreadable(kind, "strict decoding error: " + ", ".join(problems))
+            raise DecodingError(kind, "strict decoding error: " + ", ".join(problems))
         options.warnings.extend(problems)
     return new
 
 
-def _typed(kind: Kind, obj: Object, walk: Walk) -> Object:
+def _decode_builtin(kind: Kind, obj: Object, walk: Walk) -> Object:
     """What it is comes first: so lists can leave it out without reading it again."""
     return {"apiVersion": kind.api_version, "kind": kind.name, **decoding.decode(_type_name(kind), obj, walk)}
 
 
-class Unreadable(BadRequest):
+class DecodingError(BadRequest):
     """An object that its type cannot hold; `why` in the words of the decoder, `converted` in those of who converts."""
 
     def __init__(self, kind: Kind, why: str, converted: str = "") -> None:
@@ -194,20 +204,20 @@ class Unreadable(BadRequest):
 
 
 def _type_name(kind: Kind) -> str:
-    return types.name_of(kind.group, kind.version, kind.name)
+    return types.type_name(kind.group, kind.version, kind.name)
 
 
-def _custom(kind: Kind, obj: Object, walk: Walk) -> Object:
+def _decode_custom(kind: Kind, obj: Object, walk: Walk) -> Object:
     """A custom object: its metadata is typed, the rest pruned."""
     walk.path.append("metadata")
     meta = decoding.decode(types.META, obj.get("metadata") or {}, walk)
     walk.path.pop()
     rest = {k: v for k, v in obj.items() if k != "metadata"}
-    new: Object = custom.prune(rest, types.of(kind), walk)
+    new: Object = custom.prune(rest, types.schema_of(kind), walk)
     return {"apiVersion": new.pop("apiVersion"), "kind": new.pop("kind"), "metadata": meta, **new}
 
 
-def _parted(obj: Object) -> tuple[Object, Any]:
+def _split_managed_fields(obj: Object) -> tuple[Object, Any]:
     """The object without managedFields, and those: they are bookkeeping, not something to decode or compare."""
     meta = obj.get("metadata")
     if not isinstance(meta, dict) or "managedFields" not in meta:
@@ -216,20 +226,20 @@ def _parted(obj: Object) -> tuple[Object, Any]:
     return {**obj, "metadata": rest}, meta["managedFields"]
 
 
-def _joined(obj: Object, entries: list[managedfields.Entry]) -> Object:
+def _with_managed_fields(obj: Object, entries: list[managedfields.Entry]) -> Object:
     if not entries:
         return obj
     return {**obj, "metadata": {**obj["metadata"], "managedFields": entries}}
 
 
 def _schema_causes(kind: Kind, old: Object | None, new: Object) -> Iterable[Cause]:
-    node = types.of(kind)
+    node = types.schema_of(kind)
     body = {k: v for k, v in new.items() if k not in ("apiVersion", "kind", "metadata", "status")}
     causes, lists, incomplete = custom.validate(body, node)
-    if kind in SCALES:
-        counted = custom.scale_causes(new, SCALES[kind])
-        known = [] if incomplete else [cause.field.removeprefix(".") for cause in counted]
-        causes = [cause for cause in causes if cause.field not in known] + counted
+    if kind in SPEC_REPLICAS_PATHS:
+        replicas_causes = custom.scale_causes(new, SPEC_REPLICAS_PATHS[kind])
+        replicas_fields = [] if incomplete else [cause.field.removeprefix(".") for cause in replicas_causes]
+        causes = [cause for cause in causes if cause.field not in replicas_fields] + replicas_causes
     causes = causes + lists
     if incomplete:
         return causes
@@ -238,33 +248,37 @@ def _schema_causes(kind: Kind, old: Object | None, new: Object) -> Iterable[Caus
     return causes
 
 
-def _asked(kind: Kind, given: Object, new: Object) -> Object:
+def _without_allocated_fields(kind: Kind, submitted: Object, new: Object) -> Object:
     """The new object without the addresses that a service is given: nobody owns those that nobody asked for."""
     if kind is not kinds.SERVICE or not isinstance(new.get("spec"), dict):
         return new
-    asked = given.get("spec") or {}
-    own = {k: v for k, v in new["spec"].items() if k in asked or k not in _ALLOCATED}
+    submitted_spec = submitted.get("spec") or {}
+    own = {k: v for k, v in new["spec"].items() if k in submitted_spec or k not in _ALLOCATED_FIELDS}
     return {**new, "spec": own}
 
 
-_ALLOCATED = frozenset({"clusterIPs", "ipFamilies", "ipFamilyPolicy"})
+_ALLOCATED_FIELDS = frozenset({"clusterIPs", "ipFamilies", "ipFamilyPolicy"})
 
 
-def _protected(claim: Object) -> Object:
+def _add_protection_finalizer(claim: Object) -> Object:
     """A claim stays while pods use it: `rowlock.collection.Claims` takes the finalizer away."""
     own = objects.meta(claim).get("finalizers") or []
-    return claim if IN_USE in own else objects.changed(claim, "metadata.finalizers", [*own, IN_USE])
+    return (
+        claim
+        if PVC_PROTECTION_FINALIZER in own
+        else objects.with_field(claim, "metadata.finalizers", [*own, PVC_PROTECTION_FINALIZER])
+    )
 
 
-def _not_grown(old: Object, new: Object) -> None:
+def _check_not_resized(old: Object, new: Object) -> None:
     """A bound claim would grow if its storage class let it, and there are none here that do. Raises Forbidden."""
     before, after = (parse(objects.dig(claim, "spec.resources.requests.storage", "0")) for claim in (old, new))
     if after > before:
         why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
-        raise lifecycle.forbidden(kinds.PERSISTENT_VOLUME_CLAIM, objects.name(new), why)
+        raise lifecycle.forbidden_error(kinds.PERSISTENT_VOLUME_CLAIM, objects.name(new), why)
 
 
-def _names_alone(account: Object) -> Object:
+def _keep_secret_names(account: Object) -> Object:
     """Of the secrets that an account may use, their names count."""
     secrets = account.get("secrets")
     if not secrets:
@@ -272,19 +286,19 @@ def _names_alone(account: Object) -> Object:
     return {**account, "secrets": [{"name": s["name"]} if s.get("name") else {} for s in secrets]}
 
 
-def _with_addresses(old: Object, new: Object) -> Object:
+def _patch_cluster_ips(old: Object, new: Object) -> Object:
     """Who changes `clusterIP` alone, as older clients do, changes the list that it begins; who writes none keeps it."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     address = after.get("clusterIP")
     if not address and after.get("type") != "ExternalName":
-        kept = {key: before[key] for key in ("clusterIP", "clusterIPs") if key in before and not after.get(key)}
-        return {**new, "spec": {**after, **kept}}
+        allocated = {key: before[key] for key in ("clusterIP", "clusterIPs") if key in before and not after.get(key)}
+        return {**new, "spec": {**after, **allocated}}
     if not address or address == before.get("clusterIP") or after.get("clusterIPs") != before.get("clusterIPs"):
         return new
-    return objects.changed(new, "spec.clusterIPs", [address])
+    return objects.with_field(new, "spec.clusterIPs", [address])
 
 
-def _only_headless(service: Object) -> None:
+def _check_headless(service: Object) -> None:
     spec = service.get("spec") or {}
     if spec.get("clusterIP") == "None":
         return
@@ -297,21 +311,21 @@ def _only_headless(service: Object) -> None:
     )
 
 
-def no_service(service: Object) -> ApiError:
+def missing_service_error(service: Object) -> ApiError:
     """What becomes of a status that is written where there is no service: a real server begins to make one, and stops
     because nobody has given it an address."""
-    service, _ = _parted(service)
-    new = decoded(kinds.SERVICE, service, WriteOptions())
+    service, _ = _split_managed_fields(service)
+    new = decode_object(kinds.SERVICE, service, WriteOptions())
     causes = [*validation.meta_causes(kinds.SERVICE, new), *validation.RULES[kinds.SERVICE](new)]
-    spec, given = new["spec"], service.get("spec") or {}
-    if spec.get("clusterIP") and not given.get("clusterIPs"):
+    spec, submitted_spec = new["spec"], service.get("spec") or {}
+    if spec.get("clusterIP") and not submitted_spec.get("clusterIPs"):
         causes.append(Cause("FieldValueRequired", "Required value", "spec.clusterIPs"))
     if causes:
         return invalid("Service", objects.name(new), causes)
     return not_found(kinds.SERVICE.plural, objects.name(new))
 
 
-def _secret_data(secret: Object) -> Object:
+def _merge_string_data(secret: Object) -> Object:
     """`stringData` is written as `data`."""
     if "stringData" not in secret:
         return secret
@@ -324,7 +338,7 @@ def _review(kind: Kind, old: Object | None, new: Object, options: WriteOptions, 
     """The training operator's validating webhook."""
     if kind not in kinds.JOBS:
         return
-    found = review(kind, old, new, parity)
-    options.warnings.extend(found.warnings)
-    if found.errors:
-        raise Forbidden(denial(kind, found))
+    verdict = review_job(kind, old, new, parity)
+    options.warnings.extend(verdict.warnings)
+    if verdict.errors:
+        raise Forbidden(denial_message(kind, verdict))

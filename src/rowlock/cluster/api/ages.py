@@ -7,36 +7,36 @@ from rowlock import objects
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 31_536_000
 
 
-def human(seconds: float) -> str:
+def human_duration(seconds: float) -> str:
     """A duration in at most two units, coarser as it grows."""
-    whole = int(seconds)
-    if whole < -1:
+    total = int(seconds)
+    if total < -1:
         return "<invalid>"
-    whole = max(0, whole)
-    if whole < 2 * _MINUTE:
-        return f"{whole}s"
-    if whole < 10 * _MINUTE:
-        return _two(whole, _MINUTE, "m", 1, "s")
-    if whole < 3 * _HOUR:
-        return f"{whole // _MINUTE}m"
-    if whole < 8 * _HOUR:
-        return _two(whole, _HOUR, "h", _MINUTE, "m")
-    if whole < 2 * _DAY:
-        return f"{whole // _HOUR}h"
-    if whole < 8 * _DAY:
-        return _two(whole, _DAY, "d", _HOUR, "h")
-    if whole < 2 * _YEAR:
-        return f"{whole // _DAY}d"
-    if whole < 8 * _YEAR:
-        return _two(whole, _YEAR, "y", _DAY, "d")
-    return f"{whole // _YEAR}y"
+    total = max(0, total)
+    if total < 2 * _MINUTE:
+        return f"{total}s"
+    if total < 10 * _MINUTE:
+        return _two_units(total, _MINUTE, "m", 1, "s")
+    if total < 3 * _HOUR:
+        return f"{total // _MINUTE}m"
+    if total < 8 * _HOUR:
+        return _two_units(total, _HOUR, "h", _MINUTE, "m")
+    if total < 2 * _DAY:
+        return f"{total // _HOUR}h"
+    if total < 8 * _DAY:
+        return _two_units(total, _DAY, "d", _HOUR, "h")
+    if total < 2 * _YEAR:
+        return f"{total // _DAY}d"
+    if total < 8 * _YEAR:
+        return _two_units(total, _YEAR, "y", _DAY, "d")
+    return f"{total // _YEAR}y"
 
 
-def _two(whole: int, unit: int, name: str, smaller: int, second: str) -> str:
-    rest = whole % unit // smaller
-    return f"{whole // unit}{name}{rest}{second}" if rest else f"{whole // unit}{name}"
+def _two_units(total: int, unit: int, name: str, smaller: int, second: str) -> str:
+    rest = total % unit // smaller
+    return f"{total // unit}{name}{rest}{second}" if rest else f"{total // unit}{name}"
 
 
-def since(text: str | None, now: float, unknown: str = "<unknown>") -> str:
+def time_since(text: str | None, now: float, unknown: str = "<unknown>") -> str:
     """How long ago an RFC 3339 time was."""
-    return human(now - objects.seconds(text)) if text else unknown
+    return human_duration(now - objects.seconds(text)) if text else unknown

@@ -15,92 +15,94 @@ from rowlock.cluster.api.fieldsets import Fields, Path
 _MISSING: Any = object()
 
 
-def merged(live: Any, config: Any, node: types.Schema) -> Any:
+def merge_config(live: Any, config: Any, node: types.Schema) -> Any:
     """The live value with everything that the configuration says."""
-    if live is _MISSING or types.atomic(node) or not (live or config):
+    if live is _MISSING or types.is_atomic(node) or not (live or config):
         return config
     if isinstance(live, dict | None) and isinstance(config, dict | None) and (live or config):
-        return _merged_maps(live or {}, config or {}, node) if _holds(node, dict) else config
-    if isinstance(live, list | None) and isinstance(config, list | None) and _holds(node, list):
-        return _merged_lists(live or [], config or [], node)
+        return _merge_maps(live or {}, config or {}, node) if _is_granular(node, dict) else config
+    if isinstance(live, list | None) and isinstance(config, list | None) and _is_granular(node, list):
+        return _merge_lists(live or [], config or [], node)
     return config
 
 
-def _holds(node: types.Schema, sort: type) -> bool:
+def _is_granular(node: types.Schema, sort: type) -> bool:
     """Whether values of this type are maps, or lists, that are merged part by part."""
-    found = node.get("type")
+    schema_type = node.get("type")
     if sort is list:
-        return bool(found == "array")
-    return found in (None, "object") and not node.get("x-kubernetes-int-or-string")
+        return bool(schema_type == "array")
+    return schema_type in (None, "object") and not node.get("x-kubernetes-int-or-string")
 
 
-def _merged_maps(live: dict[str, Any], config: dict[str, Any], node: types.Schema) -> dict[str, Any]:
+def _merge_maps(live: dict[str, Any], config: dict[str, Any], node: types.Schema) -> dict[str, Any]:
     out = dict(live)
     for key, value in config.items():
-        out[key] = merged(live.get(key, _MISSING), value, types.field(node, key) or types.ANYTHING)
+        out[key] = merge_config(live.get(key, _MISSING), value, types.field_schema(node, key) or types.ANYTHING)
     return out
 
 
-def _merged_lists(live: list[Any], config: list[Any], node: types.Schema) -> list[Any]:
+def _merge_lists(live: list[Any], config: list[Any], node: types.Schema) -> list[Any]:
     """Elements that both have come in the configuration's order; others stay behind what they stood behind."""
-    child = types.items(node)
-    left, right = (deque((fieldsets.element_of(e, node), e) for e in side) for side in (live, config))
-    before, wanted = dict(left), dict(right)
-    shared = deque(step for step in wanted if step in before)
+    child = types.item_schema(node)
+    live_queue, config_queue = (deque((fieldsets.path_element(e, node), e) for e in side) for side in (live, config))
+    live_elements, config_elements = dict(live_queue), dict(config_queue)
+    shared = deque(step for step in config_elements if step in live_elements)
     done: set[str] = set()
     out: list[Any] = []
-    while left or right:
-        step = left[0][0] if left else ""
-        if left and step not in wanted:
-            out.append(left.popleft()[1])
+    while live_queue or config_queue:
+        step = live_queue[0][0] if live_queue else ""
+        if live_queue and step not in config_elements:
+            out.append(live_queue.popleft()[1])
             continue
-        if not right or (left and step != right[0][0] and shared and shared[0] != step):
-            left.popleft()  # it has been merged, or will be where the configuration has it
+        if not config_queue or (live_queue and step != config_queue[0][0] and shared and shared[0] != step):
+            live_queue.popleft()  # it has been merged, or will be where the configuration has it
             continue
-        if left and (step == right[0][0] or step in done):
-            left.popleft()
-        step, element = right.popleft()
+        if live_queue and (step == config_queue[0][0] or step in done):
+            live_queue.popleft()
+        step, element = config_queue.popleft()
         done.add(step)
-        out.append(merged(before.get(step, _MISSING), element, child))
+        out.append(merge_config(live_elements.get(step, _MISSING), element, child))
         if shared and shared[0] == step:
             shared.popleft()
     return out
 
 
-def pruned(value: dict[str, Any], node: types.Schema, prior: Fields, owned: Fields) -> dict[str, Any]:
+def prune_unowned(value: dict[str, Any], node: types.Schema, prior: Fields, owned: Fields) -> dict[str, Any]:
     """The object without the fields of `prior` that nobody owns any more. `owned` are everybody's, `prior` a manager's
     until now. A field in which something is left stays."""
-    mine = fieldsets.with_named(prior, node)
-    have = _fields(value, node)
-    left = _fields(_without(value, mine, node), node)
-    kept = _fields(_without(value, have - left - fieldsets.with_named(owned, node), node), node)
-    return _without(value, (have - kept) & mine, node) or {}
+    prior_fields = fieldsets.ensure_named_members(prior, node)
+    all_fields = _fields(value, node)
+    remaining = _fields(_remove_fields(value, prior_fields, node), node)
+    kept_fields = _fields(
+        _remove_fields(value, all_fields - remaining - fieldsets.ensure_named_members(owned, node), node), node
+    )
+    return _remove_fields(value, (all_fields - kept_fields) & prior_fields, node) or {}
 
 
 def _fields(value: Any, node: types.Schema) -> Fields:
-    return fieldsets.with_named(set(fieldsets.paths(fieldsets.configured(value or {}, node))), node)
+    return fieldsets.ensure_named_members(set(fieldsets.paths(fieldsets.config_fields(value or {}, node))), node)
 
 
-def _without(value: Any, gone: Fields, node: types.Schema) -> Any:
-    above = {path[:end] for path in gone for end in range(1, len(path))}
-    return _shorter(value, gone, above, node, ()) if gone else value
+def _remove_fields(value: Any, removed: Fields, node: types.Schema) -> Any:
+    ancestors = {path[:end] for path in removed for end in range(1, len(path))}
+    return _remove_below(value, removed, ancestors, node, ()) if removed else value
 
 
-def _shorter(value: Any, gone: Fields, above: Fields, node: types.Schema, at: Path) -> Any:
-    """The value without the fields `gone`, `above` which there may be others; None when nothing is left."""
-    if not value or types.atomic(node) or not isinstance(value, dict | list):
+def _remove_below(value: Any, removed: Fields, ancestors: Fields, node: types.Schema, at: Path) -> Any:
+    """The value without the fields `removed`, `ancestors` which there may be others; None when nothing is left."""
+    if not value or types.is_atomic(node) or not isinstance(value, dict | list):
         return value
     if isinstance(value, list):
-        child, rest = types.items(node), []
+        child, rest = types.item_schema(node), []
         for element in value:
-            step = (*at, fieldsets.element_of(element, node))
-            if step not in gone:
-                rest.append(_shorter(element, gone, above, child, step) if step in above else element)
+            step = (*at, fieldsets.path_element(element, node))
+            if step not in removed:
+                rest.append(_remove_below(element, removed, ancestors, child, step) if step in ancestors else element)
         return rest or None
     out = {}
     for key, element in value.items():
         step = (*at, f"f:{key}")
-        if step not in gone:
-            child = types.field(node, key) or types.ANYTHING
-            out[key] = _shorter(element, gone, above, child, step) if step in above else element
+        if step not in removed:
+            child = types.field_schema(node, key) or types.ANYTHING
+            out[key] = _remove_below(element, removed, ancestors, child, step) if step in ancestors else element
     return out or None

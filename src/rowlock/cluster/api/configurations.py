@@ -13,73 +13,79 @@ from typing import Any
 from rowlock import objects
 from rowlock.cluster.api import custom, decoding, fieldsets, golang, types
 from rowlock.cluster.api.decoding import Walk
-from rowlock.cluster.api.wording import shown
-from rowlock.errors import Accident, BadRequest, invalid
+from rowlock.cluster.api.wording import format_value
+from rowlock.errors import BadRequest, UnknownError, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 
-ERRORS = 100
+MAX_ERRORS = 100
 """That are told of one configuration."""
 
 
-def check(kind: Kind, config: dict[str, Any]) -> None:
+def check_configuration(kind: Kind, config: dict[str, Any]) -> None:
     """Raises Accident for a configuration whose fields are not the schema's."""
-    found = []
-    for error in _misfits(config, types.of(kind), ""):
-        found.append(error)
-        if len(found) == ERRORS:
+    errors = []
+    for error in _schema_errors(config, types.schema_of(kind), ""):
+        errors.append(error)
+        if len(errors) == MAX_ERRORS:
             break
-    if found:
-        why = found[0] if len(found) == 1 else "errors:\n" + "\n".join(f"  {error}" for error in found)
-        raise Accident(f"failed to create typed patch object ({_place(kind, config)}): {why}")
+    if errors:
+        why = errors[0] if len(errors) == 1 else "errors:\n" + "\n".join(f"  {error}" for error in errors)
+        raise UnknownError(f"failed to create typed patch object ({_describe_object(kind, config)}): {why}")
 
 
-def read(kind: Kind, new: Object, config: dict[str, Any]) -> Object:
+def convert_to_typed(kind: Kind, new: Object, config: dict[str, Any]) -> Object:
     """What a configuration has made, as its type has it. Raises Accident."""
     if kind.custom:
-        _no_nulls(kind, new)
+        _check_no_nulls(kind, new)
         return new
     try:
-        return decoding.decode(types.name_of(kind.group, kind.version, kind.name), new, Walk(fill=False))
+        return decoding.decode(types.type_name(kind.group, kind.version, kind.name), new, Walk(fill_defaults=False))
     except BadRequest as error:
-        what = f"{kind.group}/{kind.version}, Kind={kind.name}"
-        why = f"unable to convert unstructured object to {what}: {getattr(error, 'converted', error.message)}"
-        raise Accident(f"failed to convert new object ({_place(kind, config)}) to proper version: {why}") from None
+        gvk = f"{kind.group}/{kind.version}, Kind={kind.name}"
+        why = f"unable to convert unstructured object to {gvk}: {getattr(error, 'converted', error.message)}"
+        raise UnknownError(
+            f"failed to convert new object ({_describe_object(kind, config)}) to proper version: {why}"
+        ) from None
 
 
-def _no_nulls(kind: Kind, new: Object) -> None:
+def _check_no_nulls(kind: Kind, new: Object) -> None:
     """Of custom kinds, what a configuration says is null stays so, and is no value of any type. Raises Invalid."""
     body = {key: value for key, value in new.items() if key not in ("apiVersion", "kind", "metadata", "status")}
-    causes, lists, _ = custom.validate(body, types.of(kind))
+    causes, lists, _ = custom.validate(body, types.schema_of(kind))
     if any('"null"' in cause.message for cause in causes):
-        raise invalid(kind.name, objects.name(new), custom.with_incomplete([*causes, *lists]), kind.group)
+        raise invalid(kind.name, objects.name(new), custom.add_incomplete_cause([*causes, *lists]), kind.group)
 
 
-def _place(kind: Kind, config: dict[str, Any]) -> str:
+def _describe_object(kind: Kind, config: dict[str, Any]) -> str:
     meta = config.get("metadata")
     names = [meta.get(key) if isinstance(meta, dict) else "" for key in ("namespace", "name")]
     namespace, name = (text if isinstance(text, str) else "" for text in names)
     return f"{namespace}/{name}; {kind.group}/{kind.version}, Kind={kind.name}"
 
 
-def _misfits(value: Any, node: types.Schema, at: str) -> Iterator[str]:
-    node = types.resolved(node)
+def _schema_errors(value: Any, node: types.Schema, at: str) -> Iterator[str]:
+    node = types.resolve_ref(node)
     if value is None or node is types.ANYTHING:
         return
-    sort = _sort(node)
-    if sort == "map":
+    atom_type = _atom_type(node)
+    if atom_type == "map":
         yield from (
-            _of_map(value, node, at) if isinstance(value, dict) else (f"{at}: expected map, got {_plain(value)}",)
+            _map_errors(value, node, at)
+            if isinstance(value, dict)
+            else (f"{at}: expected map, got {_go_pointer(value)}",)
         )
-    elif sort == "list":
+    elif atom_type == "list":
         yield from (
-            _of_list(value, node, at) if isinstance(value, list) else (f"{at}: expected list, got {_plain(value)}",)
+            _list_errors(value, node, at)
+            if isinstance(value, list)
+            else (f"{at}: expected list, got {_go_pointer(value)}",)
         )
-    elif why := _scalar(value, sort):
+    elif why := _scalar_error(value, atom_type):
         yield f"{at}: {why}"
 
 
-def _sort(node: types.Schema) -> str:
+def _atom_type(node: types.Schema) -> str:
     """What a real server's schema for applying makes of a type: texts of special forms may be any scalar."""
     kind = node.get("type")
     if node.get("format") == "int-or-string":
@@ -97,57 +103,57 @@ def _sort(node: types.Schema) -> str:
     return "anything" if node.get("x-kubernetes-preserve-unknown-fields") else "scalar"
 
 
-def _scalar(value: Any, sort: str) -> str:
+def _scalar_error(value: Any, atom_type: str) -> str:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if sort == "number" and not number:
+    if atom_type == "number" and not number:
         return f"expected numeric (int or float), got {_go_type(value)}"
-    if sort == "string" and not isinstance(value, str):
+    if atom_type == "string" and not isinstance(value, str):
         return f"expected string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"
-    if sort == "boolean" and not isinstance(value, bool):
-        return f"expected boolean, got {_plain(value)}"
-    if sort == "scalar" and isinstance(value, dict | list):
-        return f"expected any scalar, got {_plain(value)}"
+    if atom_type == "boolean" and not isinstance(value, bool):
+        return f"expected boolean, got {_go_pointer(value)}"
+    if atom_type == "scalar" and isinstance(value, dict | list):
+        return f"expected any scalar, got {_go_pointer(value)}"
     return ""
 
 
-def _of_map(value: dict[str, Any], node: types.Schema, at: str) -> Iterator[str]:
+def _map_errors(value: dict[str, Any], node: types.Schema, at: str) -> Iterator[str]:
     for key in sorted(value):
-        child = types.field(node, key)
+        child = types.field_schema(node, key)
         if child is None:
             yield f"{at}.{key}: field not declared in schema"
             return
-        yield from _misfits(value[key], child, f"{at}.{key}")
+        yield from _schema_errors(value[key], child, f"{at}.{key}")
 
 
-def _of_list(value: list[Any], node: types.Schema, at: str) -> Iterator[str]:
-    child, atomic = types.items(node), types.atomic(node)
-    keys, seen = node.get("x-kubernetes-list-map-keys") or (), set()
+def _list_errors(value: list[Any], node: types.Schema, at: str) -> Iterator[str]:
+    child, atomic = types.item_schema(node), types.is_atomic(node)
+    keys, seen_elements = node.get("x-kubernetes-list-map-keys") or (), set()
     for index, element in enumerate(value):
         step = f"[{index}]"
         if not atomic:
-            if why := _nameless(element, keys, child):
+            if why := _list_key_error(element, keys, child):
                 yield f"{at}: element {index}: {why}"
                 return
-            name = fieldsets.element_of(element, node)
-            step = fieldsets.spoken((name,))
-            if name in seen:
+            name = fieldsets.path_element(element, node)
+            step = fieldsets.path_text((name,))
+            if name in seen_elements:
                 yield f"{at}: duplicate entries for key {step}"
-            seen.add(name)
-        yield from _misfits(element, child, at + step)
+            seen_elements.add(name)
+        yield from _schema_errors(element, child, at + step)
 
 
-def _nameless(element: Any, keys: Sequence[str], node: types.Schema) -> str:
+def _list_key_error(element: Any, keys: Sequence[str], node: types.Schema) -> str:
     """Why an element of a list with keys, or of a set, has no name."""
     if not keys:
-        sort = {dict: "a map type", list: "a list type", type(None): "an explicit null"}.get(type(element))
-        return f"associative list without keys has an element that's {sort}" if sort else ""
+        element_type = {dict: "a map type", list: "a list type", type(None): "an explicit null"}.get(type(element))
+        return f"associative list without keys has an element that's {element_type}" if element_type else ""
     if not isinstance(element, dict):
         return f"associative list with keys may not have {'a null element' if element is None else 'non-map elements'}"
-    known = types.resolved(node).get("required") or ()  # which is there in Go, whatever is written
+    required = types.resolve_ref(node).get("required") or ()  # which is there in Go, whatever is written
     for key in keys:
-        if element.get(key) is None and key not in known and "default" not in (types.field(node, key) or {}):
-            said = f'associative list with keys has an element that omits key field "{key}"'
-            return f"{said} (and doesn't have default value)"
+        if element.get(key) is None and key not in required and "default" not in (types.field_schema(node, key) or {}):
+            message = f'associative list with keys has an element that omits key field "{key}"'
+            return f"{message} (and doesn't have default value)"
     return ""
 
 
@@ -156,15 +162,15 @@ def _go_type(value: Any) -> str:
     return names.get(type(value), "int64")
 
 
-def _plain(value: Any) -> str:
+def _go_pointer(value: Any) -> str:
     """As Go prints a pointer to a value."""
-    return f"&{{{golang.printed(value)}}}"
+    return f"&{{{golang.format_go_value(value)}}}"
 
 
 def _go_syntax(value: Any) -> str:
     """As Go would write a value in a program."""
     if isinstance(value, dict):
-        inner = ", ".join(f"{shown(k)}:{_go_syntax(v)}" for k, v in sorted(value.items()))
+        inner = ", ".join(f"{format_value(k)}:{_go_syntax(v)}" for k, v in sorted(value.items()))
         return f"map[string]interface {{}}{{{inner}}}"
     if isinstance(value, list):
         return f"[]interface {{}}{{{', '.join(map(_go_syntax, value))}}}"

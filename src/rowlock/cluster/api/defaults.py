@@ -11,19 +11,19 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-Made = dict[str, Any]
-Fill = Callable[[Made], None]
+JsonObject = dict[str, Any]
+SetDefaults = Callable[[JsonObject], None]
 
 _CORE = "io.k8s.api.core.v1."
 
 
-def _values(**values: Any) -> Fill:
-    def fill(made: Made) -> None:
+def _default_values(**values: Any) -> SetDefaults:
+    def set_defaults(obj: JsonObject) -> None:
         for key, value in values.items():
-            if key not in made:
-                made[key] = value.copy() if isinstance(value, dict) else value
+            if key not in obj:
+                obj[key] = value.copy() if isinstance(value, dict) else value
 
-    return fill
+    return set_defaults
 
 
 _DOMAIN = r"[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?"
@@ -34,61 +34,65 @@ _IMAGE = re.compile(
     re.ASCII,
 )
 """A name that an image can have; who writes another one is told so when it is to be pulled."""
-_LONGEST = 255
+_MAX_NAME_LENGTH = 255
 
 
 @lru_cache(1024)
 def pull_policy(image: str) -> str:
     """`Always` for the tag latest, said or unsaid; else `IfNotPresent`."""
-    found = _IMAGE.fullmatch(image) if len(image) <= _LONGEST + 200 else None
-    if found is None or found["digest"] or len(image.partition("@")[0].removesuffix(found["tag"] or "")) > _LONGEST:
+    reference = _IMAGE.fullmatch(image) if len(image) <= _MAX_NAME_LENGTH + 200 else None
+    if (
+        reference is None
+        or reference["digest"]
+        or len(image.partition("@")[0].removesuffix(reference["tag"] or "")) > _MAX_NAME_LENGTH
+    ):
         return "IfNotPresent"
-    return "Always" if found["tag"] in (None, ":latest") else "IfNotPresent"
+    return "Always" if reference["tag"] in (None, ":latest") else "IfNotPresent"
 
 
-def _container(made: Made) -> None:
-    made.setdefault("resources", {})
-    made.setdefault("terminationMessagePath", "/dev/termination-log")
-    made.setdefault("terminationMessagePolicy", "File")
-    if "imagePullPolicy" not in made:
-        made["imagePullPolicy"] = pull_policy(made.get("image", ""))
+def _set_container_defaults(obj: JsonObject) -> None:
+    obj.setdefault("resources", {})
+    obj.setdefault("terminationMessagePath", "/dev/termination-log")
+    obj.setdefault("terminationMessagePolicy", "File")
+    if "imagePullPolicy" not in obj:
+        obj["imagePullPolicy"] = pull_policy(obj.get("image", ""))
 
 
-def _resources(made: Made) -> None:
+def _set_resource_defaults(obj: JsonObject) -> None:
     """What is limited is requested, unless something else is."""
-    limits = made.get("limits")
+    limits = obj.get("limits")
     if limits:
-        requests = made.get("requests") or {}
+        requests = obj.get("requests") or {}
         missing = {k: v for k, v in limits.items() if k not in requests}
         if missing:
-            made["requests"] = {**requests, **missing}
+            obj["requests"] = {**requests, **missing}
 
 
-def _volume(made: Made) -> None:
-    if not made.keys() - {"name"}:
-        made["emptyDir"] = {}
+def _set_volume_defaults(obj: JsonObject) -> None:
+    if not obj.keys() - {"name"}:
+        obj["emptyDir"] = {}
 
 
-def _probe(made: Made) -> None:
+def _set_probe_defaults(obj: JsonObject) -> None:
     for key, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
-        if not made.get(key):
-            made[key] = value
+        if not obj.get(key):
+            obj[key] = value
 
 
-def _pod_spec(made: Made) -> None:
-    _POD_SPEC(made)
-    if made["terminationGracePeriodSeconds"] < 0:
-        made["terminationGracePeriodSeconds"] = 1  # once meant "at once"
-    account = made.get("serviceAccountName") or made.get("serviceAccount")
+def _set_pod_spec_defaults(obj: JsonObject) -> None:
+    _SET_POD_SPEC_VALUES(obj)
+    if obj["terminationGracePeriodSeconds"] < 0:
+        obj["terminationGracePeriodSeconds"] = 1  # once meant "at once"
+    account = obj.get("serviceAccountName") or obj.get("serviceAccount")
     if account:
-        made["serviceAccountName"] = made["serviceAccount"] = account
-    if made.get("hostNetwork"):
-        for container in made.get("containers") or ():
+        obj["serviceAccountName"] = obj["serviceAccount"] = account
+    if obj.get("hostNetwork"):
+        for container in obj.get("containers") or ():
             for port in container.get("ports") or ():
                 port.setdefault("hostPort", port.get("containerPort"))
 
 
-_POD_SPEC = _values(
+_SET_POD_SPEC_VALUES = _default_values(
     restartPolicy="Always",
     terminationGracePeriodSeconds=30,
     dnsPolicy="ClusterFirst",
@@ -98,130 +102,130 @@ _POD_SPEC = _values(
 )
 
 
-def _pod(made: Made) -> None:
-    made.setdefault("status", {}).setdefault("phase", "Pending")
+def _set_pod_defaults(obj: JsonObject) -> None:
+    obj.setdefault("status", {}).setdefault("phase", "Pending")
 
 
-def _pod_status(made: Made) -> None:
+def _set_pod_status_defaults(obj: JsonObject) -> None:
     """The older field is the first of the newer list."""
     for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
-        address = made.get(one)
-        if address and [entry.get("ip") for entry in made.get(many) or ()][:1] != [address]:
-            made[many] = [{"ip": address}]
+        address = obj.get(one)
+        if address and [entry.get("ip") for entry in obj.get(many) or ()][:1] != [address]:
+            obj[many] = [{"ip": address}]
 
 
-def _service_port(made: Made) -> None:
-    made.setdefault("protocol", "TCP")
-    if not made.get("targetPort") and "port" in made:
-        made["targetPort"] = made["port"]
+def _set_service_port_defaults(obj: JsonObject) -> None:
+    obj.setdefault("protocol", "TCP")
+    if not obj.get("targetPort") and "port" in obj:
+        obj["targetPort"] = obj["port"]
 
 
-def _service_spec(made: Made) -> None:
-    _SERVICE_SPEC(made)
-    if made["sessionAffinity"] == "None":
-        made.pop("sessionAffinityConfig", None)
-    elif made["sessionAffinity"] == "ClientIP":
-        client = (made.get("sessionAffinityConfig") or {}).get("clientIP") or {}
-        made["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800, **client}}
-    if made.get("type") != "ExternalName":
-        made.setdefault("internalTrafficPolicy", "Cluster")
+def _set_service_spec_defaults(obj: JsonObject) -> None:
+    _SET_SERVICE_SPEC_VALUES(obj)
+    if obj["sessionAffinity"] == "None":
+        obj.pop("sessionAffinityConfig", None)
+    elif obj["sessionAffinity"] == "ClientIP":
+        client = (obj.get("sessionAffinityConfig") or {}).get("clientIP") or {}
+        obj["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800, **client}}
+    if obj.get("type") != "ExternalName":
+        obj.setdefault("internalTrafficPolicy", "Cluster")
         # names without a selector are somebody else's to fill: of either family
-        both = made.get("clusterIP") == "None" and not made.get("selector")
-        made.setdefault("ipFamilies", ["IPv4", "IPv6"] if both else ["IPv4"])
-        made.setdefault("ipFamilyPolicy", "RequireDualStack" if both else "SingleStack")
-    if made.get("clusterIP"):
-        made.setdefault("clusterIPs", [made["clusterIP"]])
-    if made.get("externalIPs"):
-        made.setdefault("externalTrafficPolicy", "Cluster")
+        dual_stack = obj.get("clusterIP") == "None" and not obj.get("selector")
+        obj.setdefault("ipFamilies", ["IPv4", "IPv6"] if dual_stack else ["IPv4"])
+        obj.setdefault("ipFamilyPolicy", "RequireDualStack" if dual_stack else "SingleStack")
+    if obj.get("clusterIP"):
+        obj.setdefault("clusterIPs", [obj["clusterIP"]])
+    if obj.get("externalIPs"):
+        obj.setdefault("externalTrafficPolicy", "Cluster")
 
 
-_SERVICE_SPEC = _values(sessionAffinity="None", type="ClusterIP")
+_SET_SERVICE_SPEC_VALUES = _default_values(sessionAffinity="None", type="ClusterIP")
 
 
-def _secret(made: Made) -> None:
-    made.setdefault("type", "Opaque")
+def _set_secret_defaults(obj: JsonObject) -> None:
+    obj.setdefault("type", "Opaque")
 
 
-def _claim(made: Made) -> None:
-    made.setdefault("status", {}).setdefault("phase", "Pending")
+def _set_claim_defaults(obj: JsonObject) -> None:
+    obj.setdefault("status", {}).setdefault("phase", "Pending")
 
 
-def _namespace(made: Made) -> None:
-    made.setdefault("spec", {})  # its finalizer is the store's: a default would bring it back when it is taken away
-    made.setdefault("status", {}).setdefault("phase", "Active")
-    meta = made.setdefault("metadata", {})
+def _set_namespace_defaults(obj: JsonObject) -> None:
+    obj.setdefault("spec", {})  # its finalizer is the store's: a default would bring it back when it is taken away
+    obj.setdefault("status", {}).setdefault("phase", "Active")
+    meta = obj.setdefault("metadata", {})
     if meta.get("name"):
         meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta["name"]}
 
 
-def _event(made: Made) -> None:
-    made.setdefault("involvedObject", {})
-    made.setdefault("source", {})
+def _set_event_defaults(obj: JsonObject) -> None:
+    obj.setdefault("involvedObject", {})
+    obj.setdefault("source", {})
     for key in ("eventTime", "firstTimestamp", "lastTimestamp"):  # a time that is not known is written as one
-        made.setdefault(key, None)
-    made.setdefault("reportingComponent", "")
-    made.setdefault("reportingInstance", "")
+        obj.setdefault(key, None)
+    obj.setdefault("reportingComponent", "")
+    obj.setdefault("reportingInstance", "")
 
 
-def _lease(made: Made) -> None:
+def _drop_coordinated_election(obj: JsonObject) -> None:
     """Coordinated elections are switched off on a real server: it drops what belongs to them."""
-    made.pop("preferredHolder", None)
-    made.pop("strategy", None)
+    obj.pop("preferredHolder", None)
+    obj.pop("strategy", None)
 
 
-def _autoscaler(made: Made) -> None:
-    made.setdefault("minReplicas", 1)
+def _set_autoscaler_defaults(obj: JsonObject) -> None:
+    obj.setdefault("minReplicas", 1)
 
 
-def _role(made: Made) -> None:
-    made["rules"] = made.get("rules") or None
+def _set_role_defaults(obj: JsonObject) -> None:
+    obj["rules"] = obj.get("rules") or None
 
 
-def _role_binding(made: Made) -> None:
-    for subject in made.get("subjects") or ():
+def _set_role_binding_defaults(obj: JsonObject) -> None:
+    for subject in obj.get("subjects") or ():
         if subject.get("kind") in ("User", "Group"):
             subject.setdefault("apiGroup", "rbac.authorization.k8s.io")
-    made.setdefault("roleRef", {}).setdefault("apiGroup", "rbac.authorization.k8s.io")
+    obj.setdefault("roleRef", {}).setdefault("apiGroup", "rbac.authorization.k8s.io")
 
 
-DEFAULTS: dict[str, Fill] = {
-    _CORE + "Container": _container,
-    _CORE + "EphemeralContainer": _container,
-    _CORE + "ContainerPort": _values(protocol="TCP"),
-    _CORE + "ResourceRequirements": _resources,
-    _CORE + "Probe": _probe,
-    _CORE + "HTTPGetAction": _values(path="/", scheme="HTTP"),
-    _CORE + "GRPCAction": _values(service=""),
-    _CORE + "Volume": _volume,
-    _CORE + "SecretVolumeSource": _values(defaultMode=420),
-    _CORE + "ConfigMapVolumeSource": _values(defaultMode=420),
-    _CORE + "DownwardAPIVolumeSource": _values(defaultMode=420),
-    _CORE + "ProjectedVolumeSource": _values(defaultMode=420, sources=None),
-    _CORE + "PersistentVolumeClaimTemplate": _values(metadata={}),
-    _CORE + "PreferredSchedulingTerm": _values(preference={}),
-    _CORE + "Sysctl": _values(value=""),
-    _CORE + "HTTPHeader": _values(value=""),
-    _CORE + "ServiceAccountTokenProjection": _values(expirationSeconds=3600),
-    _CORE + "ObjectFieldSelector": _values(apiVersion="v1"),
-    _CORE + "HostPathVolumeSource": _values(type=""),
-    _CORE + "TopologySpreadConstraint": _values(),
-    _CORE + "PodSpec": _pod_spec,
-    _CORE + "Pod": _pod,
-    _CORE + "PodCondition": _values(lastProbeTime=None, lastTransitionTime=None),
-    _CORE + "NodeCondition": _values(lastHeartbeatTime=None, lastTransitionTime=None),
-    _CORE + "PersistentVolumeClaimCondition": _values(lastProbeTime=None, lastTransitionTime=None),
-    _CORE + "ContainerStateRunning": _values(startedAt=None),
-    _CORE + "ContainerStateTerminated": _values(startedAt=None, finishedAt=None),
-    _CORE + "ResourceFieldSelector": _values(divisor="0"),
-    _CORE + "Service": _values(spec={}, status={"loadBalancer": {}}),
-    _CORE + "ServiceSpec": _service_spec,
-    _CORE + "ServicePort": _service_port,
-    _CORE + "ServiceStatus": _values(loadBalancer={}),
-    _CORE + "Secret": _secret,
-    _CORE + "PersistentVolumeClaimSpec": _values(volumeMode="Filesystem"),
-    _CORE + "PersistentVolumeClaim": _claim,
-    _CORE + "Namespace": _namespace,
-    _CORE + "NodeStatus": _values(
+DEFAULTS: dict[str, SetDefaults] = {
+    _CORE + "Container": _set_container_defaults,
+    _CORE + "EphemeralContainer": _set_container_defaults,
+    _CORE + "ContainerPort": _default_values(protocol="TCP"),
+    _CORE + "ResourceRequirements": _set_resource_defaults,
+    _CORE + "Probe": _set_probe_defaults,
+    _CORE + "HTTPGetAction": _default_values(path="/", scheme="HTTP"),
+    _CORE + "GRPCAction": _default_values(service=""),
+    _CORE + "Volume": _set_volume_defaults,
+    _CORE + "SecretVolumeSource": _default_values(defaultMode=420),
+    _CORE + "ConfigMapVolumeSource": _default_values(defaultMode=420),
+    _CORE + "DownwardAPIVolumeSource": _default_values(defaultMode=420),
+    _CORE + "ProjectedVolumeSource": _default_values(defaultMode=420, sources=None),
+    _CORE + "PersistentVolumeClaimTemplate": _default_values(metadata={}),
+    _CORE + "PreferredSchedulingTerm": _default_values(preference={}),
+    _CORE + "Sysctl": _default_values(value=""),
+    _CORE + "HTTPHeader": _default_values(value=""),
+    _CORE + "ServiceAccountTokenProjection": _default_values(expirationSeconds=3600),
+    _CORE + "ObjectFieldSelector": _default_values(apiVersion="v1"),
+    _CORE + "HostPathVolumeSource": _default_values(type=""),
+    _CORE + "TopologySpreadConstraint": _default_values(),
+    _CORE + "PodSpec": _set_pod_spec_defaults,
+    _CORE + "Pod": _set_pod_defaults,
+    _CORE + "PodCondition": _default_values(lastProbeTime=None, lastTransitionTime=None),
+    _CORE + "NodeCondition": _default_values(lastHeartbeatTime=None, lastTransitionTime=None),
+    _CORE + "PersistentVolumeClaimCondition": _default_values(lastProbeTime=None, lastTransitionTime=None),
+    _CORE + "ContainerStateRunning": _default_values(startedAt=None),
+    _CORE + "ContainerStateTerminated": _default_values(startedAt=None, finishedAt=None),
+    _CORE + "ResourceFieldSelector": _default_values(divisor="0"),
+    _CORE + "Service": _default_values(spec={}, status={"loadBalancer": {}}),
+    _CORE + "ServiceSpec": _set_service_spec_defaults,
+    _CORE + "ServicePort": _set_service_port_defaults,
+    _CORE + "ServiceStatus": _default_values(loadBalancer={}),
+    _CORE + "Secret": _set_secret_defaults,
+    _CORE + "PersistentVolumeClaimSpec": _default_values(volumeMode="Filesystem"),
+    _CORE + "PersistentVolumeClaim": _set_claim_defaults,
+    _CORE + "Namespace": _set_namespace_defaults,
+    _CORE + "NodeStatus": _default_values(
         daemonEndpoints={"kubeletEndpoint": {"Port": 0}},
         nodeInfo={
             "architecture": "",
@@ -236,12 +240,12 @@ DEFAULTS: dict[str, Fill] = {
             "systemUUID": "",
         },
     ),
-    _CORE + "Event": _event,
-    _CORE + "PodStatus": _pod_status,
-    "io.k8s.apimachinery.pkg.apis.meta.v1.Condition": _values(message="", reason=""),
-    "io.k8s.api.scheduling.v1.PriorityClass": _values(preemptionPolicy="PreemptLowerPriority", value=0),
-    "io.k8s.api.coordination.v1.LeaseSpec": _lease,
-    "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec": _autoscaler,
-    "io.k8s.api.rbac.v1.Role": _role,
-    "io.k8s.api.rbac.v1.RoleBinding": _role_binding,
+    _CORE + "Event": _set_event_defaults,
+    _CORE + "PodStatus": _set_pod_status_defaults,
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Condition": _default_values(message="", reason=""),
+    "io.k8s.api.scheduling.v1.PriorityClass": _default_values(preemptionPolicy="PreemptLowerPriority", value=0),
+    "io.k8s.api.coordination.v1.LeaseSpec": _drop_coordinated_election,
+    "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec": _set_autoscaler_defaults,
+    "io.k8s.api.rbac.v1.Role": _set_role_defaults,
+    "io.k8s.api.rbac.v1.RoleBinding": _set_role_binding_defaults,
 }

@@ -10,7 +10,7 @@ from starlette.types import Send
 from rowlock import kinds
 from rowlock.cluster.api import openapi, requests, types
 from rowlock.cluster.api.answers import answer_object
-from rowlock.cluster.api.requests import Call, nowhere
+from rowlock.cluster.api.requests import Call, path_not_found
 from rowlock.errors import Unsupported, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Object
@@ -21,20 +21,20 @@ _EPOCH = "1970-01-01T00:00:00Z"
 
 
 @cache
-def all_of_them() -> dict[str, Object]:
-    return {k.resource: _definition(k) for k in sorted(kinds.KINDS, key=lambda k: k.resource) if k.custom}
+def all_crds() -> dict[str, Object]:
+    return {k.resource: _crd(k) for k in sorted(kinds.KINDS, key=lambda k: k.resource) if k.custom}
 
 
-def _definition(kind: Kind) -> Object:
+def _crd(kind: Kind) -> Object:
     names: dict[str, Any] = {
         "plural": kind.plural,
         "singular": kind.singular,
         "kind": kind.name,
         "listKind": f"{kind.name}List",
     }
-    if kind.short:
-        names["shortNames"] = list(kind.short)
-    schema = openapi.inlined(types.of(kind))
+    if kind.short_names:
+        names["shortNames"] = list(kind.short_names)
+    schema = openapi.inline_references(types.schema_of(kind))
     version = {"name": kind.version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     spec = {
         "group": kind.group,
@@ -63,25 +63,25 @@ def _definition(kind: Kind) -> Object:
     }
 
 
-async def served(call: Call, send: Send, rest: list[str]) -> None:
+async def serve_crds(call: Call, send: Send, rest: list[str]) -> None:
     if rest[0] != _PLURAL or len(rest) > 2:
-        raise nowhere()
+        raise path_not_found()
     if call.method != "GET" or call.flag("watch"):
         raise Unsupported("rowlock has a fixed set of kinds: definitions can only be read")
-    call.only(requests.LIST)
-    known = all_of_them()
-    if len(rest) == 2 and rest[1] not in known:
+    call.check_query(requests.LIST_PARAMETERS)
+    crds = all_crds()
+    if len(rest) == 2 and rest[1] not in crds:
         raise not_found(_PLURAL, rest[1], GROUP)
-    found = [known[rest[1]]] if len(rest) == 2 else list(known.values())
-    if requests.form_of(call.header(b"accept")).view == "Table":
-        return await answer_object(send, _table(found))
+    selected = [crds[rest[1]]] if len(rest) == 2 else list(crds.values())
+    if requests.negotiate_form(call.header(b"accept")).view == "Table":
+        return await answer_object(send, _table(selected))
     if len(rest) == 2:
-        return await answer_object(send, found[0])
+        return await answer_object(send, selected[0])
     head = {"kind": "CustomResourceDefinitionList", "apiVersion": f"{GROUP}/v1", "metadata": {"resourceVersion": "1"}}
-    await answer_object(send, {**head, "items": found})
+    await answer_object(send, {**head, "items": selected})
 
 
-def _table(found: list[Object]) -> Object:
+def _table(crds: list[Object]) -> Object:
     columns = [
         {"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0},
         {"name": "Created At", "type": "date", "format": "", "description": "", "priority": 0},
@@ -91,7 +91,7 @@ def _table(found: list[Object]) -> Object:
             "cells": [o["metadata"]["name"], _EPOCH],
             "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o["metadata"]},
         }
-        for o in found
+        for o in crds
     ]
     return {
         "kind": "Table",

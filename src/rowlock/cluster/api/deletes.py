@@ -13,7 +13,7 @@ from rowlock.api import DeleteOptions, Propagation
 from rowlock.cluster.api import bodies, requests
 from rowlock.cluster.api.answers import answer, answer_object
 from rowlock.cluster.api.requests import Call, Target
-from rowlock.cluster.api.verbs import in_form, listed, page_of
+from rowlock.cluster.api.verbs import encode_list, read_page, transform_object
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import BadRequest, NotFound, Unsupported
 
@@ -24,92 +24,94 @@ _DELETE_FIELDS = frozenset(
 
 def delete_options(call: Call) -> DeleteOptions:
     """How to delete: the body's DeleteOptions, or the query's. Raises BadRequest, Invalid."""
-    given = _given(call)
-    if given.get("gracePeriodSeconds") is None and "gracePeriodSeconds" in call.query:
-        given["gracePeriodSeconds"] = call.number("gracePeriodSeconds")
-    found = options_of(given)
-    dry = found.dry_run or requests.dry_run(call, "DeleteOptions")
-    return replace(found, propagation=_propagation(call, given), dry_run=dry)
+    body_options = _body_options(call)
+    if body_options.get("gracePeriodSeconds") is None and "gracePeriodSeconds" in call.query:
+        body_options["gracePeriodSeconds"] = call.number("gracePeriodSeconds")
+    options = options_of(body_options)
+    dry = options.dry_run or requests.is_dry_run(call, "DeleteOptions")
+    return replace(options, propagation=_propagation(call, body_options), dry_run=dry)
 
 
-def options_of(given: dict[str, Any]) -> DeleteOptions:
+def options_of(body: dict[str, Any]) -> DeleteOptions:
     """What a DeleteOptions object says, but for the propagation. Raises BadRequest, Invalid."""
-    grace = given.get("gracePeriodSeconds")
+    grace = body.get("gracePeriodSeconds")
     if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
         raise BadRequest("gracePeriodSeconds is a whole number")
-    asked = given.get("dryRun") or []
-    if not isinstance(asked, list):
+    dry_run_values = body.get("dryRun") or []
+    if not isinstance(dry_run_values, list):
         raise BadRequest("dryRun is a list")
-    pre = bodies.part(given, "preconditions")
-    revision = str(pre.get("resourceVersion") or "")
+    preconditions = bodies.object_field(body, "preconditions")
+    revision = str(preconditions.get("resourceVersion") or "")
     if revision and not revision.isdigit():
         raise BadRequest(f'preconditions.resourceVersion "{revision}" is not a resource version')
     return DeleteOptions(
         grace=grace,
-        uid=str(pre.get("uid") or ""),
+        uid=str(preconditions.get("uid") or ""),
         revision=int(revision) if revision else None,
-        dry_run=requests.all_dry(asked, "DeleteOptions"),
+        dry_run=requests.parse_dry_run(dry_run_values, "DeleteOptions"),
     )
 
 
-def _given(call: Call) -> dict[str, Any]:
+def _body_options(call: Call) -> dict[str, Any]:
     """The body's options that say something."""
     if not call.body.strip():
         return {}
-    found = bodies.document(call)
-    if not isinstance(found, dict):
+    body = bodies.decode_body(call)
+    if not isinstance(body, dict):
         raise BadRequest("the body of a delete is a DeleteOptions object")
-    for name in found:
+    for name in body:
         if name not in _DELETE_FIELDS and name != "ignoreStoreReadErrorWithClusterBreakingPotential":
             raise BadRequest(f'DeleteOptions has no field "{name}"')
-    return {k: v for k, v in found.items() if v is not None}
+    return {k: v for k, v in body.items() if v is not None}
 
 
-def _propagation(call: Call, given: dict[str, Any]) -> Propagation | None:
-    policy = given.get("propagationPolicy") or call.query.get("propagationPolicy") or None
-    orphan = given.get("orphanDependents", call.flag("orphanDependents") if "orphanDependents" in call.query else None)
+def _propagation(call: Call, body_options: dict[str, Any]) -> Propagation | None:
+    policy = body_options.get("propagationPolicy") or call.query.get("propagationPolicy") or None
+    orphan = body_options.get(
+        "orphanDependents", call.flag("orphanDependents") if "orphanDependents" in call.query else None
+    )
     if orphan is not None and policy is not None:
         text = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
-        raise requests.wrong_option("DeleteOptions", "propagationPolicy", text)
+        raise requests.invalid_option("DeleteOptions", "propagationPolicy", text)
     if orphan is not None:
         return "Orphan" if orphan else "Background"
     if policy not in (None, "Background", "Foreground", "Orphan"):
-        known = '"Foreground", "Background", "Orphan", "nil"'
-        text = f'Unsupported value: "{policy}": supported values: {known}'
-        raise requests.wrong_option("DeleteOptions", "propagationPolicy", text)
+        supported = '"Foreground", "Background", "Orphan", "nil"'
+        text = f'Unsupported value: "{policy}": supported values: {supported}'
+        raise requests.invalid_option("DeleteOptions", "propagationPolicy", text)
     return policy  # type: ignore[return-value]  # one of the three, or none: checked above
 
 
-_SHOWN = frozenset(
+_ANSWERED_WITH_OBJECT = frozenset(
     {kinds.POD, kinds.SERVICE, kinds.SERVICE_ACCOUNT, kinds.PERSISTENT_VOLUME_CLAIM, kinds.RESOURCE_QUOTA}
 )
 """Kinds whose deletion is answered with the object, as it was last."""
 
 
 async def delete(call: Call, send: Send, store: Store, target: Target) -> None:
-    call.only(requests.DELETE)
+    call.check_query(requests.DELETE_PARAMETERS)
     options = delete_options(call)
-    kind, form = target.kind, requests.form_of(call.header(b"accept"))
-    gone = await store.delete(kind, target.namespace, target.name, options=options)
-    left = store.core.current(kind, target.namespace, target.name)
-    if left is not None and not options.dry_run and objects.uid(left) == objects.uid(gone):
-        return await answer_object(send, in_form(call, kind, left, form), warnings=call.warnings)
-    if kind in _SHOWN:
-        return await answer_object(send, in_form(call, kind, gone, form), warnings=call.warnings)
+    kind, form = target.kind, requests.negotiate_form(call.header(b"accept"))
+    deleted = await store.delete(kind, target.namespace, target.name, options=options)
+    remaining = store.core.latest_object(kind, target.namespace, target.name)
+    if remaining is not None and not options.dry_run and objects.uid(remaining) == objects.uid(deleted):
+        return await answer_object(send, transform_object(call, kind, remaining, form), warnings=call.warnings)
+    if kind in _ANSWERED_WITH_OBJECT:
+        return await answer_object(send, transform_object(call, kind, deleted, form), warnings=call.warnings)
     details = {"name": target.name, **({"group": kind.group} if kind.group else {}), "kind": kind.plural}
-    details["uid"] = objects.uid(gone)
+    details["uid"] = objects.uid(deleted)
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
     await answer_object(send, status, warnings=call.warnings)
 
 
 async def delete_collection(call: Call, send: Send, store: Store, target: Target) -> None:
-    call.only(requests.DELETE_ALL)
+    call.check_query(requests.DELETE_COLLECTION_PARAMETERS)
     kind = target.kind
     if kind is kinds.NAMESPACE or (kind.namespaced and not target.namespace):
         raise Unsupported("the server does not allow this method on the requested resource")
     options = delete_options(call)
-    page = await page_of(call, store, target)
+    page = await read_page(call, store, target)
     for obj in page.items:
         with suppress(NotFound):
             await store.delete(kind, *objects.key(obj), options=options)
-    await answer(send, listed(call, store, target, page), warnings=call.warnings)
+    await answer(send, encode_list(call, store, target, page), warnings=call.warnings)

@@ -18,13 +18,13 @@ from rowlock.cluster.api import absent
 from rowlock.cluster.api.answers import encode
 from rowlock.kinds import Kind
 
-_BUILT_IN = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-_CUSTOM = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-_CHANGE, _CREATE, _STREAM = ("get", "patch", "update"), ("create",), ("create", "get")
+_BUILT_IN_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+_CHANGE_VERBS, _CREATE_VERBS, _STREAM_VERBS = ("get", "patch", "update"), ("create",), ("create", "get")
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ApiResource:
     """One line of discovery: a kind or a subresource (`pods/log`)."""
 
     name: str
@@ -34,38 +34,38 @@ class Resource:
     verbs: tuple[str, ...]
     short: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    answers: tuple[str, str] = ("", "")
+    kind_group_version: tuple[str, str] = ("", "")
     """Group and version of the kind, where they are not the list's own."""
 
 
 _SUBRESOURCES: dict[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {
-    "attach": (("", "", "PodAttachOptions"), _STREAM),
-    "exec": (("", "", "PodExecOptions"), _STREAM),
-    "portforward": (("", "", "PodPortForwardOptions"), _STREAM),
-    "binding": (("", "", "Binding"), _CREATE),
-    "eviction": (("policy", "v1", "Eviction"), _CREATE),
-    "scale": (("autoscaling", "v1", "Scale"), _CHANGE),
+    "attach": (("", "", "PodAttachOptions"), _STREAM_VERBS),
+    "exec": (("", "", "PodExecOptions"), _STREAM_VERBS),
+    "portforward": (("", "", "PodPortForwardOptions"), _STREAM_VERBS),
+    "binding": (("", "", "Binding"), _CREATE_VERBS),
+    "eviction": (("policy", "v1", "Eviction"), _CREATE_VERBS),
+    "scale": (("autoscaling", "v1", "Scale"), _CHANGE_VERBS),
 }
 """Subresources whose kind is not that of their parent; `status` and its like are."""
 
-_EXTRA: dict[tuple[str, str], tuple[Resource, ...]] = {
+_EXTRA_RESOURCES: dict[tuple[str, str], tuple[ApiResource, ...]] = {
     ("", "v1"): (
-        Resource("bindings", "Binding", "binding", True, _CREATE),
-        Resource("endpoints", "Endpoints", "endpoints", True, ("list",), ("ep",)),
+        ApiResource("bindings", "Binding", "binding", True, _CREATE_VERBS),
+        ApiResource("endpoints", "Endpoints", "endpoints", True, ("list",), ("ep",)),
     ),
     ("authentication.k8s.io", "v1"): (
-        Resource("selfsubjectreviews", "SelfSubjectReview", "selfsubjectreview", False, _CREATE),
-        Resource("tokenreviews", "TokenReview", "tokenreview", False, _CREATE),
+        ApiResource("selfsubjectreviews", "SelfSubjectReview", "selfsubjectreview", False, _CREATE_VERBS),
+        ApiResource("tokenreviews", "TokenReview", "tokenreview", False, _CREATE_VERBS),
     ),
     ("authorization.k8s.io", "v1"): (
-        Resource("localsubjectaccessreviews", "LocalSubjectAccessReview", "localsubjectaccessreview", True, _CREATE),
-        Resource("selfsubjectaccessreviews", "SelfSubjectAccessReview", "selfsubjectaccessreview", False, _CREATE),
-        Resource("selfsubjectrulesreviews", "SelfSubjectRulesReview", "selfsubjectrulesreview", False, _CREATE),
-        Resource("subjectaccessreviews", "SubjectAccessReview", "subjectaccessreview", False, _CREATE),
+        ApiResource("localsubjectaccessreviews", "LocalSubjectAccessReview", "localsubjectaccessreview", True, _CREATE_VERBS),
+        ApiResource("selfsubjectaccessreviews", "SelfSubjectAccessReview", "selfsubjectaccessreview", False, _CREATE_VERBS),
+        ApiResource("selfsubjectrulesreviews", "SelfSubjectRulesReview", "selfsubjectrulesreview", False, _CREATE_VERBS),
+        ApiResource("subjectaccessreviews", "SubjectAccessReview", "subjectaccessreview", False, _CREATE_VERBS),
     ),
     ("policy", "v1"): (),
     ("apiextensions.k8s.io", "v1"): (
-        Resource(
+        ApiResource(
             "customresourcedefinitions", "CustomResourceDefinition", "customresourcedefinition", False,
             ("get", "list"), ("crd", "crds"), ("api-extensions",),
         ),
@@ -73,32 +73,34 @@ _EXTRA: dict[tuple[str, str], tuple[Resource, ...]] = {
 }  # fmt: skip
 
 
-def _of_kind(kind: Kind) -> Iterable[Resource]:
-    verbs: tuple[str, ...] = _CUSTOM if kind.custom else _BUILT_IN
+def _resources_of_kind(kind: Kind) -> Iterable[ApiResource]:
+    verbs: tuple[str, ...] = _CUSTOM_VERBS if kind.custom else _BUILT_IN_VERBS
     if kind is kinds.NAMESPACE:
         verbs = tuple(v for v in verbs if v != "deletecollection")
-    yield Resource(kind.plural, kind.name, kind.singular, kind.namespaced, verbs, kind.short, kind.categories)
+    yield ApiResource(kind.plural, kind.name, kind.singular, kind.namespaced, verbs, kind.short_names, kind.categories)
     order = ["status", "scale"] if kind.custom else sorted(kind.subresources)
     for sub in (s for s in order if s in kind.subresources):
-        (group, version, name), does = _SUBRESOURCES.get(sub, (("", "", kind.name), _CHANGE))
-        does = ("update",) if sub == "finalize" else ("get",) if sub == "log" else does
-        yield Resource(f"{kind.plural}/{sub}", name, "", kind.namespaced, does, answers=(group, version))
+        (group, version, name), sub_verbs = _SUBRESOURCES.get(sub, (("", "", kind.name), _CHANGE_VERBS))
+        sub_verbs = ("update",) if sub == "finalize" else ("get",) if sub == "log" else sub_verbs
+        yield ApiResource(
+            f"{kind.plural}/{sub}", name, "", kind.namespaced, sub_verbs, kind_group_version=(group, version)
+        )
 
 
 @cache
-def resources() -> dict[tuple[str, str], tuple[Resource, ...]]:
+def resources() -> dict[tuple[str, str], tuple[ApiResource, ...]]:
     """Everything served, by group and version; the core group first."""
-    found: dict[tuple[str, str], list[Resource]] = {}
-    for kind in (*kinds.KINDS, kinds.NEWER_EVENT):
-        found.setdefault((kind.group, kind.version), []).extend(_of_kind(kind))
-    for key, extra in _EXTRA.items():
-        found.setdefault(key, []).extend(extra)
+    by_group_version: dict[tuple[str, str], list[ApiResource]] = {}
+    for kind in (*kinds.KINDS, kinds.EVENTS_V1_EVENT):
+        by_group_version.setdefault((kind.group, kind.version), []).extend(_resources_of_kind(kind))
+    for key, extra in _EXTRA_RESOURCES.items():
+        by_group_version.setdefault(key, []).extend(extra)
     for kind in (row.kind for row in absent.ROWS):
-        known = Resource(
-            kind.plural, kind.name, kind.singular, kind.namespaced, absent.VERBS, kind.short, kind.categories
+        resource = ApiResource(
+            kind.plural, kind.name, kind.singular, kind.namespaced, absent.VERBS, kind.short_names, kind.categories
         )
-        found.setdefault((kind.group, kind.version), []).append(known)
-    return {key: tuple(found[key]) for key in sorted(found)}
+        by_group_version.setdefault((kind.group, kind.version), []).append(resource)
+    return {key: tuple(by_group_version[key]) for key in sorted(by_group_version)}
 
 
 def versions(group: str) -> list[str]:
@@ -121,9 +123,9 @@ def api_versions(address: str) -> dict[str, Any]:
 
 def group(name: str, *, alone: bool = True) -> dict[str, Any]:
     """`GET /apis/GROUP`, or one entry of `GET /apis`."""
-    found = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions(name)]
+    version_entries = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions(name)]
     head = {"kind": "APIGroup", "apiVersion": "v1"} if alone else {}
-    return {**head, "name": name, "versions": found, "preferredVersion": found[0]}
+    return {**head, "name": name, "versions": version_entries, "preferredVersion": version_entries[0]}
 
 
 def group_list() -> dict[str, Any]:
@@ -133,55 +135,55 @@ def group_list() -> dict[str, Any]:
 
 def resource_list(name: str, version: str) -> dict[str, Any]:
     """`GET /api/v1`, `GET /apis/GROUP/VERSION`"""
-    found = []
+    lines = []
     for resource in resources()[(name, version)]:
         line: dict[str, Any] = {
             "name": resource.name,
             "singularName": resource.singular,
             "namespaced": resource.namespaced,
         }
-        if resource.answers[1]:
-            line["group"], line["version"] = resource.answers
+        if resource.kind_group_version[1]:
+            line["group"], line["version"] = resource.kind_group_version
         line["kind"], line["verbs"] = resource.kind, list(resource.verbs)
         if resource.short:
             line["shortNames"] = list(resource.short)
         if resource.categories:
             line["categories"] = list(resource.categories)
-        found.append(line)
+        lines.append(line)
     title = f"{name}/{version}" if name else version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": title, "resources": found}
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": title, "resources": lines}
 
 
 # ---------------------------------------------------------------- the aggregated shape
 
 
-def aggregated(named: bool, version: str) -> dict[str, Any]:
+def aggregated_discovery(named_groups: bool, version: str) -> dict[str, Any]:
     """`GET /api` or (named) `GET /apis` with everything in one answer; `version` is v2 or v2beta1."""
     items = []
-    for name in groups() if named else [""]:
-        listed = [_aggregated_version(name, v) for v in versions(name)]
-        items.append({"metadata": {"name": name} if name else {}, "versions": listed})
+    for name in groups() if named_groups else [""]:
+        version_entries = [_aggregated_version(name, v) for v in versions(name)]
+        items.append({"metadata": {"name": name} if name else {}, "versions": version_entries})
     api = f"apidiscovery.k8s.io/{version}"
     return {"kind": "APIGroupDiscoveryList", "apiVersion": api, "metadata": {}, "items": items}
 
 
 def _aggregated_version(name: str, version: str) -> dict[str, Any]:
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     custom = name in {k.group for k in kinds.KINDS if k.custom}
     for resource in resources()[(name, version)]:
         parent, _, sub = resource.name.partition("/")
-        own = (name, version) if custom or name not in {k.group for k in kinds.KINDS} else ("", "")
-        group_of, version_of = resource.answers if resource.answers[1] else own
+        default_group_version = (name, version) if custom or name not in {k.group for k in kinds.KINDS} else ("", "")
+        group_of, version_of = resource.kind_group_version if resource.kind_group_version[1] else default_group_version
         kind = {"group": group_of, "version": version_of, "kind": resource.kind}
         if sub:
             line = {"subresource": sub, "responseKind": kind, "verbs": list(resource.verbs)}
-            found[parent].setdefault("subresources", []).append(line)
+            by_name[parent].setdefault("subresources", []).append(line)
         else:
-            found[parent] = _aggregated_resource(resource, kind)
-    return {"version": version, "resources": list(found.values()), "freshness": "Current"}
+            by_name[parent] = _aggregated_resource(resource, kind)
+    return {"version": version, "resources": list(by_name.values()), "freshness": "Current"}
 
 
-def _aggregated_resource(resource: Resource, kind: dict[str, str]) -> dict[str, Any]:
+def _aggregated_resource(resource: ApiResource, kind: dict[str, str]) -> dict[str, Any]:
     line: dict[str, Any] = {
         "resource": resource.name,
         "responseKind": kind,

@@ -7,23 +7,23 @@ from collections.abc import Awaitable, Callable
 
 from starlette.types import Message, Send
 
-from rowlock.cluster.api.answers import FAULT, JSON, encode
+from rowlock.cluster.api.answers import INTERNAL_ERROR_MESSAGE, JSON, encode
 from rowlock.errors import ApiError, Internal
 
 log = logging.getLogger(__name__)
 
 
-async def guarded(path: str, send: Send, enter: Callable[[Send], Awaitable[None]]) -> None:
-    """Serves one websocket with `enter`, whatever happens in it."""
+async def serve_websocket(path: str, send: Send, handler: Callable[[Send], Awaitable[None]]) -> None:
+    """Serves one websocket with `handler`, whatever happens in it."""
     accepted = False
 
-    async def noted(message: Message) -> None:
+    async def record_accept(message: Message) -> None:
         nonlocal accepted
         accepted = accepted or message["type"] == "websocket.accept"
         await send(message)
 
     try:
-        await enter(noted)
+        await handler(record_accept)
     except ApiError as error:
         await _refuse(send, error)
     except Exception as error:
@@ -31,8 +31,8 @@ async def guarded(path: str, send: Send, enter: Callable[[Send], Awaitable[None]
             return  # the client has gone: that is how the server says it
         log.exception("websocket %s failed", path)
         if accepted:
-            return await send({"type": "websocket.close", "code": 1011, "reason": FAULT})
-        await _refuse(send, Internal(FAULT))
+            return await send({"type": "websocket.close", "code": 1011, "reason": INTERNAL_ERROR_MESSAGE})
+        await _refuse(send, Internal(INTERNAL_ERROR_MESSAGE))
 
 
 async def _refuse(send: Send, error: ApiError) -> None:

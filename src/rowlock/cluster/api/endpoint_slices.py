@@ -13,9 +13,9 @@ from starlette.types import Send
 
 from rowlock import kinds, objects
 from rowlock.cluster.api import requests, reviews
-from rowlock.cluster.api.ages import since
+from rowlock.cluster.api.ages import time_since
 from rowlock.cluster.api.answers import answer_object
-from rowlock.cluster.api.requests import Call, Target, nowhere
+from rowlock.cluster.api.requests import Call, Target, path_not_found
 from rowlock.cluster.storage import lifecycle
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import Unsupported
@@ -24,100 +24,104 @@ from rowlock.objects import Object
 from rowlock.selectors import from_labels, parse_labels
 
 GROUP = "discovery.k8s.io"
-_SLICE = Kind(GROUP, "v1", "EndpointSlice", "endpointslices")
-_SERVICE = "kubernetes.io/service-name"
+_SLICE_KIND = Kind(GROUP, "v1", "EndpointSlice", "endpointslices")
+_SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 
-async def served(call: Call, send: Send, store: Store, rest: list[str]) -> None:
+async def serve_endpoint_slices(call: Call, send: Send, store: Store, rest: list[str]) -> None:
     """`rest` is what follows `/apis/discovery.k8s.io/v1` in the path."""
-    space = rest[1] if len(rest) == 3 and rest[0] == "namespaces" else ""
-    if rest[-1] != _SLICE.plural or len(rest) != (3 if space else 1):
-        raise nowhere()
-    if not call.user.may("list", _SLICE.plural):
-        raise reviews.refusal(call.user, "list", Target(_SLICE, space))
+    namespace = rest[1] if len(rest) == 3 and rest[0] == "namespaces" else ""
+    if rest[-1] != _SLICE_KIND.plural or len(rest) != (3 if namespace else 1):
+        raise path_not_found()
+    if not call.user.is_allowed("list", _SLICE_KIND.plural):
+        raise reviews.forbidden_error(call.user, "list", Target(_SLICE_KIND, namespace))
     if call.method != "GET" or call.flag("watch"):
         raise Unsupported("rowlock finds the pods of a Service by itself: EndpointSlices can only be listed")
-    call.only(requests.LIST)
-    wanted = parse_labels(call.query.get("labelSelector", ""))
-    services = (await store.list(kinds.SERVICE, space)).items
-    made = [await _slice(store, s) for s in services if objects.dig(s, "spec.selector")]
-    found = [s for s in made if wanted.matches(objects.labels(s))]
+    call.check_query(requests.LIST_PARAMETERS)
+    selector = parse_labels(call.query.get("labelSelector", ""))
+    services = (await store.list(kinds.SERVICE, namespace)).items
+    slices = [await _build_slice(store, s) for s in services if objects.dig(s, "spec.selector")]
+    matching = [s for s in slices if selector.matches(objects.labels(s))]
     meta = {"resourceVersion": str(store.revision)}
     await answer_object(
-        send, {"kind": "EndpointSliceList", "apiVersion": f"{GROUP}/v1", "metadata": meta, "items": found}
+        send, {"kind": "EndpointSliceList", "apiVersion": f"{GROUP}/v1", "metadata": meta, "items": matching}
     )
 
 
-async def older(call: Call, send: Send, store: Store, rest: list[str]) -> None:
+async def serve_endpoints(call: Call, send: Send, store: Store, rest: list[str]) -> None:
     """The same as Endpoints, the older kind, for who still asks; `rest` is what follows `/api/v1` in the path."""
-    space = rest[1] if len(rest) == 3 and rest[0] == "namespaces" else ""
-    if rest[-1] != "endpoints" or len(rest) != (3 if space else 1):
-        raise nowhere()
-    if not call.user.may("list", "endpoints"):
-        raise reviews.refusal(call.user, "list", Target(_ENDPOINTS, space))
+    namespace = rest[1] if len(rest) == 3 and rest[0] == "namespaces" else ""
+    if rest[-1] != "endpoints" or len(rest) != (3 if namespace else 1):
+        raise path_not_found()
+    if not call.user.is_allowed("list", "endpoints"):
+        raise reviews.forbidden_error(call.user, "list", Target(_ENDPOINTS_KIND, namespace))
     if call.method != "GET" or call.flag("watch"):
         raise Unsupported("rowlock finds the pods of a Service by itself: Endpoints can only be listed")
-    call.only(requests.LIST)
-    wanted = parse_labels(call.query.get("labelSelector", ""))
-    services = [s for s in (await store.list(kinds.SERVICE, space)).items if wanted.matches(objects.labels(s))]
-    found = [_as_endpoints(s, await _slice(store, s)) for s in services if objects.dig(s, "spec.selector")]
+    call.check_query(requests.LIST_PARAMETERS)
+    selector = parse_labels(call.query.get("labelSelector", ""))
+    services = [s for s in (await store.list(kinds.SERVICE, namespace)).items if selector.matches(objects.labels(s))]
+    endpoints_list = [
+        _as_endpoints(s, await _build_slice(store, s)) for s in services if objects.dig(s, "spec.selector")
+    ]
     head = {"metadata": {"resourceVersion": str(store.revision)}}
     warning = ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"]
-    if requests.form_of(call.header(b"accept"), listed=True).view == "Table":
+    if requests.negotiate_form(call.header(b"accept"), listed=True).view == "Table":
         table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", **head, "columnDefinitions": _COLUMNS}
-        return await answer_object(send, {**table, "rows": [_row(one) for one in found]}, warnings=warning)
-    await answer_object(send, {"kind": "EndpointsList", "apiVersion": "v1", **head, "items": found}, warnings=warning)
+        return await answer_object(send, {**table, "rows": [_row(one) for one in endpoints_list]}, warnings=warning)
+    await answer_object(
+        send, {"kind": "EndpointsList", "apiVersion": "v1", **head, "items": endpoints_list}, warnings=warning
+    )
 
 
-_ENDPOINTS = Kind("", "v1", "Endpoints", "endpoints", ("ep",))
+_ENDPOINTS_KIND = Kind("", "v1", "Endpoints", "endpoints", ("ep",))
 _COLUMNS = [
     {"name": name, "type": "string", "format": "name" if name == "Name" else "", "description": "", "priority": 0}
     for name in ("Name", "Endpoints", "Age")
 ]
 
 
-def _as_endpoints(service: Object, made: Object) -> Object:
+def _as_endpoints(service: Object, endpoint_slice: Object) -> Object:
     meta = {
         "name": objects.name(service),
         "namespace": objects.namespace(service),
         "creationTimestamp": objects.meta(service).get("creationTimestamp"),
         **({"labels": objects.labels(service)} if objects.labels(service) else {}),
     }
-    if not made["endpoints"]:
+    if not endpoint_slice["endpoints"]:
         return {"metadata": meta}
     ready: list[dict[str, Any]] = []
-    other: list[dict[str, Any]] = []
-    for point in made["endpoints"]:
+    not_ready: list[dict[str, Any]] = []
+    for point in endpoint_slice["endpoints"]:
         address = {"ip": point["addresses"][0], "nodeName": point["nodeName"], "targetRef": point["targetRef"]}
-        (ready if point["conditions"]["ready"] else other).append(address)
-    subset = {"addresses": ready, "notReadyAddresses": other, "ports": made["ports"]}
+        (ready if point["conditions"]["ready"] else not_ready).append(address)
+    subset = {"addresses": ready, "notReadyAddresses": not_ready, "ports": endpoint_slice["ports"]}
     return {"metadata": meta, "subsets": [{key: value for key, value in subset.items() if value}]}
 
 
-def _row(one: Object) -> dict[str, Any]:
-    places = [
+def _row(endpoints: Object) -> dict[str, Any]:
+    address_ports = [
         f"{address['ip']}:{port['port']}"
-        for subset in one.get("subsets") or ()
+        for subset in endpoints.get("subsets") or ()
         for port in subset.get("ports") or ()
         for address in subset.get("addresses") or ()
     ]
-    more = f" + {len(places) - 3} more..." if len(places) > 3 else ""
-    shown = ",".join(places[:3]) + more if places else "<none>"
-    meta = one["metadata"]
+    more = f" + {len(address_ports) - 3} more..." if len(address_ports) > 3 else ""
+    endpoints_cell = ",".join(address_ports[:3]) + more if address_ports else "<none>"
+    meta = endpoints["metadata"]
     return {
-        "cells": [meta["name"], shown, since(meta["creationTimestamp"], time.time())],
+        "cells": [meta["name"], endpoints_cell, time_since(meta["creationTimestamp"], time.time())],
         "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta},
     }
 
 
-async def _slice(store: Store, service: Object) -> Object:
-    name, space = objects.name(service), objects.namespace(service)
-    chosen = await store.list(kinds.POD, space, labels=from_labels(objects.dig(service, "spec.selector")))
-    pods, uid = [pod for pod in chosen.items if _reachable(pod)], objects.uid(service)
+async def _build_slice(store: Store, service: Object) -> Object:
+    name, namespace = objects.name(service), objects.namespace(service)
+    selected = await store.list(kinds.POD, namespace, labels=from_labels(objects.dig(service, "spec.selector")))
+    pods, uid = [pod for pod in selected.items if _is_reachable(pod)], objects.uid(service)
     meta = {
-        "name": f"{name}-{lifecycle.suffix(uid)}",
-        "namespace": space,
-        "labels": {"endpointslice.kubernetes.io/managed-by": "rowlock", _SERVICE: name},
+        "name": f"{name}-{lifecycle.generate_suffix(uid)}",
+        "namespace": namespace,
+        "labels": {"endpointslice.kubernetes.io/managed-by": "rowlock", _SERVICE_NAME_LABEL: name},
         "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": name, "uid": uid, "controller": True}],
     }
     return {
@@ -128,17 +132,17 @@ async def _slice(store: Store, service: Object) -> Object:
     }
 
 
-def _reachable(pod: Object) -> bool:
+def _is_reachable(pod: Object) -> bool:
     return bool(objects.dig(pod, "status.podIP")) and objects.phase(pod) not in ("Succeeded", "Failed")
 
 
 def _endpoint(pod: Object) -> dict[str, Any]:
     condition = objects.condition(pod, "Ready") or {}
-    ready, leaving = condition.get("status") == "True", objects.deleting(pod)
+    ready, terminating = condition.get("status") == "True", objects.is_deleting(pod)
     target = {"kind": "Pod", "namespace": objects.namespace(pod), "name": objects.name(pod), "uid": objects.uid(pod)}
     return {
         "addresses": [objects.dig(pod, "status.podIP")],
-        "conditions": {"ready": ready and not leaving, "serving": ready, "terminating": leaving},
+        "conditions": {"ready": ready and not terminating, "serving": ready, "terminating": terminating},
         "nodeName": objects.dig(pod, "spec.nodeName"),
         "targetRef": target,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TEXTS = {
+FIELD_DESCRIPTIONS = {
     # every object
     "apiVersion": "The API group and version of the object, such as v1 or kubeflow.org/v1.",
     "kind": "The kind of object, such as Pod or PyTorchJob.",

@@ -20,8 +20,10 @@ Fields = set[Path]
 Tree = dict[str, Any]
 """FieldsV1: nested, `{}` is a member, `.` marks a member that has members below it."""
 
-_SYSTEM = frozenset("name namespace uid creationTimestamp resourceVersion generation managedFields selfLink".split())
-_ALWAYS = frozenset({"metadata", "spec", "status", "template"})
+_SYSTEM_FIELDS = frozenset(
+    "name namespace uid creationTimestamp resourceVersion generation managedFields selfLink".split()
+)
+_ALWAYS_WRITTEN = frozenset({"metadata", "spec", "status", "template"})
 _MISSING: Any = object()
 
 
@@ -32,52 +34,54 @@ def _json(value: Any) -> str:
     return _encode(value).decode()
 
 
-def brought(obj: dict[str, Any], node: types.Schema, *, custom: bool) -> Tree:
+def new_object_fields(obj: dict[str, Any], node: types.Schema, *, custom: bool) -> Tree:
     """The fields that a write brings into being with a new object."""
-    marks = _MARKS[custom]
-    shape = _shape(types.resolved(node))
-    found: Tree = {}
+    builder = _BUILDERS[custom]
+    shape = _shape(types.resolve_ref(node))
+    tree: Tree = {}
     for key, value in obj.items():
         if key in ("apiVersion", "kind"):
             continue
         if key == "metadata":
-            value = {k: v for k, v in value.items() if k not in _SYSTEM}
+            value = {k: v for k, v in value.items() if k not in _SYSTEM_FIELDS}
             if not value:
                 continue
-        if value or not marks.always(key, node):
-            found[f"f:{key}"] = marks.below(value, *marks.step(shape, key))
-    return found
+        if value or not builder.is_always_written(key, node):
+            tree[f"f:{key}"] = builder.subtree(value, *builder.child_schema(shape, key))
+    return tree
 
 
-def configured(config: dict[str, Any], node: types.Schema) -> Tree:
+def config_fields(config: dict[str, Any], node: types.Schema) -> Tree:
     """The fields that a configuration names: nulls and empty maps too, but no list that would have keys and is empty."""
-    return _named(config, node) or {}
+    return _config_tree(config, node) or {}
 
 
-def owned(fields: Iterable[Path]) -> Fields:
+def ownable_fields(fields: Iterable[Path]) -> Fields:
     """Those that somebody can own: what an object is and what the system counts is nobody's."""
-    return {p for p in fields if p not in _NOBODYS and not (p[0] == "f:metadata" and p[1][2:] in _SYSTEM)}
+    return {
+        p for p in fields if p not in _UNOWNABLE_PATHS and not (p[0] == "f:metadata" and p[1][2:] in _SYSTEM_FIELDS)
+    }
 
 
-_NOBODYS = frozenset({("f:apiVersion",), ("f:kind",), ("f:metadata",)})
+_UNOWNABLE_PATHS = frozenset({("f:apiVersion",), ("f:kind",), ("f:metadata",)})
 
 
-def _named(value: Any, node: types.Schema) -> Tree | None:
+def _config_tree(value: Any, node: types.Schema) -> Tree | None:
     """What a value in a configuration names below itself: `{}` is the value alone, None is nothing at all."""
     shape = _shape(node)
     if not isinstance(value, dict | list) or shape.atomic or value == {}:
         return {}
     out: Tree = {}
     if isinstance(value, list):
-        if not shape.listed:
+        if not shape.is_list:
             return {}
-        child = types.items(node)
+        child = types.item_schema(node)
         for element in value:
-            out[element_of(element, node)] = _with_itself(_named(element, child))
+            out[path_element(element, node)] = _with_itself(_config_tree(element, child))
         return out or None
     declared = shape.node.get("properties") or {}
     for key, element in value.items():
-        below = _named(element, shape.child(key))
+        below = _config_tree(element, shape.child(key))
         if key not in declared:
             out[f"f:{key}"] = _with_itself(below)
         elif below is not None:
@@ -95,26 +99,31 @@ class _Shape:
 
     node: types.Schema
     atomic: bool
-    listed: bool
+    is_list: bool
     """Whether it is a list: one that no schema knows is one value."""
-    free: bool
+    has_free_keys: bool
     keys: tuple[str, ...]
     required: frozenset[str]
-    steps: dict[tuple[_Marks, str], tuple[types.Schema, bool]] = field(default_factory=dict)
+    steps: dict[tuple[_FieldSetBuilder, str], tuple[types.Schema, bool]] = field(default_factory=dict)
 
     def child(self, key: str) -> types.Schema:
-        return types.field(self.node, key) or types.ANYTHING
+        return types.field_schema(self.node, key) or types.ANYTHING
 
 
 def _shape(node: types.Schema) -> _Shape:
-    found = _SHAPES.get(id(node))
-    if found is None or found.node is not node:
+    shape = _SHAPES.get(id(node))
+    if shape is None or shape.node is not node:
         keys, required = node.get("x-kubernetes-list-map-keys") or (), node.get("required") or ()
-        found = _Shape(
-            node, types.atomic(node), node.get("type") == "array", types.is_map(node), tuple(keys), frozenset(required)
+        shape = _Shape(
+            node,
+            types.is_atomic(node),
+            node.get("type") == "array",
+            types.is_map(node),
+            tuple(keys),
+            frozenset(required),
         )
-        _SHAPES[id(node)] = found
-    return found
+        _SHAPES[id(node)] = shape
+    return shape
 
 
 _SHAPES: dict[int, _Shape] = {}
@@ -122,77 +131,77 @@ _SHAPES: dict[int, _Shape] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Marks:
+class _FieldSetBuilder:
     custom: bool
 
-    def step(self, shape: _Shape, key: str) -> tuple[types.Schema, bool]:
+    def child_schema(self, shape: _Shape, key: str) -> tuple[types.Schema, bool]:
         """The schema of a field, and whether it is a member of its own."""
-        found = shape.steps.get((self, key))
-        if found is None:
-            found = shape.child(key), shape.free or self.itself(key, shape.node)
+        child = shape.steps.get((self, key))
+        if child is None:
+            child = shape.child(key), shape.has_free_keys or self.is_own_member(key, shape.node)
             if key in (shape.node.get("properties") or ()):  # all other keys are the users', and have no end
-                shape.steps[self, key] = found
-        return found
+                shape.steps[self, key] = child
+        return child
 
-    def itself(self, key: str, parent: types.Schema) -> bool:
+    def is_own_member(self, key: str, parent: types.Schema) -> bool:
         """Whether a declared field that has parts is a member of its own, in an object that is there already."""
-        return key != "metadata" and (self.custom or not self.always(key, parent))
+        return key != "metadata" and (self.custom or not self.is_always_written(key, parent))
 
-    def always(self, key: str, parent: types.Schema) -> bool:
+    def is_always_written(self, key: str, parent: types.Schema) -> bool:
         """Whether every object of a built-in kind writes this field, be it empty: then bringing it is no change."""
-        return not self.custom and (key in _ALWAYS or key in _shape(parent).required or _is_claim(key, parent))
+        return not self.custom and (key in _ALWAYS_WRITTEN or key in _shape(parent).required or _is_claim(key, parent))
 
-    def pair(self, old: Any, new: Any, key: str, parent: types.Schema) -> tuple[Any, Any]:
+    def with_zero_values(self, old: Any, new: Any, key: str, parent: types.Schema) -> tuple[Any, Any]:
         """Both values of a field; one that is always written is Go's zero where it is not."""
-        if (old is _MISSING or new is _MISSING) and self.always(key, parent):
-            zero = _zero(key, parent)
+        if (old is _MISSING or new is _MISSING) and self.is_always_written(key, parent):
+            zero = _zero_value(key, parent)
             return (zero if old is _MISSING else old, zero if new is _MISSING else new)
         return old, new
 
-    def below(self, value: Any, node: types.Schema, itself: bool) -> Tree:
+    def subtree(self, value: Any, node: types.Schema, own_member: bool) -> Tree:
         """`itself`: the value is new with all that it has."""
         if not value or not isinstance(value, (dict, list)):
             return {}
         shape = _shape(node)
         if shape.atomic:
             return {}
-        out: Tree = {".": {}} if itself else {}
+        out: Tree = {".": {}} if own_member else {}
         if isinstance(value, list):
-            if not shape.listed:
+            if not shape.is_list:
                 return {}
-            child = types.items(node)
+            child = types.item_schema(node)
             for element in value:
-                step = element_of(element, node)
-                out[step] = {} if step.startswith("v:") else self.below(element, child, True)
+                step = path_element(element, node)
+                out[step] = {} if step.startswith("v:") else self.subtree(element, child, True)
             return out
         for key, element in value.items():
             if element.__class__ is str and element:  # most fields are leaves
                 out[f"f:{key}"] = {}
-            elif element or itself or not self.always(key, node):
-                child, own = self.step(shape, key)
-                out[f"f:{key}"] = self.below(element, child, itself or own)
+            elif element or own_member or not self.is_always_written(key, node):
+                child, own = self.child_schema(shape, key)
+                out[f"f:{key}"] = self.subtree(element, child, own_member or own)
         return out
 
 
-_MARKS = {custom: _Marks(custom) for custom in (False, True)}
+_BUILDERS = {custom: _FieldSetBuilder(custom) for custom in (False, True)}
 
 
-def _zero(key: str, parent: types.Schema) -> Any:
-    if key in _ALWAYS or _is_claim(key, parent):
+def _zero_value(key: str, parent: types.Schema) -> Any:
+    if key in _ALWAYS_WRITTEN or _is_claim(key, parent):
         return {}
-    child = types.field(parent, key) or types.ANYTHING
+    child = types.field_schema(parent, key) or types.ANYTHING
     return {"string": "", "integer": 0, "boolean": False}.get(child.get("type", ""))
 
 
-def element_of(element: Any, node: types.Schema) -> str:
+def path_element(element: Any, node: types.Schema) -> str:
     """How an element of a keyed list or a set is called."""
     keys = _shape(node).keys
     if keys and isinstance(element, dict):
         if len(keys) == 1 and element.get(keys[0]).__class__ is str:  # containers, volumes, variables, conditions
             return f'k:{{"{keys[0]}":{_json(element[keys[0]])}}}'
-        child = types.items(node)
-        found = {key: _key_value(element, key, child) for key in keys}
-        return "k:" + _json({k: v for k, v in found.items() if v is not None})
+        child = types.item_schema(node)
+        key_values = {key: _key_value(element, key, child) for key in keys}
+        return "k:" + _json({k: v for k, v in key_values.items() if v is not None})
     return "v:" + _json(element)
 
 
@@ -200,7 +209,7 @@ def _key_value(element: dict[str, Any], key: str, node: types.Schema) -> Any:
     if key in element:
         value = element[key]
         return int(value) if value.__class__ is float and value.is_integer() else value
-    declared = (types.resolved(node).get("properties") or {}).get(key) or {}
+    declared = (types.resolve_ref(node).get("properties") or {}).get(key) or {}
     return declared.get("default")
 
 
@@ -218,10 +227,10 @@ def _is_step(step: str) -> bool:
     if step[:2] not in ("k:", "v:"):
         return step == "." or step.startswith(("f:", "i:"))
     try:
-        found = msgspec.json.decode(step[2:])
+        value = msgspec.json.decode(step[2:])
     except msgspec.MsgspecError:
         return False
-    return step.startswith("v:") or isinstance(found, dict)
+    return step.startswith("v:") or isinstance(value, dict)
 
 
 def paths(fields: Tree, at: Path = ()) -> Iterator[Path]:
@@ -248,11 +257,11 @@ def tree_of(fields: Fields) -> Tree:
             node = node[step]
         if node:
             node["."] = {}
-    return _sorted(root)
+    return _sort_tree(root)
 
 
-def _sorted(fields: Tree) -> Tree:
-    return {step: _sorted(fields[step]) for step in sorted(fields)}
+def _sort_tree(fields: Tree) -> Tree:
+    return {step: _sort_tree(fields[step]) for step in sorted(fields)}
 
 
 @dataclass(slots=True)
@@ -269,80 +278,84 @@ class Difference:
 
 def difference(old: dict[str, Any], new: dict[str, Any], node: types.Schema, *, custom: bool) -> Difference:
     """What a write changed, apart from what belongs to the system."""
-    marks = _MARKS[custom]
-    comparison = _Comparison(Difference(), marks)
+    builder = _BUILDERS[custom]
+    comparison = _Comparer(Difference(), builder)
     for key in {**old, **new}:
         if key in ("apiVersion", "kind"):
             continue
         a, b = old.get(key, _MISSING), new.get(key, _MISSING)
         if key == "metadata":
-            a, b = ({} if m is _MISSING else {k: v for k, v in m.items() if k not in _SYSTEM} for m in (a, b))
-        child = types.field(node, key) or types.ANYTHING
-        comparison.of(marks.pair(a, b, key, node), child, (f"f:{key}",), marks.itself(key, node))
-    return comparison.found
+            a, b = ({} if m is _MISSING else {k: v for k, v in m.items() if k not in _SYSTEM_FIELDS} for m in (a, b))
+        child = types.field_schema(node, key) or types.ANYTHING
+        comparison.compare(
+            builder.with_zero_values(a, b, key, node), child, (f"f:{key}",), builder.is_own_member(key, node)
+        )
+    return comparison.difference
 
 
 def differ(old: dict[str, Any], new: dict[str, Any], node: types.Schema, *, custom: bool) -> bool:
     """Whether anything is not the same, what belongs to the system and the order of lists included."""
     if old == new:
         return False
-    marks = _MARKS[custom]
-    pairs = (marks.pair(old.get(k, _MISSING), new.get(k, _MISSING), k, node) for k in {**old, **new})
+    builder = _BUILDERS[custom]
+    pairs = (builder.with_zero_values(old.get(k, _MISSING), new.get(k, _MISSING), k, node) for k in {**old, **new})
     return any(a is not b and a != b for a, b in pairs)
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparison:
-    found: Difference
-    marks: _Marks
+class _Comparer:
+    difference: Difference
+    builder: _FieldSetBuilder
 
-    def of(self, pair: tuple[Any, Any], node: types.Schema, at: Path, itself: bool) -> None:
+    def compare(self, pair: tuple[Any, Any], node: types.Schema, at: Path, own_member: bool) -> None:
         """`itself`: a field with parts is a member of its own."""
         old, new = pair
         if old is new or (old is not _MISSING and new is not _MISSING and old == new):
             return
         if old is _MISSING or new is _MISSING:
-            value, into = (new, self.found.added) if old is _MISSING else (old, self.found.removed)
-            below = self.marks.below(value, node, itself)
+            value, into = (new, self.difference.added) if old is _MISSING else (old, self.difference.removed)
+            below = self.builder.subtree(value, node, own_member)
             into.update(paths({at[-1]: below}, at[:-1]) if below else [at])
             return
-        whole = types.atomic(node) or not isinstance(old, dict | list | None) or not isinstance(new, dict | list | None)
-        if whole or not (old or new) or (old and new and type(old) is not type(new)):
-            self.found.modified.add(at)
-        elif isinstance(old or new, list) and not _shape(node).listed:
-            self.found.modified.add(at)
+        is_atomic = (
+            types.is_atomic(node) or not isinstance(old, dict | list | None) or not isinstance(new, dict | list | None)
+        )
+        if is_atomic or not (old or new) or (old and new and type(old) is not type(new)):
+            self.difference.modified.add(at)
+        elif isinstance(old or new, list) and not _shape(node).is_list:
+            self.difference.modified.add(at)
         elif isinstance(old or new, list):
-            self._of_lists((old or [], new or []), node, at)
+            self._compare_lists((old or [], new or []), node, at)
         else:
-            old, new, free = old or {}, new or {}, types.is_map(node)
+            old, new, has_free_keys = old or {}, new or {}, types.is_map(node)
             for key in {**old, **new}:
-                child = types.field(node, key) or types.ANYTHING
-                step = self.marks.pair(old.get(key, _MISSING), new.get(key, _MISSING), key, node)
-                self.of(step, child, (*at, f"f:{key}"), free or self.marks.itself(key, node))
+                child = types.field_schema(node, key) or types.ANYTHING
+                step = self.builder.with_zero_values(old.get(key, _MISSING), new.get(key, _MISSING), key, node)
+                self.compare(step, child, (*at, f"f:{key}"), has_free_keys or self.builder.is_own_member(key, node))
 
-    def _of_lists(self, pair: tuple[list[Any], list[Any]], node: types.Schema, at: Path) -> None:
-        before, after = ({element_of(e, node): e for e in side} for side in pair)
-        child = types.items(node)
+    def _compare_lists(self, pair: tuple[list[Any], list[Any]], node: types.Schema, at: Path) -> None:
+        before, after = ({path_element(e, node): e for e in side} for side in pair)
+        child = types.item_schema(node)
         for step in {**before, **after}:
-            self.of((before.get(step, _MISSING), after.get(step, _MISSING)), child, (*at, step), True)
+            self.compare((before.get(step, _MISSING), after.get(step, _MISSING)), child, (*at, step), True)
 
 
-def with_named(fields: Fields, node: types.Schema) -> Fields:
+def ensure_named_members(fields: Fields, node: types.Schema) -> Fields:
     """The fields, and each declared one that has some of them below it."""
-    found, nodes = set(fields), dict[Path, types.Schema]({(): node})
+    members, nodes = set(fields), dict[Path, types.Schema]({(): node})
     for path in fields:
         for end in range(1, len(path)):
             at, step = path[:end], path[end - 1]
             parent = nodes[at[:-1]]
             if at not in nodes:
-                below = types.field(parent, step[2:]) if step.startswith("f:") else types.items(parent)
+                below = types.field_schema(parent, step[2:]) if step.startswith("f:") else types.item_schema(parent)
                 nodes[at] = below or types.ANYTHING
-            if step.startswith("f:") and step[2:] in (types.resolved(parent).get("properties") or {}):
-                found.add(at)
-    return found
+            if step.startswith("f:") and step[2:] in (types.resolve_ref(parent).get("properties") or {}):
+                members.add(at)
+    return members
 
 
-def spoken(path: Path) -> str:
+def path_text(path: Path) -> str:
     """A field as conflicts name it: `.spec.containers[name="c"].image`."""
     text = ""
     for step in path:

@@ -20,45 +20,45 @@ from starlette.types import Receive, Scope, Send
 
 from rowlock import objects
 from rowlock.cluster.api import spdy
-from rowlock.cluster.api.streaming import CLOSE, PLAIN, V4, V5, Entrance, Socket
+from rowlock.cluster.api.streaming import CLOSE, NO_PROTOCOL, V4, V5, StreamingRuntime, WebSocketChannels
 from rowlock.errors import ApiError, BadRequest
 from rowlock.objects import Object
 
-TUNNEL = "SPDY/3.1+portforward.k8s.io"
-CHUNK = 1 << 15
-PIECES = 32
+TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
+CHUNK_SIZE = 1 << 15
+MAX_QUEUED_PIECES = 32
 """How many messages wait for a pod that does not take them."""
-MOST_CONNECTIONS = 512
+MAX_CONNECTIONS = 512
 """At a time through one websocket."""
 
-Give = Callable[[bytes], Awaitable[None]]
+SendPiece = Callable[[bytes], Awaitable[None]]
 
 
-class Forward:
-    """One TCP connection into a pod. `take` gives it the client's bytes, b"" when no more come."""
+class ForwardedConnection:
+    """One TCP connection into a pod. `feed_data` gives it the client's bytes, b"" when no more come."""
 
-    def __init__(self, entrance: Entrance, pod: Object, port: int) -> None:
-        self._entrance, self._place, self._port = entrance, objects.key(pod), port
+    def __init__(self, streaming_runtime: StreamingRuntime, pod: Object, port: int) -> None:
+        self._streaming_runtime, self._pod_key, self._port = streaming_runtime, objects.key(pod), port
         self._uid = objects.uid(pod)
-        self._pieces: asyncio.Queue[bytes] = asyncio.Queue(PIECES)
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue(MAX_QUEUED_PIECES)
 
-    async def take(self, piece: bytes) -> None:
+    async def feed_data(self, piece: bytes) -> None:
         """Waits while the pod takes nothing."""
         await self._pieces.put(piece)
 
-    async def run(self, give: Give) -> str:
+    async def run(self, send_piece: SendPiece) -> str:
         """Copies both ways until the pod closes; a sentence when there is nobody to connect to."""
         try:
-            connection = await self._entrance.dial(self._place, self._port)
+            connection = await self._streaming_runtime.dial(self._pod_key, self._port)
         except (ApiError, OSError, TimeoutError) as error:
-            return self._why(error)
+            return self._error_message(error)
         reader, writer = await asyncio.open_connection(sock=connection)
         sending = asyncio.create_task(self._send(writer))
         try:
-            while piece := await reader.read(CHUNK):
-                await give(piece)
+            while piece := await reader.read(CHUNK_SIZE):
+                await send_piece(piece)
         except OSError as error:
-            return self._why(error)
+            return self._error_message(error)
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
@@ -76,12 +76,12 @@ class Forward:
         while True:  # whatever comes now goes nowhere
             await self._pieces.get()
 
-    def _why(self, error: Exception) -> str:
-        cause = error.message if isinstance(error, ApiError) else _cause(error, self._port)
-        return f"error forwarding port {self._port} to pod {self._place.name}, uid {self._uid}: {cause}"
+    def _error_message(self, error: Exception) -> str:
+        cause = error.message if isinstance(error, ApiError) else _failure_message(error, self._port)
+        return f"error forwarding port {self._port} to pod {self._pod_key.name}, uid {self._uid}: {cause}"
 
 
-def _cause(error: Exception, port: int) -> str:
+def _failure_message(error: Exception, port: int) -> str:
     if isinstance(error, ConnectionRefusedError):
         words = "connection refused"
     else:
@@ -89,19 +89,23 @@ def _cause(error: Exception, port: int) -> str:
     return f"failed to connect to localhost:{port} inside the pod: {words}"
 
 
-async def forward(scope: Scope, receive: Receive, send: Send, entrance: Entrance, pod: Object) -> None:
+async def serve_port_forward(
+    scope: Scope, receive: Receive, send: Send, streaming_runtime: StreamingRuntime, pod: Object
+) -> None:
     """Serves one websocket. Raises ApiError before the handshake is done."""
-    offered = scope.get("subprotocols") or []
-    check(pod)
-    if TUNNEL in offered:
-        return await Tunnel(receive, send, entrance, pod).run()
-    for version in (V5, V4, PLAIN):
-        if version in (offered or [PLAIN]):
-            return await _channels(scope, Socket(receive, send, version), entrance, pod)
-    raise BadRequest(f"the websocket needs a Sec-WebSocket-Protocol of {TUNNEL} or {V4}, not {', '.join(offered)}")
+    protocols = scope.get("subprotocols") or []
+    check_running(pod)
+    if TUNNEL_PROTOCOL in protocols:
+        return await Tunnel(receive, send, streaming_runtime, pod).run()
+    for version in (V5, V4, NO_PROTOCOL):
+        if version in (protocols or [NO_PROTOCOL]):
+            return await _serve_channels(scope, WebSocketChannels(receive, send, version), streaming_runtime, pod)
+    raise BadRequest(
+        f"the websocket needs a Sec-WebSocket-Protocol of {TUNNEL_PROTOCOL} or {V4}, not {', '.join(protocols)}"
+    )
 
 
-def check(pod: Object) -> None:
+def check_running(pod: Object) -> None:
     """Raises BadRequest when there is nothing to connect to."""
     if (phase := objects.phase(pod)) != "Running":
         raise BadRequest(f"unable to forward port because pod is not running. Current status={phase}")
@@ -110,83 +114,85 @@ def check(pod: Object) -> None:
 class Tunnel:
     """kubectl's form: SPDY frames in binary messages."""
 
-    def __init__(self, receive: Receive, send: Send, entrance: Entrance, pod: Object) -> None:
+    def __init__(self, receive: Receive, send: Send, streaming_runtime: StreamingRuntime, pod: Object) -> None:
         self._receive, self._send = receive, send
-        self._entrance, self._pod = entrance, pod
-        self._spdy = spdy.Connection()
-        self._errors: dict[str, int] = {}
+        self._streaming_runtime, self._pod = streaming_runtime, pod
+        self._spdy = spdy.Framer()
+        self._error_streams: dict[str, int] = {}
         """Connection → the stream for what goes wrong, until its data stream is there."""
-        self._forwards: dict[int, tuple[Forward, asyncio.Task[None]]] = {}
+        self._connections: dict[int, tuple[ForwardedConnection, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
-        await self._send({"type": "websocket.accept", "subprotocol": TUNNEL})
+        await self._send({"type": "websocket.accept", "subprotocol": TUNNEL_PROTOCOL})
         try:
             while (message := await self._receive())["type"] == "websocket.receive":
-                for event in self._spdy.receive(message.get("bytes") or b""):
-                    if isinstance(event, spdy.GoAway):
-                        return await self._goodbye(1000, "")
-                    await self._handle(event)
-        except spdy.Broken as error:
-            await self._goodbye(1002, f"this is not SPDY/3.1: {error}"[:120])
+                for event in self._spdy.parse_frames(message.get("bytes") or b""):
+                    if isinstance(event, spdy.GoAwayFrame):
+                        return await self._close(1000, "")
+                    await self._handle_event(event)
+        except spdy.SpdyError as error:
+            await self._close(1002, f"this is not SPDY/3.1: {error}"[:120])
         finally:
-            tasks = [task for _, task in self._forwards.values()]
+            tasks = [task for _, task in self._connections.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _goodbye(self, code: int, reason: str) -> None:
+    async def _close(self, code: int, reason: str) -> None:
         await self._send({"type": "websocket.close", "code": code, "reason": reason})
 
-    async def _give(self, frame: bytes) -> None:
+    async def _send_frame(self, frame: bytes) -> None:
         await self._send({"type": "websocket.send", "bytes": frame})
 
-    async def _handle(self, event: spdy.Event) -> None:
-        if isinstance(event, spdy.Opened):
-            await self._opened(event)
-        elif isinstance(event, spdy.Ping):
-            await self._give(spdy.pong(event.number))
-        elif isinstance(event, spdy.Data) and event.stream in self._forwards:
-            connection = self._forwards[event.stream][0]
+    async def _handle_event(self, event: spdy.Frame) -> None:
+        if isinstance(event, spdy.SynStreamFrame):
+            await self._open_stream(event)
+        elif isinstance(event, spdy.PingFrame):
+            await self._send_frame(spdy.encode_ping(event.number))
+        elif isinstance(event, spdy.DataFrame) and event.stream in self._connections:
+            connection = self._connections[event.stream][0]
             if event.data:
-                await connection.take(event.data)
+                await connection.feed_data(event.data)
             if event.last:
-                await connection.take(b"")
-        elif isinstance(event, spdy.Reset) and event.stream in self._forwards:
-            self._forwards.pop(event.stream)[1].cancel()
+                await connection.feed_data(b"")
+        elif isinstance(event, spdy.RstStreamFrame) and event.stream in self._connections:
+            self._connections.pop(event.stream)[1].cancel()
 
-    async def _opened(self, event: spdy.Opened) -> None:
+    async def _open_stream(self, event: spdy.SynStreamFrame) -> None:
         """A connection is a stream for errors and one for data, with the same `requestid`."""
         headers, stream = event.headers, event.stream
         kind, port = headers.get("streamtype"), headers.get("port", "")
-        whose = headers.get("requestid") or port
-        known = kind in ("error", "data") and port.isdigit() and 0 < int(port) < 65536
-        if not known or len(self._forwards) + len(self._errors) >= MOST_CONNECTIONS:
-            return await self._give(spdy.reset(stream))
-        await self._give(self._spdy.reply(stream))
+        request_id = headers.get("requestid") or port
+        is_valid = kind in ("error", "data") and port.isdigit() and 0 < int(port) < 65536
+        if not is_valid or len(self._connections) + len(self._error_streams) >= MAX_CONNECTIONS:
+            return await self._send_frame(spdy.encode_rst_stream(stream))
+        await self._send_frame(self._spdy.encode_syn_reply(stream))
         if kind == "error":
-            self._errors[whose] = stream
+            self._error_streams[request_id] = stream
             return
-        connection = Forward(self._entrance, self._pod, int(port))
-        task = asyncio.create_task(self._forward(connection, stream, self._errors.pop(whose, 0)))
-        self._forwards[stream] = connection, task
+        connection = ForwardedConnection(self._streaming_runtime, self._pod, int(port))
+        task = asyncio.create_task(self._run_connection(connection, stream, self._error_streams.pop(request_id, 0)))
+        self._connections[stream] = connection, task
 
-    async def _forward(self, connection: Forward, stream: int, errors: int) -> None:
+    async def _run_connection(self, connection: ForwardedConnection, stream: int, error_stream: int) -> None:
         with contextlib.suppress(OSError):  # the client has gone
-            sentence = await connection.run(lambda piece: self._give(spdy.data(stream, piece)))
-            if errors:
-                await self._give(spdy.data(errors, sentence.encode(), last=True))
-            await self._give(spdy.data(stream, b"", last=True))
-        self._forwards.pop(stream, None)
+            sentence = await connection.run(lambda piece: self._send_frame(spdy.encode_data(stream, piece)))
+            if error_stream:
+                await self._send_frame(spdy.encode_data(error_stream, sentence.encode(), last=True))
+            await self._send_frame(spdy.encode_data(stream, b"", last=True))
+        self._connections.pop(stream, None)
 
 
-async def _channels(scope: Scope, socket: Socket, entrance: Entrance, pod: Object) -> None:
+async def _serve_channels(
+    scope: Scope, socket: WebSocketChannels, streaming_runtime: StreamingRuntime, pod: Object
+) -> None:
     """The Python client's form: channels 2i (data) and 2i+1 (errors), each begun by its port in two bytes."""
     ports = ports_of(scope["query_string"])
     await socket.accept()
-    connections = [Forward(entrance, pod, port) for port in ports]
+    connections = [ForwardedConnection(streaming_runtime, pod, port) for port in ports]
     for channel, port in enumerate(port for port in ports for _ in range(2)):
         await socket.send(channel, struct.pack("<H", port))
-    serving = asyncio.create_task(_serve(socket, connections))
+    serving = asyncio.create_task(_serve_connections(socket, connections))
     listening = asyncio.create_task(_listen(socket, connections))
     try:
         await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -198,37 +204,37 @@ async def _channels(scope: Scope, socket: Socket, entrance: Entrance, pod: Objec
         await asyncio.gather(serving, listening, return_exceptions=True)
 
 
-async def _serve(socket: Socket, connections: list[Forward]) -> None:
+async def _serve_connections(socket: WebSocketChannels, connections: list[ForwardedConnection]) -> None:
     async with asyncio.TaskGroup() as tasks:
         for number, connection in enumerate(connections):
-            tasks.create_task(_channel(socket, connection, 2 * number))
+            tasks.create_task(_serve_channel(socket, connection, 2 * number))
 
 
-async def _channel(socket: Socket, connection: Forward, channel: int) -> None:
-    async def give(piece: bytes) -> None:
+async def _serve_channel(socket: WebSocketChannels, connection: ForwardedConnection, channel: int) -> None:
+    async def send_piece(piece: bytes) -> None:
         await socket.send(channel, piece)
 
-    if sentence := await connection.run(give):
+    if sentence := await connection.run(send_piece):
         await socket.send(channel + 1, sentence.encode())
 
 
-async def _listen(socket: Socket, connections: list[Forward]) -> None:
+async def _listen(socket: WebSocketChannels, connections: list[ForwardedConnection]) -> None:
     while (message := await socket.receive()) is not None:
         channel, data = message
         if channel == CLOSE and data and data[0] % 2 == 0 and data[0] // 2 < len(connections):
-            await connections[data[0] // 2].take(b"")
+            await connections[data[0] // 2].feed_data(b"")
         elif data and channel % 2 == 0 and channel // 2 < len(connections):
-            await connections[channel // 2].take(data)
+            await connections[channel // 2].feed_data(data)
 
 
 def ports_of(query: bytes) -> list[int]:
     """The ports of the query. Raises BadRequest."""
-    given = [part for k, v in parse_qsl(query.decode("latin-1")) if k == "ports" for part in v.split(",")]
-    if not given:
+    port_texts = [part for k, v in parse_qsl(query.decode("latin-1")) if k == "ports" for part in v.split(",")]
+    if not port_texts:
         raise BadRequest('query parameter "ports" is required')
-    for port in given:
+    for port in port_texts:
         if not port.isdigit() or not 0 < int(port) < 65536:
             raise BadRequest(f'unable to parse "{port}" as a port: a number between 1 and 65535')
-    if len(given) > 100:
+    if len(port_texts) > 100:
         raise BadRequest("at most 100 ports go through one websocket")
-    return [int(port) for port in given]
+    return [int(port) for port in port_texts]

@@ -17,20 +17,20 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.scheduling import reading
 from rowlock.scheduling.admission import (
-    denial,
+    denial_message,
     group_causes,
     queue_causes,
     queue_warning,
     share_refusal,
     share_warning,
 )
-from rowlock.scheduling.requests import pool_of
-from rowlock.training.defaults import read
+from rowlock.scheduling.requests import node_pool
+from rowlock.training.defaults import parse_job
 from rowlock.training.group import queue_of
 from rowlock.training.registry import FRAMEWORKS
-from rowlock.workloads.possible import never_fits
+from rowlock.workloads.possible import never_fits_message
 
-GUARDED = frozenset({kinds.POD, kinds.QUEUE, kinds.POD_GROUP, *kinds.JOBS})
+REVIEWED_KINDS = frozenset({kinds.POD, kinds.QUEUE, kinds.POD_GROUP, *kinds.JOBS})
 
 
 def causes(kind: Kind, new: Object, view: View | None) -> Iterator[Cause]:
@@ -47,24 +47,24 @@ def review(
     """Raises Forbidden for pods, and jobs whose pods, ask for shares of GPUs that there are not; warns of the rest."""
     if kind is kinds.POD:
         if old is None:
-            _share(objects.annotations(new), new.get("spec") or {}, "metadata.annotations", options)
+            _check_gpu_share(objects.annotations(new), new.get("spec") or {}, "metadata.annotations", options)
             _warn_pod(new, options, view)
     elif kind in FRAMEWORKS and (old is None or old.get("spec") != new.get("spec")):
-        for where, template in _templates(kind, new):
-            notes = (template.get("metadata") or {}).get("annotations") or {}
-            _share(notes, template.get("spec") or {}, f"{where}.metadata.annotations", options)
+        for path, template in _pod_templates(kind, new):
+            annotations = (template.get("metadata") or {}).get("annotations") or {}
+            _check_gpu_share(annotations, template.get("spec") or {}, f"{path}.metadata.annotations", options)
         if old is None and view is not None:
             _warn_job(kind, new, options, view, now)
 
 
-def _share(notes: Mapping[str, str], spec: Mapping[str, Any], at: str, options: WriteOptions) -> None:
-    if why := share_refusal(notes, spec, at):
-        raise Forbidden(denial(why))
-    if text := share_warning(notes, at):
+def _check_gpu_share(annotations: Mapping[str, str], spec: Mapping[str, Any], path: str, options: WriteOptions) -> None:
+    if why := share_refusal(annotations, spec, path):
+        raise Forbidden(denial_message(why))
+    if text := share_warning(annotations, path):
         options.warnings.append(text)
 
 
-def _templates(kind: Kind, job: Object) -> Iterator[tuple[str, Object]]:
+def _pod_templates(kind: Kind, job: Object) -> Iterator[tuple[str, Object]]:
     field = FRAMEWORKS[kind].replicas
     for role, replica in (objects.dig(job, f"spec.{field}") or {}).items():
         yield f"spec.{field}.{role}.template", (replica or {}).get("template") or {}
@@ -72,18 +72,18 @@ def _templates(kind: Kind, job: Object) -> Iterator[tuple[str, Object]]:
 
 def _warn_pod(pod: Object, options: WriteOptions, view: View | None) -> None:
     """Only of a queue that it names itself: pods of jobs inherit theirs, and pods are made by the thousand."""
-    wanted = next((q for label in reading.QUEUE_LABELS if (q := objects.labels(pod).get(label))), "")
-    if wanted and view is not None and not reading.foreign(pod) and view.get(kinds.QUEUE, "", wanted) is None:
-        options.warnings.append(queue_warning(wanted, lambda _: None, ()))
+    queue = next((q for label in reading.QUEUE_LABELS if (q := objects.labels(pod).get(label))), "")
+    if queue and view is not None and not reading.is_foreign(pod) and view.get(kinds.QUEUE, "", queue) is None:
+        options.warnings.append(queue_warning(queue, lambda _: None, ()))
 
 
 def _warn_job(kind: Kind, job: Object, options: WriteOptions, view: View, now: float) -> None:
-    asked = read(FRAMEWORKS[kind], job)
-    wanted = queue_of(asked, view.get(kinds.NAMESPACE, "", asked.namespace))
-    text = queue_warning(wanted, lambda name: view.get(kinds.QUEUE, "", name), view.all(kinds.QUEUE))
+    training_job = parse_job(FRAMEWORKS[kind], job)
+    queue = queue_of(training_job, view.get(kinds.NAMESPACE, "", training_job.namespace))
+    text = queue_warning(queue, lambda name: view.get(kinds.QUEUE, "", name), view.all(kinds.QUEUE))
     if text:
         options.warnings.append(text)
-    for where, template in _templates(kind, job):
-        text = never_fits(template, view.all(kinds.NODE), now, pool_of(job))
+    for path, template in _pod_templates(kind, job):
+        text = never_fits_message(template, view.all(kinds.NODE), now, node_pool(job))
         if text:
-            options.warnings.append(f"{where}: {text}")
+            options.warnings.append(f"{path}: {text}")

@@ -37,71 +37,79 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
 _EXTENSIONS = {"Operation": 13, "Schema": 31}
 
 
-def document(json: Mapping[str, Any]) -> bytes:
+def encode_document(json: Mapping[str, Any]) -> bytes:
     """An OpenAPI v2 document as gnostic's `Document`."""
-    return _message("Document", json)
+    return _encode_message("Document", json)
 
 
-def _varint(number: int) -> bytes:
-    found = bytearray()
+def _encode_varint(number: int) -> bytes:
+    encoded = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
-def _field(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+def _length_delimited(number: int, data: bytes) -> bytes:
+    return _encode_varint(number << 3 | 2) + _encode_varint(len(data)) + data
 
 
-def _yaml(value: Any) -> bytes:
+def _encode_any(value: Any) -> bytes:
     """gnostic's `Any`: the value as text, which is YAML if it is JSON."""
-    return _field(2, msgspec.json.encode(value))
+    return _length_delimited(2, msgspec.json.encode(value))
 
 
-def _named(name: str, value: bytes) -> bytes:
-    return _field(1, name.encode()) + _field(2, value)
+def _encode_named(name: str, value: bytes) -> bytes:
+    return _length_delimited(1, name.encode()) + _length_delimited(2, value)
 
 
-def _message(kind: str, json: Any) -> bytes:
+def _encode_message(kind: str, json: Any) -> bytes:
     """One message. What the table does not know is left out, but for extensions where the message has them."""
     if kind == "Named":
-        return b"".join(_field(1, _named(name, _message("Schema", value))) for name, value in json.items())
+        return b"".join(
+            _length_delimited(1, _encode_named(name, _encode_message("Schema", value))) for name, value in json.items()
+        )
     if kind == "Paths":
-        return b"".join(_field(2, _named(name, _message("Path", value))) for name, value in json.items())
+        return b"".join(
+            _length_delimited(2, _encode_named(name, _encode_message("Path", value))) for name, value in json.items()
+        )
     if kind == "Responses":
-        answers = ((code, _field(1, _message("Response", value))) for code, value in json.items())
-        return b"".join(_field(1, _named(code, value)) for code, value in answers)
+        responses = ((code, _length_delimited(1, _encode_message("Response", value))) for code, value in json.items())
+        return b"".join(_length_delimited(1, _encode_named(code, value)) for code, value in responses)
     if kind == "Parameter":
         place, sub = (4, "InPath") if json["in"] == "path" else (3, "Query")
-        return _field(1, _field(2, _field(place, _message(sub, json))))
+        return _length_delimited(1, _length_delimited(2, _length_delimited(place, _encode_message(sub, json))))
     if kind == "Either":  # a schema, or yes or no
-        return _varint(2 << 3) + _varint(json) if isinstance(json, bool) else _field(1, _message("Schema", json))
+        return (
+            _encode_varint(2 << 3) + _encode_varint(json)
+            if isinstance(json, bool)
+            else _length_delimited(1, _encode_message("Schema", json))
+        )
     if kind == "Type":
-        return _field(1, json.encode())
+        return _length_delimited(1, json.encode())
     if kind == "Items":
-        return _field(1, _message("Schema", json))
-    found = []
+        return _length_delimited(1, _encode_message("Schema", json))
+    parts = []
     for key, value in json.items():
         if key in _MESSAGES[kind]:
-            found.append(_written(*_MESSAGES[kind][key], value))
+            parts.append(_encode_field(*_MESSAGES[kind][key], value))
         elif key.startswith("x-") and kind in _EXTENSIONS:
-            found.append(_field(_EXTENSIONS[kind], _named(key, _yaml(value))))
-    return b"".join(found)
+            parts.append(_length_delimited(_EXTENSIONS[kind], _encode_named(key, _encode_any(value))))
+    return b"".join(parts)
 
 
-def _written(number: int, kind: str, value: Any) -> bytes:
+def _encode_field(number: int, kind: str, value: Any) -> bytes:
     if kind == STRING:
-        return _field(number, value.encode())
+        return _length_delimited(number, value.encode())
     if kind == STRINGS:
-        return b"".join(_field(number, one.encode()) for one in value)
+        return b"".join(_length_delimited(number, one.encode()) for one in value)
     if kind == FLAG:
-        return _varint(number << 3) + _varint(bool(value))
+        return _encode_varint(number << 3) + _encode_varint(bool(value))
     if kind == ANY:
-        return _field(number, _yaml(value))
+        return _length_delimited(number, _encode_any(value))
     if kind == ANYS:
-        return b"".join(_field(number, _yaml(one)) for one in value)
+        return b"".join(_length_delimited(number, _encode_any(one)) for one in value)
     if kind.startswith("[]"):
-        return b"".join(_field(number, _message(kind[2:], one)) for one in value)
-    return _field(number, _message(kind, value))
+        return b"".join(_length_delimited(number, _encode_message(kind[2:], one)) for one in value)
+    return _length_delimited(number, _encode_message(kind, value))

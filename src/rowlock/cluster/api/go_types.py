@@ -78,7 +78,9 @@ _FIELDS = {
     "v2.ScalingPolicySelect": "HPAScalingRules.selectPolicy",
 }
 
-TEXTS: dict[str, str] = {field: go for go, fields in _FIELDS.items() for field in fields.split()}
+STRING_FIELD_TYPES: dict[str, str] = {field: go for go, fields in _FIELDS.items() for field in fields.split()}
 """`Owner.field`, or the field whose list or map holds the texts → its type in Go."""
-MAPS = {"PersistentVolumeClaimStatus.allocatedResourceStatuses": "map[v1.ResourceName]v1.ClaimResourceStatus"}
+MAP_FIELD_TYPES = {
+    "PersistentVolumeClaimStatus.allocatedResourceStatuses": "map[v1.ResourceName]v1.ClaimResourceStatus"
+}
 """Maps whose keys or values have one."""

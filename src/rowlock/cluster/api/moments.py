@@ -22,36 +22,36 @@ _TO_MICROSECONDS = (*_LAYOUT, (".000000", r"[.,]\d{6}"), _ZONE)
 
 
 @lru_cache(1024)
-def second(text: str) -> str:
+def normalise_time(text: str) -> str:
     """`metav1.Time`. Raises BadRequest."""
-    return _read(text, _TO_SECONDS).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
+    return _parse_time(text, _TO_SECONDS).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
 
 
-def microsecond(text: str) -> str:
+def normalise_micro_time(text: str) -> str:
     """`metav1.MicroTime`: six decimals, no more and no fewer. Raises BadRequest."""
-    return _read(text, _TO_MICROSECONDS).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    return _parse_time(text, _TO_MICROSECONDS).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 
-def _read(text: str, layout: tuple[tuple[str, str], ...]) -> datetime:
+def _parse_time(text: str, layout: tuple[tuple[str, str], ...]) -> datetime:
     rest, parts = text, []
     for element, pattern in layout:
-        found = re.match(pattern, rest)
-        if found is None:
-            whole = "2006-01-02T15:04:05Z07:00" if layout is _TO_SECONDS else "2006-01-02T15:04:05.000000Z07:00"
-            raise BadRequest(f'parsing time "{text}" as "{whole}": cannot parse "{rest}" as "{element}"')
-        parts.append(found[0])
-        rest = rest[found.end() :]
+        match = re.match(pattern, rest)
+        if match is None:
+            layout_text = "2006-01-02T15:04:05Z07:00" if layout is _TO_SECONDS else "2006-01-02T15:04:05.000000Z07:00"
+            raise BadRequest(f'parsing time "{text}" as "{layout_text}": cannot parse "{rest}" as "{element}"')
+        parts.append(match[0])
+        rest = rest[match.end() :]
     if rest:
         raise BadRequest(f'parsing time "{text}": extra text: "{rest}"')
     numbers = [int(part) for part in parts[:11] if part.isdigit()]
     try:
         moment = datetime(*numbers, int(f"{parts[11][1:7]:0<6}"), tzinfo=UTC)  # type: ignore[arg-type,misc]
-        return moment - _offset(parts[12])
+        return moment - _parse_offset(parts[12])
     except (ValueError, OverflowError) as error:  # digits where they belong, but no such day
         raise BadRequest(f'parsing time "{text}": {str(error).partition(" ")[0]} out of range') from None
 
 
-def _offset(zone: str) -> timedelta:
+def _parse_offset(zone: str) -> timedelta:
     if zone == "Z":
         return timedelta()
     return timedelta(hours=int(zone[:3]), minutes=int(zone[0] + zone[4:]))

@@ -13,20 +13,22 @@ from typing import Any
 from rowlock import objects
 from rowlock.api import PatchType, WriteOptions
 from rowlock.cluster.api import configurations, decoding, golang, jsonpatch, managedfields, strategic, types
-from rowlock.cluster.api.admission import Unreadable, decoded, no_service
+from rowlock.cluster.api.admission import DecodingError, decode_object, missing_service_error
 from rowlock.cluster.api.decoding import Walk
-from rowlock.cluster.api.wording import shown
+from rowlock.cluster.api.wording import format_value
 from rowlock.cluster.storage import lifecycle
 from rowlock.errors import BadRequest, Cause, Invalid, UnsupportedMediaType, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 
-ACCEPTED = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-UNKNOWN_FORMAT = f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED}"
+ACCEPTED_MEDIA_TYPES = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+UNKNOWN_FORMAT = (
+    f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED_MEDIA_TYPES}"
+)
 MAX_DEPTH = 100
 
 
-class Patches:
+class Patcher:
     """Stateless but for its clock."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -44,33 +46,33 @@ class Patches:
     ) -> Object:
         """The object after the patch. Raises BadRequest, Invalid, Conflict, UnsupportedMediaType."""
         if type == "apply":
-            return self._server_side(kind, current, patch, options, subresource)
+            return self._apply_server_side(kind, current, patch, options, subresource)
         if current is None:
             raise BadRequest("only server-side apply creates objects")
         if type == "json":
-            new = jsonpatch.patched(current, patch)
+            new = jsonpatch.apply_json_patch(current, patch)
         else:
             if not isinstance(patch, dict):
                 raise BadRequest("a patch of this type is a JSON object")
-            new = self._merged(kind, current, patch, type)
+            new = self._merge(kind, current, patch, type)
         try:
-            return _checked(kind, current, new)
-        except Misplaced:
-            decoded(kind, new, options)  # what it says that is not known is told all the same
+            return _check_identity(kind, current, new)
+        except ObjectIdentityError:
+            decode_object(kind, new, options)  # what it says that is not known is told all the same
             raise
 
-    def _merged(self, kind: Kind, current: Object, patch: dict[str, Any], type: PatchType) -> Any:
+    def _merge(self, kind: Kind, current: Object, patch: dict[str, Any], type: PatchType) -> Any:
         if type == "merge":
-            return merge(current, patch)
+            return merge_patch(current, patch)
         if kind.custom:
             raise UnsupportedMediaType(UNKNOWN_FORMAT)
-        new = strategic.merged(current, patch, types.of(kind))
+        new = strategic.strategic_merge(current, patch, types.schema_of(kind))
         if not all(isinstance(new.get(key), str | None) for key in ("apiVersion", "kind")):
             return new
         # a real server merges into a structure, which is of this kind whatever the patch says
         return {**new, "apiVersion": current["apiVersion"], "kind": current["kind"]}
 
-    def _server_side(
+    def _apply_server_side(
         self, kind: Kind, current: Object | None, patch: Any, options: WriteOptions, subresource: str
     ) -> Object:
         if not options.manager:
@@ -81,92 +83,100 @@ class Patches:
             raise BadRequest("an apply configuration is an object")
         if isinstance(objects.dig(patch, "metadata.managedFields"), list):
             raise BadRequest("metadata.managedFields must be nil")
-        configurations.check(kind, patch)
-        author = managedfields.Author(options.manager, objects.timestamp(self._clock()), subresource)
-        new = managedfields.applied(kind, current, patch, author, force=options.force)
-        settled = objects.meta(new)["managedFields"]
-        new = configurations.read(kind, objects.changed(new, "metadata.managedFields", None), patch)
-        new = {**new, "metadata": {**(new.get("metadata") or {}), "managedFields": settled}}
+        configurations.check_configuration(kind, patch)
+        manager = managedfields.FieldManager(options.manager, objects.timestamp(self._clock()), subresource)
+        new = managedfields.apply_configuration(kind, current, patch, manager, force=options.force)
+        managed_fields = objects.meta(new)["managedFields"]
+        new = configurations.convert_to_typed(kind, objects.with_field(new, "metadata.managedFields", None), patch)
+        new = {**new, "metadata": {**(new.get("metadata") or {}), "managedFields": managed_fields}}
         if current is not None:
-            return _checked(kind, current, new)
+            return _check_identity(kind, current, new)
         if subresource:
-            raise no_service(new)
+            raise missing_service_error(new)
         return new
 
 
-class Misplaced(BadRequest):
+class ObjectIdentityError(BadRequest):
     """A patch that leaves an object with another name than its path has, or in another namespace."""
 
 
-def _checked(kind: Kind, current: Object, new: Any) -> Object:
+def _check_identity(kind: Kind, current: Object, new: Any) -> Object:
     """A patch may change much, but not which object it is about."""
     name = objects.name(current)
-    if isinstance(new, dict) and (new.get("metadata") is None or _nameless(new["metadata"])):
-        raise (Misplaced if _same_kind(current, new) else BadRequest)(lifecycle.nameless(name))
+    if isinstance(new, dict) and (new.get("metadata") is None or _is_nameless(new["metadata"])):
+        raise (ObjectIdentityError if _is_same_kind(current, new) else BadRequest)(lifecycle.missing_name_message(name))
     if not isinstance(new, dict):
         raise BadRequest("the patch leaves something that is not an object")
     meta = new["metadata"]
     if not isinstance(meta, dict):
-        raise Unreadable(kind, golang.unmarshal(meta, f"struct field {kind.name}.metadata of type v1.ObjectMeta"))
-    _typed_meta(kind, objects.meta(current), meta)
+        raise DecodingError(
+            kind, golang.unmarshal_error(meta, f"struct field {kind.name}.metadata of type v1.ObjectMeta")
+        )
+    _check_meta_types(kind, objects.meta(current), meta)
     space = meta.get("namespace")
     if space and not kind.namespaced:
         new = {**new, "metadata": {key: value for key, value in meta.items() if key != "namespace"}}
     elif space and space != objects.namespace(current):
-        raise (Misplaced if _same_kind(current, new) else BadRequest)(lifecycle.ELSEWHERE)
+        raise (ObjectIdentityError if _is_same_kind(current, new) else BadRequest)(lifecycle.NAMESPACE_MISMATCH_MESSAGE)
     if meta["name"] != name:
-        raise (Misplaced if _same_kind(current, new) else BadRequest)(lifecycle.misnamed(meta["name"], name))
+        raise (ObjectIdentityError if _is_same_kind(current, new) else BadRequest)(
+            lifecycle.name_mismatch_message(meta["name"], name)
+        )
     entries = meta.get("managedFields")
-    if entries is not objects.meta(current).get("managedFields") and not isinstance(entries, managedfields.Applied):
-        managedfields.check(entries)
-    return _of_kind(kind, current, new)
+    if entries is not objects.meta(current).get("managedFields") and not isinstance(
+        entries, managedfields.SettledManagedFields
+    ):
+        managedfields.check_entries(entries)
+    return _check_kind(kind, current, new)
 
 
-def _typed_meta(kind: Kind, before: Object, meta: Object) -> None:
+def _check_meta_types(kind: Kind, before: Object, meta: Object) -> None:
     """Metadata has its types before the server puts back what is its own. Raises Unreadable."""
-    touched = {k: v for k, v in meta.items() if k != "managedFields" and v is not None and v is not before.get(k)}
-    if not touched:
+    changed_fields = {
+        k: v for k, v in meta.items() if k != "managedFields" and v is not None and v is not before.get(k)
+    }
+    if not changed_fields:
         return
     try:
-        decoding.decode(types.META, touched, Walk(path=["metadata"]))
+        decoding.decode(types.META, changed_fields, Walk(path=["metadata"]))
     except BadRequest as error:
-        raise Unreadable(kind, error.message, getattr(error, "converted", "")) from None
+        raise DecodingError(kind, error.message, getattr(error, "converted", "")) from None
 
 
-def _same_kind(current: Object, new: Object) -> bool:
+def _is_same_kind(current: Object, new: Object) -> bool:
     return all(new.get(key) == current.get(key) for key in ("apiVersion", "kind"))
 
 
-def _nameless(meta: Any) -> bool:
+def _is_nameless(meta: Any) -> bool:
     return isinstance(meta, dict) and meta.get("name") in (None, "")
 
 
-def _of_kind(kind: Kind, current: Object, new: Object) -> Object:
+def _check_kind(kind: Kind, current: Object, new: Object) -> Object:
     """What a patch made, if it is still of its kind."""
     version, name = new.get("apiVersion"), new.get("kind")
-    if _same_kind(current, new):
+    if _is_same_kind(current, new):
         return new
     if not kind.custom and version == kind.api_version and name in (None, ""):  # the path says it
         return {**new, "kind": kind.name}
     for field, value in (("apiVersion", version), ("kind", name)):
         if not isinstance(value, str | None):
-            why = golang.unmarshal(value, f"struct field .{field} of type string")
-            raise Unreadable(kind, f"couldn't get version/kind; json parse error: {why}")
+            why = golang.unmarshal_error(value, f"struct field .{field} of type string")
+            raise DecodingError(kind, f"couldn't get version/kind; json parse error: {why}")
     if not version or not name:
         raise BadRequest(f"the patch leaves apiVersion {version!r} and kind {name!r}, which is no kind of object")
     if not kind.custom:
         where = f'registered for version "{version}" in scheme "pkg/runtime/scheme.go:110"'
-        raise Unreadable(kind, f'no kind "{name}" is {where}')
+        raise DecodingError(kind, f'no kind "{name}" is {where}')
     pairs = (("kind", name, kind.name), ("apiVersion", version, kind.api_version))
     causes = [
-        Cause("FieldValueInvalid", f"Invalid value: {shown(got)}: must be {wanted}", key)
-        for key, got, wanted in pairs
-        if got != wanted
+        Cause("FieldValueInvalid", f"Invalid value: {format_value(got)}: must be {expected}", key)
+        for key, got, expected in pairs
+        if got != expected
     ]
     raise invalid(name, objects.name(current), causes, kind.group)
 
 
-def merge(target: Any, patch: Any, depth: int = 0) -> Any:
+def merge_patch(target: Any, patch: Any, depth: int = 0) -> Any:
     """RFC 7386: null removes, objects merge, everything else replaces."""
     if depth > MAX_DEPTH:
         raise BadRequest(f"the patch is nested more than {MAX_DEPTH} levels deep")
@@ -177,5 +187,5 @@ def merge(target: Any, patch: Any, depth: int = 0) -> Any:
         if value is None:
             out.pop(key, None)
         else:
-            out[key] = merge(out.get(key), value, depth + 1)
+            out[key] = merge_patch(out.get(key), value, depth + 1)
     return out

@@ -18,34 +18,34 @@ def warnings(pod: Object) -> Iterator[str]:
         why = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
         yield f"metadata.name: {why}: [{' '.join(problems)}]"
     for volume in spec.get("volumes") or ():
-        yield from _volume(volume)
-    yield from _settings(pod, spec)
-    yield from _named_twice(spec.get("imagePullSecrets") or (), "spec.imagePullSecrets", "name")
-    yield from _named_twice(spec.get("hostAliases") or (), "spec.hostAliases", "ip")
-    yield from _addresses(spec)
-    yield from _placement(spec)
-    yield from _ports(spec)
+        yield from _volume_warnings(volume)
+    yield from _deprecation_warnings(pod, spec)
+    yield from _duplicate_warnings(spec.get("imagePullSecrets") or (), "spec.imagePullSecrets", "name")
+    yield from _duplicate_warnings(spec.get("hostAliases") or (), "spec.hostAliases", "ip")
+    yield from _pod_address_warnings(spec)
+    yield from _placement_warnings(spec)
+    yield from _port_warnings(spec)
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
-            yield from _container(container, f"spec.{field}[{index}]")
+            yield from _container_warnings(container, f"spec.{field}[{index}]")
 
 
-def _volume(volume: dict[str, Any]) -> Iterator[str]:
+def _volume_warnings(volume: dict[str, Any]) -> Iterator[str]:
     """Files of a volume that lie upon one another."""
     title = f'volume "{volume.get("name")}"'
     if not all((volume.get("projected") or {}).get("sources") or ()):
         yield f"{title} (Projected) has no sources provided"
-    for source, called in (("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", "DownwardAPI")):
-        about = volume.get(source)
-        if not about:
+    for source, kind in (("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", "DownwardAPI")):
+        spec = volume.get(source)
+        if not spec:
             continue
-        named = about.get("name") or about.get("secretName")
-        what = f'{called} "{named}"' if named else called
-        for twice in _repeated(item.get("path") or "" for item in about.get("items") or ()):
-            yield f'{title} ({what}): overlapping paths: "{twice}" with "{twice}"'
+        source_name = spec.get("name") or spec.get("secretName")
+        source_title = f'{kind} "{source_name}"' if source_name else kind
+        for repeated in _repeated_names(item.get("path") or "" for item in spec.get("items") or ()):
+            yield f'{title} ({source_title}): overlapping paths: "{repeated}" with "{repeated}"'
 
 
-def _repeated(names: Iterable[str]) -> Iterator[str]:
+def _repeated_names(names: Iterable[str]) -> Iterator[str]:
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -53,7 +53,7 @@ def _repeated(names: Iterable[str]) -> Iterator[str]:
         seen.add(name)
 
 
-def _container(container: dict[str, Any], path: str) -> Iterator[str]:
+def _container_warnings(container: dict[str, Any], path: str) -> Iterator[str]:
     for field in ("limits", "requests"):
         amounts = (container.get("resources") or {}).get(field) or {}
         for name in ("memory", "ephemeral-storage"):
@@ -98,19 +98,19 @@ _VOLUMES = {
 }
 
 
-def _settings(pod: Object, spec: dict[str, Any]) -> Iterator[str]:
+def _deprecation_warnings(pod: Object, spec: dict[str, Any]) -> Iterator[str]:
     for key in objects.annotations(pod):
-        known = key.partition("/")[0] + "/" if key.startswith("container.") else key
-        if known in _ANNOTATIONS:
-            since, field = _ANNOTATIONS[known]
+        annotation = key.partition("/")[0] + "/" if key.startswith("container.") else key
+        if annotation in _ANNOTATIONS:
+            since, field = _ANNOTATIONS[annotation]
             yield f'metadata.annotations[{key}]: {since}; use the "{field}" field instead'
     for index, volume in enumerate(spec.get("volumes") or ()):
         for field in volume.keys() & _VOLUMES.keys():
-            shown, since = _VOLUMES[field]
-            yield f"spec.volumes[{index}].{shown}: deprecated in {since}"
+            field_name, since = _VOLUMES[field]
+            yield f"spec.volumes[{index}].{field_name}: deprecated in {since}"
 
 
-def _newer(label: str, path: str, says: str = " is") -> Iterator[str]:
+def _deprecated_label_warnings(label: str, path: str, says: str = " is") -> Iterator[str]:
     if label in _LABELS:
         since, name = _LABELS[label]
         yield f'{path}{says} deprecated since {since}; use "{name}" instead'
@@ -119,20 +119,22 @@ def _newer(label: str, path: str, says: str = " is") -> Iterator[str]:
 # ---------------------------------------------------------------- where it runs
 
 
-def _placement(spec: dict[str, Any]) -> Iterator[str]:
+def _placement_warnings(spec: dict[str, Any]) -> Iterator[str]:
     for label in spec.get("nodeSelector") or {}:
-        yield from _newer(label, f"spec.nodeSelector[{label}]", ":")
+        yield from _deprecated_label_warnings(label, f"spec.nodeSelector[{label}]", ":")
     for index, rule in enumerate(spec.get("topologySpreadConstraints") or ()):
         path = f"spec.topologySpreadConstraints[{index}]"
-        yield from _newer(rule.get("topologyKey") or "", f"{path}.topologyKey: {rule.get('topologyKey')}")
+        yield from _deprecated_label_warnings(
+            rule.get("topologyKey") or "", f"{path}.topologyKey: {rule.get('topologyKey')}"
+        )
         if rule.get("labelSelector") is None:
-            yield f"{path}.labelSelector: {_NOBODY}"
+            yield f"{path}.labelSelector: {_NULL_SELECTOR}"
     affinity = spec.get("affinity") or {}
     for path, terms in _node_terms(affinity.get("nodeAffinity") or {}):
         for index, need in enumerate(terms.get("matchExpressions") or ()):
             key = need.get("key") or ""
             where = f"{path}.matchExpressions[{index}]"
-            yield from _newer(key, f"{where}.key: {key}")
+            yield from _deprecated_label_warnings(key, f"{where}.key: {key}")
             if path.endswith(".preference"):  # where they must match, it is an error
                 for number, value in enumerate(need.get("values") or ()):
                     if problems := label_value_problems(value):
@@ -140,31 +142,34 @@ def _placement(spec: dict[str, Any]) -> Iterator[str]:
     for field in ("podAffinity", "podAntiAffinity"):
         for path, term in _pod_terms(affinity.get(field) or {}, f"spec.affinity.{field}"):
             if term.get("labelSelector") is None:
-                yield f"{path}.labelSelector: {_NOBODY}"
+                yield f"{path}.labelSelector: {_NULL_SELECTOR}"
 
 
-_NOBODY = "a null labelSelector results in matching no pod"
-_MUST, _SHOULD = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+_NULL_SELECTOR = "a null labelSelector results in matching no pod"
+_REQUIRED, _PREFERRED = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
 
 
 def _node_terms(affinity: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for index, term in enumerate((affinity.get(_MUST) or {}).get("nodeSelectorTerms") or ()):
-        yield f"spec.affinity.nodeAffinity.{_MUST}.nodeSelectorTerms[{index}]", term
-    for index, wish in enumerate(affinity.get(_SHOULD) or ()):
-        yield f"spec.affinity.nodeAffinity.{_SHOULD}[{index}].preference", wish.get("preference") or {}
+    for index, term in enumerate((affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()):
+        yield f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms[{index}]", term
+    for index, preference in enumerate(affinity.get(_PREFERRED) or ()):
+        yield f"spec.affinity.nodeAffinity.{_PREFERRED}[{index}].preference", preference.get("preference") or {}
 
 
 def _pod_terms(affinity: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for index, term in enumerate(affinity.get(_MUST) or ()):
-        yield f"{path}.{_MUST}[{index}]", term
-    for index, wish in enumerate(affinity.get(_SHOULD) or ()):
-        yield f"{path}.{_SHOULD}[{index}].podAffinityTerm", wish.get("podAffinityTerm") or {}
+    for index, term in enumerate(affinity.get(_REQUIRED) or ()):
+        yield f"{path}.{_REQUIRED}[{index}]", term
+    for index, preference in enumerate(affinity.get(_PREFERRED) or ()):
+        yield f"{path}.{_PREFERRED}[{index}].podAffinityTerm", preference.get("podAffinityTerm") or {}
 
 
 # ---------------------------------------------------------------- names, addresses and ports that are there twice
 
 
-def _named_twice(entries: Sequence[dict[str, Any]], path: str, field: str) -> Iterator[str]:
+def _duplicate_warnings(entries: Sequence[dict[str, Any]], path: str, field: str) -> Iterator[str]:
     seen: set[str] = set()
     for index, entry in enumerate(entries):
         name = entry.get(field) or ""
@@ -175,24 +180,24 @@ def _named_twice(entries: Sequence[dict[str, Any]], path: str, field: str) -> It
         seen.add(name)
 
 
-def _addresses(spec: dict[str, Any]) -> Iterator[str]:
+def _pod_address_warnings(spec: dict[str, Any]) -> Iterator[str]:
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         yield from address_warnings(alias.get("ip") or "", f"spec.hostAliases[{index}].ip")
     for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
         yield from address_warnings(server, f"spec.dnsConfig.nameservers[{index}]")
 
 
-def _printed(port: dict[str, Any]) -> str:
+def _format_port(port: dict[str, Any]) -> str:
     """A port as Go prints its structure."""
     fields = (("name", ""), ("hostPort", 0), ("containerPort", 0), ("protocol", ""), ("hostIP", ""))
     return "{" + " ".join(f"{name[0].upper()}{name[1:]}:{port.get(name, zero)}" for name, zero in fields) + "}"
 
 
-_COMPARED = 16
+_MAX_COMPARED_PORTS = 16
 """Ports of one number that later ones are held against: who has more of them has read enough, and a pod may have many."""
 
 
-def _ports(spec: dict[str, Any]) -> Iterator[str]:
+def _port_warnings(spec: dict[str, Any]) -> Iterator[str]:
     """Containers of a pod share its ports, and the names of them."""
     ports: dict[tuple[Any, Any], list[tuple[str, dict[str, Any]]]] = {}
     names: dict[str, str] = {}
@@ -201,11 +206,13 @@ def _ports(spec: dict[str, Any]) -> Iterator[str]:
             for index, port in enumerate(container.get("ports") or ()):
                 path, name = f"spec.{field}[{number}].ports[{index}]", port.get("name")
                 if port.get("hostIP") and not port.get("hostPort"):
-                    yield f"{path}: hostIP set without hostPort: {_printed(port)}"
-                same = ports.setdefault((port.get("containerPort"), port.get("protocol")), [])
-                yield from (f"{path}: {how} port definition with {where}" for where, how in _shared(port, same))
-                if len(same) < _COMPARED:
-                    same.append((path, port))
+                    yield f"{path}: hostIP set without hostPort: {_format_port(port)}"
+                same_number = ports.setdefault((port.get("containerPort"), port.get("protocol")), [])
+                yield from (
+                    f"{path}: {how} port definition with {where}" for where, how in _port_conflicts(port, same_number)
+                )
+                if len(same_number) < _MAX_COMPARED_PORTS:
+                    same_number.append((path, port))
                 if not name or (field == "initContainers" and container.get("restartPolicy") != "Always"):
                     continue  # an init container is over before anybody asks for a port by its name
                 first = names.setdefault(name, path)
@@ -214,14 +221,14 @@ def _ports(spec: dict[str, Any]) -> Iterator[str]:
                     yield f'{path}: duplicate port name "{name}" with {first}, {used}'
 
 
-def _shared(port: dict[str, Any], others: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, str]]:
+def _port_conflicts(port: dict[str, Any], others: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, str]]:
     """The ports of the same number that get in this one's way, and how."""
     number, address = port.get("hostPort") or 0, port.get("hostIP") or ""
     for path, other in others:
-        its, there = other.get("hostPort") or 0, other.get("hostIP") or ""
-        if (its, there) == (number, address):
+        other_port, other_address = other.get("hostPort") or 0, other.get("hostIP") or ""
+        if (other_port, other_address) == (number, address):
             yield path, "duplicate"
-        elif not number or not its:
+        elif not number or not other_port:
             yield path, "overlapping"
-        elif number == its and bool(address) != bool(there):
+        elif number == other_port and bool(address) != bool(other_address):
             yield path, "dangerously ambiguous"

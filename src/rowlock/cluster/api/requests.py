@@ -29,11 +29,11 @@ PAGE_LIMIT = 1_000_000
 YAML = "application/yaml"
 
 
-def _refused(chunk: bytes) -> bool:
+def _cannot_send(chunk: bytes) -> bool:
     return False
 
 
-def nowhere() -> NotFound:
+def path_not_found() -> NotFound:
     """A path that leads nowhere. A real server's answer has `details`, with nothing in them."""
     return NotFound("the server could not find the requested resource", details={})
 
@@ -64,9 +64,9 @@ class Call:
     user: User
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
-    upgrade: Any = None
+    upgrade_scope: Any = None
     """The ASGI scope of a client that asks for SPDY/3.1 on this connection (see `wire.py`)."""
-    pass_on: Callable[[bytes], bool] = _refused
+    pass_on: Callable[[bytes], bool] = _cannot_send
     """Sends a chunk of a begun answer without waiting for anything; False: it cannot now (see `wire.py`)."""
 
     def header(self, name: bytes) -> str:
@@ -81,67 +81,71 @@ class Call:
         if text is None or text == "":
             return None
         if not _INT64.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
-            why = "invalid syntax" if not _WHOLE.fullmatch(text) else "value out of range"
+            why = "invalid syntax" if not _INTEGER.fullmatch(text) else "value out of range"
             raise BadRequest(f'strconv.ParseInt: parsing "{text}": {why}')
         return int(text)
 
-    def only(self, allowed: frozenset[str]) -> None:
+    def check_query(self, allowed: frozenset[str]) -> None:
         """Refuse parameters that this request does not know."""
         for name in self.query:
             if name not in allowed:
-                near = difflib.get_close_matches(name, allowed, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
+                matches = difflib.get_close_matches(name, allowed, 1)
+                hint = f"; did you mean {matches[0]}?" if matches else ""
                 raise BadRequest(f'unknown query parameter "{name}"{hint}')
 
 
 _INT64 = re.compile(r"[+-]?[0-9]{1,19}")
-_WHOLE = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
-READ = frozenset({"pretty", "resourceVersion", "includeObject", "timeout"})
-LIST = READ | {
+READ_PARAMETERS = frozenset({"pretty", "resourceVersion", "includeObject", "timeout"})
+LIST_PARAMETERS = READ_PARAMETERS | {
     "labelSelector", "fieldSelector", "limit", "continue", "resourceVersionMatch", "watch", "allowWatchBookmarks",
     "sendInitialEvents", "timeoutSeconds",
 }  # fmt: skip
-WRITE = frozenset({"pretty", "dryRun", "fieldManager", "fieldValidation", "timeout"})
-PATCH = WRITE | {"force"}
-DELETE = frozenset({"pretty", "dryRun", "gracePeriodSeconds", "propagationPolicy", "orphanDependents", "timeout"})
-DELETE_ALL = DELETE | (LIST - {"watch", "allowWatchBookmarks", "sendInitialEvents"})
+WRITE_PARAMETERS = frozenset({"pretty", "dryRun", "fieldManager", "fieldValidation", "timeout"})
+PATCH_PARAMETERS = WRITE_PARAMETERS | {"force"}
+DELETE_PARAMETERS = frozenset(
+    {"pretty", "dryRun", "gracePeriodSeconds", "propagationPolicy", "orphanDependents", "timeout"}
+)
+DELETE_COLLECTION_PARAMETERS = DELETE_PARAMETERS | (
+    LIST_PARAMETERS - {"watch", "allowWatchBookmarks", "sendInitialEvents"}
+)
 
 
-def query_of(raw: bytes) -> dict[str, str]:
+def parse_query(raw: bytes) -> dict[str, str]:
     """The query string; a parameter that comes twice counts once, the first time, as on a real server. `dryRun` is a
     list there: whoever asks for two things at once is refused rather than written."""
     if not raw:
         return {}
     pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True)
-    found = dict(reversed(pairs))
-    if "dryRun" in found:
-        found["dryRun"] = ",".join(dict.fromkeys(value for name, value in pairs if name == "dryRun"))
-    return found
+    query = dict(reversed(pairs))
+    if "dryRun" in query:
+        query["dryRun"] = ",".join(dict.fromkeys(value for name, value in pairs if name == "dryRun"))
+    return query
 
 
-def target_of(group: str, version: str, rest: list[str]) -> Target:
+def parse_target(group: str, version: str, rest: list[str]) -> Target:
     """What the path below `/api/v1` or `/apis/GROUP/VERSION` names. Raises NotFound."""
     if rest[0] == "namespaces" and not group and (len(rest) < 3 or rest[2] in ("status", "finalize")):
-        kind, space, place = kinds.NAMESPACE, "", rest[1:]
+        kind, space, tail = kinds.NAMESPACE, "", rest[1:]
     elif rest[0] == "namespaces" and len(rest) >= 3:
-        kind, space, place = kinds.by_path(group, version, rest[2]), rest[1], rest[3:]
+        kind, space, tail = kinds.by_path(group, version, rest[2]), rest[1], rest[3:]
         # no name between the slashes is every namespace: so Python's client asks when it is given ""
-        if not kind.namespaced or (place and not space):
-            raise nowhere()
+        if not kind.namespaced or (tail and not space):
+            raise path_not_found()
     else:
-        kind, space, place = kinds.by_path(group, version, rest[0]), "", rest[1:]
-        if kind.namespaced and place:
-            raise nowhere()
-    if len(place) > 2 or not all(place):
-        raise nowhere()
-    return Target(kind, space, *place)
+        kind, space, tail = kinds.by_path(group, version, rest[0]), "", rest[1:]
+        if kind.namespaced and tail:
+            raise path_not_found()
+    if len(tail) > 2 or not all(tail):
+        raise path_not_found()
+    return Target(kind, space, *tail)
 
 
-def watched(call: Call, target: Target) -> Target:
+def watch_target(call: Call, target: Target) -> Target:
     """What `/watch/` before a path means, the oldest way to ask: a watch, of one object where the path names one."""
     if target.subresource:
-        raise nowhere()
+        raise path_not_found()
     if call.method != "GET":
         raise Unsupported("the server does not allow this method on the requested resource")
     call.query["watch"] = "true"
@@ -155,7 +159,7 @@ def watched(call: Call, target: Target) -> Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ResponseForm:
     """In which form the answer is wanted: JSON of the object, of a Table, or of metadata alone."""
 
     view: str = ""
@@ -163,48 +167,50 @@ class Form:
 
 
 @lru_cache(256)
-def form_of(accept: str, *, listed: bool = False) -> Form:
+def negotiate_form(accept: str, *, for_list: bool = False) -> ResponseForm:
     """The first acceptable form that a client names. Raises NotAcceptable."""
-    for media, given in _accepted(accept):
-        if media not in _JSON and media != YAML:
+    for media, parameters in _parse_accept(accept):
+        if media not in _JSON_MEDIA_TYPES and media != YAML:
             continue
-        view = given.get("as", "")
+        view = parameters.get("as", "")
         if not view:
-            return Form()
-        if given.get("g", "meta.k8s.io") != "meta.k8s.io":
+            return ResponseForm()
+        if parameters.get("g", "meta.k8s.io") != "meta.k8s.io":
             continue
-        if view in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList") and given.get("v") == "v1":
-            return Form(view)
-    known = f"application/json, {YAML}, application/vnd.kubernetes.protobuf"
-    if listed:
-        known += ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
-    raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {known}")
+        if view in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList") and parameters.get("v") == "v1":
+            return ResponseForm(view)
+    available = f"application/json, {YAML}, application/vnd.kubernetes.protobuf"
+    if for_list:
+        available += ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+    raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {available}")
 
 
-def in_yaml(accept: str) -> bool:
+def wants_yaml(accept: str) -> bool:
     """Is YAML the first form named that there is?"""
-    return next((media == YAML for media, _ in _accepted(accept) if media in _JSON or media == YAML), False)
+    return next(
+        (media == YAML for media, _ in _parse_accept(accept) if media in _JSON_MEDIA_TYPES or media == YAML), False
+    )
 
 
-def aggregated_in(accept: str) -> str:
+def aggregated_discovery_version(accept: str) -> str:
     """Which version of the aggregated discovery document is wanted, "" for the older lists."""
-    for media, given in _accepted(accept):
-        if media not in _JSON:
+    for media, parameters in _parse_accept(accept):
+        if media not in _JSON_MEDIA_TYPES:
             continue
-        if given.get("as", "") == "":
+        if parameters.get("as", "") == "":
             return ""
-        if given["as"] == "APIGroupDiscoveryList" and given.get("v") in ("v2", "v2beta1"):
-            return given["v"]
+        if parameters["as"] == "APIGroupDiscoveryList" and parameters.get("v") in ("v2", "v2beta1"):
+            return parameters["v"]
     return ""
 
 
-def _accepted(accept: str) -> list[tuple[str, dict[str, str]]]:
+def _parse_accept(accept: str) -> list[tuple[str, dict[str, str]]]:
     """An Accept header's types and their parameters, the most wanted first."""
-    found = []
+    media_types = []
     for part in accept.split(",") if accept.strip() else ["*/*"]:
         media, *parameters = [p.strip() for p in part.split(";")]
-        found.append((media, dict(p.partition("=")[::2] for p in parameters)))
-    return sorted(found, key=lambda one: -_weight(one[1].get("q", "1")))
+        media_types.append((media, dict(p.partition("=")[::2] for p in parameters)))
+    return sorted(media_types, key=lambda one: -_weight(one[1].get("q", "1")))
 
 
 def _weight(text: str) -> float:
@@ -212,13 +218,13 @@ def _weight(text: str) -> float:
 
 
 _WEIGHT = re.compile(r"[01](\.[0-9]*)?")
-_JSON = ("application/json", "*/*")
+_JSON_MEDIA_TYPES = ("application/json", "*/*")
 
 
 # ---------------------------------------------------------------- options
 
 
-def wrong_option(kind: str, name: str, text: str) -> Invalid:
+def invalid_option(kind: str, name: str, text: str) -> Invalid:
     """One option of a request that cannot be."""
     message = f'{kind}.meta.k8s.io "" is invalid: {name}: {text}'
     reason = "FieldValueNotSupported" if text.startswith("Unsupported") else "FieldValueInvalid"
@@ -227,19 +233,19 @@ def wrong_option(kind: str, name: str, text: str) -> Invalid:
     return Invalid(message, details={"group": "meta.k8s.io", "kind": kind}, causes=causes)
 
 
-def dry_run(call: Call, kind: str) -> bool:
+def is_dry_run(call: Call, kind: str) -> bool:
     """Is nothing to be written? `?dryRun=` is refused: whoever says it means something, and perhaps that."""
     if "dryRun" not in call.query:
         return False
-    return all_dry(call.query["dryRun"].split(","), kind)
+    return parse_dry_run(call.query["dryRun"].split(","), kind)
 
 
-def all_dry(asked: list[str], kind: str) -> bool:
+def parse_dry_run(values: list[str], kind: str) -> bool:
     """The values of `dryRun`, of which there is one. Raises Invalid."""
-    if any(text != "All" for text in asked):
-        given = msgspec.json.encode(asked).decode()
-        raise wrong_option(kind, "dryRun", f'Unsupported value: {given}: supported values: "All"')
-    return bool(asked)
+    if any(text != "All" for text in values):
+        encoded = msgspec.json.encode(values).decode()
+        raise invalid_option(kind, "dryRun", f'Unsupported value: {encoded}: supported values: "All"')
+    return bool(values)
 
 
 def write_options(call: Call, kind: str) -> WriteOptions:
@@ -247,12 +253,12 @@ def write_options(call: Call, kind: str) -> WriteOptions:
     validation = call.query.get("fieldValidation") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
         known = '"", "Ignore", "Strict", "Warn"'
-        raise wrong_option(kind, "fieldValidation", f'Unsupported value: "{validation}": supported values: {known}')
+        raise invalid_option(kind, "fieldValidation", f'Unsupported value: "{validation}": supported values: {known}')
     manager = call.query.get("fieldManager") or call.header(b"user-agent").partition("/")[0] or "unknown"
     if len(manager) > 128:
-        raise wrong_option(kind, "fieldManager", "Too long: may not be more than 128 bytes")
+        raise invalid_option(kind, "fieldManager", "Too long: may not be more than 128 bytes")
     return WriteOptions(
-        dry_run=dry_run(call, kind),
+        dry_run=is_dry_run(call, kind),
         manager=manager,
         force=call.flag("force"),
         validation=validation,  # type: ignore[arg-type]  # one of the three: checked above
@@ -260,7 +266,7 @@ def write_options(call: Call, kind: str) -> WriteOptions:
     )
 
 
-def revision_of(call: Call) -> int | None:
+def parse_revision(call: Call) -> int | None:
     """`resourceVersion` as a number; None when it is not given."""
     text = call.query.get("resourceVersion")
     if not text:
@@ -273,32 +279,34 @@ def revision_of(call: Call) -> int | None:
     return int(text)
 
 
-def from_the_future(wanted: int, current: int) -> Timeout:
+def revision_too_large(requested: int, current: int) -> Timeout:
     """A revision that is not there yet. Informers look for the cause and list again without a revision."""
     causes = [Cause("ResourceVersionTooLarge", "Too large resource version")]
-    return Timeout(f"Timeout: Too large resource version: {wanted}, current: {current}", causes=causes, retry_after=1)
+    return Timeout(
+        f"Timeout: Too large resource version: {requested}, current: {current}", causes=causes, retry_after=1
+    )
 
 
-def shaped(call: Call, target: Target, obj: Any) -> objects.Object:
+def object_for_target(call: Call, target: Target, obj: Any) -> objects.Object:
     """The body as an object of the target's kind in its place, fit for the store. Raises BadRequest."""
     kind = target.kind
     if not isinstance(obj, dict):
-        raise BadRequest(golang.no_object(kind.name, call.body, obj))
+        raise BadRequest(golang.not_an_object_error(kind.name, call.body, obj))
     if kind.custom and not obj.get("kind"):
-        raise BadRequest(golang.no_kind(kind.name, call.body))
+        raise BadRequest(golang.missing_kind_error(kind.name, call.body))
     if kind.custom and not obj.get("apiVersion"):
         why = f"the API version in the data () does not match the expected API version ({kind.api_version})"
         raise BadRequest(why)
-    _of_kind(kind, str(obj.get("apiVersion") or kind.api_version), str(obj.get("kind") or kind.name))
+    _check_kind(kind, str(obj.get("apiVersion") or kind.api_version), str(obj.get("kind") or kind.name))
     meta = obj.get("metadata")
     if meta is None:
         meta = {}
     if not isinstance(meta, dict):
-        why = golang.unmarshal(meta, f"struct field {kind.name}.metadata of type v1.ObjectMeta")
+        why = golang.unmarshal_error(meta, f"struct field {kind.name}.metadata of type v1.ObjectMeta")
         raise BadRequest(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
     space = meta.get("namespace")
     if space and kind.namespaced and space != target.namespace:
-        raise BadRequest(lifecycle.ELSEWHERE)
+        raise BadRequest(lifecycle.NAMESPACE_MISMATCH_MESSAGE)
     if space and not kind.namespaced:
         meta = {k: v for k, v in meta.items() if k != "namespace"}
     if kind.namespaced:
@@ -306,22 +314,22 @@ def shaped(call: Call, target: Target, obj: Any) -> objects.Object:
     return {**obj, "apiVersion": kind.api_version, "kind": kind.name, "metadata": meta}
 
 
-def configuration(kind: Kind, value: Any) -> objects.Object:
+def apply_configuration(kind: Kind, value: Any) -> objects.Object:
     """The body of a server-side apply, which is read as it is. Raises BadRequest when it is of another kind."""
     if not isinstance(value, dict | None):
-        why = golang.unmarshal(value, "value of type map[string]interface {}")
+        why = golang.unmarshal_error(value, "value of type map[string]interface {}")
         raise BadRequest(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
-    found = value or {}
-    version, name = (text if isinstance(text, str) else "" for text in (found.get("apiVersion"), found.get("kind")))
+    config = value or {}
+    version, name = (text if isinstance(text, str) else "" for text in (config.get("apiVersion"), config.get("kind")))
     if (version, name) != (kind.api_version, kind.name):
         group, _, plain = version.rpartition("/")
         raise BadRequest(f"invalid object type: {group}/{plain}, Kind={name}")
-    return found
+    return config
 
 
-def _of_kind(kind: Kind, version: str, name: str) -> None:
+def _check_kind(kind: Kind, version: str, name: str) -> None:
     """The body's version and kind are those of the path. Raises BadRequest."""
-    if version != kind.api_version and (kind.custom or kind is kinds.NEWER_EVENT):
+    if version != kind.api_version and (kind.custom or kind is kinds.EVENTS_V1_EVENT):
         text = f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
         raise BadRequest(text)
     if (version, name) == (kind.api_version, kind.name):

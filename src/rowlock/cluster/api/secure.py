@@ -4,7 +4,7 @@ first all encrypted and then all sent: a client that holds several of them (a th
 finds more, where it would sleep and be woken for each; to wake somebody is the dearest part of sending.
 
 asyncio's own TLS keeps a quarter of a megabyte per connection, which a thousand watchers cannot afford, and takes
-twice the time per request. `Connection` is the protocol of a plain socket and the transport of the protocol within.
+twice the time per request. `TlsConnection` is the protocol of a plain socket and the transport of the protocol within.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any, Protocol
 
 log = logging.getLogger(__name__)
 
-LARGE = 64 * 1024
+READ_BYTES = 64 * 1024
 """Bytes read at once; and above this many nothing is gained by waiting for more to write."""
-CHUNK = 256 * 1024
+ENCRYPT_BYTES = 256 * 1024
 """Bytes encrypted at once."""
 HANDSHAKE_S = 15.0
 """A client that has not said who it is by then is cut off: an open connection costs it less than us."""
-_RECEIVED = bytearray(LARGE)
-_VIEW = memoryview(_RECEIVED)
+_READ_BUFFER = bytearray(READ_BYTES)
+_READ_VIEW = memoryview(_READ_BUFFER)
 """One for all connections: what is in it is copied before the next read."""
 
 
-class Within(Protocol):
+class InnerProtocol(Protocol):
     """What speaks over the connection: uvicorn's protocols are like this."""
 
     def connection_made(self, transport: asyncio.Transport) -> None: ...
@@ -44,22 +44,22 @@ class Within(Protocol):
     def resume_writing(self) -> None: ...
 
 
-def context(certificate: Path, key: Path) -> ssl.SSLContext:
+def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
     """A server's: TLS 1.2 and later, HTTP/1.1."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.load_cert_chain(certificate, key)
-    made.set_alpn_protocols(["http/1.1"])
-    return made
+    tls_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls_context.minimum_version = ssl.TLSVersion.TLSv1_2
+    tls_context.load_cert_chain(certificate, key)
+    tls_context.set_alpn_protocols(["http/1.1"])
+    return tls_context
 
 
 class Outbox:
     """The connections of one server that have written in this turn of the event loop."""
 
     def __init__(self) -> None:
-        self._writers: list[Connection] = []
+        self._writers: list[TlsConnection] = []
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: TlsConnection) -> None:
         if not self._writers:
             asyncio.get_running_loop().call_soon(self._send)
         self._writers.append(connection)
@@ -69,63 +69,63 @@ class Outbox:
         for connection in writers:
             connection.encrypt()
         for connection in writers:
-            connection.push()
+            connection.send_encrypted()
 
 
-class Connection(asyncio.Transport, asyncio.BufferedProtocol):
-    """Both ends of the encryption: the socket's bytes on one side, `within`'s on the other."""
+class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
+    """Both ends of the encryption: the socket's bytes on one side, `inner`'s on the other."""
 
-    def __init__(self, tls: ssl.SSLContext, within: Within, outbox: Outbox) -> None:
+    def __init__(self, tls: ssl.SSLContext, inner: InnerProtocol, outbox: Outbox) -> None:
         super().__init__()
-        self._context, self._within, self._outbox = tls, within, outbox
+        self._context, self._inner, self._outbox = tls, inner, outbox
         self._loop = asyncio.get_running_loop()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = tls.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._plain: asyncio.Transport
-        self._late: asyncio.TimerHandle | None = None
+        self._raw: asyncio.Transport
+        self._handshake_timer: asyncio.TimerHandle | None = None
         self._parts: list[bytes | bytearray | memoryview] = []
         self._size = 0
-        self._open = self._closing = self._paused = self._single = False
+        self._handshake_done = self._closing = self._paused = self._unbuffered = False
 
     # ------------------------------------------------------------ from the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._plain = transport
-        self._late = self._loop.call_later(HANDSHAKE_S, transport.abort)
+        self._raw = transport
+        self._handshake_timer = self._loop.call_later(HANDSHAKE_S, transport.abort)
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        return _RECEIVED
+        return _READ_BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._incoming.write(_VIEW[:nbytes])
-        if self._open or self._shaken():
+        self._incoming.write(_READ_VIEW[:nbytes])
+        if self._handshake_done or self._do_handshake():
             self._read()
 
-    def _shaken(self) -> bool:
+    def _do_handshake(self) -> bool:
         """Go on with the handshake; True when it is done."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
-            self.push()
+            self.send_encrypted()
             return False
         except ssl.SSLError as error:
             log.debug("a client's TLS handshake failed: %s", error)
-            self.push()  # the alert that says why
-            self._plain.close()
+            self.send_encrypted()  # the alert that says why
+            self._raw.close()
             return False
-        self.push()
-        if self._late:
-            self._late.cancel()
-        self._open = True
-        self._within.connection_made(self)
+        self.send_encrypted()
+        if self._handshake_timer:
+            self._handshake_timer.cancel()
+        self._handshake_done = True
+        self._inner.connection_made(self)
         return True
 
     def _read(self) -> None:
-        """Everything that has come in, as far as `within` wants it now."""
+        """Everything that has come in, as far as `inner` wants it now."""
         while not self._paused and not self._closing:
             try:
-                data = self._tls.read(LARGE)
+                data = self._tls.read(READ_BYTES)
             except ssl.SSLWantReadError:
                 break
             except ssl.SSLError as error:
@@ -135,31 +135,31 @@ class Connection(asyncio.Transport, asyncio.BufferedProtocol):
             if not data:  # it has said goodbye
                 self.close()
                 return
-            self._within.data_received(data)
+            self._inner.data_received(data)
             if not self._incoming.pending and not self._tls.pending():
                 break  # cheaper to ask than to be told by an exception
-        self.push()
+        self.send_encrypted()
 
     def eof_received(self) -> bool | None:
-        if self._open:
-            self._within.eof_received()
+        if self._handshake_done:
+            self._inner.eof_received()
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self._parts.clear()
-        if self._late:
-            self._late.cancel()
-        if self._open:
-            self._within.connection_lost(exc)
+        if self._handshake_timer:
+            self._handshake_timer.cancel()
+        if self._handshake_done:
+            self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        if self._open:
-            self._within.pause_writing()
+        if self._handshake_done:
+            self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        if self._open:
-            self._within.resume_writing()
+        if self._handshake_done:
+            self._inner.resume_writing()
 
     # ------------------------------------------------------------ to the socket
 
@@ -170,19 +170,19 @@ class Connection(asyncio.Transport, asyncio.BufferedProtocol):
             self._outbox.add(self)
         self._parts.append(data)
         self._size += len(data)
-        if self._single or self._size > LARGE:
+        if self._unbuffered or self._size > READ_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """What has been written so far goes out now."""
         self.encrypt()
-        self.push()
+        self.send_encrypted()
 
-    def single(self) -> None:
+    def set_unbuffered(self) -> None:
         """From now on every write is a record of its own and goes out at once: for a client that asks select() after each
         message."""
         self.flush()
-        self._single = True
+        self._unbuffered = True
 
     def encrypt(self) -> None:
         """What has been written so far."""
@@ -191,21 +191,21 @@ class Connection(asyncio.Transport, asyncio.BufferedProtocol):
         parts, self._parts, self._size = self._parts, [], 0
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         try:
-            if len(data) <= CHUNK:
+            if len(data) <= ENCRYPT_BYTES:
                 self._tls.write(data)
                 return
             view = memoryview(data)
             while view:
-                view = view[self._tls.write(view[:CHUNK]) :]
-                self.push()  # a long answer: the client decrypts the beginning meanwhile
+                view = view[self._tls.write(view[:ENCRYPT_BYTES]) :]
+                self.send_encrypted()  # a long answer: the client decrypts the beginning meanwhile
         except ssl.SSLError as error:
             log.debug("a connection broke: %s", error)
             self.abort()
 
-    def push(self) -> None:
+    def send_encrypted(self) -> None:
         """What is encrypted goes out now."""
         if self._outgoing.pending:
-            self._plain.write(self._outgoing.read())
+            self._raw.write(self._outgoing.read())
 
     def close(self) -> None:
         if self._closing:
@@ -216,46 +216,46 @@ class Connection(asyncio.Transport, asyncio.BufferedProtocol):
             self._tls.unwrap()  # says goodbye; the client's own goodbye is not waited for
         except ssl.SSLError:
             pass
-        self.push()
-        self._plain.close()
+        self.send_encrypted()
+        self._raw.close()
 
     def abort(self) -> None:
         self._closing = True
         self._parts.clear()
-        self._plain.abort()
+        self._raw.abort()
 
     # ------------------------------------------------------------ what a transport is asked
 
     def is_closing(self) -> bool:
-        return self._closing or self._plain.is_closing()
+        return self._closing or self._raw.is_closing()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "sslcontext":
             return self._context
-        return self._tls if name == "ssl_object" else self._plain.get_extra_info(name, default)
+        return self._tls if name == "ssl_object" else self._raw.get_extra_info(name, default)
 
     def pause_reading(self) -> None:
         self._paused = True
-        self._plain.pause_reading()
+        self._raw.pause_reading()
 
     def resume_reading(self) -> None:
         if self._paused:
             self._paused = False
-            self._plain.resume_reading()
+            self._raw.resume_reading()
             self._loop.call_soon(self._read)  # what came in before the pause
 
     def is_reading(self) -> bool:
-        return not self._paused and self._plain.is_reading()
+        return not self._paused and self._raw.is_reading()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._plain.set_write_buffer_limits(high, low)
+        self._raw.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        return self._plain.get_write_buffer_size() + self._size
+        return self._raw.get_write_buffer_size() + self._size
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.flush()
-        self._within = protocol  # type: ignore[assignment]  # a websocket's, which is like the one before
+        self._inner = protocol  # type: ignore[assignment]  # a websocket's, which is like the one before
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._within  # type: ignore[return-value]  # uvicorn's are protocols by their methods
+        return self._inner  # type: ignore[return-value]  # uvicorn's are protocols by their methods

@@ -13,16 +13,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from rowlock.cluster.api.users import HERE
+from rowlock.cluster.api.users import LOOPBACK_ADDRESSES
 from rowlock.errors import BadRequest
 
 HOST = "127.0.0.1"
-EVERYWHERE = ("0.0.0.0", "::")
+WILDCARD_ADDRESSES = ("0.0.0.0", "::")
 _TRIES = 20
 """Ports that are tried until one is free on every address."""
 
 
-def elsewhere(bind: str) -> str:
+def parse_bind(bind: str) -> str:
     """`--bind` as an address, "" when it is loopback's own. Raises BadRequest."""
     if not bind or bind == "localhost":
         return ""
@@ -32,49 +32,49 @@ def elsewhere(bind: str) -> str:
         raise BadRequest(
             f'--bind takes an address of this machine, as 192.0.2.7 or 0.0.0.0 for all of them, not "{bind}"'
         ) from None
-    return "" if address in HERE else address
+    return "" if address in LOOPBACK_ADDRESSES else address
 
 
-def named(bind: str, more: str) -> list[str]:
+def server_names(bind: str, extra_names: str) -> list[str]:
     """What clients may call the server besides loopback's names: for its certificate, the best first."""
-    names = [name.strip() for name in more.split(",") if name.strip()]
-    if bind in EVERYWHERE:
-        return list(dict.fromkeys([*names, *_own(), socket.gethostname()]))
+    names = [name.strip() for name in extra_names.split(",") if name.strip()]
+    if bind in WILDCARD_ADDRESSES:
+        return list(dict.fromkeys([*names, *_local_addresses(), socket.gethostname()]))
     return list(dict.fromkeys([*names, bind] if bind else names))
 
 
-def _own() -> list[str]:
+def _local_addresses() -> list[str]:
     """This machine's addresses, but for loopback's and those of one link."""
     import psutil
 
-    found = [a.address for given in psutil.net_if_addrs().values() for a in given if a.family in _FAMILIES]
-    addresses = [ipaddress.ip_address(text) for text in found if "%" not in text]
+    texts = [a.address for given in psutil.net_if_addrs().values() for a in given if a.family in _FAMILIES]
+    addresses = [ipaddress.ip_address(text) for text in texts if "%" not in text]
     return [str(a) for a in addresses if not a.is_loopback and not a.is_link_local]
 
 
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
-def listening(port: int, data: Path, bind: str = "") -> list[socket.socket]:
+def open_listeners(port: int, data: Path, bind: str = "") -> list[socket.socket]:
     """Bound sockets on one port: loopback's first. Raises OSError when an explicit port is taken, BadRequest."""
-    addresses = [bind] if bind in EVERYWHERE else [HOST, bind] if bind else [HOST]
+    addresses = [bind] if bind in WILDCARD_ADDRESSES else [HOST, bind] if bind else [HOST]
     last = 0
     if not port:
         with suppress(OSError, ValueError, KeyError):
             last = int(json.loads((data / "server.json").read_text())["url"].rpartition(":")[2])
-    for wanted in (port,) if port else (last, *[0] * _TRIES):
+    for candidate in (port,) if port else (last, *[0] * _TRIES):
         try:
-            return _bound(addresses, wanted)
+            return _bind_all(addresses, candidate)
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                mine = ", ".join([*_own(), *EVERYWHERE])
-                raise BadRequest(f"{bind} is not an address of this machine: --bind takes one of {mine}") from None
+                local = ", ".join([*_local_addresses(), *WILDCARD_ADDRESSES])
+                raise BadRequest(f"{bind} is not an address of this machine: --bind takes one of {local}") from None
             if port:
                 raise
     raise OSError(errno.EADDRINUSE, f"no port is free on {' and '.join(addresses)}")
 
 
-def _watchful(sock: socket.socket) -> None:
+def _enable_keepalive(sock: socket.socket) -> None:
     """A client whose machine has gone without a word is noticed within two minutes where nothing is being sent: accepted
     sockets inherit this. (No TCP_USER_TIMEOUT: it would end a reader that only pauses.)"""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -83,20 +83,20 @@ def _watchful(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _bound(addresses: Sequence[str], port: int) -> list[socket.socket]:
+def _bind_all(addresses: Sequence[str], port: int) -> list[socket.socket]:
     with ExitStack() as undo:
-        made = []
+        listeners = []
         for address in addresses:
             # With the protocol spelled out: asyncio switches Nagle's algorithm off only where it reads IPPROTO_TCP, and
             # with it on every answer in two pieces (a log, a watch) waits 40 ms for the client's delayed ACK.
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             sock = undo.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            _watchful(sock)
+            _enable_keepalive(sock)
             if address == "::":
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             sock.bind((address, port))
             port = sock.getsockname()[1]
-            made.append(sock)
+            listeners.append(sock)
         undo.pop_all()
-        return made
+        return listeners

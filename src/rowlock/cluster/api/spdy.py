@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-LONGEST = 4 << 20
+MAX_FRAME_BYTES = 4 << 20
 """Bytes in one frame that are accepted."""
-_HEADERS = 64 << 10
+_MAX_HEADER_BYTES = 64 << 10
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
 _FIN = 1
 _WORDS = (
@@ -38,12 +38,12 @@ DICTIONARY = b"".join(struct.pack(">I", len(w)) + w.replace("_", " ").encode() f
 """What both sides' compression begins with: known names with their lengths, then known values."""
 
 
-class Broken(Exception):
+class SpdyError(Exception):
     """What came is not SPDY/3.1."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class SynStreamFrame:
     """The client opened a stream."""
 
     stream: int
@@ -51,7 +51,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class DataFrame:
     """Bytes on a stream; `last` when no more come."""
 
     stream: int
@@ -60,104 +60,104 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
+class RstStreamFrame:
     """The client wants nothing more of a stream."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ping:
+class PingFrame:
     """To be answered with the same number."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class GoAway:
+class GoAwayFrame:
     """The client leaves."""
 
 
-Event = Opened | Data | Reset | Ping | GoAway
+Frame = SynStreamFrame | DataFrame | RstStreamFrame | PingFrame | GoAwayFrame
 
 
-class Connection:
+class Framer:
     """The server's half of a connection."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._unpack = zlib.decompressobj(zdict=DICTIONARY)
-        self._pack = zlib.compressobj(zdict=DICTIONARY)
+        self._decompressor = zlib.decompressobj(zdict=DICTIONARY)
+        self._compressor = zlib.compressobj(zdict=DICTIONARY)
 
-    def receive(self, data: bytes) -> Iterator[Event]:
+    def parse_frames(self, data: bytes) -> Iterator[Frame]:
         """What the bytes say. Raises Broken."""
         self._buffer += data
         while len(self._buffer) >= 8:
             first, second = struct.unpack_from(">II", self._buffer)
             length = second & 0xFFFFFF
-            if length > LONGEST:
-                raise Broken(f"a frame of {length} bytes; at most {LONGEST} are taken")
+            if length > MAX_FRAME_BYTES:
+                raise SpdyError(f"a frame of {length} bytes; at most {MAX_FRAME_BYTES} are taken")
             if len(self._buffer) < 8 + length:
                 return
             body = bytes(self._buffer[8 : 8 + length])
             del self._buffer[: 8 + length]
             try:
-                yield from self._frame(first, second >> 24, body)
+                yield from self._parse_frame(first, second >> 24, body)
             except (struct.error, zlib.error) as error:
-                raise Broken(str(error)) from None
+                raise SpdyError(str(error)) from None
 
-    def _frame(self, first: int, flags: int, body: bytes) -> Iterator[Event]:
+    def _parse_frame(self, first: int, flags: int, body: bytes) -> Iterator[Frame]:
         if not first >> 31:
-            yield Data(first, body, bool(flags & _FIN))
+            yield DataFrame(first, body, bool(flags & _FIN))
             return
         if (first >> 16) & 0x7FFF != 3:
-            raise Broken(f"version {(first >> 16) & 0x7FFF} of SPDY; 3 is spoken here")
+            raise SpdyError(f"version {(first >> 16) & 0x7FFF} of SPDY; 3 is spoken here")
         kind = first & 0xFFFF
         number = struct.unpack_from(">I", body)[0] if body else 0
         if kind == _SYN_STREAM:
-            yield Opened(number & 0x7FFFFFFF, self._headers(body[10:]))
+            yield SynStreamFrame(number & 0x7FFFFFFF, self._parse_headers(body[10:]))
             if flags & _FIN:
-                yield Data(number & 0x7FFFFFFF, b"", True)
+                yield DataFrame(number & 0x7FFFFFFF, b"", True)
         elif kind == _RST_STREAM:
-            yield Reset(number & 0x7FFFFFFF)
+            yield RstStreamFrame(number & 0x7FFFFFFF)
         elif kind == _PING:
-            yield Ping(number)
+            yield PingFrame(number)
         elif kind == _GOAWAY:
-            yield GoAway()
+            yield GoAwayFrame()
         elif kind == 8:
-            self._headers(body[4:])  # says nothing to us, but the compression goes on through it
+            self._parse_headers(body[4:])  # says nothing to us, but the compression goes on through it
 
-    def _headers(self, block: bytes) -> dict[str, str]:
-        plain = self._unpack.decompress(block, _HEADERS)
-        if self._unpack.unconsumed_tail:
-            raise Broken(f"headers of more than {_HEADERS} bytes")
-        (count,), place, found = struct.unpack_from(">I", plain), 4, []
-        for _ in range(min(count, _HEADERS) * 2):
-            (size,) = struct.unpack_from(">I", plain, place)
-            found.append(plain[place + 4 : place + 4 + size].decode("latin-1"))
-            place += 4 + size
-        return dict(zip((name.lower() for name in found[::2]), found[1::2], strict=True))
+    def _parse_headers(self, block: bytes) -> dict[str, str]:
+        plain = self._decompressor.decompress(block, _MAX_HEADER_BYTES)
+        if self._decompressor.unconsumed_tail:
+            raise SpdyError(f"headers of more than {_MAX_HEADER_BYTES} bytes")
+        (count,), position, texts = struct.unpack_from(">I", plain), 4, []
+        for _ in range(min(count, _MAX_HEADER_BYTES) * 2):
+            (size,) = struct.unpack_from(">I", plain, position)
+            texts.append(plain[position + 4 : position + 4 + size].decode("latin-1"))
+            position += 4 + size
+        return dict(zip((name.lower() for name in texts[::2]), texts[1::2], strict=True))
 
-    def reply(self, stream: int) -> bytes:
+    def encode_syn_reply(self, stream: int) -> bytes:
         """The stream is accepted."""
-        block = self._pack.compress(struct.pack(">I", 0)) + self._pack.flush(zlib.Z_SYNC_FLUSH)
-        return _control(_SYN_REPLY, struct.pack(">I", stream) + block)
+        block = self._compressor.compress(struct.pack(">I", 0)) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
+        return _control_frame(_SYN_REPLY, struct.pack(">I", stream) + block)
 
 
-def data(stream: int, piece: bytes, *, last: bool = False) -> bytes:
+def encode_data(stream: int, piece: bytes, *, last: bool = False) -> bytes:
     """Bytes on a stream."""
     return struct.pack(">II", stream, (_FIN if last else 0) << 24 | len(piece)) + piece
 
 
-def reset(stream: int) -> bytes:
+def encode_rst_stream(stream: int) -> bytes:
     """The stream is refused: a protocol error."""
-    return _control(_RST_STREAM, struct.pack(">II", stream, 1))
+    return _control_frame(_RST_STREAM, struct.pack(">II", stream, 1))
 
 
-def pong(number: int) -> bytes:
+def encode_ping(number: int) -> bytes:
     """The answer to a ping."""
-    return _control(_PING, struct.pack(">I", number))
+    return _control_frame(_PING, struct.pack(">I", number))
 
 
-def _control(kind: int, body: bytes) -> bytes:
+def _control_frame(kind: int, body: bytes) -> bytes:
     return struct.pack(">II", 0x80030000 | kind, len(body)) + body

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from rowlock.cluster.api import golang, types
-from rowlock.errors import Accident, BadRequest
+from rowlock.errors import BadRequest, UnknownError
 
 MAX_DEPTH = 100
 
@@ -18,7 +18,7 @@ MAX_DEPTH = 100
 _DELETE, _ORDER, _RETAIN, _PATCH = "$deleteFromPrimitiveList/", "$setElementOrder/", "$retainKeys", "$patch"
 
 
-def merged(target: Any, patch: Any, node: types.Schema, depth: int = 0) -> Any:
+def strategic_merge(target: Any, patch: Any, node: types.Schema, depth: int = 0) -> Any:
     """The target after the patch."""
     if depth > MAX_DEPTH:
         raise BadRequest(f"the patch is nested more than {MAX_DEPTH} levels deep")
@@ -30,22 +30,26 @@ def merged(target: Any, patch: Any, node: types.Schema, depth: int = 0) -> Any:
     if directive == "delete":
         return {}
     if _PATCH in patch:
-        shown = directive if isinstance(directive, str) else f"%!s({_go(directive)}={golang.printed(directive)})"
-        raise Accident(f"unknown patch type: {shown} in map: {golang.printed(patch)}")
+        shown = (
+            directive
+            if isinstance(directive, str)
+            else f"%!s({_go_type(directive)}={golang.format_go_value(directive)})"
+        )
+        raise UnknownError(f"unknown patch type: {shown} in map: {golang.format_go_value(patch)}")
     out = dict(target) if isinstance(target, dict) else {}
     if _RETAIN in patch:
         if not isinstance(patch[_RETAIN], list):
             raise BadRequest("invalid patch format of retainKeys")
-        kept = {key for key in patch[_RETAIN] if isinstance(key, str)}
-        out = {k: v for k, v in out.items() if k in kept}
+        retained = {key for key in patch[_RETAIN] if isinstance(key, str)}
+        out = {k: v for k, v in out.items() if k in retained}
     for key, value in patch.items():
         if not key.startswith("$"):
-            child, live = types.field(node, key) or types.ANYTHING, out.get(key)
+            child, live = types.field_schema(node, key) or types.ANYTHING, out.get(key)
             _merge_key(out, key, value, child, depth)
             if isinstance(value, list) and isinstance(live, list) and f"{_ORDER}{key}" not in patch:
-                out[key] = _as_named(live, out.get(key), value, child)
+                out[key] = _order_like_patch(live, out.get(key), value, child)
     for key, value in patch.items():
-        _directive(out, key, value, node)
+        _apply_directive(out, key, value, node)
     return out
 
 
@@ -53,103 +57,105 @@ def _merge_key(out: dict[str, Any], key: str, value: Any, node: types.Schema, de
     if value is None:
         out.pop(key, None)
     elif key not in out:
-        if (fresh := _fresh(value, depth)) is not None:
-            out[key] = fresh
+        if (stripped := _strip_directives(value, depth)) is not None:
+            out[key] = stripped
     elif isinstance(value, dict):
-        out[key] = merged(out[key], value, node, depth + 1)
-    elif isinstance(value, list) and _strategy(node) == "merge":
-        out[key] = _merged_list(out[key] or [], value, node, depth)
+        out[key] = strategic_merge(out[key], value, node, depth + 1)
+    elif isinstance(value, list) and _patch_strategy(node) == "merge":
+        out[key] = _merge_list(out[key] or [], value, node, depth)
     else:
         out[key] = value
 
 
-def _fresh(value: Any, depth: int) -> Any:
+def _strip_directives(value: Any, depth: int) -> Any:
     """What the patch says of something that was not there: nothing to merge with, so directives and nulls fall away."""
     if depth > MAX_DEPTH:
         raise BadRequest(f"the patch is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, dict):
         if _PATCH in value:
             return None
-        found = {k: _fresh(v, depth + 1) for k, v in value.items() if not k.startswith("$")}
-        return {k: v for k, v in found.items() if v is not None}
+        fields = {k: _strip_directives(v, depth + 1) for k, v in value.items() if not k.startswith("$")}
+        return {k: v for k, v in fields.items() if v is not None}
     if isinstance(value, list):
-        elements = [_fresh(v, depth + 1) if isinstance(v, dict) else v for v in value]
+        elements = [_strip_directives(v, depth + 1) if isinstance(v, dict) else v for v in value]
         return [e for e, v in zip(elements, value, strict=True) if e is not None or v is None]
     return value
 
 
-def _go(value: Any) -> str:
+def _go_type(value: Any) -> str:
     """The type of a JSON value in Go."""
     names = {"str": "string", "int": "int64", "float": "float64", "bool": "bool", "dict": "map[string]interface {}"}
     return names.get(type(value).__name__, "[]interface {}")
 
 
-def _strategy(node: types.Schema) -> str:
+def _patch_strategy(node: types.Schema) -> str:
     return "merge" if "merge" in str(node.get("x-kubernetes-patch-strategy", "")).split(",") else "replace"
 
 
-def _merged_list(live: list[Any], patch: list[Any], node: types.Schema, depth: int) -> list[Any]:
+def _merge_list(live: list[Any], patch: list[Any], node: types.Schema, depth: int) -> list[Any]:
     key = node.get("x-kubernetes-patch-merge-key")
     if not key:
         return [*live, *(v for v in patch if v not in live)]
     if any(isinstance(e, dict) and e.get(_PATCH) == "replace" for e in patch):
         return [e for e in patch if not (isinstance(e, dict) and e.get(_PATCH) == "replace" and key not in e)]
-    out, child = list(live), types.items(node)
+    out, child = list(live), types.item_schema(node)
     if not all(isinstance(element, dict) for element in patch):
-        raise Accident(f"list element types are not identical: [{golang.printed(live)} {golang.printed(patch)}]")
+        raise UnknownError(
+            f"list element types are not identical: [{golang.format_go_value(live)} {golang.format_go_value(patch)}]"
+        )
     for element in patch:
         if key not in element:
-            raise Accident(f"map: {golang.printed(element)} does not contain declared merge key: {key}")
+            raise UnknownError(f"map: {golang.format_go_value(element)} does not contain declared merge key: {key}")
         at = next((i for i, e in enumerate(out) if isinstance(e, dict) and e.get(key) == element[key]), None)
         if element.get(_PATCH) == "delete":
             out = [e for e in out if not (isinstance(e, dict) and e.get(key) == element[key])]
         elif at is None:
-            out.append(merged({}, element, child, depth + 1))
+            out.append(strategic_merge({}, element, child, depth + 1))
         else:
-            out[at] = merged(out[at], element, child, depth + 1)
+            out[at] = strategic_merge(out[at], element, child, depth + 1)
     return out
 
 
-def _as_named(live: list[Any], made: Any, patch: list[Any], node: types.Schema) -> Any:
+def _order_like_patch(live: list[Any], merged: Any, patch: list[Any], node: types.Schema) -> Any:
     """The merged list as a real server orders it where nobody asked for an order: what the patch names comes in the
     patch's order, and what it does not name after that, unless it stood before what it is compared with."""
-    if _strategy(node) != "merge" or not isinstance(made, list):
-        return made
+    if _patch_strategy(node) != "merge" or not isinstance(merged, list):
+        return merged
     key = node.get("x-kubernetes-patch-merge-key")
-    identity = partial(_identity, key)
+    identity = partial(_element_identity, key)
     rank = {identity(e): i for i, e in enumerate(patch)}
-    named = sorted((e for e in made if identity(e) in rank), key=lambda e: rank[identity(e)])
-    others = [e for e in made if identity(e) not in rank]
-    stood = {identity(e): i for i, e in enumerate(live)}
+    patched = sorted((e for e in merged if identity(e) in rank), key=lambda e: rank[identity(e)])
+    others = [e for e in merged if identity(e) not in rank]
+    live_index = {identity(e): i for i, e in enumerate(live)}
     out, at = [], 0
-    for element in named:
-        place = stood.get(identity(element), -1)
-        while at < len(others) and stood.get(identity(others[at]), len(live)) < place:
+    for element in patched:
+        place = live_index.get(identity(element), -1)
+        while at < len(others) and live_index.get(identity(others[at]), len(live)) < place:
             out.append(others[at])
             at += 1
         out.append(element)
     return [*out, *others[at:]]
 
 
-def _identity(merge_key: str | None, element: Any) -> str:
+def _element_identity(merge_key: str | None, element: Any) -> str:
     return repr(element.get(merge_key) if merge_key and isinstance(element, dict) else element)
 
 
-def _directive(out: dict[str, Any], key: str, value: Any, node: types.Schema) -> None:
+def _apply_directive(out: dict[str, Any], key: str, value: Any, node: types.Schema) -> None:
     if key.startswith(_DELETE):
         name = key[len(_DELETE) :]
         if isinstance(out.get(name), list):
-            gone = value if isinstance(value, list) else []
-            out[name] = [v for v in out[name] if v not in gone]
+            removed = value if isinstance(value, list) else []
+            out[name] = [v for v in out[name] if v not in removed]
     elif key.startswith(_ORDER):
         name = key[len(_ORDER) :]
         if isinstance(out.get(name), list) and isinstance(value, list):
-            out[name] = _ordered(out[name], value, types.field(node, name) or types.ANYTHING)
+            out[name] = _apply_element_order(out[name], value, types.field_schema(node, name) or types.ANYTHING)
     elif key.startswith("$") and key not in (_PATCH, _RETAIN):
         raise BadRequest(f'unknown patch directive "{key}"')
 
 
-def _ordered(elements: list[Any], order: list[Any], node: types.Schema) -> list[Any]:
+def _apply_element_order(elements: list[Any], order: list[Any], node: types.Schema) -> list[Any]:
     """The elements named in `order` in that order; the others keep their places relative to those before them."""
     merge_key = node.get("x-kubernetes-patch-merge-key")
 
@@ -158,9 +164,9 @@ def _ordered(elements: list[Any], order: list[Any], node: types.Schema) -> list[
         return repr(value)
 
     rank = {identity(e): i for i, e in enumerate(order)}
-    place, ranked = -1, []
+    position, ranked = -1, []
     for index, element in enumerate(elements):
         own = rank.get(identity(element))
-        place = own if own is not None else place
-        ranked.append((place, own is None, index, element))
+        position = own if own is not None else position
+        ranked.append((position, own is None, index, element))
     return [element for *_, element in sorted(ranked, key=lambda r: r[:3])]

@@ -24,12 +24,12 @@ from rowlock.errors import ApiError, BadRequest, Internal
 from rowlock.objects import Key, Object
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-V5, V4, PLAIN = "v5.channel.k8s.io", "v4.channel.k8s.io", ""
+V5, V4, NO_PROTOCOL = "v5.channel.k8s.io", "v4.channel.k8s.io", ""
 """PLAIN is for clients that name no protocol: the same channels, what goes wrong as plain text."""
 _SUCCESS = {"metadata": {}, "status": "Success"}
 
 
-class Session(Protocol):
+class ExecSession(Protocol):
     """Somebody inside a container; see the kubelet's `entrance.py`."""
 
     @property
@@ -43,25 +43,25 @@ class Session(Protocol):
 
     def resize(self, columns: int, rows: int) -> None: ...
 
-    async def ended(self) -> tuple[int, str]: ...
+    async def wait_exit(self) -> tuple[int, str]: ...
 
     async def close(self) -> None: ...
 
 
-class Entrance(Protocol):
+class StreamingRuntime(Protocol):
     """The way into running pods."""
 
     async def exec(
-        self, place: Key, container: str, argv: list[str], *, tty: bool = False, stdin: bool = False
-    ) -> Session: ...
+        self, key: Key, container: str, argv: list[str], *, tty: bool = False, stdin: bool = False
+    ) -> ExecSession: ...
 
-    async def attach(self, place: Key, container: str, *, tty: bool = False, stdin: bool = False) -> Session: ...
+    async def attach(self, key: Key, container: str, *, tty: bool = False, stdin: bool = False) -> ExecSession: ...
 
-    async def dial(self, place: Key, port: int) -> net.socket: ...
+    async def dial(self, key: Key, port: int) -> net.socket: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ExecOptions:
     """The query of an exec or attach request."""
 
     container: str
@@ -72,25 +72,25 @@ class Wishes:
     tty: bool = False
 
 
-_WISHES = frozenset({"container", "command", "stdin", "stdout", "stderr", "tty"})
+_EXEC_PARAMETERS = frozenset({"container", "command", "stdin", "stdout", "stderr", "tty"})
 
 
-def wishes(query: bytes) -> Wishes:
+def parse_exec_options(query: bytes) -> ExecOptions:
     """Raises BadRequest for what is not understood."""
-    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-    single = {k: v for k, v in given if k != "command"}
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    single = {k: v for k, v in pairs if k != "command"}
     for name in single:
-        if name not in _WISHES:
-            raise BadRequest(f'unknown query parameter "{name}"; there are {", ".join(sorted(_WISHES))}')
+        if name not in _EXEC_PARAMETERS:
+            raise BadRequest(f'unknown query parameter "{name}"; there are {", ".join(sorted(_EXEC_PARAMETERS))}')
     flags = {name: single.get(name, "").lower() in ("1", "t", "true") for name in ("stdin", "stdout", "stderr", "tty")}
     if flags["tty"] and flags["stderr"]:
         raise BadRequest("tty and stderr cannot both be true: a terminal has one output, ask for stdout")
     if not any(flags[name] for name in ("stdin", "stdout", "stderr")):
         raise BadRequest("at least one of stdin, stdout, stderr must be true")
-    return Wishes(single.get("container", ""), [v for k, v in given if k == "command"], **flags)
+    return ExecOptions(single.get("container", ""), [v for k, v in pairs if k == "command"], **flags)
 
 
-class Socket:
+class WebSocketChannels:
     """An accepted websocket: messages with a channel number in front."""
 
     def __init__(self, receive: Receive, send: Send, version: str) -> None:
@@ -127,14 +127,14 @@ class Socket:
         await self._send({"type": "websocket.close", "code": 1000})
 
 
-def version_of(scope: Scope) -> str:
+def negotiate_protocol(scope: Scope) -> str:
     """The newest of the protocols that the client offers. Raises BadRequest."""
     offered = scope.get("subprotocols") or []
     if not offered:
-        return PLAIN
-    for known in (V5, V4):
-        if known in offered:
-            return known
+        return NO_PROTOCOL
+    for protocol in (V5, V4):
+        if protocol in offered:
+            return protocol
     raise BadRequest(f"the websocket needs a Sec-WebSocket-Protocol of {V5} or {V4}, not {', '.join(offered)}")
 
 
@@ -150,92 +150,100 @@ class Channels(Protocol):
     async def finish(self, status: dict[str, Any]) -> None: ...
 
 
-async def enter(scope: Scope, receive: Receive, send: Send, entrance: Entrance, pod: Object) -> None:
+async def serve_websocket(scope: Scope, receive: Receive, send: Send, runtime: StreamingRuntime, pod: Object) -> None:
     """exec and attach over a websocket. Raises ApiError before the handshake is done."""
-    asked, version = wishes(scope["query_string"]), version_of(scope)
-    opening = opened(scope["path"], entrance, pod, asked)
-    await served(Socket(receive, send, version), opening, asked, late=version == V5)
+    options, protocol = parse_exec_options(scope["query_string"]), negotiate_protocol(scope)
+    opening = open_session(scope["path"], runtime, pod, options)
+    await serve_session(WebSocketChannels(receive, send, protocol), opening, options, errors_in_stream=protocol == V5)
 
 
-def opened(path: str, entrance: Entrance, pod: Object, asked: Wishes) -> Coroutine[Any, Any, Session]:
+def open_session(
+    path: str, runtime: StreamingRuntime, pod: Object, options: ExecOptions
+) -> Coroutine[Any, Any, ExecSession]:
     """A program in a container, or the container's own. Raises BadRequest."""
-    container = asked.container or pod["spec"]["containers"][0]["name"]
+    container = options.container or pod["spec"]["containers"][0]["name"]
     if path.rstrip("/").endswith("/attach"):
-        return entrance.attach(objects.key(pod), container, tty=asked.tty, stdin=asked.stdin)
-    if not asked.command:
+        return runtime.attach(objects.key(pod), container, tty=options.tty, stdin=options.stdin)
+    if not options.command:
         raise BadRequest("you must specify at least one command for the container")
-    return entrance.exec(objects.key(pod), container, asked.command, tty=asked.tty, stdin=asked.stdin)
+    return runtime.exec(objects.key(pod), container, options.command, tty=options.tty, stdin=options.stdin)
 
 
-async def served(socket: Channels, opening: Coroutine[Any, Any, Session], asked: Wishes, *, late: bool = False) -> None:
-    """From the handshake to the end. With `late` the client is told inside that there is nothing to go into."""
+async def serve_session(
+    channels: Channels,
+    opening: Coroutine[Any, Any, ExecSession],
+    options: ExecOptions,
+    *,
+    errors_in_stream: bool = False,
+) -> None:
+    """From the handshake to the end. With `errors_in_stream` the client is told inside that there is nothing to go into."""
     try:
         session = await opening
     except ApiError as error:
-        if not late:
+        if not errors_in_stream:
             raise
-        await socket.accept()  # newer clients learn it inside
-        return await socket.finish(_internal(f"unable to upgrade connection: {error.message}"))
+        await channels.accept()  # newer clients learn it inside
+        return await channels.finish(_internal_error_status(f"unable to upgrade connection: {error.message}"))
     try:
-        await socket.accept()
-        await _talk(socket, session, asked)
+        await channels.accept()
+        await _run_session(channels, session, options)
     finally:
         await session.close()
 
 
-async def _talk(socket: Channels, session: Session, asked: Wishes) -> None:
-    wanted = {STDOUT: asked.stdout, STDERR: asked.stderr}
-    copying = [asyncio.create_task(_copy(socket, session, n, wanted[n])) for n in session.channels]
-    listening = asyncio.create_task(_listen(socket, session, asked))
-    ending = asyncio.create_task(_end(session, copying))
+async def _run_session(channels: Channels, session: ExecSession, options: ExecOptions) -> None:
+    requested = {STDOUT: options.stdout, STDERR: options.stderr}
+    output_tasks = [asyncio.create_task(_copy_output(channels, session, n, requested[n])) for n in session.channels]
+    input_task = asyncio.create_task(_handle_input(channels, session, options))
+    exit_task = asyncio.create_task(_wait_outcome(session, output_tasks))
     try:
-        await asyncio.wait({listening, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if ending.done():
-            await socket.finish(_status(*ending.result()))
+        await asyncio.wait({input_task, exit_task}, return_when=asyncio.FIRST_COMPLETED)
+        if exit_task.done():
+            await channels.finish(_exit_status(*exit_task.result()))
     finally:
-        for task in (listening, ending, *copying):
+        for task in (input_task, exit_task, *output_tasks):
             task.cancel()
-        await asyncio.gather(listening, ending, *copying, return_exceptions=True)
+        await asyncio.gather(input_task, exit_task, *output_tasks, return_exceptions=True)
 
 
-async def _end(session: Session, copying: list[asyncio.Task[None]]) -> tuple[int, str]:
+async def _wait_outcome(session: ExecSession, output_tasks: list[asyncio.Task[None]]) -> tuple[int, str]:
     """How it ended, once everything that it printed is on its way."""
-    outcome = await session.ended()
-    await asyncio.gather(*copying)
+    outcome = await session.wait_exit()
+    await asyncio.gather(*output_tasks)
     return outcome
 
 
-async def _copy(socket: Channels, session: Session, channel: int, wanted: bool) -> None:
+async def _copy_output(channels: Channels, session: ExecSession, channel: int, requested: bool) -> None:
     while data := await session.read(channel):
-        if wanted:
-            await socket.send(channel, data)
+        if requested:
+            await channels.send(channel, data)
         await asyncio.sleep(0)  # a program that prints without end leaves others their turn
 
 
-async def _listen(socket: Channels, session: Session, asked: Wishes) -> None:
+async def _handle_input(channels: Channels, session: ExecSession, options: ExecOptions) -> None:
     """What the client says, until it goes."""
-    while (message := await socket.receive()) is not None:
+    while (message := await channels.receive()) is not None:
         channel, data = message
-        if channel == STDIN and asked.stdin:
+        if channel == STDIN and options.stdin:
             await session.write(data)
         elif channel == CLOSE and data[:1] == bytes((STDIN,)):
             session.finish_input()
-        elif channel == RESIZE and asked.tty:
+        elif channel == RESIZE and options.tty:
             with contextlib.suppress(msgspec.MsgspecError):  # a size that cannot be read changes nothing
-                size = msgspec.json.decode(data, type=Size)
+                size = msgspec.json.decode(data, type=TerminalSize)
                 session.resize(size.Width, size.Height)
 
 
-class Size(msgspec.Struct):
+class TerminalSize(msgspec.Struct):
     """A terminal's, in characters."""
 
     Width: int
     Height: int
 
 
-def _status(code: int, sentence: str) -> dict[str, Any]:
+def _exit_status(code: int, sentence: str) -> dict[str, Any]:
     if sentence:
-        return _internal(f"error executing command in container: {sentence}")
+        return _internal_error_status(f"error executing command in container: {sentence}")
     if code == 0:
         return _SUCCESS
     return {
@@ -247,7 +255,7 @@ def _status(code: int, sentence: str) -> dict[str, Any]:
     }
 
 
-def _internal(text: str) -> dict[str, Any]:
+def _internal_error_status(text: str) -> dict[str, Any]:
     return Internal(f"Internal error occurred: {text}", causes=[]).status() | {
         "details": {"causes": [{"message": text}]}
     }

@@ -31,7 +31,7 @@ def _table() -> dict[str, dict[str, Any]]:
     return table
 
 
-def names() -> list[str]:
+def type_names() -> list[str]:
     """The names of all types."""
     return list(_table()["types"])
 
@@ -43,47 +43,47 @@ def schema(name: str) -> Schema:
 
 
 @lru_cache(1024)
-def name_of(group: str, version: str, kind: str) -> str:
+def type_name(group: str, version: str, kind: str) -> str:
     """The name of a kind's type; "" for a kind that has none."""
     key = "/".join(part for part in (group, version, kind) if part)
     return str(_table()["kinds"].get(key, ""))
 
 
-def numbers(name: str) -> dict[str, str] | None:
+def field_numbers(name: str) -> dict[str, str] | None:
     """Protobuf's field numbers of a built-in type: number → field; `+TYPE` for one that JSON has inline."""
     found: dict[str, str] | None = _table()["wire"].get(name)
     return found
 
 
-def of(kind: Kind) -> Schema:
+def schema_of(kind: Kind) -> Schema:
     """The type of a kind's objects."""
-    found = name_of(kind.group, kind.version, kind.name)
+    found = type_name(kind.group, kind.version, kind.name)
     return schema(found) if found else ANYTHING
 
 
-def resolved(node: Schema) -> Schema:
+def resolve_ref(node: Schema) -> Schema:
     """The schema itself, whatever reference led here."""
     while "$ref" in node:
         node = schema(node["$ref"])
     return node
 
 
-def field(node: Schema, key: str) -> Schema | None:
+def field_schema(node: Schema, key: str) -> Schema | None:
     """The schema of one field of an object, declared or of a map; None when it is not declared."""
-    node = resolved(node)
+    node = resolve_ref(node)
     declared = (node.get("properties") or {}).get(key)
     if declared is not None:
-        return resolved(declared)
+        return resolve_ref(declared)
     more = node.get("additionalProperties")
     if isinstance(more, dict):
-        return resolved(more)
+        return resolve_ref(more)
     return ANYTHING if more is True or node.get("x-kubernetes-preserve-unknown-fields") else None
 
 
-def items(node: Schema) -> Schema:
+def item_schema(node: Schema) -> Schema:
     """The schema of a list's elements."""
-    found = resolved(node).get("items")
-    return resolved(found) if isinstance(found, dict) else ANYTHING
+    found = resolve_ref(node).get("items")
+    return resolve_ref(found) if isinstance(found, dict) else ANYTHING
 
 
 def is_map(node: Schema) -> bool:
@@ -91,7 +91,7 @@ def is_map(node: Schema) -> bool:
     return "properties" not in node and isinstance(node.get("additionalProperties"), dict)
 
 
-def atomic(node: Schema) -> bool:
+def is_atomic(node: Schema) -> bool:
     """One value to server-side apply and to merges, although it has parts."""
     if node.get("type") == "array":
         return bool(node.get("x-kubernetes-list-type", "atomic") == "atomic")

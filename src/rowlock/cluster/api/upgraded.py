@@ -1,7 +1,7 @@
 """What older clients of client-go speak instead of websockets: SPDY/3.1 on the connection itself, after an HTTP upgrade.
 
-`Upgraded` makes the raw connection look like a websocket whose messages are pieces of the byte stream, so port-forward
-is served by the same code as inside a websocket. `Streams` does for exec and attach what `streaming.Socket` does: a
+`UpgradedConnection` makes the raw connection look like a websocket whose messages are pieces of the byte stream, so port-forward
+is served by the same code as inside a websocket. `SpdyChannels` does for exec and attach what `streaming.Socket` does: a
 channel is a stream whose `streamtype` header says which.
 """
 
@@ -22,23 +22,23 @@ from rowlock.cluster.api.streaming import (
     STDIN,
     STDOUT,
     V4,
-    Entrance,
-    Wishes,
-    opened,
-    served,
-    wishes,
+    ExecOptions,
+    StreamingRuntime,
+    open_session,
+    parse_exec_options,
+    serve_session,
 )  # fmt: skip
 from rowlock.errors import BadRequest
 from rowlock.objects import Object
 
 PROTOCOL = "SPDY/3.1"
-VERSION = b"x-stream-protocol-version"
-HIGH = 1 << 18
+VERSION_HEADER = b"x-stream-protocol-version"
+HIGH_WATER = 1 << 18
 """Bytes that may wait here for who reads them, before the client is made to wait."""
-_NAMES = {"error": ERROR, "stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "resize": RESIZE}
+_STREAM_TYPES = {"error": ERROR, "stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "resize": RESIZE}
 
 
-class Upgraded(asyncio.Protocol):
+class UpgradedConnection(asyncio.Protocol):
     """The connection after its upgrade, with the two ends of an ASGI websocket."""
 
     def __init__(self, take_over: Callable[[asyncio.Protocol], asyncio.Transport], version: str) -> None:
@@ -57,7 +57,7 @@ class Upgraded(asyncio.Protocol):
             self._pieces.put_nowait(b"")
             return {"type": "websocket.disconnect", "code": 1006}
         self._size -= len(piece)
-        if self._transport is not None and self._size <= HIGH and not self._lost:
+        if self._transport is not None and self._size <= HIGH_WATER and not self._lost:
             self._transport.resume_reading()
         return {"type": "websocket.receive", "bytes": piece}
 
@@ -86,7 +86,7 @@ class Upgraded(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._pieces.put_nowait(data)
         self._size += len(data)
-        if self._size > HIGH and self._transport is not None:
+        if self._size > HIGH_WATER and self._transport is not None:
             self._transport.pause_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -101,26 +101,31 @@ class Upgraded(asyncio.Protocol):
         self._writable.set()
 
 
-class Streams:
+class SpdyChannels:
     """One stream per channel; see `streaming.Socket` for what each of these is."""
 
-    def __init__(self, wire: Upgraded, asked: Wishes) -> None:
-        self._wire, self._spdy = wire, spdy.Connection()
-        wanted = {STDIN: asked.stdin, STDOUT: asked.stdout, STDERR: asked.stderr and not asked.tty, RESIZE: asked.tty}
-        self._missing = {ERROR, *(channel for channel, yes in wanted.items() if yes)}
+    def __init__(self, connection: UpgradedConnection, options: ExecOptions) -> None:
+        self._connection, self._framer = connection, spdy.Framer()
+        requested = {
+            STDIN: options.stdin,
+            STDOUT: options.stdout,
+            STDERR: options.stderr and not options.tty,
+            RESIZE: options.tty,
+        }
+        self._awaited = {ERROR, *(channel for channel, yes in requested.items() if yes)}
         self._streams: dict[int, int] = {}
         self._events: list[tuple[int, bytes]] = []
-        self._rest = b""
+        self._partial_size = b""
 
     async def accept(self) -> None:
         """The upgrade, and every stream that is needed."""
-        await self._wire.send({"type": "websocket.accept"})
-        while self._missing:
+        await self._connection.send({"type": "websocket.accept"})
+        while self._awaited:
             if not await self._read():
                 raise ConnectionResetError("the client has gone")
 
     async def send(self, channel: int, data: bytes) -> None:
-        await self._wire.send({"type": "websocket.send", "bytes": spdy.data(self._streams[channel], data)})
+        await self._connection.send({"type": "websocket.send", "bytes": spdy.encode_data(self._streams[channel], data)})
 
     async def receive(self) -> tuple[int, bytes] | None:
         while not self._events:
@@ -129,82 +134,86 @@ class Streams:
         return self._events.pop(0)
 
     async def finish(self, status: dict[str, Any]) -> None:
-        frames = [spdy.data(self._streams[ERROR], encode(status), last=True)]
-        frames += [spdy.data(s, b"", last=True) for c, s in self._streams.items() if c in (STDOUT, STDERR)]
-        await self._wire.send({"type": "websocket.send", "bytes": b"".join(frames)})
+        frames = [spdy.encode_data(self._streams[ERROR], encode(status), last=True)]
+        frames += [spdy.encode_data(s, b"", last=True) for c, s in self._streams.items() if c in (STDOUT, STDERR)]
+        await self._connection.send({"type": "websocket.send", "bytes": b"".join(frames)})
         while await self._read():  # the client closes when it has read everything
             self._events.clear()
 
     async def _read(self) -> bool:
         """One piece of the client's; False when it has gone."""
-        message = await self._wire.receive()
+        message = await self._connection.receive()
         if message["type"] == "websocket.disconnect":
             return False
         try:
-            for event in self._spdy.receive(message["bytes"]):
-                if isinstance(event, spdy.GoAway):
+            for frame in self._framer.parse_frames(message["bytes"]):
+                if isinstance(frame, spdy.GoAwayFrame):
                     return False
-                await self._heard(event)
-        except spdy.Broken:
+                await self._handle_frame(frame)
+        except spdy.SpdyError:
             return False
         return True
 
-    async def _heard(self, event: spdy.Event) -> None:
-        if isinstance(event, spdy.Opened):
-            channel = _NAMES.get(event.headers.get("streamtype", ""), -1)
-            known = channel in self._missing
-            frame = self._spdy.reply(event.stream) if known else spdy.reset(event.stream)
-            await self._wire.send({"type": "websocket.send", "bytes": frame})
-            if known:
-                self._missing.discard(channel)
-                self._streams[channel] = event.stream
-        elif isinstance(event, spdy.Ping):
-            await self._wire.send({"type": "websocket.send", "bytes": spdy.pong(event.number)})
-        elif isinstance(event, spdy.Data):
-            channel = next((c for c, s in self._streams.items() if s == event.stream), ERROR)
-            self._took(channel, event)
+    async def _handle_frame(self, frame: spdy.Frame) -> None:
+        if isinstance(frame, spdy.SynStreamFrame):
+            channel = _STREAM_TYPES.get(frame.headers.get("streamtype", ""), -1)
+            expected = channel in self._awaited
+            reply = self._framer.encode_syn_reply(frame.stream) if expected else spdy.encode_rst_stream(frame.stream)
+            await self._connection.send({"type": "websocket.send", "bytes": reply})
+            if expected:
+                self._awaited.discard(channel)
+                self._streams[channel] = frame.stream
+        elif isinstance(frame, spdy.PingFrame):
+            await self._connection.send({"type": "websocket.send", "bytes": spdy.encode_ping(frame.number)})
+        elif isinstance(frame, spdy.DataFrame):
+            channel = next((c for c, s in self._streams.items() if s == frame.stream), ERROR)
+            self._queue_input(channel, frame)
 
-    def _took(self, channel: int, event: spdy.Data) -> None:
+    def _queue_input(self, channel: int, frame: spdy.DataFrame) -> None:
         if channel == RESIZE:  # one size after the other, cut anywhere
-            *whole, self._rest = (self._rest + event.data).replace(b"}", b"}\n").split(b"\n")
-            self._events += [(RESIZE, size) for size in whole if size.strip()]
+            *sizes, self._partial_size = (self._partial_size + frame.data).replace(b"}", b"}\n").split(b"\n")
+            self._events += [(RESIZE, size) for size in sizes if size.strip()]
         elif channel == STDIN:
-            if event.data:
-                self._events.append((STDIN, event.data))
-            if event.last:
+            if frame.data:
+                self._events.append((STDIN, frame.data))
+            if frame.last:
                 self._events.append((CLOSE, bytes((STDIN,))))
 
 
-def version_of(headers: list[tuple[bytes, bytes]], known: tuple[str, ...]) -> str:
+def negotiate_protocol(headers: list[tuple[bytes, bytes]], supported: tuple[str, ...]) -> str:
     """The stream protocol that both sides speak. Raises BadRequest."""
     offered = [
-        word.strip() for name, value in headers if name == VERSION for word in value.decode("latin-1").split(",")
+        word.strip() for name, value in headers if name == VERSION_HEADER for word in value.decode("latin-1").split(",")
     ]
-    for version in known:
+    for version in supported:
         if version in offered:
             return version
-    wanted = " or ".join(known)
-    raise BadRequest(f"the upgrade needs an X-Stream-Protocol-Version of {wanted}, not {', '.join(offered) or 'none'}")
+    expected = " or ".join(supported)
+    raise BadRequest(
+        f"the upgrade needs an X-Stream-Protocol-Version of {expected}, not {', '.join(offered) or 'none'}"
+    )
 
 
-async def serve(call: Call, subresource: str, entrance: Entrance, pod: Object) -> None:
+async def serve(call: Call, subresource: str, runtime: StreamingRuntime, pod: Object) -> None:
     """Serves one upgraded connection to its end. Raises ApiError before the upgrade."""
     forwards = subresource == "portforward"
-    asked = None if forwards else wishes(call.upgrade["query_string"])
-    wire = Upgraded(
-        call.upgrade["extensions"]["rowlock.take_over"]["call"],
-        version_of(call.upgrade["headers"], FORWARD if forwards else EXEC),
+    options = None if forwards else parse_exec_options(call.upgrade_scope["query_string"])
+    connection = UpgradedConnection(
+        call.upgrade_scope["extensions"]["rowlock.take_over"]["call"],
+        negotiate_protocol(call.upgrade_scope["headers"], FORWARD_PROTOCOLS if forwards else EXEC_PROTOCOLS),
     )
     try:
-        if asked is None:
-            forwarding.check(pod)
-            await forwarding.Tunnel(wire.receive, wire.send, entrance, pod).run()
+        if options is None:
+            forwarding.check_running(pod)
+            await forwarding.Tunnel(connection.receive, connection.send, runtime, pod).run()
         else:
-            await served(Streams(wire, asked), opened(call.path, entrance, pod, asked), asked)
+            await serve_session(
+                SpdyChannels(connection, options), open_session(call.path, runtime, pod, options), options
+            )
     except OSError:
         return  # the client has gone
     finally:
-        wire.finish()
+        connection.finish()
 
 
-EXEC, FORWARD = (V4,), ("portforward.k8s.io",)
+EXEC_PROTOCOLS, FORWARD_PROTOCOLS = (V4,), ("portforward.k8s.io",)

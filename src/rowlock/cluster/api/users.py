@@ -16,12 +16,12 @@ from pathlib import Path
 
 from rowlock.errors import BadRequest
 
-MASTERS, VIEWERS, EVERYBODY = "system:masters", "rowlock:viewers", "system:authenticated"
-HERE = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
+MASTERS, VIEWERS, AUTHENTICATED = "system:masters", "rowlock:viewers", "system:authenticated"
+LOOPBACK_ADDRESSES = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 """Addresses that nobody else's machine can reach us by."""
-SHORTEST = 20
+MIN_TOKEN_LENGTH = 20
 """Characters of a token: whoever guesses shorter ones over a network may have luck."""
-READS = frozenset({"get", "list", "watch"})
+READ_VERBS = frozenset({"get", "list", "watch"})
 _NOT_FOR_VIEWERS = frozenset({"secrets", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy"})
 
 
@@ -30,30 +30,30 @@ class User:
     """Who asks."""
 
     name: str
-    groups: tuple[str, ...] = (EVERYBODY,)
+    groups: tuple[str, ...] = (AUTHENTICATED,)
     uid: str = ""
 
     @property
-    def master(self) -> bool:
+    def is_master(self) -> bool:
         return MASTERS in self.groups
 
     @property
-    def reads(self) -> bool:
+    def can_read(self) -> bool:
         """Whether there is anything this user may read."""
-        return self.master or VIEWERS in self.groups
+        return self.is_master or VIEWERS in self.groups
 
-    def may(self, verb: str, resource: str) -> bool:
+    def is_allowed(self, verb: str, resource: str) -> bool:
         """`resource` is the plural, with a slash and the subresource when it is about one."""
-        if self.master:
+        if self.is_master:
             return True
-        return VIEWERS in self.groups and verb in READS and resource not in _NOT_FOR_VIEWERS
+        return VIEWERS in self.groups and verb in READ_VERBS and resource not in _NOT_FOR_VIEWERS
 
 
-ADMIN = User("rowlock-admin", (MASTERS, EVERYBODY))
+ADMIN = User("rowlock-admin", (MASTERS, AUTHENTICATED))
 """The owner of the data directory."""
 
 
-def accounts_of(name: str) -> tuple[str, ...]:
+def service_account_groups(name: str) -> tuple[str, ...]:
     """The groups of a service account, by its full name; none for anybody else."""
     parts = name.split(":")
     if parts[:2] != ["system", "serviceaccount"] or len(parts) != 4:
@@ -61,21 +61,21 @@ def accounts_of(name: str) -> tuple[str, ...]:
     return "system:serviceaccounts", f"system:serviceaccounts:{parts[2]}"
 
 
-class Keys:
-    """Whose a token is. With `guarded`, the owner's opens nothing to who comes from another address than loopback."""
+class TokenAuthenticator:
+    """Whose a token is. With `loopback_only`, the owner's opens nothing to who comes from another address than loopback."""
 
-    def __init__(self, owner: str, users: Mapping[str, User], *, guarded: bool = False) -> None:
+    def __init__(self, owner: str, users: Mapping[str, User], *, loopback_only: bool = False) -> None:
         # A dictionary compares whole hashes, made with a secret of this process: how long it takes tells a guesser nothing.
         self._users = {**users, **({owner: ADMIN} if owner else {})}
-        self._guarded = guarded
+        self._loopback_only = loopback_only
 
-    def user(self, token: str, address: str = "127.0.0.1") -> User | None:
+    def authenticate(self, token: str, address: str = "127.0.0.1") -> User | None:
         """`address` is the one of ours that the client has reached."""
-        found = self._users.get(token)
-        return None if found is ADMIN and self._guarded and address not in HERE else found
+        user = self._users.get(token)
+        return None if user is ADMIN and self._loopback_only and address not in LOOPBACK_ADDRESSES else user
 
 
-def read(path: Path) -> dict[str, User]:
+def read_token_file(path: Path) -> dict[str, User]:
     """The users of a file, by token. Raises BadRequest with what to do about it."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -85,18 +85,18 @@ def read(path: Path) -> dict[str, User]:
                     f"others can read the tokens in {path} (mode {mode:04o}): `chmod 600 {path}`, and make new tokens"
                     " if somebody may have seen these"
                 )
-            found = dict(_users(path, file))
+            users = dict(_parse_users(path, file))
     except OSError as error:
         raise BadRequest(f"the users' file {path} cannot be read ({error.strerror}): --users names it") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise BadRequest(f'{path} is no file of lines `token,user,uid,"group,group"`: {error}') from None
-    if not found:
+    if not users:
         raise BadRequest(f'{path} names no user: it wants a line `token,user,uid,"group,group"` for each')
-    return found
+    return users
 
 
-def _users(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, User]]:
-    seen: dict[str, int] = {}
+def _parse_users(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, User]]:
+    line_of_token: dict[str, int] = {}
     rows = csv.reader(lines)
     for row in rows:
         cells = [cell.strip() for cell in row]
@@ -108,15 +108,17 @@ def _users(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, User]]:
         if len(cells) > 4:
             raise BadRequest(f'{where}: several groups stand in one pair of quotes: token,user,uid,"group,group"')
         token, name, uid = cells[:3]
-        if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
+        if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
             raise BadRequest(
-                f"{where}: the token of {name} can be guessed or cannot be sent: {SHORTEST} or more letters and"
+                f"{where}: the token of {name} can be guessed or cannot be sent: {MIN_TOKEN_LENGTH} or more letters and"
                 " digits, please; `openssl rand -hex 32` makes a good one"
             )
         if name == ADMIN.name:
             raise BadRequest(f"{where}: {name} is the owner of this cluster, whose token the data directory holds")
-        if token in seen:
-            raise BadRequest(f"{where}: the token of {name} is that of line {seen[token]} too: one for each, please")
-        seen[token] = rows.line_num
+        if token in line_of_token:
+            raise BadRequest(
+                f"{where}: the token of {name} is that of line {line_of_token[token]} too: one for each, please"
+            )
+        line_of_token[token] = rows.line_num
         groups = tuple(filter(None, (group.strip() for group in cells[3].split(",")))) if len(cells) > 3 else ()
-        yield token, User(name, tuple(dict.fromkeys((*groups, EVERYBODY))), uid)
+        yield token, User(name, tuple(dict.fromkeys((*groups, AUTHENTICATED))), uid)

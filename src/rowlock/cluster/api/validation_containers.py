@@ -12,14 +12,14 @@ from typing import Any
 from rowlock.cluster.api.validation_security import security_causes
 from rowlock.cluster.api.wording import (
     dns_label_problems,
-    duplicate,
-    forbidden,
+    duplicate_value,
+    forbidden_field,
     invalid_value,
     label_key_problems,
     not_found,
     not_supported,
     port_name_problems,
-    required,
+    required_value,
     subdomain_problems,
 )
 from rowlock.errors import Cause
@@ -27,20 +27,20 @@ from rowlock.quantity import parse
 
 Causes = Iterator[Cause]
 
-PORTS = "must be between 1 and 65535, inclusive"
-_PULL = ("Always", "IfNotPresent", "Never")
-_MESSAGES = ("File", "FallbackToLogsOnError")
-_OF_LABELS = re.compile(r"(.*)\['(.*)'\]", re.DOTALL)
-_OWN = ("metadata.name", "metadata.namespace", "metadata.uid")
-_PARTS = ("metadata.annotations", "metadata.labels")
-IN_VARIABLES = (*_OWN, "spec.nodeName", "spec.serviceAccountName",
+PORT_RANGE_TEXT = "must be between 1 and 65535, inclusive"
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+_SUBSCRIPTED_PATH = re.compile(r"(.*)\['(.*)'\]", re.DOTALL)
+_IDENTITY_PATHS = ("metadata.name", "metadata.namespace", "metadata.uid")
+_MAP_PATHS = ("metadata.annotations", "metadata.labels")
+ENV_FIELD_PATHS = (*_IDENTITY_PATHS, "spec.nodeName", "spec.serviceAccountName",
                 "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs")  # fmt: skip
-IN_FILES = (*_PARTS, *_OWN)
+VOLUME_FIELD_PATHS = (*_MAP_PATHS, *_IDENTITY_PATHS)
 """Fields of the pod itself that an environment variable, a file may show; one label or annotation besides."""
-_ELSEWHERE = ("spec.restartPolicy", "spec.schedulerName", "status.phase")
+_OTHER_FIELD_PATHS = ("spec.restartPolicy", "spec.schedulerName", "status.phase")
 """… that are known for other purposes."""
-_STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
-_MEASURED = tuple(f"{what}.{name}" for what in ("limits", "requests") for name in sorted(_STANDARD))
+_STANDARD_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
+_RESOURCE_FIELDS = tuple(f"{what}.{name}" for what in ("limits", "requests") for name in sorted(_STANDARD_RESOURCES))
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _CONFIG_KEY_TEXT = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',"
@@ -59,21 +59,23 @@ def config_key_problems(key: str) -> list[str]:
 
 
 def container_causes(
-    container: dict[str, Any], path: str, volumes: Mapping[str, str], *, first: bool = False
+    container: dict[str, Any], path: str, volumes: Mapping[str, str], *, is_init: bool = False
 ) -> Causes:
-    """The rules of one container; `first` says that it is to end before others begin."""
+    """The rules of one container; `is_init` says that it is to end before others begin."""
     name, image = container.get("name") or "", container.get("image") or ""
     if not name:
-        yield required(f"{path}.name")
+        yield required_value(f"{path}.name")
     else:
         for problem in dns_label_problems(name):
             yield invalid_value(f"{path}.name", name, problem)
     if not image:
-        yield required(f"{path}.image")
+        yield required_value(f"{path}.image")
     elif image != image.strip():
         yield invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
-    if container.get("terminationMessagePolicy", "File") not in _MESSAGES:
-        yield not_supported(f"{path}.terminationMessagePolicy", container["terminationMessagePolicy"], _MESSAGES)
+    if container.get("terminationMessagePolicy", "File") not in _MESSAGE_POLICIES:
+        yield not_supported(
+            f"{path}.terminationMessagePolicy", container["terminationMessagePolicy"], _MESSAGE_POLICIES
+        )
     yield from _port_causes(container.get("ports") or (), f"{path}.ports")
     yield from _env_causes(container.get("env") or (), f"{path}.env")
     yield from _env_from_causes(container.get("envFrom") or (), f"{path}.envFrom")
@@ -81,18 +83,18 @@ def container_causes(
         yield from _mount_causes(mounts, f"{path}.volumeMounts", volumes)
     if devices := container.get("volumeDevices"):
         yield from _device_causes(devices, f"{path}.volumeDevices", volumes)
-    if container.get("imagePullPolicy") not in _PULL:
-        yield not_supported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL)
+    if container.get("imagePullPolicy") not in _PULL_POLICIES:
+        yield not_supported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
     yield from _resource_causes(container.get("resources") or {}, f"{path}.resources")
     if policies := container.get("resizePolicy"):
         yield from _resize_causes(policies, f"{path}.resizePolicy")
     if context := container.get("securityContext"):
         yield from security_causes(context, f"{path}.securityContext")
-    if first and container.get("restartPolicy") != "Always":
+    if is_init and container.get("restartPolicy") != "Always":
         for field in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
             if field in container:
                 text = "may not be set for init containers without restartPolicy=Always"
-                yield forbidden(f"{path}.{field}", text)
+                yield forbidden_field(f"{path}.{field}", text)
     else:
         yield from _handler_causes(container, path)
 
@@ -107,33 +109,33 @@ def _handler_causes(container: dict[str, Any], path: str) -> Causes:
             yield from _action_causes(lifecycle[hook], f"{path}.lifecycle.{hook}", _HOOKS)
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         if probe in container:
-            yield from _probe_causes(container[probe], f"{path}.{probe}", once=probe != "readinessProbe")
+            yield from _probe_causes(container[probe], f"{path}.{probe}", single_success=probe != "readinessProbe")
 
 
 _ACTIONS = ("exec", "httpGet", "tcpSocket", "grpc")
 _HOOKS = ("exec", "httpGet", "tcpSocket", "sleep")
-_COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_PROBE_COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 
 
 def _action_causes(handler: dict[str, Any], path: str, known: Sequence[str]) -> Causes:
     actions = [a for a in known if a in handler]
     if not actions:
-        yield required(path, "must specify a handler type")
+        yield required_value(path, "must specify a handler type")
     for extra in actions[1:]:
-        yield forbidden(f"{path}.{extra}", "may not specify more than 1 handler type")
+        yield forbidden_field(f"{path}.{extra}", "may not specify more than 1 handler type")
     if actions[:1] == ["exec"] and not handler["exec"].get("command"):
-        yield required(f"{path}.exec.command")
+        yield required_value(f"{path}.exec.command")
     for action in actions[:1]:
         if action in ("httpGet", "tcpSocket", "grpc"):
             yield from port_causes(handler[action].get("port", 0), f"{path}.{action}.port")
         if action == "httpGet":
-            yield from _asking_causes(handler[action], f"{path}.{action}")
+            yield from _http_get_causes(handler[action], f"{path}.{action}")
 
 
 _HEADER = re.compile(r"[-A-Za-z0-9]+")
 
 
-def _asking_causes(request: dict[str, Any], path: str) -> Causes:
+def _http_get_causes(request: dict[str, Any], path: str) -> Causes:
     """How an HTTP server is asked."""
     if request.get("scheme", "HTTP") not in ("HTTP", "HTTPS"):
         yield not_supported(f"{path}.scheme", request["scheme"], ("HTTP", "HTTPS"))
@@ -150,38 +152,38 @@ def port_causes(port: int | str, path: str) -> Causes:
     """A port by its number or by its name."""
     if isinstance(port, int):
         if not 0 < port < 65536:
-            yield invalid_value(path, port, PORTS)
+            yield invalid_value(path, port, PORT_RANGE_TEXT)
         return
     for problem in port_name_problems(port):
         yield invalid_value(path, port, problem)
 
 
-def _probe_causes(probe: dict[str, Any], path: str, *, once: bool) -> Causes:
+def _probe_causes(probe: dict[str, Any], path: str, *, single_success: bool) -> Causes:
     yield from _action_causes(probe, path, _ACTIONS)
-    for field in _COUNTS:
+    for field in _PROBE_COUNTS:
         if probe.get(field, 0) < 0:
             yield invalid_value(f"{path}.{field}", probe[field], "must be greater than or equal to 0")
     if probe.get("terminationGracePeriodSeconds", 1) <= 0:
         text = "must be greater than 0"
         yield invalid_value(f"{path}.terminationGracePeriodSeconds", probe["terminationGracePeriodSeconds"], text)
-    if once and probe.get("successThreshold", 1) != 1:
+    if single_success and probe.get("successThreshold", 1) != 1:
         yield invalid_value(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
 
 
 # ---------------------------------------------------------------- ports and environment
 
 
-def host_port_causes(listed: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> Causes:
+def host_port_causes(ports_by_container: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> Causes:
     """A port of the node belongs to one container of a pod; what is given is each one's place and ports."""
-    taken: set[str] = set()
-    for path, ports in listed:
+    used: set[str] = set()
+    for path, ports in ports_by_container:
         for index, port in enumerate(ports):
             if "hostPort" not in port:
                 continue
-            place = f"{port.get('protocol')}/{port.get('hostIP') or ''}/{port['hostPort']}"
-            if place in taken:
-                yield duplicate(f"{path}.ports[{index}].hostPort", place)
-            taken.add(place)
+            host_port = f"{port.get('protocol')}/{port.get('hostIP') or ''}/{port['hostPort']}"
+            if host_port in used:
+                yield duplicate_value(f"{path}.ports[{index}].hostPort", host_port)
+            used.add(host_port)
 
 
 def _port_causes(ports: Sequence[dict[str, Any]], path: str) -> Causes:
@@ -193,14 +195,14 @@ def _port_causes(ports: Sequence[dict[str, Any]], path: str) -> Causes:
             for problem in problems:
                 yield invalid_value(f"{where}.name", name, problem)
             if name in names:
-                yield duplicate(f"{where}.name", name)
+                yield duplicate_value(f"{where}.name", name)
             names.add(name)
         for field in ("containerPort", "hostPort"):
             number = port.get(field)
             if field == "containerPort" and not number:
-                yield required(f"{where}.{field}")
+                yield required_value(f"{where}.{field}")
             elif number is not None and not 0 < number < 65536:
-                yield invalid_value(f"{where}.{field}", number, PORTS)
+                yield invalid_value(f"{where}.{field}", number, PORT_RANGE_TEXT)
         if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
             yield not_supported(f"{where}.protocol", port.get("protocol"), ("SCTP", "TCP", "UDP"))
 
@@ -208,7 +210,7 @@ def _port_causes(ports: Sequence[dict[str, Any]], path: str) -> Causes:
 _ENV_NAME_TEXT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 
 
-def _env_name(name: str) -> bool:
+def _is_env_name(name: str) -> bool:
     return "=" not in name and name.isascii() and name.isprintable()
 
 
@@ -216,22 +218,22 @@ def _env_causes(variables: Sequence[dict[str, Any]], path: str) -> Causes:
     for index, variable in enumerate(variables):
         name, where = variable.get("name") or "", f"{path}[{index}]"
         if not name:
-            yield required(f"{where}.name")
-        elif not _env_name(name):
+            yield required_value(f"{where}.name")
+        elif not _is_env_name(name):
             yield invalid_value(f"{where}.name", name, _ENV_NAME_TEXT)
         if "valueFrom" in variable:
-            yield from _source_causes(variable, f"{where}.valueFrom")
+            yield from _env_source_causes(variable, f"{where}.valueFrom")
 
 
-_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
+_ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
 
 
-def _source_causes(variable: dict[str, Any], path: str) -> Causes:
+def _env_source_causes(variable: dict[str, Any], path: str) -> Causes:
     source = variable["valueFrom"] or {}
     if "fieldRef" in source:
-        yield from field_causes(source["fieldRef"], f"{path}.fieldRef", IN_VARIABLES)
+        yield from field_ref_causes(source["fieldRef"], f"{path}.fieldRef", ENV_FIELD_PATHS)
     if "resourceFieldRef" in source:
-        yield from measured_causes(source["resourceFieldRef"], f"{path}.resourceFieldRef")
+        yield from resource_field_ref_causes(source["resourceFieldRef"], f"{path}.resourceFieldRef")
     for kind in ("configMapKeyRef", "secretKeyRef"):
         if kind not in source:
             continue
@@ -239,10 +241,10 @@ def _source_causes(variable: dict[str, Any], path: str) -> Causes:
         for problem in subdomain_problems(name):
             yield invalid_value(f"{path}.{kind}.name", name, problem)
         if not key:
-            yield required(f"{path}.{kind}.key")
+            yield required_value(f"{path}.{kind}.key")
         for problem in config_key_problems(key) if key else ():
             yield invalid_value(f"{path}.{kind}.key", key, problem)
-    count = sum(1 for kind in _SOURCES if kind in source)
+    count = sum(1 for kind in _ENV_SOURCES if kind in source)
     if not count:
         text = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
         yield invalid_value(path, "", text)
@@ -252,61 +254,61 @@ def _source_causes(variable: dict[str, Any], path: str) -> Causes:
         yield invalid_value(path, "", "may not have more than one field specified at a time")
 
 
-def field_causes(reference: dict[str, Any], path: str, allowed: tuple[str, ...]) -> Causes:
+def field_ref_causes(reference: dict[str, Any], path: str, allowed: tuple[str, ...]) -> Causes:
     """A field of the pod itself, as an environment variable or a file."""
-    given, where = str(reference.get("fieldPath") or ""), f"{path}.fieldPath"
-    field = "spec.nodeName" if given == "spec.host" else given
+    field_path, where = str(reference.get("fieldPath") or ""), f"{path}.fieldPath"
+    field = "spec.nodeName" if field_path == "spec.host" else field_path
     version = reference.get("apiVersion") or "v1"
-    part = _OF_LABELS.fullmatch(field)
+    subscript = _SUBSCRIPTED_PATH.fullmatch(field)
     if not field:
-        yield required(where)
+        yield required_value(where)
     elif version != "v1":
         yield invalid_value(where, field, f"error converting fieldPath: unsupported pod version: {version}")
-    elif part and part[1] not in _PARTS:
+    elif subscript and subscript[1] not in _MAP_PATHS:
         text = f"error converting fieldPath: field label does not support subscript: {field}"
         yield invalid_value(where, field, text)
-    elif part:
-        key = part[2] if part[1] == "metadata.labels" else part[2].lower()
+    elif subscript:
+        key = subscript[2] if subscript[1] == "metadata.labels" else subscript[2].lower()
         for problem in label_key_problems(key):
             yield invalid_value(path, key, problem)
-    elif field not in (*IN_FILES, *IN_VARIABLES, *_ELSEWHERE):
+    elif field not in (*VOLUME_FIELD_PATHS, *ENV_FIELD_PATHS, *_OTHER_FIELD_PATHS):
         yield invalid_value(where, field, f"error converting fieldPath: field label not supported: {field}")
     elif field not in allowed:
         yield not_supported(where, field, allowed)
 
 
-def measured_causes(reference: dict[str, Any], path: str, *, of: bool = False) -> Causes:
-    """A container's resource, as an environment variable or (`of`: it must name its container) a file."""
+def resource_field_ref_causes(reference: dict[str, Any], path: str, *, container_required: bool = False) -> Causes:
+    """A container's resource, as an environment variable or (`container_required`: it must name its container) a file."""
     resource = reference.get("resource") or ""
-    if of and not reference.get("containerName"):
-        yield required(f"{path}.containerName")
+    if container_required and not reference.get("containerName"):
+        yield required_value(f"{path}.containerName")
     elif not resource:
-        yield required(f"{path}.resource")
-    elif resource not in _MEASURED and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
-        yield not_supported(f"{path}.resource", resource, _MEASURED)
+        yield required_value(f"{path}.resource")
+    elif resource not in _RESOURCE_FIELDS and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
+        yield not_supported(f"{path}.resource", resource, _RESOURCE_FIELDS)
     if resource and (divisor := reference.get("divisor", "0")) != "0":
         name = resource.partition(".")[2]
-        units, called = _CPU_UNITS if name == "cpu" else _BYTE_UNITS, _CALLED.get(name)
-        if called and divisor not in units.split(", "):
-            spoken = units.replace("1m, 1", "1m and 1")
-            text = f"only divisor's values {spoken} are supported with the {called} resource"
+        units, title = _CPU_UNITS if name == "cpu" else _BYTE_UNITS, _RESOURCE_TITLES.get(name)
+        if title and divisor not in units.split(", "):
+            units_text = units.replace("1m, 1", "1m and 1")
+            text = f"only divisor's values {units_text} are supported with the {title} resource"
             yield invalid_value(f"{path}.divisor", resource, text)
 
 
 _CPU_UNITS, _BYTE_UNITS = "1m, 1", "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei"
-_CALLED = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "local ephemeral storage"}
+_RESOURCE_TITLES = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "local ephemeral storage"}
 
 
 def _env_from_causes(sources: Sequence[dict[str, Any]], path: str) -> Causes:
     for index, source in enumerate(sources):
         where, prefix = f"{path}[{index}]", source.get("prefix") or ""
-        if prefix and not _env_name(prefix):
+        if prefix and not _is_env_name(prefix):
             yield invalid_value(f"{where}.prefix", prefix, _ENV_NAME_TEXT)
         kinds = [kind for kind in ("configMapRef", "secretRef") if kind in source]
         for kind in kinds:
             name = source[kind].get("name") or ""
             if not name:
-                yield required(f"{where}.{kind}.name")
+                yield required_value(f"{where}.{kind}.name")
             for problem in subdomain_problems(name) if name else ():
                 yield invalid_value(f"{where}.{kind}.name", name, problem)
         if not kinds:
@@ -321,27 +323,27 @@ def _env_from_causes(sources: Sequence[dict[str, Any]], path: str) -> Causes:
 def _mount_causes(mounts: Sequence[dict[str, Any]], path: str, volumes: Mapping[str, str]) -> Causes:
     paths: set[str] = set()
     for index, mount in enumerate(mounts):
-        name, where = mount.get("name") or "", mount.get("mountPath") or ""
+        name, mount_path = mount.get("name") or "", mount.get("mountPath") or ""
         if not name:
-            yield required(f"{path}[{index}].name")
+            yield required_value(f"{path}[{index}].name")
         if name not in volumes:
             yield not_found(f"{path}[{index}].name", name)
-        if not where:
-            yield required(f"{path}[{index}].mountPath")
-        elif where in paths:
-            yield invalid_value(f"{path}[{index}].mountPath", where, "must be unique")
-        paths.add(where)
+        if not mount_path:
+            yield required_value(f"{path}[{index}].mountPath")
+        elif mount_path in paths:
+            yield invalid_value(f"{path}[{index}].mountPath", mount_path, "must be unique")
+        paths.add(mount_path)
         if "subPath" in mount or "subPathExpr" in mount:
-            yield from _part_causes(mount, path)
+            yield from _sub_path_causes(mount, path)
         if "mountPropagation" in mount and mount["mountPropagation"] not in _PROPAGATION:
             yield not_supported(f"{path}.mountPropagation", mount["mountPropagation"], _PROPAGATION)
 
 
-def _part_causes(mount: dict[str, Any], path: str) -> Causes:
+def _sub_path_causes(mount: dict[str, Any], path: str) -> Causes:
     """A part of a volume, named or computed."""
     for field in ("subPath", "subPathExpr"):
         if mount.get(field):
-            yield from within_causes(mount[field], f"{path}.{field}")
+            yield from relative_path_causes(mount[field], f"{path}.{field}")
     if mount.get("subPath") and mount.get("subPathExpr"):
         text = "subPathExpr and subPath are mutually exclusive"
         yield invalid_value(f"{path}.subPathExpr", mount["subPathExpr"], text)
@@ -353,11 +355,11 @@ _PROPAGATION = ("Bidirectional", "HostToContainer", "None")
 def _device_causes(devices: Sequence[dict[str, Any]], path: str, volumes: Mapping[str, str]) -> Causes:
     """Volumes that a container sees as a disk and not as files."""
     names: set[str] = set()
-    places: set[str] = set()
+    device_paths: set[str] = set()
     for index, device in enumerate(devices):
-        name, where = device.get("name") or "", device.get("devicePath") or ""
+        name, device_path = device.get("name") or "", device.get("devicePath") or ""
         if not name:
-            yield required(f"{path}[{index}].name")
+            yield required_value(f"{path}[{index}].name")
         if name in names:
             yield invalid_value(f"{path}[{index}].name", name, "must be unique")
         if name not in volumes:
@@ -365,15 +367,15 @@ def _device_causes(devices: Sequence[dict[str, Any]], path: str, volumes: Mappin
         elif volumes[name] not in ("persistentVolumeClaim", "ephemeral"):
             text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
             yield invalid_value(f"{path}[{index}].name", name, text)
-        if not where:
-            yield required(f"{path}[{index}].devicePath")
-        elif where in places:
-            yield invalid_value(f"{path}[{index}].devicePath", where, "must be unique")
+        if not device_path:
+            yield required_value(f"{path}[{index}].devicePath")
+        elif device_path in device_paths:
+            yield invalid_value(f"{path}[{index}].devicePath", device_path, "must be unique")
         names.add(name)
-        places.add(where)
+        device_paths.add(device_path)
 
 
-def within_causes(path: str, field: str) -> Causes:
+def relative_path_causes(path: str, field: str) -> Causes:
     """A path that must stay inside its volume."""
     if path.startswith("/"):
         yield invalid_value(field, path, "must be a relative path")
@@ -384,19 +386,19 @@ def within_causes(path: str, field: str) -> Causes:
 def _resize_causes(policies: Sequence[dict[str, Any]], path: str) -> Causes:
     seen: set[str] = set()
     for index, policy in enumerate(policies):
-        for field, known in (("resourceName", ("cpu", "memory")), ("restartPolicy", _RESIZES)):
+        for field, supported in (("resourceName", ("cpu", "memory")), ("restartPolicy", _RESIZE_POLICIES)):
             value = policy.get(field) or ""
             if not value:
-                yield required(path)
-            elif value not in known:
-                yield not_supported(path, value, known)
+                yield required_value(path)
+            elif value not in supported:
+                yield not_supported(path, value, supported)
         name = policy.get("resourceName") or ""
         if name in seen:
-            yield duplicate(f"{path}[{index}]", name)
+            yield duplicate_value(f"{path}[{index}]", name)
         seen.add(name)
 
 
-_RESIZES = ("NotRequired", "RestartContainer")
+_RESIZE_POLICIES = ("NotRequired", "RestartContainer")
 
 
 def _resource_causes(resources: dict[str, Any], path: str) -> Causes:
@@ -404,7 +406,7 @@ def _resource_causes(resources: dict[str, Any], path: str) -> Causes:
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             where = f"{path}.{field}[{name}]"
-            if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+            if "/" not in name and name not in _STANDARD_RESOURCES and not name.startswith("hugepages-"):
                 yield invalid_value(where, name, "must be a standard resource type or fully qualified")
                 yield invalid_value(where, name, "must be a standard resource for containers")
             number = parse(amount)
@@ -413,9 +415,9 @@ def _resource_causes(resources: dict[str, Any], path: str) -> Causes:
             if "/" in name and number != number.to_integral_value():
                 yield invalid_value(where, amount, "must be an integer")
     yield from _request_causes(limits, requests, path)
-    named = limits.keys() | requests.keys()
-    if any(name.startswith("hugepages-") for name in named) and not named & {"cpu", "memory"}:
-        yield forbidden(path, "HugePages require cpu or memory")
+    names = limits.keys() | requests.keys()
+    if any(name.startswith("hugepages-") for name in names) and not names & {"cpu", "memory"}:
+        yield forbidden_field(path, "HugePages require cpu or memory")
 
 
 def _request_causes(limits: dict[str, Any], requests: dict[str, Any], path: str) -> Causes:
@@ -423,7 +425,7 @@ def _request_causes(limits: dict[str, Any], requests: dict[str, Any], path: str)
         limit = limits.get(name)
         if limit is None:
             if "/" in name and "kubernetes.io/" not in name:
-                yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+                yield required_value(f"{path}.limits", "Limit must be set for non overcommitable resources")
         elif "/" in name and parse(amount) != parse(limit):
             yield invalid_value(f"{path}.requests", amount, f"must be equal to {name} limit of {limit}")
         elif parse(amount) > parse(limit):

@@ -7,21 +7,21 @@ from typing import Any
 
 from rowlock.cluster.api.wording import (
     dns_label_problems,
-    duplicate,
-    forbidden,
+    duplicate_value,
+    forbidden_field,
     invalid_value,
     label_key_problems,
     label_value_problems,
     not_supported,
-    required,
+    required_value,
     subdomain_problems,
 )
 from rowlock.errors import Cause
 
 Causes = Iterator[Cause]
 
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_SPREAD = ("DoNotSchedule", "ScheduleAnyway")
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_UNSATISFIABLE_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
 
 
 def toleration_causes(toleration: dict[str, Any], path: str) -> Causes:
@@ -41,8 +41,8 @@ def toleration_causes(toleration: dict[str, Any], path: str) -> Causes:
         yield not_supported(f"{path}.operator", operator, ("Equal", "Exists"))
     elif value:
         yield invalid_value(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'")
-    if toleration.get("effect") not in (None, "", *EFFECTS):
-        yield not_supported(f"{path}.effect", toleration["effect"], EFFECTS)
+    if toleration.get("effect") not in (None, "", *TAINT_EFFECTS):
+        yield not_supported(f"{path}.effect", toleration["effect"], TAINT_EFFECTS)
 
 
 def affinity_causes(affinity: dict[str, Any], path: str) -> Causes:
@@ -50,54 +50,54 @@ def affinity_causes(affinity: dict[str, Any], path: str) -> Causes:
     if _REQUIRED in nodes:
         where, terms = f"{path}.nodeAffinity.{_REQUIRED}.nodeSelectorTerms", nodes[_REQUIRED].get("nodeSelectorTerms")
         if not terms:
-            yield required(where, "must have at least one node selector term")
+            yield required_value(where, "must have at least one node selector term")
         for index, term in enumerate(terms or ()):
-            yield from _matching(term, f"{where}[{index}]", _node_words)
+            yield from _expression_causes(term, f"{where}[{index}]", _node_operator_causes)
             yield from _label_value_causes(term, f"{where}[{index}]")
             yield from _field_causes(term, f"{where}[{index}]")
-    for index, choice in enumerate(nodes.get(_PREFERRED) or ()):
+    for index, preference in enumerate(nodes.get(_PREFERRED) or ()):
         where = f"{path}.nodeAffinity.{_PREFERRED}[{index}]"
-        yield from _weight_causes(choice, where)
-        yield from _matching(choice.get("preference") or {}, f"{where}.preference", _node_words)
-        yield from _field_causes(choice.get("preference") or {}, f"{where}.preference")
+        yield from _weight_causes(preference, where)
+        yield from _expression_causes(preference.get("preference") or {}, f"{where}.preference", _node_operator_causes)
+        yield from _field_causes(preference.get("preference") or {}, f"{where}.preference")
     for kind in ("podAffinity", "podAntiAffinity"):
         pods = affinity.get(kind) or {}
         for index, term in enumerate(pods.get(_REQUIRED) or ()):
             yield from _pod_term_causes(term, f"{path}.{kind}.{_REQUIRED}[{index}]")
-        for index, choice in enumerate(pods.get(_PREFERRED) or ()):
+        for index, preference in enumerate(pods.get(_PREFERRED) or ()):
             where = f"{path}.{kind}.{_PREFERRED}[{index}]"
-            yield from _weight_causes(choice, where)
-            yield from _pod_term_causes(choice.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm")
+            yield from _weight_causes(preference, where)
+            yield from _pod_term_causes(preference.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm")
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def _weight_causes(choice: dict[str, Any], path: str) -> Causes:
-    if not 1 <= choice.get("weight", 0) <= 100:
-        yield invalid_value(f"{path}.weight", choice.get("weight", 0), "must be in the range 1-100")
+def _weight_causes(preference: dict[str, Any], path: str) -> Causes:
+    if not 1 <= preference.get("weight", 0) <= 100:
+        yield invalid_value(f"{path}.weight", preference.get("weight", 0), "must be in the range 1-100")
 
 
 def _label_value_causes(term: dict[str, Any], path: str) -> Causes:
     """Values that no node's label can have: an error where they must match, a warning where they should."""
-    for index, wanted in enumerate(term.get("matchExpressions") or ()):
-        for number, value in enumerate(wanted.get("values") or ()):
+    for index, expression in enumerate(term.get("matchExpressions") or ()):
+        for number, value in enumerate(expression.get("values") or ()):
             for problem in label_value_problems(value):
                 yield invalid_value(f"{path}.matchExpressions[{index}].values[{number}]", value, problem)
 
 
 def _field_causes(term: dict[str, Any], path: str) -> Causes:
     """Nodes by their fields, of which the name is the only one."""
-    for index, wanted in enumerate(term.get("matchFields") or ()):
-        where, values = f"{path}.matchFields[{index}]", wanted.get("values") or ()
-        if wanted.get("operator") not in ("In", "NotIn"):
-            yield invalid_value(f"{where}.operator", wanted.get("operator") or "", "not a valid selector operator")
+    for index, expression in enumerate(term.get("matchFields") or ()):
+        where, values = f"{path}.matchFields[{index}]", expression.get("values") or ()
+        if expression.get("operator") not in ("In", "NotIn"):
+            yield invalid_value(f"{where}.operator", expression.get("operator") or "", "not a valid selector operator")
         elif len(values) != 1:
             text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-            yield required(f"{where}.values", text)
-        if wanted.get("key") != "metadata.name":
-            yield invalid_value(f"{where}.key", wanted.get("key") or "", "not a valid field selector key")
+            yield required_value(f"{where}.values", text)
+        if expression.get("key") != "metadata.name":
+            yield invalid_value(f"{where}.key", expression.get("key") or "", "not a valid field selector key")
             continue
         for number, value in enumerate(values):
             for problem in subdomain_problems(value):
@@ -108,7 +108,7 @@ def _label_key_causes(rule: dict[str, Any], path: str) -> Causes:
     """Labels of the pod itself that join the selector."""
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         if rule.get(field) and rule.get("labelSelector") is None:
-            yield forbidden(f"{path}.{field}", "must not be specified when labelSelector is not set")
+            yield forbidden_field(f"{path}.{field}", "must not be specified when labelSelector is not set")
             continue
         for index, key in enumerate(rule.get(field) or ()):
             for problem in label_key_problems(key):
@@ -124,7 +124,7 @@ def _pod_term_causes(term: dict[str, Any], path: str) -> Causes:
     yield from _label_key_causes(term, path)
     key = term.get("topologyKey") or ""
     if not key:
-        yield required(f"{path}.topologyKey", "can not be empty")
+        yield required_value(f"{path}.topologyKey", "can not be empty")
     for problem in label_key_problems(key):
         yield invalid_value(f"{path}.topologyKey", key, problem)
 
@@ -136,51 +136,53 @@ def selector_causes(selector: dict[str, Any], path: str) -> Causes:
             yield invalid_value(f"{path}.matchLabels", key, problem)
         for problem in label_value_problems(value):
             yield invalid_value(f"{path}.matchLabels", value, problem)
-    yield from _matching(selector, path, _label_words)
+    yield from _expression_causes(selector, path, _label_operator_causes)
 
 
-def _matching(term: dict[str, Any], path: str, words: Any) -> Causes:
-    for index, wanted in enumerate(term.get("matchExpressions") or ()):
+def _expression_causes(term: dict[str, Any], path: str, operator_causes: Any) -> Causes:
+    for index, expression in enumerate(term.get("matchExpressions") or ()):
         where = f"{path}.matchExpressions[{index}]"
-        yield from words(wanted.get("operator") or "", wanted.get("values") or (), where)
-        for problem in label_key_problems(wanted.get("key") or ""):
-            yield invalid_value(f"{where}.key", wanted.get("key") or "", problem)
+        yield from operator_causes(expression.get("operator") or "", expression.get("values") or (), where)
+        for problem in label_key_problems(expression.get("key") or ""):
+            yield invalid_value(f"{where}.key", expression.get("key") or "", problem)
 
 
-def _label_words(operator: str, values: Sequence[str], path: str) -> Causes:
+def _label_operator_causes(operator: str, values: Sequence[str], path: str) -> Causes:
     if operator in ("In", "NotIn"):
         if not values:
-            yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+            yield required_value(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
     elif operator in ("Exists", "DoesNotExist"):
         if values:
-            yield forbidden(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+            yield forbidden_field(
+                f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            )
     else:
         yield invalid_value(f"{path}.operator", operator, "not a valid selector operator")
 
 
-def _node_words(operator: str, values: Sequence[str], path: str) -> Causes:
+def _node_operator_causes(operator: str, values: Sequence[str], path: str) -> Causes:
     if operator not in ("Gt", "Lt"):
-        yield from _label_words(operator, values, path)
+        yield from _label_operator_causes(operator, values, path)
     elif len(values) != 1:
-        yield required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
+        yield required_value(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
 
 
 def spread_causes(spreads: Sequence[dict[str, Any]], path: str) -> Causes:
     seen: dict[tuple[str, str], int] = {}
-    again: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for index, spread in enumerate(spreads):
-        where, key, otherwise = f"{path}[{index}]", spread.get("topologyKey") or "", spread.get("whenUnsatisfiable")
+        where, key, action = f"{path}[{index}]", spread.get("topologyKey") or "", spread.get("whenUnsatisfiable")
         if spread.get("maxSkew", 0) <= 0:
             yield invalid_value(f"{where}.maxSkew", spread.get("maxSkew", 0), "must be greater than zero")
         if not key:
-            yield required(f"{where}.topologyKey", "can not be empty")
-        if otherwise not in _SPREAD:
-            yield not_supported(f"{where}.whenUnsatisfiable", otherwise, _SPREAD)
-        pair = key, str(otherwise)
-        if pair in seen and pair not in again:  # said once, of the first
-            again.add(pair)
+            yield required_value(f"{where}.topologyKey", "can not be empty")
+        if action not in _UNSATISFIABLE_ACTIONS:
+            yield not_supported(f"{where}.whenUnsatisfiable", action, _UNSATISFIABLE_ACTIONS)
+        pair = key, str(action)
+        if pair in seen and pair not in reported:  # said once, of the first
+            reported.add(pair)
             field = f"{path}[{seen[pair]}].{{topologyKey, whenUnsatisfiable}}"
-            yield duplicate(field, f"{{{key}, {otherwise}}}")
+            yield duplicate_value(field, f"{{{key}, {action}}}")
         seen.setdefault(pair, index)
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if spread.get(field) not in (None, "Honor", "Ignore"):
@@ -196,7 +198,7 @@ def gate_causes(gates: Sequence[dict[str, Any]], path: str) -> Causes:
         for problem in label_key_problems(name):
             yield invalid_value(f"{path}[{index}]", name, problem)
         if name in seen:
-            yield duplicate(f"{path}[{index}]", name)
+            yield duplicate_value(f"{path}[{index}]", name)
         seen.add(name)
 
 
@@ -206,7 +208,7 @@ def gate_update_causes(before: dict[str, Any], after: dict[str, Any]) -> Causes:
     for index, gate in enumerate(after.get("schedulingGates") or ()):
         if gate.get("name") not in old:
             text = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            yield forbidden(f"spec.schedulingGates[{index}].name", text)
+            yield forbidden_field(f"spec.schedulingGates[{index}].name", text)
     if not old:
         return
     labels = after.get("nodeSelector") or {}
@@ -214,19 +216,19 @@ def gate_update_causes(before: dict[str, Any], after: dict[str, Any]) -> Causes:
         text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
         yield invalid_value("spec.nodeSelector", labels or None, text)
     path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    was, now = (_terms(spec) for spec in (before, after))
-    if was and len(was) != len(now):
-        yield invalid_value(path, now, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+    old_terms, new_terms = (_required_node_terms(spec) for spec in (before, after))
+    if old_terms and len(old_terms) != len(new_terms):
+        yield invalid_value(path, new_terms, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
         return
-    for index, term in enumerate(was):
+    for index, term in enumerate(old_terms):
         fields = ("matchExpressions", "matchFields")
-        if any(need not in (now[index].get(field) or ()) for field in fields for need in term.get(field) or ()):
+        if any(need not in (new_terms[index].get(field) or ()) for field in fields for need in term.get(field) or ()):
             yield invalid_value(
-                f"{path}[{index}]", now[index], "only additions are allowed (no mutations or deletions)"
+                f"{path}[{index}]", new_terms[index], "only additions are allowed (no mutations or deletions)"
             )
 
 
-def _terms(spec: dict[str, Any]) -> list[dict[str, Any]]:
+def _required_node_terms(spec: dict[str, Any]) -> list[dict[str, Any]]:
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    found = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    return list(found.get("nodeSelectorTerms") or ())
+    required_affinity = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return list(required_affinity.get("nodeSelectorTerms") or ())

@@ -25,13 +25,13 @@ from rowlock.cluster.api.validation_security import pod_security_causes
 from rowlock.cluster.api.validation_volumes import volume_causes
 from rowlock.cluster.api.wording import (
     dns_label_problems,
-    duplicate,
-    forbidden,
+    duplicate_value,
+    forbidden_field,
     invalid_value,
     label_key_problems,
     label_value_problems,
     not_supported,
-    required,
+    required_value,
     subdomain_problems,
 )
 from rowlock.errors import Cause
@@ -39,14 +39,14 @@ from rowlock.objects import Object
 
 Causes = Iterator[Cause]
 
-_RESTART = ("Always", "OnFailure", "Never")
-_DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-_SEARCHED = re.compile(r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*")
-_SEARCHED_TEXT = (
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_SEARCH_DOMAIN = re.compile(r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*")
+_SEARCH_DOMAIN_TEXT = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start"
-    f" and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SEARCHED.pattern}')"
+    f" and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SEARCH_DOMAIN.pattern}')"
 )
-_CHANGEABLE = (
+_MUTABLE_FIELDS_TEXT = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
@@ -63,17 +63,17 @@ def spec_causes(spec: dict[str, Any], path: str, *, name: str = "") -> Causes:
     yield from volume_causes(spec.get("volumes") or (), f"{path}.volumes", volumes, pod=name)
     containers = spec.get("containers") or ()
     if not containers:
-        yield required(f"{path}.containers")
+        yield required_value(f"{path}.containers")
     names: set[str] = set()
     for field in ("containers", "initContainers"):
         ports = []
         for index, container in enumerate(spec.get(field) or ()):
             where = f"{path}.{field}[{index}]"
-            yield from container_causes(container, where, volumes, first=field == "initContainers")
-            called = container.get("name") or ""
-            if called and called in names:
-                yield duplicate(f"{where}.name", called)
-            names.add(called)
+            yield from container_causes(container, where, volumes, is_init=field == "initContainers")
+            container_name = container.get("name") or ""
+            if container_name and container_name in names:
+                yield duplicate_value(f"{where}.name", container_name)
+            names.add(container_name)
             if container.get("ports"):
                 ports.append((where, container["ports"]))
         # containers share the node's ports; those that run before them are alone
@@ -84,10 +84,10 @@ def spec_causes(spec: dict[str, Any], path: str, *, name: str = "") -> Causes:
 
 
 def _policy_causes(spec: dict[str, Any], path: str) -> Causes:
-    if spec.get("restartPolicy") not in _RESTART:
-        yield not_supported(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART)
-    if spec.get("dnsPolicy") not in _DNS:
-        yield not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS)
+    if spec.get("restartPolicy") not in _RESTART_POLICIES:
+        yield not_supported(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES)
+    if spec.get("dnsPolicy") not in _DNS_POLICIES:
+        yield not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
     for key, value in (spec.get("nodeSelector") or {}).items():
         for problem in label_key_problems(key):
             yield invalid_value(f"{path}.nodeSelector", key, problem)
@@ -98,9 +98,9 @@ def _policy_causes(spec: dict[str, Any], path: str) -> Causes:
     if spec.get("affinity"):
         yield from affinity_causes(spec["affinity"], f"{path}.affinity")
     if spec.get("dnsConfig"):
-        yield from _resolver_causes(spec["dnsConfig"], f"{path}.dnsConfig")
+        yield from _dns_config_causes(spec["dnsConfig"], f"{path}.dnsConfig")
     elif spec.get("dnsPolicy") == "None":
-        yield required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
+        yield required_value(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
     for index, gate in enumerate(spec.get("readinessGates") or ()):
         for problem in label_key_problems(gate.get("conditionType") or ""):
             where = f"{path}.readinessGates[{index}].conditionType"
@@ -109,19 +109,19 @@ def _policy_causes(spec: dict[str, Any], path: str) -> Causes:
     yield from spread_causes(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
 
 
-def _resolver_causes(config: dict[str, Any], path: str) -> Causes:
+def _dns_config_causes(config: dict[str, Any], path: str) -> Causes:
     """How names are looked up."""
     for index, server in enumerate(config.get("nameservers") or ()):
         yield from address_causes(server, f"{path}.nameservers[{index}]")
     for index, domain in enumerate(config.get("searches") or ()):
-        plain = domain if domain == "." else domain.removesuffix(".")
-        if len(plain) > 253:
+        name = domain if domain == "." else domain.removesuffix(".")
+        if len(name) > 253:
             yield invalid_value(f"{path}.searches[{index}]", domain, "must be no more than 253 characters")
-        if plain != "." and not _SEARCHED.fullmatch(plain):
-            yield invalid_value(f"{path}.searches[{index}]", domain, _SEARCHED_TEXT)
+        if name != "." and not _SEARCH_DOMAIN.fullmatch(name):
+            yield invalid_value(f"{path}.searches[{index}]", domain, _SEARCH_DOMAIN_TEXT)
     for index, option in enumerate(config.get("options") or ()):
         if not option.get("name"):
-            yield required(f"{path}.options[{index}]", "must not be empty")
+            yield required_value(f"{path}.options[{index}]", "must not be empty")
 
 
 def _naming_causes(spec: dict[str, Any], path: str) -> Causes:
@@ -139,7 +139,7 @@ def _naming_causes(spec: dict[str, Any], path: str) -> Causes:
     yield from _name_causes(spec, "priorityClassName", path)
     system = (spec.get("os") or {}).get("name")
     if "os" in spec and not system:
-        yield required(f"{path}.os.name")
+        yield required_value(f"{path}.os.name")
     elif "os" in spec and system not in ("linux", "windows"):
         yield not_supported(f"{path}.os", system, ("linux", "windows"))
 
@@ -158,13 +158,13 @@ def _alias_causes(alias: dict[str, Any], path: str) -> Causes:
             yield invalid_value(f"{path}.hostnames[{index}]", name, problem)
 
 
-def first_causes(pod: Object) -> Causes:
+def pod_create_causes(pod: Object) -> Causes:
     """What a new pod may not have yet."""
     if (pod.get("spec") or {}).get("ephemeralContainers"):
-        yield forbidden("spec.ephemeralContainers", "cannot be set on create")
+        yield forbidden_field("spec.ephemeralContainers", "cannot be set on create")
 
 
-def status_causes(pod: Object) -> Causes:
+def pod_status_causes(pod: Object) -> Causes:
     """The rules of what a kubelet reports."""
     status = pod.get("status") or {}
     addresses: Sequence[dict[str, Any]] = status.get("podIPs") or ()
@@ -181,31 +181,33 @@ def pod_update_causes(old: Object, new: Object) -> Causes:
         return
     for field in ("containers", "initContainers"):
         if len(before.get(field) or ()) != len(after.get(field) or ()):
-            yield forbidden(f"spec.{field}", "pod updates may not add or remove containers")
+            yield forbidden_field(f"spec.{field}", "pod updates may not add or remove containers")
             return
     yield from gate_update_causes(before, after)
-    kept = [_lasting(t) for t in after.get("tolerations") or ()]
-    if any(_lasting(t) not in kept for t in before.get("tolerations") or ()):
-        yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+    new_tolerations = [_without_seconds(t) for t in after.get("tolerations") or ()]
+    if any(_without_seconds(t) not in new_tolerations for t in before.get("tolerations") or ()):
+        yield forbidden_field(
+            "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
+        )
     yield from _deadline_causes(before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds"))
-    if changes := list(differences(_fixed(before, before), _fixed(after, before), "spec")):
-        yield forbidden("spec", "\n".join((_CHANGEABLE, *changes[:SHOWN])))
+    if changes := list(field_differences(_immutable_fields(before, before), _immutable_fields(after, before), "spec")):
+        yield forbidden_field("spec", "\n".join((_MUTABLE_FIELDS_TEXT, *changes[:MAX_SHOWN_CHANGES])))
 
 
-SHOWN = 30
+MAX_SHOWN_CHANGES = 30
 """Lines of a forbidden change that are told."""
 
 
-def differences(old: Any, new: Any, path: str) -> Iterator[str]:
+def field_differences(old: Any, new: Any, path: str) -> Iterator[str]:
     """What changed, three lines each: the field, what it was, what it would be (a real server prints Go's structs)."""
     if old == new:
         return
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
-            yield from differences(old.get(key), new.get(key), f"{path}.{key}")
+            yield from field_differences(old.get(key), new.get(key), f"{path}.{key}")
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, pair in enumerate(zip(old, new, strict=True)):
-            yield from differences(*pair, f"{path}[{index}]")
+            yield from field_differences(*pair, f"{path}[{index}]")
     else:
         yield f"  {path}:"
         for sign, value in (("-", old), ("+", new)):
@@ -226,22 +228,22 @@ def _deadline_causes(before: int | None, after: int | None) -> Causes:
         yield invalid_value(field, after, "must be less than or equal to previous value")
 
 
-def _lasting(toleration: dict[str, Any]) -> dict[str, Any]:
+def _without_seconds(toleration: dict[str, Any]) -> dict[str, Any]:
     """A toleration without the time that it lasts, which may change."""
     return {k: v for k, v in toleration.items() if k != "tolerationSeconds"}
 
 
-def _fixed(spec: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+def _immutable_fields(spec: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
     """What of a spec stays as it was `before`."""
-    free = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"}
+    mutable_fields = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"}
     if before.get("schedulingGates"):  # `gate_update_causes` has judged these
-        free |= {"nodeSelector", "affinity"}
+        mutable_fields |= {"nodeSelector", "affinity"}
     if (before.get("terminationGracePeriodSeconds") or 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
         spec = {**spec, "terminationGracePeriodSeconds": before["terminationGracePeriodSeconds"]}
-    kept = {k: v for k, v in spec.items() if k not in free}
-    if "affinity" in free:
-        kept["affinity"] = {k: v for k, v in (spec.get("affinity") or {}).items() if k != "nodeAffinity"}
+    fixed = {k: v for k, v in spec.items() if k not in mutable_fields}
+    if "affinity" in mutable_fields:
+        fixed["affinity"] = {k: v for k, v in (spec.get("affinity") or {}).items() if k != "nodeAffinity"}
     for field in ("containers", "initContainers"):
-        if field in kept:
-            kept[field] = [{k: v for k, v in c.items() if k != "image"} for c in kept[field]]
-    return kept
+        if field in fixed:
+            fixed[field] = [{k: v for k, v in c.items() if k != "image"} for c in fixed[field]]
+    return fixed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rowlock.cluster.api.wording import invalid_value, not_supported, required, subdomain_problems
+from rowlock.cluster.api.wording import invalid_value, not_supported, required_value, subdomain_problems
 from rowlock.errors import Cause
 from rowlock.objects import Object
 
@@ -19,7 +19,7 @@ def role_causes(obj: Object) -> Causes:
     for index, rule in enumerate(obj.get("rules") or ()):
         path = f"rules[{index}]"
         if not rule.get("verbs"):
-            yield required(f"{path}.verbs", "verbs must contain at least one value")
+            yield required_value(f"{path}.verbs", "verbs must contain at least one value")
         if rule.get("nonResourceURLs"):
             text = "namespaced rules cannot apply to non-resource URLs"
             yield invalid_value(f"{path}.nonResourceURLs", rule["nonResourceURLs"], text)
@@ -27,9 +27,9 @@ def role_causes(obj: Object) -> Causes:
                 text = "rules cannot apply to both regular resources and non-resource URLs"
                 yield invalid_value(f"{path}.nonResourceURLs", rule["nonResourceURLs"], text)
             continue
-        for field, what in (("apiGroups", "api group"), ("resources", "resource")):
+        for field, noun in (("apiGroups", "api group"), ("resources", "resource")):
             if not rule.get(field):
-                yield required(f"{path}.{field}", f"resource rules must supply at least one {what}")
+                yield required_value(f"{path}.{field}", f"resource rules must supply at least one {noun}")
 
 
 def role_binding_causes(obj: Object) -> Causes:
@@ -40,7 +40,7 @@ def role_binding_causes(obj: Object) -> Causes:
         yield not_supported("roleRef.kind", role.get("kind"), ("Role", "ClusterRole"))
     name = role.get("name") or ""
     if not name:
-        yield required("roleRef.name")
+        yield required_value("roleRef.name")
     for char in ("/", "%"):
         if char in name:
             yield invalid_value("roleRef.name", name, f"may not contain '{char}'")
@@ -51,7 +51,7 @@ def role_binding_causes(obj: Object) -> Causes:
 def _subject_causes(subject: dict[str, Any], path: str) -> Causes:
     name, kind, group = (subject.get(field) or "" for field in ("name", "kind", "apiGroup"))
     if not name:
-        yield required(f"{path}.name")
+        yield required_value(f"{path}.name")
     if kind == "ServiceAccount":
         for problem in subdomain_problems(name) if name else ():
             yield invalid_value(f"{path}.name", name, problem)

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rowlock import objects
-from rowlock.cluster.api.addresses import address_causes, elsewhere_causes
-from rowlock.cluster.api.validation_containers import PORTS, port_causes
+from rowlock.cluster.api.addresses import address_causes, non_special_ip_causes
+from rowlock.cluster.api.validation_containers import PORT_RANGE_TEXT, port_causes
 from rowlock.cluster.api.wording import (
     dns_label_problems,
-    duplicate,
-    forbidden,
+    duplicate_value,
+    forbidden_field,
     invalid_value,
     label_key_problems,
     label_value_problems,
     not_supported,
-    required,
+    required_value,
 )
 from rowlock.errors import Cause
 from rowlock.objects import Object
@@ -24,7 +24,7 @@ from rowlock.objects import Object
 Causes = Iterator[Cause]
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_CHOICES = (
+_ENUM_FIELDS = (
     ("ipFamilyPolicy", ("PreferDualStack", "RequireDualStack", "SingleStack")),
     ("internalTrafficPolicy", ("Cluster", "Local")),
     ("trafficDistribution", ("PreferClose", "PreferSameZone", "PreferSameNode")),
@@ -32,36 +32,36 @@ _CHOICES = (
 
 
 def service_causes(obj: Object) -> Causes:
-    yield from _hints_causes(objects.annotations(obj))
+    yield from _topology_hint_causes(objects.annotations(obj))
     spec = obj.get("spec") or {}
     ports, kind, address = spec.get("ports") or (), spec.get("type", "ClusterIP"), spec.get("clusterIP") or ""
     if not ports and address != "None" and kind != "ExternalName":
-        yield required("spec.ports")
+        yield required_value("spec.ports")
     if kind in ("LoadBalancer", "NodePort") and address == "None":
         yield invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     if kind == "ExternalName":
         if address or spec.get("clusterIPs"):
-            yield forbidden("spec.clusterIPs", "may not be set for ExternalName services")
+            yield forbidden_field("spec.clusterIPs", "may not be set for ExternalName services")
         if not spec.get("externalName"):
-            yield required("spec.externalName")
+            yield required_value("spec.externalName")
     yield from _ports_causes(ports, kind)
     yield from label_causes(spec.get("selector") or {}, "spec.selector")
     yield from _affinity_causes(spec)
     if kind not in _TYPES:
         yield not_supported("spec.type", kind, _TYPES)
     for index, entry in enumerate(spec.get("externalIPs") or ()):
-        yield from elsewhere_causes(entry, f"spec.externalIPs[{index}]")
-    yield from _balancer_causes(spec, kind)
+        yield from non_special_ip_causes(entry, f"spec.externalIPs[{index}]")
+    yield from _load_balancer_causes(spec, kind)
     for index, family in enumerate(spec.get("ipFamilies") or ()):
         if family not in ("IPv4", "IPv6"):
             yield not_supported(f"spec.ipFamilies[{index}]", family, ("IPv4", "IPv6"))
-    for field, known in _CHOICES:
-        if spec.get(field) not in (None, *known):
-            yield not_supported(f"spec.{field}", spec[field], known)
-    yield from _address_causes(address, spec.get("clusterIPs") or ())
+    for field, supported in _ENUM_FIELDS:
+        if spec.get(field) not in (None, *supported):
+            yield not_supported(f"spec.{field}", spec[field], supported)
+    yield from _cluster_ip_causes(address, spec.get("clusterIPs") or ())
 
 
-def _hints_causes(annotations: dict[str, str]) -> Causes:
+def _topology_hint_causes(annotations: dict[str, str]) -> Causes:
     """One setting under an old name and a new one: they must agree."""
     older, newer = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"
     if older in annotations and newer in annotations and annotations[older] != annotations[newer]:
@@ -69,13 +69,13 @@ def _hints_causes(annotations: dict[str, str]) -> Causes:
         yield invalid_value(f"metadata.annotations[{newer}]", annotations[newer], text)
 
 
-def _balancer_causes(spec: dict[str, Any], kind: str) -> Causes:
+def _load_balancer_causes(spec: dict[str, Any], kind: str) -> Causes:
     """What only a load balancer has."""
     if kind == "LoadBalancer":
         return
-    for field, name in _BALANCERS:
+    for field, name in _LOAD_BALANCER_FIELDS:
         if spec.get(field) not in (None, []):
-            yield forbidden(f"spec.{name}", "may only be used when `type` is 'LoadBalancer'")
+            yield forbidden_field(f"spec.{name}", "may only be used when `type` is 'LoadBalancer'")
     policy, check = spec.get("externalTrafficPolicy"), spec.get("healthCheckNodePort")
     if policy and kind != "NodePort" and not spec.get("externalIPs"):
         text = "may only be set for externally-accessible services"
@@ -85,7 +85,7 @@ def _balancer_causes(spec: dict[str, Any], kind: str) -> Causes:
         yield invalid_value("spec.healthCheckNodePort", check, text)
 
 
-_BALANCERS = (
+_LOAD_BALANCER_FIELDS = (
     ("loadBalancerSourceRanges", "LoadBalancerSourceRanges"),
     ("allocateLoadBalancerNodePorts", "allocateLoadBalancerNodePorts"),
     ("loadBalancerClass", "loadBalancerClass"),
@@ -100,7 +100,7 @@ def label_causes(labels: dict[str, str], path: str) -> Causes:
             yield invalid_value(path, value, problem)
 
 
-def _address_causes(address: str, addresses: Sequence[str]) -> Causes:
+def _cluster_ip_causes(address: str, addresses: Sequence[str]) -> Causes:
     if addresses and addresses[0] != address:
         yield invalid_value("spec.clusterIPs", addresses, "first value must match `clusterIP`")
     elif address not in ("", "None"):
@@ -118,22 +118,22 @@ def _ports_causes(ports: Sequence[dict[str, Any]], kind: str) -> Causes:
             port.get("protocol"),
         )
         if not name and len(ports) > 1:
-            yield required(f"{path}.name")
+            yield required_value(f"{path}.name")
         elif name:
             for problem in dns_label_problems(name):
                 yield invalid_value(f"{path}.name", name, problem)
             if name in names:
-                yield duplicate(f"{path}.name", name)
+                yield duplicate_value(f"{path}.name", name)
         names.add(name)
         if not 0 < number < 65536:
-            yield invalid_value(f"{path}.port", number, PORTS)
+            yield invalid_value(f"{path}.port", number, PORT_RANGE_TEXT)
         if protocol not in ("TCP", "UDP", "SCTP"):
             yield not_supported(f"{path}.protocol", protocol, ("SCTP", "TCP", "UDP"))
         yield from port_causes(port.get("targetPort", number), f"{path}.targetPort")
         for problem in label_key_problems(port["appProtocol"]) if port.get("appProtocol") else ():
             yield invalid_value(f"{path}.appProtocol", port["appProtocol"], problem)
         if port.get("nodePort") and kind == "ClusterIP":
-            yield forbidden(f"{path}.nodePort", "may not be used when `type` is 'ClusterIP'")
+            yield forbidden_field(f"{path}.nodePort", "may not be used when `type` is 'ClusterIP'")
         if (protocol, number) in numbers:
             shown = (
                 f'{{"Name":"","Protocol":"{protocol}","AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}'
@@ -156,4 +156,4 @@ def service_status_causes(service: Object) -> Causes:
     """What a service's status may not say."""
     balancer = (service.get("status") or {}).get("loadBalancer") or {}
     if balancer.get("ingress") and (service.get("spec") or {}).get("type") != "LoadBalancer":
-        yield forbidden("status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'")
+        yield forbidden_field("status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'")

@@ -28,9 +28,9 @@ from rowlock.cluster.api import (
     types,
     wording,
 )
-from rowlock.cluster.api.admission import Unreadable, decoded
+from rowlock.cluster.api.admission import DecodingError, decode_object
 from rowlock.cluster.api.answers import answer, answer_object, encode
-from rowlock.cluster.api.requests import Call, Form, Target
+from rowlock.cluster.api.requests import Call, ResponseForm, Target
 from rowlock.cluster.storage import lifecycle, reading
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import BadRequest, Conflict, Invalid, Unsupported, UnsupportedMediaType, conflict
@@ -38,14 +38,14 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.selectors import FieldSelector, Selector, parse_fields, parse_labels
 
-PATCHES: dict[str, PatchType] = {
+PATCH_TYPES: dict[str, PatchType] = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
 }
 _META_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
-_FIELDS: dict[Kind, frozenset[str]] = {
+_SELECTABLE_FIELDS: dict[Kind, frozenset[str]] = {
     kinds.POD: frozenset(
         {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
          "status.phase", "status.podIP", "status.nominatedNodeName"}
@@ -62,263 +62,265 @@ _FIELDS: dict[Kind, frozenset[str]] = {
 }  # fmt: skip
 
 
-def selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
+def parse_selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
     """The label and field selector of a request. Raises BadRequest in kubectl's expected sentence."""
     labels, fields = call.query.get("labelSelector", ""), call.query.get("fieldSelector", "")
     if not labels and not fields:
         return Selector(), FieldSelector()
     try:
-        found = parse_labels(labels), parse_fields(fields)
+        parsed = parse_labels(labels), parse_fields(fields)
     except BadRequest as error:
-        raise BadRequest(grammar.spoken(labels) or error.message) from None
-    grammar.check(found[0])
-    known = _META_FIELDS | _FIELDS.get(kind, frozenset())
-    if not kind.namespaced and (kind in _FIELDS or kind.custom):
-        known -= {"metadata.namespace"}
-    for term in found[1].terms:
-        if term.key not in known:
-            if kind in _FIELDS or kind.custom:
+        raise BadRequest(grammar.parse_error(labels) or error.message) from None
+    grammar.check_selector(parsed[0])
+    supported = _META_FIELDS | _SELECTABLE_FIELDS.get(kind, frozenset())
+    if not kind.namespaced and (kind in _SELECTABLE_FIELDS or kind.custom):
+        supported -= {"metadata.namespace"}
+    for term in parsed[1].terms:
+        if term.key not in supported:
+            if kind in _SELECTABLE_FIELDS or kind.custom:
                 raise BadRequest(f"field label not supported: {term.key}")
             raise BadRequest(f'"{term.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
-    return found
+    return parsed
 
 
 # ---------------------------------------------------------------- reads
 
 
 async def get(call: Call, send: Send, store: Store, target: Target) -> None:
-    call.only(requests.READ)
-    form, kind = requests.form_of(call.header(b"accept")), target.kind
-    _reached(call, store)
-    stored = None if form.view else store.encoded(kind, target.namespace, target.name)
+    call.check_query(requests.READ_PARAMETERS)
+    form, kind = requests.negotiate_form(call.header(b"accept")), target.kind
+    _check_revision(call, store)
+    stored = None if form.view else store.get_encoded(kind, target.namespace, target.name)
     if stored is not None:
         return await answer(send, stored, warnings=call.warnings)
     obj = await store.get(kind, target.namespace, target.name)
-    await answer_object(send, in_form(call, kind, obj, form), warnings=call.warnings)
+    await answer_object(send, transform_object(call, kind, obj, form), warnings=call.warnings)
 
 
-def in_form(call: Call, kind: Kind, obj: Object, form: Form) -> Object:
+def transform_object(call: Call, kind: Kind, obj: Object, form: ResponseForm) -> Object:
     """One object in the form that was asked for."""
     if form.view == "Table":
-        made = tables.table(kind, [obj], time.time(), include=include(call))
-        made["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
-        return made
-    return tables.partial(obj) if form.view else obj
+        result = tables.table(kind, [obj], time.time(), include=parse_include_object(call))
+        result["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
+        return result
+    return tables.partial_metadata(obj) if form.view else obj
 
 
-def include(call: Call) -> tables.Include:
-    asked = call.query.get("includeObject") or "Metadata"
-    if asked not in ("None", "Metadata", "Object"):
-        raise BadRequest(f'includeObject is None, Metadata or Object, not "{asked}"')
-    return asked  # type: ignore[return-value]  # one of the three
+def parse_include_object(call: Call) -> tables.Include:
+    value = call.query.get("includeObject") or "Metadata"
+    if value not in ("None", "Metadata", "Object"):
+        raise BadRequest(f'includeObject is None, Metadata or Object, not "{value}"')
+    return value  # type: ignore[return-value]  # one of the three
 
 
-def _reached(call: Call, store: Store) -> None:
+def _check_revision(call: Call, store: Store) -> None:
     """A read at least as new as `resourceVersion`; one from the future is told so."""
-    wanted = requests.revision_of(call)
-    if wanted is not None and wanted > store.revision:
-        raise requests.from_the_future(wanted, store.revision)
+    revision = requests.parse_revision(call)
+    if revision is not None and revision > store.revision:
+        raise requests.revision_too_large(revision, store.revision)
 
 
 async def list_(call: Call, send: Send, store: Store, target: Target) -> None:
-    call.only(requests.LIST)
-    page = await page_of(call, store, target)
-    await answer(send, listed(call, store, target, page), warnings=call.warnings)
+    call.check_query(requests.LIST_PARAMETERS)
+    page = await read_page(call, store, target)
+    await answer(send, encode_list(call, store, target, page), warnings=call.warnings)
 
 
-async def page_of(call: Call, store: Store, target: Target) -> Page:
-    labels, fields = selectors(call, target.kind)
+async def read_page(call: Call, store: Store, target: Target) -> Page:
+    labels, fields = parse_selectors(call, target.kind)
     call.number("timeoutSeconds")
     limit, token = call.number("limit") or 0, call.query.get("continue", "")
-    match, wanted = call.query.get("resourceVersionMatch", ""), _listed_at(call)
+    match, revision = call.query.get("resourceVersionMatch", ""), _list_revision(call)
     if match not in ("", "Exact", "NotOlderThan"):
-        known = '"Exact", "NotOlderThan", ""'
-        text = f'Unsupported value: "{match}": supported values: {known}'
-        raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
-    if match and wanted is None:
+        supported = '"Exact", "NotOlderThan", ""'
+        text = f'Unsupported value: "{match}": supported values: {supported}'
+        raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
+    if match and revision is None:
         text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-        raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
-    if match == "Exact" and not wanted:
+        raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
+    if match == "Exact" and not revision:
         text = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
+        raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
     if "sendInitialEvents" in call.query:
         text = "Forbidden: sendInitialEvents is forbidden for list"
-        raise requests.wrong_option("ListOptions", "sendInitialEvents", text)
-    if token and wanted:
+        raise requests.invalid_option("ListOptions", "sendInitialEvents", text)
+    if token and revision:
         raise BadRequest("specifying resource version is not allowed when using continue")
-    _reached(call, store)
-    if match == "Exact" and wanted and not token and wanted != store.revision:
+    _check_revision(call, store)
+    if match == "Exact" and revision and not token and revision != store.revision:
         limit = limit or requests.PAGE_LIMIT
-        token = reading.token(wanted, objects.Key("", ""))
+        token = reading.encode_token(revision, objects.Key("", ""))
     limit = min(max(limit, 0), requests.PAGE_LIMIT)  # a negative limit is none
     if limit or token:
         return await store.list(target.kind, target.namespace, labels=labels, fields=fields, limit=limit, token=token)
     return await store.list(target.kind, target.namespace, labels=labels, fields=fields)
 
 
-def _listed_at(call: Call) -> int | None:
+def _list_revision(call: Call) -> int | None:
     try:
-        return requests.revision_of(call)
+        return requests.parse_revision(call)
     except Invalid as error:
         raise BadRequest(f"invalid resource version: {error.message}") from None
 
 
-def listed(call: Call, store: Store, target: Target, page: Page) -> bytes:
-    kind, form = target.kind, requests.form_of(call.header(b"accept"), listed=True)
+def encode_list(call: Call, store: Store, target: Target, page: Page) -> bytes:
+    kind, form = target.kind, requests.negotiate_form(call.header(b"accept"), listed=True)
     meta: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.token:
         meta["continue"] = page.token
         if page.remaining is not None:
             meta["remainingItemCount"] = page.remaining
     if form.view == "Table":
-        made = tables.table(kind, page.items, time.time(), include=include(call))
-        made["metadata"] = meta
-        return encode(made)
+        result = tables.table(kind, page.items, time.time(), include=parse_include_object(call))
+        result["metadata"] = meta
+        return encode(result)
     if form.view:
         name, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-        items = _array([encode(tables.partial(obj)) for obj in page.items])
+        items = _json_array([encode(tables.partial_metadata(obj)) for obj in page.items])
         if not page.items:  # a list in Go that nobody began
             items = b"null"
     else:
         name, version = f"{kind.name}List", kind.api_version
-        encoded = _all_encoded(store, target, page)
-        items = _array(encoded) if kind.custom else array_of(kind, encoded)
+        encoded = _encode_page(store, target, page)
+        items = _json_array(encoded) if kind.custom else encode_items(kind, encoded)
         if kind.custom:
             meta.setdefault("continue", "")
     head = encode({"kind": name, "apiVersion": version, "metadata": meta})
     return b"".join((memoryview(head)[:-1], b',"items":', items, b"}"))
 
 
-def _array(items: list[bytes]) -> bytes:
+def _json_array(items: list[bytes]) -> bytes:
     return b"[" + b",".join(items) + b"]"
 
 
-def array_of(kind: Kind, encoded: list[bytes]) -> bytes:
+def encode_items(kind: Kind, encoded: list[bytes]) -> bytes:
     """The elements of a built-in kind's list without what they are, which the list says. There may be 100,000: they are
     cut behind the brace and the words that admission puts first, and copied once."""
     head = b'{"apiVersion":"%b","kind":"%b",' % (kind.api_version.encode(), kind.name.encode())
     cut = len(head)
-    rest = [memoryview(one)[cut:] if one.startswith(head) else memoryview(_untyped(one))[1:] for one in encoded]
+    rest = [memoryview(one)[cut:] if one.startswith(head) else memoryview(_encode_untyped(one))[1:] for one in encoded]
     return b"[{" + b",{".join(rest) + b"]" if rest else b"[]"
 
 
-def _untyped(encoded: bytes) -> bytes:
+def _encode_untyped(encoded: bytes) -> bytes:
     """An object written in another order, by an older rowlock perhaps."""
     return encode({k: v for k, v in msgspec.json.decode(encoded).items() if k not in ("apiVersion", "kind")})
 
 
-def _all_encoded(store: Store, target: Target, page: Page) -> list[bytes]:
+def _encode_page(store: Store, target: Target, page: Page) -> list[bytes]:
     """A page's objects as they are stored; when it is all there is, without looking at each."""
     kind, space = target.kind, target.namespace if target.kind.namespaced else ""
     if page.revision == store.revision and len(page.items) == store.view.count(kind, space):
         return store.view.all_encoded(kind, space)
-    return [_encoded(store, kind, obj) for obj in page.items]
+    return [_encode_object(store, kind, obj) for obj in page.items]
 
 
-def _encoded(store: Store, kind: Kind, obj: Object) -> bytes:
+def _encode_object(store: Store, kind: Kind, obj: Object) -> bytes:
     """The stored JSON, if the object is still the newest."""
-    return store.view.encoded_of(kind, obj) or encode(obj)
+    return store.view.get_encoded_if_newest(kind, obj) or encode(obj)
 
 
 # ---------------------------------------------------------------- writes
 
 
 async def create(call: Call, send: Send, store: Store, target: Target) -> None:
-    call.only(requests.WRITE)
+    call.check_query(requests.WRITE_PARAMETERS)
     if target.kind.namespaced and not target.namespace:
         raise Unsupported("the server does not allow this method on the requested resource")
     options = requests.write_options(call, "CreateOptions")
-    obj = writable(call, target, options)
+    obj = decode_request_object(call, target, options)
     if obj.get("status"):
-        _unseen(target.kind, obj, options, "status")
-    made = await store.create(target.kind, obj, options=options)
-    await _written(call, send, store, target.kind, made, code=201)
+        _check_unused(target.kind, obj, options, "status")
+    stored = await store.create(target.kind, obj, options=options)
+    await _send_stored(call, send, store, target.kind, stored, code=201)
 
 
 async def update(call: Call, send: Send, store: Store, target: Target) -> None:
-    call.only(requests.WRITE)
+    call.check_query(requests.WRITE_PARAMETERS)
     options = requests.write_options(call, "UpdateOptions")
-    obj = writable(call, target, options)
+    obj = decode_request_object(call, target, options)
     name = objects.name(obj)
     if name != target.name:
-        _unseen(target.kind, obj, options)
+        _check_unused(target.kind, obj, options)
         if name:
-            raise BadRequest(lifecycle.misnamed(name, target.name))
-        raise BadRequest(lifecycle.nameless(target.name))
-    current = store.core.current(target.kind, target.namespace, target.name)
+            raise BadRequest(lifecycle.name_mismatch_message(name, target.name))
+        raise BadRequest(lifecycle.missing_name_message(target.name))
+    current = store.core.latest_object(target.kind, target.namespace, target.name)
     if current is None:
-        _unseen(target.kind, obj, options)
-        made = await _made(store, target, obj, options)
-        return await _written(call, send, store, target.kind, made, code=201)
+        _check_unused(target.kind, obj, options)
+        stored = await _create_on_update(store, target, obj, options)
+        return await _send_stored(call, send, store, target.kind, stored, code=201)
     if obj.get("status") and not target.subresource:
-        _unseen(target.kind, obj, options, "status")
+        _check_unused(target.kind, obj, options, "status")
     try:
-        if (other := objects.uid(obj)) and other != objects.uid(current):
-            raise _another(target, other, objects.uid(current))
-        lifecycle.check_conditional(target.kind, target.name, obj)
-        made = await store.update(target.kind, obj, subresource=target.subresource, options=options)
+        if (requested_uid := objects.uid(obj)) and requested_uid != objects.uid(current):
+            raise _uid_conflict(target, requested_uid, objects.uid(current))
+        lifecycle.require_revision(target.kind, target.name, obj)
+        stored = await store.update(target.kind, obj, subresource=target.subresource, options=options)
     except (Conflict, Invalid):
-        _unseen(target.kind, obj, options)  # what cannot be read is told first
+        _check_unused(target.kind, obj, options)  # what cannot be read is told first
         raise
-    await _written(call, send, store, target.kind, made)
+    await _send_stored(call, send, store, target.kind, stored)
 
 
-async def _made(store: Store, target: Target, obj: Object, options: WriteOptions) -> Object:
+async def _create_on_update(store: Store, target: Target, obj: Object, options: WriteOptions) -> Object:
     """What an update makes where it finds nothing to update. Raises NotFound, where it makes nothing; Conflict."""
     service = target.kind is kinds.SERVICE and target.subresource == "status"
-    if not service and (target.subresource or target.kind not in _MADE_BY_UPDATES):
+    if not service and (target.subresource or target.kind not in _CREATE_ON_UPDATE_KINDS):
         return await store.update(target.kind, obj, subresource=target.subresource, options=options)
-    if other := objects.uid(obj):
-        raise _another(target, other, "")
+    if requested_uid := objects.uid(obj):
+        raise _uid_conflict(target, requested_uid, "")
     if service:
-        raise admission.no_service(obj)
-    return await store.create(target.kind, obj, options=options, posted=False)
+        raise admission.missing_service_error(obj)
+    return await store.create(target.kind, obj, options=options, from_post=False)
 
 
-def _another(target: Target, wanted: str, found: str) -> Conflict:
+def _uid_conflict(target: Target, requested_uid: str, current_uid: str) -> Conflict:
     """An update of an object that has another uid, in the words of a real server's store."""
     kind = target.kind
-    place = [kind.group] if kind.custom else []
-    place += [kind.plural, *(["specs"] if kind is kinds.SERVICE else []), target.namespace, target.name]
-    key = "/registry/" + "/".join(filter(None, place))
-    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    key_parts = [kind.group] if kind.custom else []
+    key_parts += [kind.plural, *(["specs"] if kind is kinds.SERVICE else []), target.namespace, target.name]
+    key = "/registry/" + "/".join(filter(None, key_parts))
+    why = f"Precondition failed: UID in precondition: {requested_uid}, UID in object meta: {current_uid}"
     why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
     return conflict(kind.plural, target.name, why, kind.group)
 
 
-_MADE_BY_UPDATES = frozenset({kinds.EVENT, kinds.LEASE, kinds.SERVICE, kinds.ROLE, kinds.ROLE_BINDING})
+_CREATE_ON_UPDATE_KINDS = frozenset({kinds.EVENT, kinds.LEASE, kinds.SERVICE, kinds.ROLE, kinds.ROLE_BINDING})
 """What a real server makes when an update finds nothing to update."""
 
 
-def _unseen(kind: Kind, obj: Object, options: WriteOptions, part: str = "") -> None:
+def _check_unused(kind: Kind, obj: Object, options: WriteOptions, part: str = "") -> None:
     """What a write will not use is read all the same: a status, an update of what is not there. Raises Unreadable."""
-    found = WriteOptions(validation=options.validation)
-    decoded(kind, obj, found)
-    options.warnings.extend(said for said in found.warnings if said.startswith(f'unknown field "{part}'))
+    unused_options = WriteOptions(validation=options.validation)
+    decode_object(kind, obj, unused_options)
+    options.warnings.extend(
+        warning for warning in unused_options.warnings if warning.startswith(f'unknown field "{part}')
+    )
 
 
-def writable(call: Call, target: Target, options: WriteOptions) -> Object:
+def decode_request_object(call: Call, target: Target, options: WriteOptions) -> Object:
     """The body as an object that the store can take. Raises BadRequest."""
     try:
-        value = _value(call, target.kind, options)
-    except bodies.NoJson as error:
-        raise BadRequest(golang.unrecognised(target.kind.name, call.body, error.why)) from None
-    obj = requests.shaped(call, target, value)
+        value = _parse_body(call, target.kind, options)
+    except bodies.JsonParseError as error:
+        raise BadRequest(golang.unrecognised_object_error(target.kind.name, call.body, error.why)) from None
+    obj = requests.object_for_target(call, target, value)
     _check_meta(target.kind, obj["metadata"])
     return obj
 
 
-def _value(call: Call, kind: Kind, options: WriteOptions) -> Any:
+def _parse_body(call: Call, kind: Kind, options: WriteOptions) -> Any:
     media = call.header(b"content-type").partition(";")[0].strip().lower()
     if options.validation != "Ignore" and media in ("", "application/json"):
-        value, twice = bodies.strict_json(call.body)
-        _duplicates(kind, twice, options)
+        value, duplicates = bodies.decode_strict_json(call.body)
+        _report_duplicates(kind, duplicates, options)
         return value
-    return bodies.document(call)
+    return bodies.decode_body(call)
 
 
-def _duplicates(kind: Kind, twice: list[str], options: WriteOptions) -> None:
-    problems = [f'duplicate field "{path}"' for path in twice]
+def _report_duplicates(kind: Kind, duplicates: list[str], options: WriteOptions) -> None:
+    problems = [f'duplicate field "{path}"' for path in duplicates]
     if problems and options.validation == "Strict":
         text = "strict decoding error: " + ", ".join(problems)
         raise BadRequest(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {text}')
@@ -327,7 +329,7 @@ def _duplicates(kind: Kind, twice: list[str], options: WriteOptions) -> None:
 
 def _check_meta(kind: Kind, meta: dict[str, Any]) -> None:
     """Metadata is read before anything is admitted: it must have its type."""
-    if _plain(meta):
+    if _is_plain_meta(meta):
         return
     walk = decoding.Walk(path=["metadata"])
     try:
@@ -335,10 +337,10 @@ def _check_meta(kind: Kind, meta: dict[str, Any]) -> None:
     except BadRequest as error:
         text = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {error.message}'
         raise BadRequest(text) from None
-    managedfields.check(meta.get("managedFields"))
+    managedfields.check_entries(meta.get("managedFields"))
 
 
-def _plain(meta: dict[str, Any]) -> bool:
+def _is_plain_meta(meta: dict[str, Any]) -> bool:
     """What most objects come with: names, labels and annotations, all of them texts."""
     for field, value in meta.items():
         if field in _TEXTS:
@@ -353,43 +355,45 @@ _TEXTS, _MAPS = frozenset({"name", "generateName", "namespace"}), frozenset({"la
 
 
 async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
-    call.only(requests.PATCH)
+    call.check_query(requests.PATCH_PARAMETERS)
     media = call.header(b"content-type").partition(";")[0].strip()
-    kind = PATCHES.get(media)
+    kind = PATCH_TYPES.get(media)
     if kind is None:
         raise UnsupportedMediaType("415: Unsupported Media Type")
     if kind == "strategic" and target.kind.custom:
         raise UnsupportedMediaType(patches.UNKNOWN_FORMAT)
     if kind != "apply" and call.flag("force"):
         text = "Forbidden: may not be specified for non-apply patch"
-        raise requests.wrong_option("PatchOptions", "force", text)
+        raise requests.invalid_option("PatchOptions", "force", text)
     options = requests.write_options(call, "PatchOptions")
     if kind == "apply" and not call.query.get("fieldManager"):
         options = _without_manager(options)
     body = _patch_body(call, target, kind)
-    existed = kind != "apply" or store.core.current(target.kind, target.namespace, target.name) is not None
+    existed = kind != "apply" or store.core.latest_object(target.kind, target.namespace, target.name) is not None
     try:
-        made = await store.patch(
+        stored = await store.patch(
             target.kind, target.namespace, target.name, body, type=kind, subresource=target.subresource, options=options
         )
-    except Unreadable as error:
-        raise error if kind == "apply" else _unfit(_blamed(store, target, body, kind), error, kind) from None
-    await _written(call, send, store, target.kind, made, code=200 if existed else 201)
+    except DecodingError as error:
+        raise (
+            error if kind == "apply" else _invalid_patch(_blamed_value(store, target, body, kind), error, kind)
+        ) from None
+    await _send_stored(call, send, store, target.kind, stored, code=200 if existed else 201)
 
 
-def _blamed(store: Store, target: Target, body: Any, kind: PatchType) -> Any:
+def _blamed_value(store: Store, target: Target, body: Any, kind: PatchType) -> Any:
     """What cannot be read: of a strategic patch the patch itself, of others what they make of the object."""
-    current = store.core.current(target.kind, target.namespace, target.name)
+    current = store.core.latest_object(target.kind, target.namespace, target.name)
     if kind == "strategic" or current is None:
         return body
-    return jsonpatch.patched(current, body) if kind == "json" else patches.merge(current, body)
+    return jsonpatch.apply_json_patch(current, body) if kind == "json" else patches.merge_patch(current, body)
 
 
-def _unfit(patch: Any, error: Unreadable, kind: PatchType) -> Invalid:
+def _invalid_patch(patch: Any, error: DecodingError, kind: PatchType) -> Invalid:
     """What a patch makes does not fit the type: the real server blames the patch and names no object."""
     if kind == "strategic":
-        why = error.converted if error.converted != error.why else golang.unconverted(patch, error.why)
-        cause = wording.invalid_value("patch", golang.printed(patch), why)
+        why = error.converted if error.converted != error.why else golang.strategic_conversion_error(patch, error.why)
+        cause = wording.invalid_value("patch", golang.format_go_value(patch), why)
     else:
         text = msgspec.json.encode(patch, order="sorted").decode()
         cause = wording.invalid_value("patch", text, error.why)
@@ -402,20 +406,20 @@ def _without_manager(options: WriteOptions) -> WriteOptions:
 
 def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
     if kind != "apply":
-        said = "" if kind == "strategic" else "error decoding patch: "  # as the real server
-        patch = bodies.patch_of(call.body, said)
+        prefix = "" if kind == "strategic" else "error decoding patch: "  # as the real server
+        patch = bodies.patch_of(call.body, prefix)
         if kind == "merge" and patch is None:
             raise BadRequest("Invalid JSON Patch")
         if kind == "strategic" and patch is None:  # to Go, an empty map
             return {}
         if kind != "json" and not isinstance(patch, dict):
-            raise BadRequest(said + golang.unmarshal(patch, "value of type map[string]interface {}"))
+            raise BadRequest(prefix + golang.unmarshal_error(patch, "value of type map[string]interface {}"))
         return patch
-    return requests.configuration(target.kind, bodies.yaml_of(call.body))
+    return requests.apply_configuration(target.kind, bodies.yaml_of(call.body))
 
 
-async def _written(call: Call, send: Send, store: Store, kind: Kind, made: Object, *, code: int = 200) -> None:
-    form = requests.form_of(call.header(b"accept"))
+async def _send_stored(call: Call, send: Send, store: Store, kind: Kind, stored: Object, *, code: int = 200) -> None:
+    form = requests.negotiate_form(call.header(b"accept"))
     if form.view:
-        return await answer_object(send, in_form(call, kind, made, form), code=code, warnings=call.warnings)
-    await answer(send, _encoded(store, kind, made), code=code, warnings=call.warnings)
+        return await answer_object(send, transform_object(call, kind, stored, form), code=code, warnings=call.warnings)
+    await answer(send, _encode_object(store, kind, stored), code=code, warnings=call.warnings)

@@ -18,22 +18,22 @@ from starlette.types import Receive, Send
 from rowlock import objects
 from rowlock.api import Change
 from rowlock.cluster.api import requests, tables
-from rowlock.cluster.api.answers import begin_stream, encode, end_stream, in_chunk, stream
-from rowlock.cluster.api.requests import Call, Form, Target
-from rowlock.cluster.api.verbs import selectors
-from rowlock.cluster.storage.following import AtOnce
-from rowlock.cluster.storage.reading import Wanted
+from rowlock.cluster.api.answers import begin_stream, encode, encode_chunk, end_stream, send_chunk
+from rowlock.cluster.api.requests import Call, ResponseForm, Target
+from rowlock.cluster.api.verbs import parse_selectors
+from rowlock.cluster.storage.following import TryDeliver
+from rowlock.cluster.storage.reading import Selection
 from rowlock.cluster.storage.store import Store
 from rowlock.errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
 
-LONGEST = 3600.0
+MAX_WATCH_S = 3600.0
 """Seconds after which a watch ends although its client set no limit; clients begin again where they were."""
 
 _TYPES = {"Added": b"ADDED", "Modified": b"MODIFIED", "Deleted": b"DELETED"}
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
-class Watches:
+class LongRunningRequests:
     """How many there are, by user, together with followed logs and sessions in pods: each holds a connection, and a place
     in history, a file or a process."""
 
@@ -42,7 +42,7 @@ class Watches:
         self._open: Counter[str] = Counter()
 
     @contextmanager
-    def one_more(self, user: str) -> Iterator[None]:
+    def count_request(self, user: str) -> Iterator[None]:
         """For the life of a watch. Raises TooManyRequests."""
         if self._open[user] >= self._limit:
             text = f'user "{user}" has {self._limit} watches, followed logs and sessions open, as many as one may: end some, or share watches as informers do'
@@ -56,138 +56,144 @@ class Watches:
 
 async def watch(call: Call, receive: Receive, send: Send, store: Store, target: Target) -> None:
     """Answer until somebody has had enough."""
-    lines = _Lines(call, target, store)
+    lines = _WatchStream(call, target, store)
     timeout = call.number("timeoutSeconds")
     await begin_stream(send, warnings=call.warnings)
-    sender = asyncio.create_task(_send(lines, send, call.pass_on))
-    leaver = asyncio.create_task(_left(receive))
+    sender = asyncio.create_task(_send_lines(lines, send, call.pass_on))
+    disconnect = asyncio.create_task(_wait_disconnect(receive))
     try:
-        await asyncio.wait({sender, leaver}, timeout=timeout or LONGEST, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({sender, disconnect}, timeout=timeout or MAX_WATCH_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (sender, leaver):
+        for task in (sender, disconnect):
             task.cancel()
-        ended = await asyncio.gather(sender, leaver, return_exceptions=True)
-    for result in ended:
+        results = await asyncio.gather(sender, disconnect, return_exceptions=True)
+    for result in results:
         if isinstance(result, Exception):
             raise result
     await end_stream(send)
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _send(lines: _Lines, send: Send, pass_on: Callable[[bytes], bool]) -> None:
+async def _send_lines(lines: _WatchStream, send: Send, pass_on: Callable[[bytes], bool]) -> None:
     try:
         while True:
-            await stream(send, await lines.next(pass_on))
+            await send_chunk(send, await lines.next(pass_on))
     except ApiError as error:
-        await stream(send, b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n")
+        await send_chunk(send, b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n")
 
 
-def _plain(change: Change) -> bytes:
+def _encode_change(change: Change) -> bytes:
     body = getattr(change, "encoded", b"") or encode(change.object)
     return b'{"type":"' + _TYPES[change.type] + b'","object":' + body + b"}\n"
 
 
-class _Latest:
+class _LatestChunk:
     """The chunk of the latest change in the form that most want: the next watcher to ask asks for the same one."""
 
     def __init__(self) -> None:
         self._change: Change | None = None
         self._chunk = b""
 
-    def of(self, change: Change) -> bytes:
+    def chunk_of(self, change: Change) -> bytes:
         if change is not self._change:
-            self._change, self._chunk = change, in_chunk(_plain(change))
+            self._change, self._chunk = change, encode_chunk(_encode_change(change))
         return self._chunk
 
 
-_latest = _Latest()
+_latest_chunk = _LatestChunk()
 
 
-def _passing(pass_on: Callable[[bytes], bool], line: Callable[[Change], bytes]) -> AtOnce:
+def _direct_sender(pass_on: Callable[[bytes], bool], line: Callable[[Change], bytes]) -> TryDeliver:
     """Lines straight to the wire (see `wire.py`)."""
-    shared = _latest.of if line is _plain else None
+    shared = _latest_chunk.chunk_of if line is _encode_change else None
 
-    def at_once(changes: Sequence[Change]) -> bool:
+    def send_now(changes: Sequence[Change]) -> bool:
         if shared and len(changes) == 1:
             return pass_on(shared(changes[0]))
-        return pass_on(in_chunk(b"".join(map(line, changes))))
+        return pass_on(encode_chunk(b"".join(map(line, changes))))
 
-    return at_once
+    return send_now
 
 
-class _Lines:
+class _WatchStream:
     """The changes as bytes, in the form that this client wants."""
 
     def __init__(self, call: Call, target: Target, store: Store) -> None:
-        call.only(requests.LIST)
-        self._form: Form = requests.form_of(call.header(b"accept"), listed=True)
-        if requests.in_yaml(call.header(b"accept")):
+        call.check_query(requests.LIST_PARAMETERS)
+        self._form: ResponseForm = requests.negotiate_form(call.header(b"accept"), listed=True)
+        if requests.wants_yaml(call.header(b"accept")):
             raise NotAcceptable("a watch is a stream of JSON objects, not of YAML: accept application/json")
         self._target = target
-        wanted = Wanted(target.kind, target.namespace if target.kind.namespaced else "", *selectors(call, target.kind))
+        scope = Selection(
+            target.kind, target.namespace if target.kind.namespaced else "", *parse_selectors(call, target.kind)
+        )
         if target.name:
             raise BadRequest("a watch is about a collection: use a field selector on metadata.name")
-        self._initial = "sendInitialEvents" in call.query and call.flag("sendInitialEvents")
-        self._late: ApiError | None = None
+        self._send_initial = "sendInitialEvents" in call.query and call.flag("sendInitialEvents")
+        self._deferred_error: ApiError | None = None
         """Why the list that was to come first cannot."""
         self._bookmarks = call.flag("allowWatchBookmarks")
         self._include = call.query.get("includeObject") or "Metadata"
         if call.number("limit") or call.query.get("continue"):
             call.query.pop("limit", None)
-        asked = requests.revision_of(call)
-        if self._initial and asked and asked > store.revision:
-            self._late = requests.from_the_future(asked, store.revision)
-        since = None if not asked or self._initial else asked
-        if since is None and "sendInitialEvents" in call.query and not self._initial:
+        revision = requests.parse_revision(call)
+        if self._send_initial and revision and revision > store.revision:
+            self._deferred_error = requests.revision_too_large(revision, store.revision)
+        since = None if not revision or self._send_initial else revision
+        if since is None and "sendInitialEvents" in call.query and not self._send_initial:
             since = store.revision  # only what comes from now on
-        self._check(call)
-        self._ready = since is not None
+        self._check_query(call)
+        self._initial_sent = since is not None
         """Has it said all that was there at the beginning?"""
-        self._following = store.follow(wanted, since=since, bookmarks=self._bookmarks)
+        self._watcher = store.follow(scope, since=since, bookmarks=self._bookmarks)
 
-    def _check(self, call: Call) -> None:
+    def _check_query(self, call: Call) -> None:
         match = call.query.get("resourceVersionMatch", "")
         if "sendInitialEvents" in call.query and match != "NotOlderThan":
             text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
+            raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
         if "sendInitialEvents" not in call.query and match:
             text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            raise requests.wrong_option("ListOptions", "resourceVersionMatch", text)
+            raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
         if self._include not in ("None", "Metadata", "Object"):
             raise BadRequest(f'includeObject is None, Metadata or Object, not "{self._include}"')
 
     async def next(self, pass_on: Callable[[bytes], bool]) -> bytes:
         """What there is to say, as soon as there is something; a bookmark comes alone. What `pass_on` takes is said."""
-        if self._late:
-            raise self._late
-        at_once = _passing(pass_on, self._line if self._form.view else _plain)
+        if self._deferred_error:
+            raise self._deferred_error
+        send_now = _direct_sender(pass_on, self._encode_line if self._form.view else _encode_change)
         while True:
-            batch = await self._following.next(at_once)
+            batch = await self._watcher.next(send_now)
             if batch[0].type != "Bookmark":
-                return b"".join(map(self._line, batch))
-            wanted, about = (self._bookmarks, None) if self._ready else (self._initial, _INITIAL_END)
-            self._ready = True
-            if wanted:
-                return self._bookmark(batch[0].revision, about)
+                return b"".join(map(self._encode_line, batch))
+            send_bookmark, annotations = (
+                (self._bookmarks, None) if self._initial_sent else (self._send_initial, _INITIAL_END)
+            )
+            self._initial_sent = True
+            if send_bookmark:
+                return self._encode_bookmark(batch[0].revision, annotations)
 
-    def _line(self, change: Change) -> bytes:
+    def _encode_line(self, change: Change) -> bytes:
         if not self._form.view:
-            return _plain(change)
-        return b'{"type":"' + _TYPES[change.type] + b'","object":' + encode(self._formed(change.object)) + b"}\n"
+            return _encode_change(change)
+        return (
+            b'{"type":"' + _TYPES[change.type] + b'","object":' + encode(self._transform_object(change.object)) + b"}\n"
+        )
 
-    def _formed(self, obj: objects.Object) -> objects.Object:
+    def _transform_object(self, obj: objects.Object) -> objects.Object:
         if self._form.view != "Table":
-            return tables.partial(obj)
+            return tables.partial_metadata(obj)
         include: Any = self._include
-        made = tables.table(self._target.kind, [obj], time.time(), include=include)
-        made["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
-        return made
+        table = tables.table(self._target.kind, [obj], time.time(), include=include)
+        table["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
+        return table
 
-    def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
+    def _encode_bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
         kind = self._target.kind
         meta: dict[str, Any] = {"resourceVersion": str(revision)}
         if annotations:
@@ -195,7 +201,7 @@ class _Lines:
         obj: dict[str, Any] = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": meta}
         if self._form.view == "Table":
             obj = {**tables.table(kind, [], 0.0), "metadata": {"resourceVersion": str(revision)}}
-            obj["rows"] = [{"cells": [], "object": {**tables.partial({"metadata": meta})}}]
+            obj["rows"] = [{"cells": [], "object": {**tables.partial_metadata({"metadata": meta})}}]
         elif self._form.view:
-            obj = tables.partial(obj)
+            obj = tables.partial_metadata(obj)
         return b'{"type":"BOOKMARK","object":' + encode(obj) + b"}\n"

@@ -15,7 +15,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from rowlock.cluster.api.secure import Connection, Outbox
+from rowlock.cluster.api.secure import Outbox, TlsConnection
 
 HEAD_LIMIT = 64 * 1024
 """Bytes of a request's first line and headers together."""
@@ -25,78 +25,80 @@ REQUEST_S = 60.0
 """Seconds from a request's first byte to its last."""
 
 
-def protocol(tls: ssl.SSLContext) -> type[asyncio.Protocol]:
+def protocol_factory(tls: ssl.SSLContext) -> type[asyncio.Protocol]:
     """What uvicorn calls for every connection."""
 
     outbox = Outbox()
 
-    def made(**given: Any) -> asyncio.BufferedProtocol:
-        return Connection(tls, Protocol(**given), outbox)
+    def make_connection(**kwargs: Any) -> asyncio.BufferedProtocol:
+        return TlsConnection(tls, HttpProtocol(**kwargs), outbox)
 
-    return made  # type: ignore[return-value]  # uvicorn wants a class and only calls it
+    return make_connection  # type: ignore[return-value]  # uvicorn wants a class and only calls it
 
 
-class Protocol(HttpToolsProtocol):
+class HttpProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol, with a clock and a measure for what comes in."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        self._head: int | None = None
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._head_bytes: int | None = None
         """Bytes of the head so far; None outside one."""
-        self._coming = False
-        self._slow: asyncio.TimerHandle | None = None
-        self._until = math.inf
+        self._request_incomplete = False
+        self._request_timer: asyncio.TimerHandle | None = None
+        self._idle_deadline = math.inf
         """When the client has been silent for too long; never, while it is being answered."""
-        self._silence: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn says the same
         super().connection_made(transport)
-        self._until = self.loop.time() + FIRST_S
-        self._silence = self.loop.call_at(self._until, self._look)
+        self._idle_deadline = self.loop.time() + FIRST_S
+        self._idle_timer = self.loop.call_at(self._idle_deadline, self._check_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._in_time()
-        self._spoken()
+        self._stop_request_timer()
+        self._stop_idle_timer()
         super().connection_lost(exc)
 
-    def _look(self) -> None:
+    def _check_idle(self) -> None:
         """One timer for the life of a connection: another for each answer would cost as much as reading the request."""
         now = self.loop.time()
-        if now >= self._until:
+        if now >= self._idle_deadline:
             return self.timeout_keep_alive_handler()
-        self._silence = self.loop.call_at(min(self._until, now + self.timeout_keep_alive), self._look)
+        self._idle_timer = self.loop.call_at(min(self._idle_deadline, now + self.timeout_keep_alive), self._check_idle)
 
-    def _spoken(self) -> None:
+    def _stop_idle_timer(self) -> None:
         """Nobody waits for this connection to say something any more."""
-        if self._silence is not None:
-            self._silence.cancel()
-            self._silence = None
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
 
     def _unset_keepalive_if_required(self) -> None:
-        self._until = math.inf
+        self._idle_deadline = math.inf
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if not self._coming:
+        if not self._request_incomplete:
             return
-        if self._slow is None:
-            self._slow = self.loop.call_later(REQUEST_S, self._refuse, 408, "the request did not come in time")
-        if self._head is not None:
-            self._head += len(data)
-            if self._head > HEAD_LIMIT:
-                self._refuse(431, f"the request's headers are too large: the limit is {HEAD_LIMIT} bytes")
+        if self._request_timer is None:
+            self._request_timer = self.loop.call_later(
+                REQUEST_S, self._send_error, 408, "the request did not come in time"
+            )
+        if self._head_bytes is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_LIMIT:
+                self._send_error(431, f"the request's headers are too large: the limit is {HEAD_LIMIT} bytes")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._head, self._coming = 0, True
+        self._head_bytes, self._request_incomplete = 0, True
 
     def on_headers_complete(self) -> None:
-        self._head = None
+        self._head_bytes = None
         if self.parser.should_upgrade() and self._get_upgrade() == b"spdy/3.1":
             self.scope["extensions"] = {"rowlock.take_over": {"call": self._take_over}}
         super().on_headers_complete()
-        fresh = self.cycle is not None and self.cycle.scope is self.scope and "extensions" not in self.scope
-        if fresh:
+        first_of_scope = self.cycle is not None and self.cycle.scope is self.scope and "extensions" not in self.scope
+        if first_of_scope:
             self.scope["extensions"] = {"rowlock": Exchange(self.cycle)}  # type: ignore[dict-item]  # not for everybody
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -106,9 +108,9 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        self._coming = False
-        if self._slow is not None:
-            self._in_time()
+        self._request_incomplete = False
+        if self._request_timer is not None:
+            self._stop_request_timer()
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -118,32 +120,32 @@ class Protocol(HttpToolsProtocol):
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
         else:
-            self._until = self.loop.time() + self.timeout_keep_alive
-        if isinstance(self.transport, Connection):
+            self._idle_deadline = self.loop.time() + self.timeout_keep_alive
+        if isinstance(self.transport, TlsConnection):
             self.transport.flush()  # nothing more will come in this turn of the loop
 
-    def _in_time(self) -> None:
-        if self._slow is not None:
-            self._slow.cancel()
-            self._slow = None
+    def _stop_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
 
-    def _refuse(self, code: int, why: str) -> None:
+    def _send_error(self, code: int, why: str) -> None:
         """Say so, if nothing else was said on this request, and hang up."""
         if self.transport.is_closing():
             return
-        if self._head is not None:
+        if self._head_bytes is not None:
             head = f"HTTP/1.1 {code} \r\ncontent-type: text/plain\r\ncontent-length: {len(why)}\r\nconnection: close\r\n\r\n"
             self.transport.write((head + why).encode())
         self.transport.close()
 
     def _take_over(self, other: asyncio.Protocol) -> asyncio.Transport:
         """The connection belongs to another protocol from now on; ours has nothing more to answer."""
-        self._in_time()
-        self._spoken()
+        self._stop_request_timer()
+        self._stop_idle_timer()
         self.connections.discard(self)
         self.cycle.disconnected = True
-        if isinstance(self.transport, Connection):
-            self.transport.single()
+        if isinstance(self.transport, TlsConnection):
+            self.transport.set_unbuffered()
         self.transport.set_protocol(other)
         return self.transport
 
@@ -156,11 +158,11 @@ class Protocol(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # late: few servers ever need it
 
-        self._in_time()
-        self._spoken()
-        if isinstance(self.transport, Connection):
+        self._stop_request_timer()
+        self._stop_idle_timer()
+        if isinstance(self.transport, TlsConnection):
             # A client that asks select() after each message does not see one that came in the same TLS record.
-            self.transport.single()
+            self.transport.set_unbuffered()
         self.ws_protocol_class = WSProtocol
         super().handle_websocket_upgrade()
 

@@ -42,47 +42,49 @@ _VALUE_TEXT = (
 )
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value inside a sentence: texts in quotes, the rest as JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def invalid_value(field: str, value: Any, why: str) -> Cause:
-    return Cause("FieldValueInvalid", f"Invalid value: {shown(value)}: {why}", field)
+    return Cause("FieldValueInvalid", f"Invalid value: {format_value(value)}: {why}", field)
 
 
-def required(field: str, why: str = "") -> Cause:
+def required_value(field: str, why: str = "") -> Cause:
     return Cause("FieldValueRequired", f"Required value: {why}" if why else "Required value", field)
 
 
-def forbidden(field: str, why: str) -> Cause:
+def forbidden_field(field: str, why: str) -> Cause:
     return Cause("FieldValueForbidden", f"Forbidden: {why}", field)
 
 
-def immutable(field: str, value: Any) -> Cause:
+def immutable_field(field: str, value: Any) -> Cause:
     return invalid_value(field, value, "field is immutable")
 
 
 def not_found(field: str, value: Any) -> Cause:
-    return Cause("FieldValueNotFound", f"Not found: {shown(value)}", field)
+    return Cause("FieldValueNotFound", f"Not found: {format_value(value)}", field)
 
 
-def duplicate(field: str, value: Any) -> Cause:
-    return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", field)
+def duplicate_value(field: str, value: Any) -> Cause:
+    return Cause("FieldValueDuplicate", f"Duplicate value: {format_value(value)}", field)
 
 
-def not_supported(field: str, value: Any, known: Iterable[str]) -> Cause:
-    text = ", ".join(f'"{v}"' for v in known)
-    return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value or '')}: supported values: {text}", field)
+def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
+    text = ", ".join(f'"{v}"' for v in supported)
+    return Cause(
+        "FieldValueNotSupported", f"Unsupported value: {format_value(value or '')}: supported values: {text}", field
+    )
 
 
-def _too_long(limit: int) -> str:
+def _too_long_text(limit: int) -> str:
     return f"must be no more than {limit} characters"
 
 
 @lru_cache(4096)
 def dns_label_problems(name: str) -> list[str]:
-    problems = [_too_long(63)] if len(name) > 63 else []
+    problems = [_too_long_text(63)] if len(name) > 63 else []
     if _LABEL.fullmatch(name):
         return problems
     return [*problems, "must not contain dots" if _SUBDOMAIN.fullmatch(name) else _LABEL_TEXT]
@@ -105,13 +107,13 @@ def port_name_problems(name: str) -> list[str]:
 
 @lru_cache(4096)
 def subdomain_problems(name: str) -> list[str]:
-    problems = [_too_long(253)] if len(name) > 253 else []
+    problems = [_too_long_text(253)] if len(name) > 253 else []
     return problems if _SUBDOMAIN.fullmatch(name) else [*problems, _SUBDOMAIN_TEXT]
 
 
 @lru_cache(4096)
 def service_name_problems(name: str) -> list[str]:
-    problems = [_too_long(63)] if len(name) > 63 else []
+    problems = [_too_long_text(63)] if len(name) > 63 else []
     return problems if _SERVICE.fullmatch(name) else [*problems, _SERVICE_TEXT]
 
 
@@ -132,7 +134,7 @@ def label_key_problems(key: str) -> list[str]:
     if not name:
         problems.append("name part must be non-empty")
     elif len(name) > 63:
-        problems.append(f"name part {_too_long(63)}")
+        problems.append(f"name part {_too_long_text(63)}")
     if not _QUALIFIED.fullmatch(name):
         problems.append(_NAME_PART_TEXT)
     return problems
@@ -140,5 +142,5 @@ def label_key_problems(key: str) -> list[str]:
 
 @lru_cache(4096)
 def label_value_problems(value: str) -> list[str]:
-    problems = [_too_long(63)] if len(value) > 63 else []
+    problems = [_too_long_text(63)] if len(value) > 63 else []
     return problems if not value or _QUALIFIED.fullmatch(value) else [*problems, _VALUE_TEXT]

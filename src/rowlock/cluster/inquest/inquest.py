@@ -15,192 +15,204 @@ from typing import Any
 from rowlock import kinds
 from rowlock.api import Record, View
 from rowlock.cluster.inquest import stackshots
-from rowlock.cluster.inquest.deaths import Deaths, job_uid, of_run
-from rowlock.cluster.inquest.rank_processes import Rank, Subject, in_order, ranks
-from rowlock.cluster.inquest.stackshots import Shot
+from rowlock.cluster.inquest.deaths import RankFailureStore, failure_of_run, job_uid
+from rowlock.cluster.inquest.rank_processes import RankProcess, RunningPod, find_ranks, sort_by_rank
+from rowlock.cluster.inquest.stackshots import StackDump
 from rowlock.cluster.node.kubelet import Kubelet
 from rowlock.cluster.node.pod_facts import Run
-from rowlock.cluster.node.tended import Tended
+from rowlock.cluster.node.tended import PodState
 from rowlock.controllers.recorder import Recorder
 from rowlock.objects import Object, controller_of, name, uid
-from rowlock.verdicts.failure import Death, asked, culprit, incidents, sentence
-from rowlock.verdicts.hang import Look, Verdict, judge, later
+from rowlock.verdicts.failure import RankFailure, group_incidents, incident_sentence, is_requested_stop, root_cause
+from rowlock.verdicts.hang import RankObservation, Verdict, judge_after, judge_ranks
 from rowlock.verdicts.stacks import Stack
 
 SOURCE = "rowlock"
-BETWEEN = 0.5
+LOOK_INTERVAL = 0.5
 """Seconds between two looks at the same ranks: who stands at the same line twice does not move."""
-_GATHER = 1.5
+_GATHER_DELAY = 1.5
 """Seconds after a death before it is told: the others are dying, too."""
 
 
 @dataclass(slots=True)
-class Around:
+class KubeletContext:
     """What the inquest sees of the kubelet."""
 
     view: View
-    pods: Mapping[str, Tended]
+    pods: Mapping[str, PodState]
     directory: Callable[[str, str], Path]
     recorder: Recorder
     clock: Callable[[], float] = time.time
 
 
-def attached(kubelet: Kubelet, view: View, data: Path) -> "Inquest":
+def attach_diagnostics(kubelet: Kubelet, view: View, data: Path) -> "Diagnostics":
     """The inquest of a kubelet, told of every end."""
-    made = Inquest(Around(view, kubelet.pods, kubelet.directory, kubelet.recorder), data)
-    kubelet.on_end = made.ended
-    return made
+    diagnostics = Diagnostics(KubeletContext(view, kubelet.pod_states, kubelet.directory, kubelet.recorder), data)
+    kubelet.on_end = diagnostics.handle_exit
+    return diagnostics
 
 
-class Inquest:
+class Diagnostics:
     """One per kubelet."""
 
-    def __init__(self, around: Around, data: Path) -> None:
-        self._around = around
-        self.deaths = Deaths(data)
-        self._telling: set[str] = set()
-        self._told: dict[str, float] = {}
-        self._hangs: dict[str, tuple[list[Look], float]] = {}
+    def __init__(self, context: KubeletContext, data: Path) -> None:
+        self._context = context
+        self.failures = RankFailureStore(data)
+        self._pending_jobs: set[str] = set()
+        self._last_reported: dict[str, float] = {}
+        self._hangs: dict[str, tuple[list[RankObservation], float]] = {}
         """Jobs, by uid, whose ranks were found standing and have not moved since: where, and at what time."""
 
     # ------------------------------------------------------------ deaths
 
-    def ended(self, tended: Tended, container: str, run: Run) -> None:
+    def handle_exit(self, pod_state: PodState, container: str, run: Run) -> None:
         """A program has ended; called once or more for each."""
-        pod = self._around.view.get(kinds.POD, tended.card.namespace, tended.card.name)
-        if pod is None or uid(pod) != tended.card.uid or run.exit is None or run.exit.code == 0:
+        pod = self._context.view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
+        if pod is None or uid(pod) != pod_state.card.uid or run.exit is None or run.exit.code == 0:
             return
-        whose, job = job_uid(pod), self._job(pod)
+        owner_uid, job = job_uid(pod), self._owner_job(pod)
         if job is None or container in {c["name"] for c in pod["spec"].get("initContainers") or ()}:
             return
-        found = of_run(job, pod, run, self._around.directory(tended.card.uid, container))
-        if found is not None and self.deaths.add(whose, found) and whose not in self._telling:
-            self._telling.add(whose)
-            asyncio.get_running_loop().call_later(_GATHER, self._tell, job)
+        failure = failure_of_run(job, pod, run, self._context.directory(pod_state.card.uid, container))
+        if failure is not None and self.failures.add(owner_uid, failure) and owner_uid not in self._pending_jobs:
+            self._pending_jobs.add(owner_uid)
+            asyncio.get_running_loop().call_later(_GATHER_DELAY, self._report_latest_incident, job)
 
-    def _tell(self, job: Object) -> None:
+    def _report_latest_incident(self, job: Object) -> None:
         """The latest incident as an Event of the job; once."""
-        self._telling.discard(uid(job))
-        latest = incidents(self.deaths.of(uid(job)))[-1]
-        if self._told.get(uid(job)) == latest[0].finished or asked(latest):
+        self._pending_jobs.discard(uid(job))
+        incident = group_incidents(self.failures.failures_of(uid(job)))[-1]
+        if self._last_reported.get(uid(job)) == incident[0].finished or is_requested_stop(incident):
             return
-        self._told[uid(job)] = latest[0].finished
-        self.tell(job, "Warning", "RankFailed", sentence(latest, self._size(job)))
+        self._last_reported[uid(job)] = incident[0].finished
+        self.record_event(job, "Warning", "RankFailed", incident_sentence(incident, self._pod_count(job)))
 
-    def said(self, job: str, phase: str) -> str:
+    def status_message(self, job: str, phase: str) -> str:
         """What is known of a job that stands like this, in a sentence; "" for nothing."""
         if phase in ("Running", "Degraded"):
-            looks, at = self._hangs.get(job, ([], 0.0))
-            return later(looks, max(0.0, self._around.clock() - at)).sentence if looks else ""
-        failures = [i for i in incidents(self.deaths.of(job)) if not asked(i)] if phase == "Failed" else []
-        return sentence(failures[-1]) if failures else ""
+            observations, found_at = self._hangs.get(job, ([], 0.0))
+            return (
+                judge_after(observations, max(0.0, self._context.clock() - found_at)).sentence if observations else ""
+            )
+        failures = (
+            [i for i in group_incidents(self.failures.failures_of(job)) if not is_requested_stop(i)]
+            if phase == "Failed"
+            else []
+        )
+        return incident_sentence(failures[-1]) if failures else ""
 
-    def standing(self, job: str, looks: list[Look]) -> None:
+    def set_hang(self, job: str, observations: list[RankObservation]) -> None:
         """The ranks of a job, by uid, were found like this and do not move; no looks = they move again."""
-        if looks:
-            self._hangs[job] = looks, self._around.clock()
+        if observations:
+            self._hangs[job] = observations, self._context.clock()
         else:
             self._hangs.pop(job, None)
 
-    def tell(self, job: Object, kind: str, reason: str, message: str) -> None:
+    def record_event(self, job: Object, kind: str, reason: str, message: str) -> None:
         """An Event of the job."""
-        self._around.recorder.record(Record(job, kind, reason, message, SOURCE))  # type: ignore[arg-type] # Normal, Warning
+        self._context.recorder.record(Record(job, kind, reason, message, SOURCE))  # type: ignore[arg-type] # Normal, Warning
 
-    def _job(self, pod: Object) -> Object | None:
+    def _owner_job(self, pod: Object) -> Object | None:
         owner = controller_of(pod)
         kind = kinds.by_api_version(str(owner["apiVersion"]), str(owner["kind"])) if owner and job_uid(pod) else None
-        found = self._around.view.get(kind, pod["metadata"]["namespace"], owner["name"]) if kind and owner else None
-        return found if found is not None and owner is not None and uid(found) == owner["uid"] else None
+        job = self._context.view.get(kind, pod["metadata"]["namespace"], owner["name"]) if kind and owner else None
+        return job if job is not None and owner is not None and uid(job) == owner["uid"] else None
 
-    def _size(self, job: Object) -> int:
-        return len(list(self._around.view.owned(kinds.POD, uid(job))))
+    def _pod_count(self, job: Object) -> int:
+        return len(list(self._context.view.by_owner(kinds.POD, uid(job))))
 
     # ------------------------------------------------------------ the living
 
-    def subjects(self, job: str = "") -> list[Subject]:
+    def running_pods(self, job: str = "") -> list[RunningPod]:
         """The pods that run on this machine: of one job, by uid, or of all."""
-        found = []
-        for tended in self._around.pods.values():
-            pod = self._around.view.get(kinds.POD, tended.card.namespace, tended.card.name)
-            whose = job_uid(pod) if pod is not None and uid(pod) == tended.card.uid else ""
-            if pod is None or not whose or (job and whose != job) or (owner := self._job(pod)) is None:
+        result = []
+        for pod_state in self._context.pods.values():
+            pod = self._context.view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
+            owner_uid = job_uid(pod) if pod is not None and uid(pod) == pod_state.card.uid else ""
+            if pod is None or not owner_uid or (job and owner_uid != job) or (owner := self._owner_job(pod)) is None:
                 continue
-            main = pod["spec"]["containers"][0]["name"]
-            facts = tended.containers.get(main)
-            if facts is not None and facts.run is not None and facts.run.running:
-                log = self._around.directory(tended.card.uid, main) / f"log.{facts.run.number}"
-                found.append(Subject(owner, pod, facts.run, log))
-        return in_order(found)
+            main_container = pod["spec"]["containers"][0]["name"]
+            container = pod_state.containers.get(main_container)
+            if container is not None and container.run is not None and container.run.is_running:
+                log = self._context.directory(pod_state.card.uid, main_container) / f"log.{container.run.number}"
+                result.append(RunningPod(owner, pod, container.run, log))
+        return sort_by_rank(result)
 
-    async def look(self, job: str) -> list[Look]:
+    async def observe_ranks(self, job: str) -> list[RankObservation]:
         """Every running rank of a job, looked at twice."""
-        living = await asyncio.to_thread(ranks, self.subjects(job))
-        before = {rank.pid: stackshots.cpu_seconds(rank.pid) for rank in living}
-        began = time.monotonic()
-        first = await stackshots.shots(list(before))
-        await asyncio.sleep(max(0.0, BETWEEN - (time.monotonic() - began)))
-        second = await stackshots.shots(list(before))
-        took = time.monotonic() - began
-        now = self._around.clock()
-        looks = []
-        for rank in living:
-            shot, subject = second[rank.pid], rank.subject
-            looks.append(
-                Look(
+        ranks_now = await asyncio.to_thread(find_ranks, self.running_pods(job))
+        cpu_before = {rank.pid: stackshots.cpu_seconds(rank.pid) for rank in ranks_now}
+        started = time.monotonic()
+        first_dumps = await stackshots.dump_stacks(list(cpu_before))
+        await asyncio.sleep(max(0.0, LOOK_INTERVAL - (time.monotonic() - started)))
+        second_dumps = await stackshots.dump_stacks(list(cpu_before))
+        elapsed = time.monotonic() - started
+        now = self._context.clock()
+        observations = []
+        for rank in ranks_now:
+            dump, running_pod = second_dumps[rank.pid], rank.running_pod
+            observations.append(
+                RankObservation(
                     rank=rank.name,
-                    pod=name(subject.pod),
-                    node=str(subject.pod["spec"].get("nodeName", "")),
+                    pod=name(running_pod.pod),
+                    node=str(running_pod.pod["spec"].get("nodeName", "")),
                     pid=rank.pid,
-                    state=stackshots.state(rank.pid) or "X",
-                    cpu=(stackshots.cpu_seconds(rank.pid) - before[rank.pid]) / took,
-                    silent=now - (subject.wrote() or subject.run.started or now),
-                    stack=shot.stack,
-                    moved=_moved(first[rank.pid], shot),
-                    blind=shot.blind,
+                    state=stackshots.process_state(rank.pid) or "X",
+                    cpu=(stackshots.cpu_seconds(rank.pid) - cpu_before[rank.pid]) / elapsed,
+                    silent=now - (running_pod.last_output_time() or running_pod.run.started or now),
+                    stack=dump.stack,
+                    moved=_has_moved(first_dumps[rank.pid], dump),
+                    blind=dump.blind,
                 )
             )
-        return [look for look in looks if look.state not in ("X", "Z")]
+        return [look for look in observations if look.state not in ("X", "Z")]
 
-    async def why(self, job: Object) -> dict[str, Any]:
+    async def diagnose_job(self, job: Object) -> dict[str, Any]:
         """What is known of a job: its last incident, and where its running ranks stand now."""
-        found: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": []}
-        for incident in incidents(self.deaths.of(uid(job))):
-            told = {
-                "sentence": sentence(incident, self._size(job)),
-                "at": culprit(incident).first,
-                "asked": asked(incident),
+        result: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": []}
+        for incident in group_incidents(self.failures.failures_of(uid(job))):
+            summary = {
+                "sentence": incident_sentence(incident, self._pod_count(job)),
+                "at": root_cause(incident).failed_at,
+                "asked": is_requested_stop(incident),
             }
-            found["incidents"].append({**told, "deaths": [d.plain() for d in _in_order(incident)]})
-        looks = await self.look(uid(job))
-        if looks:
-            found["verdict"] = judge(looks).plain()
-            found["ranks"] = [_plain(look) for look in looks]
-        return found
+            result["incidents"].append({**summary, "deaths": [d.to_dict() for d in _sort_cause_first(incident)]})
+        observations = await self.observe_ranks(uid(job))
+        if observations:
+            result["verdict"] = judge_ranks(observations).to_dict()
+            result["ranks"] = [_observation_json(look) for look in observations]
+        return result
 
-    async def stacks(self, living: list[Rank]) -> dict[str, Stack]:
+    async def dump_rank_stacks(self, rank_processes: list[RankProcess]) -> dict[str, Stack]:
         """Where each of these ranks stands, once."""
-        found = await stackshots.shots([rank.pid for rank in living])
-        named = ((rank.name, found[rank.pid].stack) for rank in living)
-        return {rank: stack for rank, stack in named if stack is not None}
+        dumps = await stackshots.dump_stacks([rank.pid for rank in rank_processes])
+        stacks_by_name = ((rank.name, dumps[rank.pid].stack) for rank in rank_processes)
+        return {rank: stack for rank, stack in stacks_by_name if stack is not None}
 
-    async def judged(self, job: str) -> tuple[Verdict, list[Look]]:
-        looks = await self.look(job)
-        return (judge(looks) if looks else Verdict("moving", "No rank runs.")), looks
-
-
-def _in_order(incident: list[Death]) -> list[Death]:
-    cause = culprit(incident)
-    return [cause, *(d for d in sorted(incident, key=lambda d: d.first) if d is not cause)]
+    async def judge_job(self, job: str) -> tuple[Verdict, list[RankObservation]]:
+        observations = await self.observe_ranks(job)
+        return (judge_ranks(observations) if observations else Verdict("moving", "No rank runs.")), observations
 
 
-def _plain(look: Look) -> dict[str, Any]:
-    lines = look.stack.lines() if look.stack is not None else []
-    waits, moved = look.waits, look.moved
-    facts = {"rank": look.rank, "pod": look.pod, "node": look.node, "pid": look.pid, "state": look.state}
-    return {**facts, "cpu": round(look.cpu, 2), "silent": round(look.silent, 1), "waits": waits, "moved": moved,
-            "stack": lines, "blind": look.blind}  # fmt: skip
+def _sort_cause_first(incident: list[RankFailure]) -> list[RankFailure]:
+    cause = root_cause(incident)
+    return [cause, *(d for d in sorted(incident, key=lambda d: d.failed_at) if d is not cause)]
 
 
-def _moved(first: Shot, second: Shot) -> bool:
+def _observation_json(observation: RankObservation) -> dict[str, Any]:
+    lines = observation.stack.format_frames() if observation.stack is not None else []
+    awaited, moved = observation.awaited_collective, observation.moved
+    facts = {
+        "rank": observation.rank,
+        "pod": observation.pod,
+        "node": observation.node,
+        "pid": observation.pid,
+        "state": observation.state,
+    }
+    return {**facts, "cpu": round(observation.cpu, 2), "silent": round(observation.silent, 1), "waits": awaited, "moved": moved,
+            "stack": lines, "blind": observation.blind}  # fmt: skip
+
+
+def _has_moved(first: StackDump, second: StackDump) -> bool:
     """Another stack than a moment before; with one stack missing nobody knows, and nothing is claimed."""
     return first.stack is None or second.stack is None or first.stack.frames != second.stack.frames

@@ -17,12 +17,12 @@ from rowlock.cluster.node.pod_facts import Run
 from rowlock.objects import Object, uid
 from rowlock.workloads import pods
 
-_OWN_NUMBER = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK")
+_MPI_RANK_VARIABLES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK")
 """What MPI's launchers call a rank's number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class RunningPod:
     """A pod of a job whose program runs."""
 
     job: Object
@@ -30,88 +30,90 @@ class Subject:
     run: Run
     log: Path
 
-    def wrote(self) -> float:
+    def last_output_time(self) -> float:
         """When its last line was written; 0 when there is none."""
         try:
-            found = self.log.stat()
+            status = self.log.stat()
         except OSError:
             return 0.0
-        return found.st_mtime if found.st_size else 0.0
+        return status.st_mtime if status.st_size else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
-    """A process that is a rank; `began` tells it from a later one of the same pid."""
+class RankProcess:
+    """A process that is a rank; `start_ticks` tells it from a later one of the same pid."""
 
     name: str
     pid: int
-    began: int
-    subject: Subject = field(compare=False)
+    start_ticks: int
+    running_pod: RunningPod = field(compare=False)
 
     @property
-    def lives(self) -> bool:
-        return ticks(self.pid) == self.began
+    def is_alive(self) -> bool:
+        return ticks(self.pid) == self.start_ticks
 
 
-def ranks(subjects: Iterable[Subject]) -> list[Rank]:
+def find_ranks(running_pods: Iterable[RunningPod]) -> list[RankProcess]:
     """Every rank of these pods, by number where that is known; no two have the same name."""
-    every = list(subjects)
-    found = [(number, pid, subject) for subject in every for pid, number in numbered(subject.run.pid)]
-    found = found or [("", subject.run.pid, subject) for subject in every]
-    named = [(f"rank {n}" if n else pods.tag(s.job, s.pod), pid, s) for n, pid, s in found]
-    often = Counter(name for name, _, _ in named)
-    made = [
-        Rank(name if often[name] == 1 else f"{name} (pid {pid})", pid, ticks(pid), subject)
-        for name, pid, subject in named
+    all_pods = list(running_pods)
+    processes = [(number, pid, subject) for subject in all_pods for pid, number in find_python_ranks(subject.run.pid)]
+    processes = processes or [("", subject.run.pid, subject) for subject in all_pods]
+    named_processes = [(f"rank {n}" if n else pods.rank_label(s.job, s.pod), pid, s) for n, pid, s in processes]
+    name_counts = Counter(name for name, _, _ in named_processes)
+    result = [
+        RankProcess(name if name_counts[name] == 1 else f"{name} (pid {pid})", pid, ticks(pid), subject)
+        for name, pid, subject in named_processes
     ]
-    if all(number.isdigit() for number, _, _ in found):
-        made = [rank for _, rank in sorted(zip((int(n) for n, _, _ in found), made, strict=True), key=lambda p: p[0])]
-    return [rank for rank in made if rank.began]
+    if all(number.isdigit() for number, _, _ in processes):
+        result = [
+            rank for _, rank in sorted(zip((int(n) for n, _, _ in processes), result, strict=True), key=lambda p: p[0])
+        ]
+    return [rank for rank in result if rank.start_ticks]
 
 
-def in_order(subjects: Iterable[Subject]) -> list[Subject]:
+def sort_by_rank(running_pods: Iterable[RunningPod]) -> list[RunningPod]:
     """Pods in order of their ranks."""
-    by_uid = {uid(s.pod): s for s in subjects}
-    return [by_uid[uid(pod)] for pod in pods.ordered(s.pod for s in by_uid.values())]
+    by_uid = {uid(s.pod): s for s in running_pods}
+    return [by_uid[uid(pod)] for pod in pods.sort_by_rank(s.pod for s in by_uid.values())]
 
 
-def numbered(root: int) -> list[tuple[int, str]]:
+def find_python_ranks(root: int) -> list[tuple[int, str]]:
     """The Python ranks below (and with) process `root`: pid and number; "" where a rank has none but its pod's."""
     tree = {root: children(root)}
-    waiting = list(tree[root])
-    while waiting:
-        pid = waiting.pop()
+    unvisited = list(tree[root])
+    while unvisited:
+        pid = unvisited.pop()
         tree[pid] = children(pid)
-        waiting += tree[pid]
-    return list(_below(root, tree, _environ(root).get(b"RANK", b"")))
+        unvisited += tree[pid]
+    return list(_find_ranks_below(root, tree, _read_environ(root).get(b"RANK", b"")))
 
 
-def _below(pid: int, tree: dict[int, list[int]], pods_own: bytes) -> Iterator[tuple[int, str]]:
-    python = is_python(pid)
-    if python and (number := _number(_environ(pid), pods_own)):
+def _find_ranks_below(pid: int, tree: dict[int, list[int]], pod_rank: bytes) -> Iterator[tuple[int, str]]:
+    is_python_process = is_python(pid)
+    if is_python_process and (number := _rank_number(_read_environ(pid), pod_rank)):
         yield pid, number
         return
-    found = [each for child in tree[pid] for each in _below(child, tree, pods_own)]
-    if python:
-        found = [each for each in found if each[1]] or [(pid, "")]
-    yield from found
+    below = [each for child in tree[pid] for each in _find_ranks_below(child, tree, pod_rank)]
+    if is_python_process:
+        below = [each for each in below if each[1]] or [(pid, "")]
+    yield from below
 
 
-def _number(env: dict[bytes, bytes], pods_own: bytes) -> str:
+def _rank_number(env: dict[bytes, bytes], pod_rank: bytes) -> str:
     """A rank's number, if it was given one of its own: by `torchrun`, by MPI, or by a script other than its pod's."""
-    if b"LOCAL_RANK" in env or env.get(b"RANK", pods_own) != pods_own:
+    if b"LOCAL_RANK" in env or env.get(b"RANK", pod_rank) != pod_rank:
         return env.get(b"RANK", env.get(b"LOCAL_RANK", b"")).decode(errors="replace")
-    return next((env[word].decode(errors="replace") for word in _OWN_NUMBER if word in env), "")
+    return next((env[word].decode(errors="replace") for word in _MPI_RANK_VARIABLES if word in env), "")
 
 
 def is_python(pid: int) -> bool:
     """By the name of its program; one that has Python inside has another."""
-    return program(pid).startswith(("python", "pypy"))
+    return program_name(pid).startswith(("python", "pypy"))
 
 
-def without_python(pid: int) -> bool:
+def has_no_python(pid: int) -> bool:
     """There is no Python in it for sure: neither is that its program nor has it loaded the library."""
-    if not program(pid) or is_python(pid):
+    if not program_name(pid) or is_python(pid):
         return False
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
@@ -120,14 +122,14 @@ def without_python(pid: int) -> bool:
         return False
 
 
-def program(pid: int) -> str:
+def program_name(pid: int) -> str:
     """The name of the file that it runs; "" when that may not be known, or it has gone."""
     with contextlib.suppress(OSError):
         return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
     return ""
 
 
-def _environ(pid: int) -> dict[bytes, bytes]:
+def _read_environ(pid: int) -> dict[bytes, bytes]:
     """As the process was started, warm or cold (`command_line.py`); what it changed since then is not in it."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/environ", "rb") as file:

@@ -15,26 +15,26 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rowlock.cluster.inquest.rank_processes import without_python
+from rowlock.cluster.inquest.rank_processes import has_no_python
 from rowlock.cluster.node.kin import descendants
 from rowlock.verdicts import stacks
 from rowlock.verdicts.stacks import Stack
 
-_PATIENCE = 5.0
-_AT_ONCE = 4
+_DUMP_TIMEOUT = 5.0
+_MAX_PARALLEL = 4
 _TRIES = 4
-_TICK = os.sysconf("SC_CLK_TCK")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Shot:
+class StackDump:
     """A stack, or why there is none."""
 
     stack: Stack | None
     blind: str = ""
 
 
-def state(pid: int) -> str:
+def process_state(pid: int) -> str:
     """The process's state letter, as in /proc; "" when it has gone."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -50,51 +50,53 @@ def cpu_seconds(root: int) -> float:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
             total += int(fields[11]) + int(fields[12])
-    return total / _TICK
+    return total / _TICKS_PER_SECOND
 
 
-def spy() -> str:
+def find_py_spy() -> str:
     """Where py-spy is; "" when it is not installed."""
-    beside = Path(sys.executable).parent / "py-spy"
-    return str(beside) if beside.exists() else shutil.which("py-spy") or ""
+    beside_python = Path(sys.executable).parent / "py-spy"
+    return str(beside_python) if beside_python.exists() else shutil.which("py-spy") or ""
 
 
-async def shots(pids: list[int]) -> dict[int, Shot]:
+async def dump_stacks(pids: list[int]) -> dict[int, StackDump]:
     """The stack of each process, some at a time."""
-    turn = asyncio.Semaphore(_AT_ONCE)
+    semaphore = asyncio.Semaphore(_MAX_PARALLEL)
 
-    async def one(pid: int) -> Shot:
-        async with turn:
-            return await shot(pid)
+    async def dump_one(pid: int) -> StackDump:
+        async with semaphore:
+            return await dump_stack(pid)
 
-    return dict(zip(pids, await asyncio.gather(*(one(pid) for pid in pids)), strict=True))
+    return dict(zip(pids, await asyncio.gather(*(dump_one(pid) for pid in pids)), strict=True))
 
 
-async def shot(pid: int) -> Shot:
+async def dump_stack(pid: int) -> StackDump:
     """One process's stack."""
-    tool = spy()
+    tool = find_py_spy()
     if not tool:
-        return Shot(None, "py-spy is not installed where rowlock runs (`pip install py-spy`)")
-    if without_python(pid):
-        return Shot(None, "they are no Python programs")
-    found = Shot(None)
+        return StackDump(None, "py-spy is not installed where rowlock runs (`pip install py-spy`)")
+    if has_no_python(pid):
+        return StackDump(None, "they are no Python programs")
+    dump = StackDump(None)
     for _ in range(_TRIES):
-        found = await _read(tool, pid)
-        if (found.stack is not None and found.stack.frames) or not state(pid):
+        dump = await _run_py_spy(tool, pid)
+        if (dump.stack is not None and dump.stack.frames) or not process_state(pid):
             break
-    return found
+    return dump
 
 
-async def _read(tool: str, pid: int) -> Shot:
-    words = [tool, "dump", "--json", "--nonblocking", "--pid", str(pid)]
-    run = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+async def _run_py_spy(tool: str, pid: int) -> StackDump:
+    command = [tool, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
     try:
-        said, complaint = await asyncio.wait_for(run.communicate(), _PATIENCE)
+        output, error_output = await asyncio.wait_for(process.communicate(), _DUMP_TIMEOUT)
     except TimeoutError:
-        run.kill()
-        await run.wait()
-        return Shot(None, f"py-spy did not answer within {_PATIENCE:.0f} s")
-    if run.returncode:
-        lines = complaint.decode(errors="replace").strip().splitlines()
-        return Shot(None, f"py-spy: {lines[-1].strip() if lines else 'it failed without a word'}")
-    return Shot(stacks.stack(json.loads(said)))
+        process.kill()
+        await process.wait()
+        return StackDump(None, f"py-spy did not answer within {_DUMP_TIMEOUT:.0f} s")
+    if process.returncode:
+        lines = error_output.decode(errors="replace").strip().splitlines()
+        return StackDump(None, f"py-spy: {lines[-1].strip() if lines else 'it failed without a word'}")
+    return StackDump(stacks.parse_stack(json.loads(output)))

@@ -14,45 +14,45 @@ import termios
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
-from rowlock.cluster.node.console import short
-from rowlock.cluster.node.ends import End
+from rowlock.cluster.node.console import short_socket_path
+from rowlock.cluster.node.ends import AsyncFd
 
-OUT = 1
+STDOUT = 1
 
 
-class Attached:
+class AttachSession:
     """One client. See `Session` in `entrance.py` for what each of these is."""
 
-    channels: tuple[int, ...] = (OUT,)
+    channels: tuple[int, ...] = (STDOUT,)
 
     def __init__(self, output: AsyncIterator[bytes], pid: int, *, tty: bool) -> None:
         self._output, self._pid, self._tty = output, pid, tty
         self._input: socket.socket | None = None
-        self._end: End | None = None
+        self._input_fd: AsyncFd | None = None
         self._ended = asyncio.Event()
 
     def open_input(self, path: Path) -> None:
         """Connects to the program's stdin. Raises OSError when it has ended (somebody had it before)."""
-        made = socket.socket(socket.AF_UNIX)
+        sock = socket.socket(socket.AF_UNIX)
         try:
-            with short(str(path)) as name:
-                made.connect(name)
+            with short_socket_path(str(path)) as name:
+                sock.connect(name)
         except OSError:
-            made.close()
+            sock.close()
             raise
-        self._input, self._end = made, End(made.fileno())
+        self._input, self._input_fd = sock, AsyncFd(sock.fileno())
 
     async def read(self, channel: int) -> bytes:
         """What the program prints; b"" when it has ended."""
-        piece = await anext(self._output, b"")
-        if not piece:
+        chunk = await anext(self._output, b"")
+        if not chunk:
             self._ended.set()
-        return piece
+        return chunk
 
     async def write(self, data: bytes) -> None:
         """Waits while the program reads nothing."""
-        if self._end is not None:
-            await self._end.write(data)
+        if self._input_fd is not None:
+            await self._input_fd.write(data)
 
     def finish_input(self) -> None:
         """No more input from this client."""
@@ -71,14 +71,14 @@ class Attached:
             finally:
                 os.close(fd)
 
-    async def ended(self) -> tuple[int, str]:
+    async def wait_exit(self) -> tuple[int, str]:
         """Always 0: how the program ended is in the pod's status."""
         await self._ended.wait()
         return 0, ""
 
     async def close(self) -> None:
-        if self._end is not None and self._input is not None:
+        if self._input_fd is not None and self._input is not None:
             self._input.detach()
-            self._end.close()
+            self._input_fd.close()
         if isinstance(self._output, AsyncGenerator):
             await self._output.aclose()

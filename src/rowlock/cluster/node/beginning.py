@@ -16,127 +16,129 @@ from collections.abc import Callable
 from typing import Any
 
 from rowlock.cluster.node import console, fabric, limits, mounts
-from rowlock.cluster.node.facts import of_run, ticks, write_fact
+from rowlock.cluster.node.facts import run_fact_path, ticks, write_fact
 
-TAKEN = "taken"
+ALREADY_CLAIMED = "taken"
 """Why it did not begin: another shim runs this run already."""
-INSIDE = ("env", "cwd", "rlimits", "user", "cgroup", "engine")
+EXEC_FIELDS = ("env", "cwd", "rlimits", "user", "cgroup", "engine")
 """What a program that is started beside the container's own gets, too."""
 _NO_NEW_PRIVILEGES = 38
 _PDEATHSIG = 1
 
 
-class Beginning:
+class ContainerInit:
     """The way of one container's program to its first instruction. `begin` becomes it, or returns why it could not."""
 
     def __init__(self, spec: dict[str, Any], netns: int, begin: Callable[[dict[str, Any]], str]) -> None:
         self._spec, self._netns, self._begin = spec, netns, begin
 
-    def become(self, ends: console.Ends) -> str:
+    def become_program(self, stdio_fds: console.Stdio) -> str:
         """Becomes the program, or returns a sentence why not."""
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         spec = self._spec
         try:
-            if not self._claim():
-                return TAKEN
-            if failure := self._lay_out() or self._confine():
+            if not self._claim_run():
+                return ALREADY_CLAIMED
+            if failure := self._copy_image_files() or self._create_cgroup():
                 return failure
-            write_fact(of_run(spec, "program"), {k: v for k, v in spec.items() if k in INSIDE})
-            mine = {"pid": os.getpid(), "ticks": ticks(os.getpid()), "started": time.time()}
-            write_fact(of_run(spec, "start") + ".begun", self._identity() | mine)
+            write_fact(run_fact_path(spec, "program"), {k: v for k, v in spec.items() if k in EXEC_FIELDS})
+            process = {"pid": os.getpid(), "ticks": ticks(os.getpid()), "started": time.time()}
+            write_fact(run_fact_path(spec, "start") + ".begun", self._shim_identity() | process)
             os.setsid()
             if spec.get("network"):
-                fabric.enter(spec["network"], self._netns)
-            self._mount()
-            limit(spec)
+                fabric.enter_pod_network(spec["network"], self._netns)
+            self._set_up_mounts()
+            apply_limits(spec)
             os.chdir(spec["cwd"])
-            ends.take((spec.get("user") or {}).get("uid"))
-            become(spec.get("user") or {})
+            stdio_fds.install((spec.get("user") or {}).get("uid"))
+            drop_privileges(spec.get("user") or {})
             return self._begin(spec)
         except (OSError, ValueError, KeyError) as error:
-            return why_not(error, spec)
-        except mounts.Unmountable as error:
+            return start_error_message(error, spec)
+        except mounts.MountError as error:
             return str(error)
 
-    def _claim(self) -> bool:
+    def _claim_run(self) -> bool:
         """The first to make `start.N` runs it: a request that was sent twice starts one program. It comes to be with the
         shim's name in it: a claim of nobody would read as one whose shim was lost, and its program be killed."""
-        mine = f"{of_run(self._spec, 'start')}.{os.getpid()}"
-        write_fact(mine, self._identity())
+        claim_path = f"{run_fact_path(self._spec, 'start')}.{os.getpid()}"
+        write_fact(claim_path, self._shim_identity())
         try:
-            os.link(mine, of_run(self._spec, "start"))
+            os.link(claim_path, run_fact_path(self._spec, "start"))
         except FileExistsError:
             return False
         finally:
-            os.unlink(mine)
+            os.unlink(claim_path)
         if self._spec.get("message_path"):
-            os.close(os.open(of_run(self._spec, "message"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
-            os.chmod(of_run(self._spec, "message"), 0o666)
+            os.close(os.open(run_fact_path(self._spec, "message"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
+            os.chmod(run_fact_path(self._spec, "message"), 0o666)
         return True
 
-    def _identity(self) -> dict[str, Any]:
+    def _shim_identity(self) -> dict[str, Any]:
         """Who looks after it: the shim."""
         shim = os.getppid()
         return {"shim": shim, "shim_ticks": ticks(shim), "backoff": self._spec.get("backoff", 0)}
 
-    def _lay_out(self) -> str:
+    def _copy_image_files(self) -> str:
         """The container's own copy of its image's files. Returns why it could not be made, "" when it is there."""
         if not self._spec.get("copy"):
             return ""
-        image, mine = self._spec["copy"]
+        image, copy = self._spec["copy"]
         try:
-            shutil.rmtree(mine, ignore_errors=True)
-            shutil.copytree(image, mine, symlinks=True)
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(image, copy, symlinks=True)
         except (OSError, shutil.Error) as error:
-            return f"the image's files could not be copied from {image} to {mine}: {error}"
+            return f"the image's files could not be copied from {image} to {copy}: {error}"
         return ""
 
-    def _confine(self) -> str:
+    def _create_cgroup(self) -> str:
         """Makes the control group that keeps the container's limits. Returns why it could not be made."""
-        wanted = self._spec.get("limits") or {}
+        limit_spec = self._spec.get("limits") or {}
         try:
-            group = limits.Group.make(group_name(self._spec), wanted)
+            group = limits.Cgroup.make(cgroup_name(self._spec), limit_spec)
         except OSError as error:
-            return f"the limits could not be set ({error.filename or 'control group'}: {error.strerror}): {wanted}"
-        self._spec["cgroup"] = group.doors
+            return f"the limits could not be set ({error.filename or 'control group'}: {error.strerror}): {limit_spec}"
+        self._spec["cgroup"] = group.procs_files
         return ""
 
-    def _mount(self) -> None:
+    def _set_up_mounts(self) -> None:
         """The container's own view of the file system, where it needs one (an engine's containers always have one)."""
         if self._spec.get("engine"):
             return
-        spec, wanted = self._spec, list(self._spec.get("mounts") or ())
+        spec, mount_specs = self._spec, list(self._spec.get("mounts") or ())
         if target := spec.get("message_path"):
-            wanted.append({"source": of_run(spec, "message"), "target": target, "volume": "termination message"})
-        if wanted:
+            mount_specs.append(
+                {"source": run_fact_path(spec, "message"), "target": target, "volume": "termination message"}
+            )
+        if mount_specs:
             if not spec.get("network"):
-                mounts.isolate()
-            mounts.arrange(wanted, str(spec["dir"]), spec["copy"][1:] if spec.get("copy") else ())
+                mounts.unshare_mounts()
+            mounts.mount_volumes(mount_specs, str(spec["dir"]), spec["copy"][1:] if spec.get("copy") else ())
 
 
-def group_name(spec: dict[str, Any]) -> str:
+def cgroup_name(spec: dict[str, Any]) -> str:
     """The control group of this run."""
     return f"{str(spec['hint']).replace('/', '.')}.{spec['n']}"
 
 
-def begun(spec: dict[str, Any]) -> bool:
+def commit_start_fact(spec: dict[str, Any]) -> bool:
     """In the shim: the program runs, and `start.N` says so from now on. False when it was killed before it began."""
     with contextlib.suppress(FileNotFoundError):
-        os.rename(of_run(spec, "start") + ".begun", of_run(spec, "start"))
+        os.rename(run_fact_path(spec, "start") + ".begun", run_fact_path(spec, "start"))
         return True
     return False
 
 
-def limit(spec: dict[str, Any]) -> None:
+def apply_limits(spec: dict[str, Any]) -> None:
     """In a program's own process, before exec: its resource limits, its control group and its umask."""
     for name, (soft, hard) in (spec.get("rlimits") or {}).items():
         resource.setrlimit(getattr(resource, name), (soft, hard))
-    limits.join(spec.get("cgroup") or ())
+    limits.join_group(spec.get("cgroup") or ())
     os.umask(0o022)
 
 
-def become(user: dict[str, Any]) -> None:
+def drop_privileges(user: dict[str, Any]) -> None:
     """In a program's own process, last before exec: its user and groups; it dies with its parent (which a change of
     user would undo)."""
     if user.get("groups") is not None:
@@ -150,7 +152,7 @@ def become(user: dict[str, Any]) -> None:
         fabric.prctl(_NO_NEW_PRIVILEGES, 1)
 
 
-def why_not(error: Exception, spec: dict[str, Any]) -> str:
+def start_error_message(error: Exception, spec: dict[str, Any]) -> str:
     """The sentence for a program that could not be started."""
     program = spec["argv"][0] if spec.get("argv") else ""
     if isinstance(error, FileNotFoundError) and not os.path.isdir(str(spec.get("cwd"))):
@@ -158,19 +160,19 @@ def why_not(error: Exception, spec: dict[str, Any]) -> str:
     if isinstance(error, FileNotFoundError) and os.path.exists(program):
         return f'exec: "{program}": the interpreter named in its first line was not found'
     if isinstance(error, FileNotFoundError):
-        where = "no such file or directory" if "/" in program else "executable file not found in $PATH"
-        return f'exec: "{program}": {where}'
+        reason = "no such file or directory" if "/" in program else "executable file not found in $PATH"
+        return f'exec: "{program}": {reason}'
     if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
         return f'exec: "{program}": exec format error (a script needs a first line such as #!/bin/sh)'
     return f'exec: "{program}": {error.strerror if isinstance(error, OSError) and error.strerror else error}'
 
 
-def execute(spec: dict[str, Any]) -> str:
+def exec_program(spec: dict[str, Any]) -> str:
     """A program's beginning: exec, or its container. Returns only by raising, or with why there is no container."""
     if spec.get("engine"):
         from rowlock.cluster.node import (
             contained,
         )  # only where there are containers: every shim is a copy of its memory
 
-        return contained.begin(spec)
+        return contained.run_container(spec)
     os.execvpe(spec["argv"][0], spec["argv"], spec["env"])

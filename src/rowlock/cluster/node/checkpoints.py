@@ -17,37 +17,37 @@ from rowlock import kinds
 from rowlock.api import View
 from rowlock.objects import Object, controller_of, uid
 
-KEPT = 7 * 86400.0
+RETENTION_SECONDS = 7 * 86400.0
 """Seconds."""
 
 
 class Checkpoints:
     """The directory of all of them."""
 
-    def __init__(self, data: Path, kept: float = KEPT) -> None:
-        self._root, self._gone = data / "checkpoints", data / "checkpoints" / ".gone"
-        self._kept = kept
+    def __init__(self, data: Path, retention: float = RETENTION_SECONDS) -> None:
+        self._root, self._marks = data / "checkpoints", data / "checkpoints" / ".gone"
+        self._retention = retention
 
-    def of(self, pod: Object) -> Path:
+    def directory_for(self, pod: Object) -> Path:
         """The pod's: one per job, the same for all its ranks and restarts; a pod without a job has its own."""
-        where = self._root / str((controller_of(pod) or {}).get("uid") or uid(pod))
-        where.mkdir(parents=True, exist_ok=True)
-        return where
+        directory = self._root / str((controller_of(pod) or {}).get("uid") or uid(pod))
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
 
-    def forget(self, living: Collection[str], now: float) -> list[str]:
+    def remove_expired(self, live_uids: Collection[str], now: float) -> list[str]:
         """Removes what has been without a job for long enough; the uids of what went. `living`: uids of what is there."""
         removed = []
         for entry in list(os.scandir(self._root)) if self._root.is_dir() else ():
-            mark = self._gone / entry.name
-            if entry.name == self._gone.name:
+            mark = self._marks / entry.name
+            if entry.name == self._marks.name:
                 continue
-            if entry.name in living:
+            if entry.name in live_uids:
                 mark.unlink(missing_ok=True)
             elif not mark.exists():
-                self._gone.mkdir(exist_ok=True)
+                self._marks.mkdir(exist_ok=True)
                 mark.touch()
                 os.utime(mark, (now, now))
-            elif now - max(mark.stat().st_mtime, _last_write(Path(entry.path))) > self._kept:
+            elif now - max(mark.stat().st_mtime, _last_write(Path(entry.path))) > self._retention:
                 shutil.rmtree(entry.path, ignore_errors=True)
                 mark.unlink(missing_ok=True)
                 removed.append(entry.name)
@@ -60,9 +60,9 @@ def _last_write(directory: Path) -> float:
     return max((path.lstat().st_mtime for path in paths if os.path.lexists(path)), default=0.0)
 
 
-def living(view: View) -> set[str]:
+def live_owner_uids(view: View) -> set[str]:
     """The uids of all jobs and pods, and of whatever owns a pod."""
-    found = {uid(job) for kind in kinds.JOBS for job in view.all(kind)}
+    uids = {uid(job) for kind in kinds.JOBS for job in view.all(kind)}
     for pod in view.all(kinds.POD):
-        found |= {uid(pod), str((controller_of(pod) or {}).get("uid") or "")}
-    return found
+        uids |= {uid(pod), str((controller_of(pod) or {}).get("uid") or "")}
+    return uids

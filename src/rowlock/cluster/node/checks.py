@@ -12,16 +12,16 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rowlock.cluster.node.entrance import Entrance, Failed, Session
+from rowlock.cluster.node.entrance import ExecSession, FailedSession, StreamingRuntime
 from rowlock.cluster.node.network import LOOPBACK, PodNetwork
 from rowlock.cluster.node.pod_directory import PodCard
-from rowlock.cluster.node.processes import PodHost
+from rowlock.cluster.node.processes import PodHostClient
 from rowlock.errors import ApiError
 from rowlock.objects import Key
 
-MOST = 1024
+MAX_OUTPUT = 1024
 """Bytes of a program's output that a failure tells."""
-AGENT = "kube-probe/1.34"
+USER_AGENT = "kube-probe/1.34"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,17 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Checks:
+class HandlerRunner:
     """Carries out actions in pods."""
 
-    entrance: Entrance
-    host: PodHost
+    streaming: StreamingRuntime
+    host: PodHostClient
     network: PodNetwork
 
     async def perform(
-        self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any], patience: float | None = None
+        self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any], timeout: float | None = None
     ) -> Outcome:
-        """One action, at most `patience` seconds long. Never raises: what goes wrong is its outcome."""
+        """One action, at most `timeout` seconds long. Never raises: what goes wrong is its outcome."""
         kinds = {
             "exec": self._exec,
             "httpGet": self._http,
@@ -55,136 +55,136 @@ class Checks:
         if not kind:
             return Outcome(True)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 return await kinds[kind](card, container, action[kind])
         except TimeoutError:
-            return Outcome(False, self._late(card, container, kind, action[kind], patience or 0))
+            return Outcome(False, self._timeout_message(card, container, kind, action[kind], timeout or 0))
         except (ApiError, OSError, ValueError) as error:
             return Outcome(False, str(error))
 
-    async def _sleep(self, card: PodCard, container: Mapping[str, Any], how: Mapping[str, Any]) -> Outcome:
-        await asyncio.sleep(float(how.get("seconds") or 0))
+    async def _sleep(self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]) -> Outcome:
+        await asyncio.sleep(float(action.get("seconds") or 0))
         return Outcome(True)
 
-    async def _exec(self, card: PodCard, container: Mapping[str, Any], how: Mapping[str, Any]) -> Outcome:
-        words = list(how.get("command") or ())
-        session = await self.entrance.exec(Key(card.namespace, card.name), container["name"], words)
+    async def _exec(self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]) -> Outcome:
+        words = list(action.get("command") or ())
+        session = await self.streaming.exec(Key(card.namespace, card.name), container["name"], words)
         try:
-            parts = await asyncio.gather(*(_output(session, channel) for channel in session.channels))
-            code, sentence = await session.ended()
+            parts = await asyncio.gather(*(_read_output(session, channel) for channel in session.channels))
+            code, sentence = await session.wait_exit()
         finally:
             await session.close()
-        text = b"".join(parts)[:MOST].decode(errors="replace")
+        text = b"".join(parts)[:MAX_OUTPUT].decode(errors="replace")
         return Outcome(code == 0, (sentence or text).strip() or f"command exited with {code}")
 
-    async def _tcp(self, card: PodCard, container: Mapping[str, Any], how: Mapping[str, Any]) -> Outcome:
-        async with self._connected(card, container, how) as (made, _):
-            made.close()
+    async def _tcp(self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]) -> Outcome:
+        async with self._connect(card, container, action) as (sock, _):
+            sock.close()
         return Outcome(True)
 
-    async def _grpc(self, card: PodCard, container: Mapping[str, Any], how: Mapping[str, Any]) -> Outcome:
+    async def _grpc(self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]) -> Outcome:
         from rowlock.cluster.node import grpc_health
 
         try:
-            async with self._connected(card, container, how) as (made, where):
-                why = await grpc_health.unhealthy(made, where, str(how.get("service") or ""), AGENT)
+            async with self._connect(card, container, action) as (sock, address):
+                failure = await grpc_health.health_failure(sock, address, str(action.get("service") or ""), USER_AGENT)
         except OSError as error:
             text = str(error)
             return Outcome(False, text if text.startswith("error: ") else f"error: failed to connect service: {text}")
-        return Outcome(not why, why)
+        return Outcome(not failure, failure)
 
-    async def _http(self, card: PodCard, container: Mapping[str, Any], how: Mapping[str, Any]) -> Outcome:
+    async def _http(self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]) -> Outcome:
         try:
-            async with self._connected(card, container, how) as (made, where):
-                code = await _get(made, where, how)
+            async with self._connect(card, container, action) as (sock, address):
+                code = await _http_get(sock, address, action)
         except OSError as error:
-            return Outcome(False, f'Get "{self._url(card, container, how)}": {error}')
+            return Outcome(False, f'Get "{self._url(card, container, action)}": {error}')
         return Outcome(200 <= code < 400, f"HTTP probe failed with statuscode: {code}")
 
     @contextlib.asynccontextmanager
-    async def _connected(
-        self, card: PodCard, container: Mapping[str, Any], how: Mapping[str, Any]
+    async def _connect(
+        self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]
     ) -> AsyncIterator[tuple[socket.socket, str]]:
         """A connection to the port, and the address as it is written. Raises OSError in the kubelet's words."""
-        host, port = how.get("host") or "", port_of(container, how.get("port"))
-        where = f"{host or card.ip or LOOPBACK}:{port}"
-        made, tended = socket.socket(), self.entrance.pods.get(card.uid)
-        if tended is not None and not host:
-            made.close()
-            made, _ = await self.entrance.inside(tended)
-        made.setblocking(False)
+        host, port = action.get("host") or "", port_of(container, action.get("port"))
+        dial_address = f"{host or card.ip or LOOPBACK}:{port}"
+        sock, pod_state = socket.socket(), self.streaming.pod_states.get(card.uid)
+        if pod_state is not None and not host:
+            sock.close()
+            sock, _ = await self.streaming.open_pod_socket(pod_state)
+        sock.setblocking(False)
         try:
             mapped = port if host or card.contained else self.network.port(Key(card.namespace, card.name), port)
-            address = host or (card.ip if self.network.real or card.contained else LOOPBACK)
+            address = host or (card.ip if self.network.has_namespaces or card.contained else LOOPBACK)
             try:
-                await asyncio.get_running_loop().sock_connect(made, (address, mapped))
+                await asyncio.get_running_loop().sock_connect(sock, (address, mapped))
             except OSError as error:
-                why = os.strerror(error.errno).lower() if error.errno else str(error)
-                raise OSError(f"dial tcp {where}: connect: {why}") from None
-            yield made, where
+                reason = os.strerror(error.errno).lower() if error.errno else str(error)
+                raise OSError(f"dial tcp {dial_address}: connect: {reason}") from None
+            yield sock, dial_address
         finally:
-            made.close()
+            sock.close()
 
-    def _url(self, card: PodCard, container: Mapping[str, Any], how: Mapping[str, Any]) -> str:
-        scheme = (how.get("scheme") or "HTTP").lower()
-        host, port = how.get("host") or card.ip or LOOPBACK, port_of(container, how.get("port"))
-        return f"{scheme}://{host}:{port}{_path(how)}"
+    def _url(self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]) -> str:
+        scheme = (action.get("scheme") or "HTTP").lower()
+        host, port = action.get("host") or card.ip or LOOPBACK, port_of(container, action.get("port"))
+        return f"{scheme}://{host}:{port}{_url_path(action)}"
 
-    def _late(
-        self, card: PodCard, container: Mapping[str, Any], kind: str, how: Mapping[str, Any], patience: float
+    def _timeout_message(
+        self, card: PodCard, container: Mapping[str, Any], kind: str, action: Mapping[str, Any], timeout: float
     ) -> str:
         if kind == "exec":
-            return f'command timed out: "{" ".join(how.get("command") or ())}" timed out after {patience:g}s'
+            return f'command timed out: "{" ".join(action.get("command") or ())}" timed out after {timeout:g}s'
         if kind == "httpGet":
             text = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-            return f'Get "{self._url(card, container, how)}": {text}'
+            return f'Get "{self._url(card, container, action)}": {text}'
         if kind == "tcpSocket":
-            where = f"{how.get('host') or card.ip or LOOPBACK}:{port_of(container, how.get('port'))}"
-            return f"dial tcp {where}: i/o timeout"
-        return f"{kind} took longer than {patience:g}s"
+            address = f"{action.get('host') or card.ip or LOOPBACK}:{port_of(container, action.get('port'))}"
+            return f"dial tcp {address}: i/o timeout"
+        return f"{kind} took longer than {timeout:g}s"
 
 
-async def _output(session: Session | Failed, channel: int) -> bytes:
+async def _read_output(session: ExecSession | FailedSession, channel: int) -> bytes:
     """What a program says: the beginning is kept, the rest is read and dropped."""
-    kept = b""
+    output = b""
     while piece := await session.read(channel):
-        kept = (kept + piece)[:MOST]
-    return kept
+        output = (output + piece)[:MAX_OUTPUT]
+    return output
 
 
 def port_of(container: Mapping[str, Any], port: Any) -> int:
     """A port number, or the container's port of that name. Raises ValueError when there is none."""
     if isinstance(port, int) or str(port).isdigit():
         return int(port)
-    for known in container.get("ports") or ():
-        if known.get("name") == port:
-            return int(known["containerPort"])
+    for named_port in container.get("ports") or ():
+        if named_port.get("name") == port:
+            return int(named_port["containerPort"])
     raise ValueError(f"couldn't find port: {port!r}, container {container['name']} names no such port")
 
 
-def _path(how: Mapping[str, Any]) -> str:
-    return "/" + str(how.get("path") or "").lstrip("/")
+def _url_path(action: Mapping[str, Any]) -> str:
+    return "/" + str(action.get("path") or "").lstrip("/")
 
 
-async def _get(made: socket.socket, where: str, how: Mapping[str, Any]) -> int:
+async def _http_get(sock: socket.socket, address: str, action: Mapping[str, Any]) -> int:
     """One request; the status code. Raises OSError when what answers is not HTTP."""
-    secured = None
-    if (how.get("scheme") or "HTTP").upper() == "HTTPS":
+    tls = None
+    if (action.get("scheme") or "HTTP").upper() == "HTTPS":
         import ssl
 
-        secured = ssl.create_default_context()
-        secured.check_hostname, secured.verify_mode = False, ssl.CERT_NONE  # as a kubelet: alive, not trusted
-    name = where.partition(":")[0] if secured else None
-    reader, writer = await asyncio.open_connection(sock=made, ssl=secured, server_hostname=name)
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # as a kubelet: alive, not trusted
+    name = address.partition(":")[0] if tls else None
+    reader, writer = await asyncio.open_connection(sock=sock, ssl=tls, server_hostname=name)
     try:
-        headers = {"Host": where, "User-Agent": AGENT, "Accept": "*/*", "Connection": "close"}
-        headers |= {h["name"]: h["value"] for h in how.get("httpHeaders") or ()}
-        lines = [f"GET {_path(how)} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        headers = {"Host": address, "User-Agent": USER_AGENT, "Accept": "*/*", "Connection": "close"}
+        headers |= {h["name"]: h["value"] for h in action.get("httpHeaders") or ()}
+        lines = [f"GET {_url_path(action)} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
         writer.write("\r\n".join(lines).encode())
-        first = await reader.readline()
-        words = first.split()
+        status_line = await reader.readline()
+        words = status_line.split()
         if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-            raise OSError("EOF" if not first else f"malformed HTTP response {first[:40]!r}")
+            raise OSError("EOF" if not status_line else f"malformed HTTP response {status_line[:40]!r}")
         return int(words[1])
     finally:
         writer.close()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 _NAME, _DUMPABLE, _MEMORY, _MAP = 15, 4, 35, 14
 _LAYOUT = "=11QQII"
 """`struct prctl_mm_map`: eleven addresses, the auxiliary vector and its size, the program's file."""
-_AS_THEY_ARE = (0, 0, 0xFFFFFFFF)
+_NO_AUXV_NO_EXE_FD = (0, 0, 0xFFFFFFFF)
 """Those last three."""
 _ALWAYS_DUMPABLE = 1
 
@@ -36,23 +36,31 @@ def show(name: str, words: Iterable[str], env: Mapping[str, str]) -> None:
         return
     _prctl(_DUMPABLE, _ALWAYS_DUMPABLE)  # a change of user took it away, and with it the process's own /proc/self/fd
     _prctl(_NAME, os.fsencode(os.path.basename(name)))
-    known = {number: int(fields[number - 3]) for number in (26, 27, 28, *range(45, 50))}  # numbered as in proc(5)
-    if not _moved(known, arguments, variables):
-        _written_over(known[48], known[49], arguments)
+    stat_fields = {number: int(fields[number - 3]) for number in (26, 27, 28, *range(45, 50))}  # numbered as in proc(5)
+    if not _set_mm_map(stat_fields, arguments, variables):
+        _overwrite_arguments(stat_fields[48], stat_fields[49], arguments)
 
 
-def _moved(known: Mapping[int, int], arguments: bytes, variables: bytes) -> bool:
+def _set_mm_map(stat_fields: Mapping[int, int], arguments: bytes, variables: bytes) -> bool:
     """Tells the kernel of a copy that nobody ever frees; False when it will not hear of it."""
     if _malloc is None or _sbrk is None or not (start := _malloc(ctypes.c_size_t(len(arguments) + len(variables)))):
         return False
     ctypes.memmove(start, arguments + variables, len(arguments) + len(variables))
     middle, end = start + len(arguments), start + len(arguments) + len(variables)
-    program = (known[26], known[27], known[45], known[46], known[47], _sbrk(0), known[28])
-    layout = struct.pack(_LAYOUT, *program, start, middle, middle, end, *_AS_THEY_ARE)
+    program = (
+        stat_fields[26],
+        stat_fields[27],
+        stat_fields[45],
+        stat_fields[46],
+        stat_fields[47],
+        _sbrk(0),
+        stat_fields[28],
+    )
+    layout = struct.pack(_LAYOUT, *program, start, middle, middle, end, *_NO_AUXV_NO_EXE_FD)
     return _prctl(_MEMORY, _MAP, layout, len(layout)) == 0
 
 
-def _written_over(start: int, end: int, arguments: bytes) -> None:
+def _overwrite_arguments(start: int, end: int, arguments: bytes) -> None:
     """The last byte stays 0: else the kernel reads on, into the environment."""
     room = end - start - 1
     ctypes.memmove(start, arguments[:room].ljust(room, b"\0"), room)

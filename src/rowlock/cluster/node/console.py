@@ -18,67 +18,67 @@ from typing import Any
 CHUNK = 65536
 
 
-class Ends:
-    """The program's ends and ours. `wanted` may say `tty`, `stdin` and `once`."""
+class Stdio:
+    """The program's ends and ours. `console` may say `tty`, `stdin` and `once`."""
 
-    def __init__(self, wanted: dict[str, Any]) -> None:
-        self._tty, self._stdin = bool(wanted.get("tty")), bool(wanted.get("stdin"))
-        self._once = bool(wanted.get("once"))
-        self._input = -1
+    def __init__(self, console: dict[str, Any]) -> None:
+        self._tty, self._stdin = bool(console.get("tty")), bool(console.get("stdin"))
+        self._stdin_once = bool(console.get("once"))
+        self._input_fd = -1
         if self._tty:
-            self.reading, slave = os.openpty()
-            self._theirs = (slave, slave, slave)
+            self.output_fd, slave = os.openpty()
+            self._child_fds = (slave, slave, slave)
             if self._stdin:
-                self._input = os.dup(self.reading)
+                self._input_fd = os.dup(self.output_fd)
         else:
-            self.reading, writing = os.pipe()
+            self.output_fd, writing = os.pipe()
             first = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             if self._stdin:
                 os.close(first)
-                first, self._input = os.pipe()
-            self._theirs = (first, writing, writing)
+                first, self._input_fd = os.pipe()
+            self._child_fds = (first, writing, writing)
 
-    def take(self, owner: int | None = None) -> None:
+    def install(self, owner: int | None = None) -> None:
         """In the program's own process, before exec. `owner`: who the terminal shall belong to."""
         if self._tty:
-            os.fchown(self._theirs[0], -1 if owner is None else owner, -1)
-        for target, source in enumerate(self._theirs):
+            os.fchown(self._child_fds[0], -1 if owner is None else owner, -1)
+        for target, source in enumerate(self._child_fds):
             os.dup2(source, target)
         if self._tty:
-            own_terminal(0)
+            set_controlling_terminal(0)
 
-    def let_go(self) -> None:
+    def close_child_fds(self) -> None:
         """In the shim, when the program has been started: its ends are its own."""
-        for fd in set(self._theirs):
+        for fd in set(self._child_fds):
             os.close(fd)
 
     def listen(self, path: str) -> None:
         """In the shim: from now on clients can connect at `path` and write to the program."""
-        if self._input < 0:
+        if self._input_fd < 0:
             return
         listener = socket.socket(socket.AF_UNIX)
-        with short(path) as name:
+        with short_socket_path(path) as name:
             listener.bind(name)
         listener.listen(8)
         if os.fork() == 0:
             status = 1
             try:
-                os.close(self.reading)
-                Feeder(listener, self._input, once=self._once and not self._tty).run()
+                os.close(self.output_fd)
+                StdinForwarder(listener, self._input_fd, once=self._stdin_once and not self._tty).run()
                 status = 0
             finally:
                 os._exit(status)
         listener.close()
-        os.close(self._input)
+        os.close(self._input_fd)
 
 
-def own_terminal(fd: int) -> None:
+def set_controlling_terminal(fd: int) -> None:
     """Makes a terminal the one of this session: Ctrl-C and window sizes reach its programs."""
     fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
 
 
 @contextlib.contextmanager
-def short(path: str) -> Iterator[str]:
+def short_socket_path(path: str) -> Iterator[str]:
     """A name for a socket's path that is short enough for the kernel (108 bytes)."""
     directory, _, name = path.rpartition("/")
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -88,7 +88,7 @@ def short(path: str) -> Iterator[str]:
         os.close(fd)
 
 
-class Feeder:
+class StdinForwarder:
     """Passes on what attached clients write. The shim kills it with everything else when the program ends."""
 
     def __init__(self, listener: socket.socket, sink: int, *, once: bool) -> None:
@@ -103,16 +103,16 @@ class Feeder:
         clients: list[socket.socket] = []
         while True:
             ready, _, _ = select.select([self._listener, *clients], [], [])
-            for one in ready:
-                if one is self._listener:
+            for sock in ready:
+                if sock is self._listener:
                     clients.append(self._listener.accept()[0])
-                elif not self._pass(one):
-                    clients.remove(one)
-                    one.close()
+                elif not self._forward_chunk(sock):
+                    clients.remove(sock)
+                    sock.close()
                     if self._once:
                         return
 
-    def _pass(self, client: socket.socket) -> bool:
+    def _forward_chunk(self, client: socket.socket) -> bool:
         """One piece; False when the client has finished. Waits while the program reads nothing."""
         data = b""
         with contextlib.suppress(ConnectionError):

@@ -19,15 +19,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rowlock.cluster.node.console import short
+from rowlock.cluster.node.console import short_socket_path
 
 PATIENCE = 60.0
 """Seconds that a worker may take to start."""
-MAIN = "mpi"
+MAIN_CONTAINER = "mpi"
 USAGE = "this kubectl knows only `exec POD [--container NAME] -- COMMAND`: rowlock made it for mpirun"
 
 
-def deliver(data: Path) -> int:
+def install_kubectl(data: Path) -> int:
     """Writes the program that the launcher finds in /opt/kube."""
     target = Path(os.environ.get("TARGET_DIR", "/opt/kube"))
     call = [sys.executable, "-m", __spec__.name, str(data), os.environ.get("NAMESPACE", "default")]
@@ -38,57 +38,57 @@ def deliver(data: Path) -> int:
     return 0
 
 
-def enter(data: Path, namespace: str, line: list[str]) -> int:
+def exec_in_pod(data: Path, namespace: str, line: list[str]) -> int:
     """Runs a command in another pod; its exit code, or 1 with a sentence."""
-    pod, container, command = _parsed(line)
-    where, number = _running(data, namespace, pod, container)
-    request = {"op": "enter", "argv": command, "tty": False, "dir": str(where), "n": number}
-    with _asked(data / "podhost.sock", request) as control:
-        news, ends = _first_line(control)
-        if "error" in news:
-            raise SystemExit(str(news["error"]))
-        return _talk(control, ends)
+    pod, container, command = _parse_exec_args(line)
+    directory, number = _wait_for_container(data, namespace, pod, container)
+    request = {"op": "enter", "argv": command, "tty": False, "dir": str(directory), "n": number}
+    with _request_exec(data / "podhost.sock", request) as control:
+        reply, stdio_fds = _receive_first_line(control)
+        if "error" in reply:
+            raise SystemExit(str(reply["error"]))
+        return _copy_streams(control, stdio_fds)
 
 
-def _parsed(line: list[str]) -> tuple[str, str, list[str]]:
-    before, found, command = line[: line.index("--")] if "--" in line else line, "--" in line, line
-    if not found or len(before) < 2 or before[0] != "exec":
+def _parse_exec_args(line: list[str]) -> tuple[str, str, list[str]]:
+    flags, has_separator, command = line[: line.index("--")] if "--" in line else line, "--" in line, line
+    if not has_separator or len(flags) < 2 or flags[0] != "exec":
         raise SystemExit(USAGE)
-    rest, container = before[2:], ""
+    rest, container = flags[2:], ""
     if rest:
         if len(rest) != 2 or rest[0] not in ("-c", "--container"):
             raise SystemExit(USAGE)
         container = rest[1]
-    return before[1], container, command[line.index("--") + 1 :]
+    return flags[1], container, command[line.index("--") + 1 :]
 
 
-def _running(data: Path, namespace: str, pod: str, container: str) -> tuple[Path, int]:
+def _wait_for_container(data: Path, namespace: str, pod: str, container: str) -> tuple[Path, int]:
     """The directory of a container that runs, and the number of its run; waits a while for it, since an MPIJob's
     launcher does not wait for its workers."""
     deadline = time.monotonic() + PATIENCE
     while True:
         for card in data.glob("pods/*/pod.json"):
             with contextlib.suppress(OSError, ValueError):
-                known = json.loads(card.read_bytes())
-                if (known["name"], known["namespace"]) == (pod, namespace):
-                    for where in _containers(card.parent, container):
-                        return where
+                pod_card = json.loads(card.read_bytes())
+                if (pod_card["name"], pod_card["namespace"]) == (pod, namespace):
+                    for running in _running_containers(card.parent, container):
+                        return running
         if time.monotonic() > deadline:
             raise SystemExit(f"error: pod {namespace}/{pod} has not run for {PATIENCE:.0f} s")
         time.sleep(0.1)
 
 
-def _containers(directory: Path, wanted: str) -> Iterator[tuple[Path, int]]:
+def _running_containers(directory: Path, container: str) -> Iterator[tuple[Path, int]]:
     """Those that run; the operator's own name for the main one first."""
-    for where in sorted(directory.iterdir(), key=lambda path: (path.name != MAIN, path.name)):
-        runs = [int(fact.name.partition(".")[2]) for fact in where.glob("start.*")]
-        if runs and wanted in ("", where.name) and not (where / f"exit.{max(runs)}").exists():
-            yield where, max(runs)
+    for directory_entry in sorted(directory.iterdir(), key=lambda path: (path.name != MAIN_CONTAINER, path.name)):
+        runs = [int(fact.name.partition(".")[2]) for fact in directory_entry.glob("start.*")]
+        if runs and container in ("", directory_entry.name) and not (directory_entry / f"exit.{max(runs)}").exists():
+            yield directory_entry, max(runs)
 
 
-def _asked(path: Path, request: dict[str, Any]) -> socket.socket:
+def _request_exec(path: Path, request: dict[str, Any]) -> socket.socket:
     """The socket that leads to the program, from the pod host."""
-    with socket.socket(socket.AF_UNIX) as client, short(str(path)) as name:
+    with socket.socket(socket.AF_UNIX) as client, short_socket_path(str(path)) as name:
         client.connect(name)
         client.sendall(json.dumps(request).encode() + b"\n")
         data, fds, _, _ = socket.recv_fds(client, 65536, 1)
@@ -97,20 +97,20 @@ def _asked(path: Path, request: dict[str, Any]) -> socket.socket:
     return socket.socket(fileno=fds[0])
 
 
-def _first_line(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    line, ends = b"", list[int]()
+def _receive_first_line(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    line, stdio_fds = b"", list[int]()
     while not line.endswith(b"\n"):
         piece, fds, _, _ = socket.recv_fds(control, 4096, 3)
         if not piece:
             raise SystemExit("the pod host has gone")
-        line, ends = line + piece, ends + list(fds)
-    return dict(json.loads(line)), ends
+        line, stdio_fds = line + piece, stdio_fds + list(fds)
+    return dict(json.loads(line)), stdio_fds
 
 
-def _talk(control: socket.socket, ends: list[int]) -> int:
+def _copy_streams(control: socket.socket, stdio_fds: list[int]) -> int:
     """Passes everything on, both ways, until the program has ended."""
-    threading.Thread(target=_pass_on, args=(0, ends[0]), daemon=True).start()
-    readers = [threading.Thread(target=_pass_on, args=(ends[n], n)) for n in (1, 2)]
+    threading.Thread(target=_copy_stream, args=(0, stdio_fds[0]), daemon=True).start()
+    readers = [threading.Thread(target=_copy_stream, args=(stdio_fds[n], n)) for n in (1, 2)]
     for reader in readers:
         reader.start()
     line = b""
@@ -121,7 +121,7 @@ def _talk(control: socket.socket, ends: list[int]) -> int:
     return int(json.loads(line)["code"]) if line else 137
 
 
-def _pass_on(source: int, target: int) -> None:
+def _copy_stream(source: int, target: int) -> None:
     with contextlib.suppress(OSError):
         while piece := os.read(source, 1 << 16):
             while piece:
@@ -132,7 +132,7 @@ def _pass_on(source: int, target: int) -> None:
 
 def main(argv: list[str]) -> int:
     data = Path(argv[0])
-    return deliver(data) if len(argv) == 1 else enter(data, argv[1], argv[2:])
+    return install_kubectl(data) if len(argv) == 1 else exec_in_pod(data, argv[1], argv[2:])
 
 
 if __name__ == "__main__":

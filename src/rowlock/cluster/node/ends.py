@@ -9,12 +9,12 @@ import os
 CHUNK = 1 << 15
 
 
-class End:
+class AsyncFd:
     """A file descriptor of ours; closed once."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._patience: float | None = None
+        self._read_timeout: float | None = None
         self._reader: asyncio.Future[None] | None = None
         os.set_blocking(fd, False)
 
@@ -23,11 +23,11 @@ class End:
         """-1 once it is closed."""
         return self._fd
 
-    def hurry(self, patience: float) -> None:
-        """From now on `patience` seconds without a byte count as the end, for who waits already too."""
-        self._patience = patience
+    def set_read_timeout(self, timeout: float) -> None:
+        """From now on `timeout` seconds without a byte count as the end, for who waits already too."""
+        self._read_timeout = timeout
         if self._reader is not None:
-            _tell(self._reader)
+            _wake_waiter(self._reader)
 
     async def read(self) -> bytes:
         """The next bytes, b"" at the end."""
@@ -35,7 +35,7 @@ class End:
             try:
                 return os.read(self._fd, CHUNK)
             except BlockingIOError:
-                if not await self._readable():
+                if not await self._wait_readable():
                     return b""
             except OSError:  # EIO: nobody has the other end of the terminal any more
                 return b""
@@ -48,18 +48,18 @@ class End:
             try:
                 rest = rest[os.write(self._fd, rest) :]
             except BlockingIOError:
-                await self._writable()
+                await self._wait_writable()
             except OSError:
                 return False
         return not rest
 
-    async def _readable(self) -> bool:
+    async def _wait_readable(self) -> bool:
         loop, fd = asyncio.get_running_loop(), self._fd
-        waiting = self._reader = loop.create_future()
-        loop.add_reader(fd, _tell, waiting)
+        ready = self._reader = loop.create_future()
+        loop.add_reader(fd, _wake_waiter, ready)
         try:
-            async with asyncio.timeout(self._patience):
-                await waiting
+            async with asyncio.timeout(self._read_timeout):
+                await ready
             return True
         except TimeoutError:
             return False
@@ -68,12 +68,12 @@ class End:
             if self._fd == fd:
                 loop.remove_reader(fd)
 
-    async def _writable(self) -> None:
+    async def _wait_writable(self) -> None:
         loop, fd = asyncio.get_running_loop(), self._fd
-        waiting: asyncio.Future[None] = loop.create_future()
-        loop.add_writer(fd, _tell, waiting)
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_writer(fd, _wake_waiter, ready)
         try:
-            await waiting
+            await ready
         finally:
             if self._fd == fd:
                 loop.remove_writer(fd)
@@ -88,9 +88,9 @@ class End:
         loop.remove_writer(fd)
         os.close(fd)
         if self._reader is not None:
-            _tell(self._reader)
+            _wake_waiter(self._reader)
 
 
-def _tell(waiting: "asyncio.Future[None]") -> None:
-    if not waiting.done():
-        waiting.set_result(None)
+def _wake_waiter(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,7 +1,7 @@
 """The container engine of this machine (Docker, or Podman through its Docker-compatible socket), asked over HTTP.
 
 One request a connection, as HTTP/1.0, so that an answer is what comes until the end and a stream is the socket itself.
-Standard library only, because shims use it (`contained.py`). `find` looks where engines listen: a few `stat` calls on a
+Standard library only, because shims use it (`contained.py`). `find_engine` looks where engines listen: a few `stat` calls on a
 machine without one.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-PATIENCE = 30.0
+REQUEST_TIMEOUT = 30.0
 """Seconds for an answer; starting a container takes a fifth of one."""
 PROBE = 2.0
 """Seconds in which an engine must say who it is."""
@@ -44,61 +44,61 @@ class Engine:
         """For a shim."""
         return {"path": self.path, "name": self.name}
 
-    def ask(self, method: str, path: str, body: Any = None, patience: float | None = PATIENCE) -> Any:
+    def request(self, method: str, path: str, body: Any = None, timeout: float | None = REQUEST_TIMEOUT) -> Any:
         """One request, its answer: JSON, or None where there is none. Raises EngineError."""
-        with self.open(method, path, body, patience)[0] as stream:
+        with self.open_stream(method, path, body, timeout)[0] as stream:
             try:
                 text = b"".join(iter(lambda: stream.recv(_CHUNK), b""))
             except OSError as error:
-                raise self.silent(error) from None
+                raise self.unreachable_error(error) from None
         with contextlib.suppress(ValueError):
             return json.loads(text)
         return None
 
-    def open(
-        self, method: str, path: str, body: Any = None, patience: float | None = PATIENCE
+    def open_stream(
+        self, method: str, path: str, body: Any = None, timeout: float | None = REQUEST_TIMEOUT
     ) -> tuple["Stream", dict[str, str]]:
         """One request; what follows the head of its answer, and that head. Raises EngineError."""
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        kind = "application/x-tar" if isinstance(body, bytes) else "application/json"
-        first = head(method, path, {"Content-Type": kind}, len(data))
+        content_type = "application/x-tar" if isinstance(body, bytes) else "application/json"
+        request_bytes = request_head(method, path, {"Content-Type": content_type}, len(data))
         connection = socket.socket(socket.AF_UNIX)
         try:
-            connection.settimeout(patience)
+            connection.settimeout(timeout)
             connection.connect(self.path)
-            connection.sendall(first + data)
-            status, headers, rest = _head(connection)
+            connection.sendall(request_bytes + data)
+            status, headers, rest = _read_head(connection)
         except OSError as error:
             connection.close()
-            raise self.silent(error) from None
+            raise self.unreachable_error(error) from None
         stream = Stream(connection, rest)
         if status >= 400:
             with stream:
                 text = b"".join(iter(lambda: stream.recv(_CHUNK), b""))
-            raise EngineError(status, sentence(text) or f"{method} {path}: {status}")
+            raise EngineError(status, error_message(text) or f"{method} {path}: {status}")
         return stream, headers
 
-    def silent(self, error: OSError) -> EngineError:
+    def unreachable_error(self, error: OSError) -> EngineError:
         """What is said of an engine that does not answer."""
-        why = "permission denied" if isinstance(error, PermissionError) else error.strerror or str(error)
-        return EngineError(0, f"the container engine at {self.path} does not answer ({why.lower()})")
+        reason = "permission denied" if isinstance(error, PermissionError) else error.strerror or str(error)
+        return EngineError(0, f"the container engine at {self.path} does not answer ({reason.lower()})")
 
 
 class Stream:
     """A connection, with what was read too early still in it."""
 
-    def __init__(self, connection: socket.socket, early: bytes) -> None:
-        self.socket, self._early = connection, early
+    def __init__(self, connection: socket.socket, buffered: bytes) -> None:
+        self.socket, self._buffered = connection, buffered
 
     def recv(self, size: int) -> bytes:
-        if self._early:
-            piece, self._early = self._early[:size], self._early[size:]
+        if self._buffered:
+            piece, self._buffered = self._buffered[:size], self._buffered[size:]
             return piece
         return self.socket.recv(size)
 
-    def early(self) -> bytes:
+    def take_buffered(self) -> bytes:
         """What has been read already, and is now the caller's."""
-        piece, self._early = self._early, b""
+        piece, self._buffered = self._buffered, b""
         return piece
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class Stream:
         self.close()
 
 
-def _head(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+def _read_head(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and what came behind them. Raises OSError when that is no HTTP."""
     data = b""
     while b"\r\n\r\n" not in data:
@@ -119,26 +119,26 @@ def _head(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
         if not piece:
             raise ConnectionResetError("it hung up")
         data += piece
-    said, _, rest = data.partition(b"\r\n\r\n")
-    return *parsed(said), rest
+    response_head, _, rest = data.partition(b"\r\n\r\n")
+    return *parse_response_head(response_head), rest
 
 
-def head(method: str, path: str, headers: Mapping[str, str], length: int = 0) -> bytes:
+def request_head(method: str, path: str, headers: Mapping[str, str], length: int = 0) -> bytes:
     """What is sent before a request's body."""
     lines = [f"{method} {path} HTTP/1.0", "Host: engine", *(f"{k}: {v}" for k, v in headers.items())]
     return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
 
 
-def parsed(said: bytes) -> tuple[int, dict[str, str]]:
+def parse_response_head(response_head: bytes) -> tuple[int, dict[str, str]]:
     """Status and headers of an answer. Raises OSError when that is no HTTP."""
-    first, *lines = said.decode("latin-1").strip().split("\r\n")
-    words = first.split(" ")
-    if not first.startswith("HTTP/") or not words[1].isdigit():
-        raise OSError(f"it does not speak HTTP: {first[:40]!r}")
+    status_line, *lines = response_head.decode("latin-1").strip().split("\r\n")
+    words = status_line.split(" ")
+    if not status_line.startswith("HTTP/") or not words[1].isdigit():
+        raise OSError(f"it does not speak HTTP: {status_line[:40]!r}")
     return int(words[1]), {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
 
 
-def sentence(answer: bytes) -> str:
+def error_message(answer: bytes) -> str:
     """Why the engine refused, from the body of its answer."""
     try:
         return str(json.loads(answer).get("message") or "").strip()
@@ -149,7 +149,7 @@ def sentence(answer: bytes) -> str:
 # ---------------------------------------------------------------- finding one
 
 
-def places(env: Mapping[str, str], uid: int) -> list[str]:
+def socket_paths(env: Mapping[str, str], uid: int) -> list[str]:
     """Where an engine's socket may be, the likeliest first. `DOCKER_HOST`, when it is set, is the only place."""
     if host := env.get("DOCKER_HOST"):
         return [host.removeprefix("unix://")] if host.startswith("unix://") else []
@@ -159,36 +159,36 @@ def places(env: Mapping[str, str], uid: int) -> list[str]:
     return ["/var/run/docker.sock", *own, "/run/podman/podman.sock"]
 
 
-def present(env: Mapping[str, str]) -> bool:
+def has_socket(env: Mapping[str, str]) -> bool:
     """Could there be one? Quick."""
-    return any(os.path.exists(path) for path in places(env, os.getuid()))
+    return any(os.path.exists(path) for path in socket_paths(env, os.getuid()))
 
 
-def find(env: Mapping[str, str]) -> tuple[Engine | None, str]:
+def find_engine(env: Mapping[str, str]) -> tuple[Engine | None, str]:
     """The engine that answers here; else None and why there is none."""
-    looked = places(env, os.getuid())
-    if not looked:
+    candidates = socket_paths(env, os.getuid())
+    if not candidates:
         return None, f"DOCKER_HOST={env['DOCKER_HOST']} is no unix socket of this machine, which rowlock needs"
-    why = []
-    for path in looked:
+    failures = []
+    for path in candidates:
         if not os.path.exists(path):
             continue
         try:
-            return known(path), ""
+            return ping_engine(path), ""
         except EngineError as error:
-            why.append(str(error))
-    return None, "; ".join(why) or f"no container engine listens here (looked at {', '.join(looked)})"
+            failures.append(str(error))
+    return None, "; ".join(failures) or f"no container engine listens here (looked at {', '.join(candidates)})"
 
 
-def known(path: str) -> Engine:
+def ping_engine(path: str) -> Engine:
     """Who listens there: `Docker/20.10.24 (linux)`, `Libpod/4.3.1 (linux)`. Raises EngineError."""
-    stream, headers = Engine(path).open("GET", "/_ping", patience=PROBE)
+    stream, headers = Engine(path).open_stream("GET", "/_ping", timeout=PROBE)
     stream.close()
     name, _, version = headers.get("server", "").partition(" ")[0].partition("/")
     return Engine(path, "podman" if name.lower() in ("libpod", "podman") else "docker", version)
 
 
 if __name__ == "__main__":
-    _found, _why = find(os.environ)
-    print(_found or _why)
-    raise SystemExit(0 if _found else 1)
+    _engine, _reason = find_engine(os.environ)
+    print(_engine or _reason)
+    raise SystemExit(0 if _engine else 1)

@@ -15,7 +15,7 @@ from rowlock.cluster.node.engine import Engine
 from rowlock.cluster.node.images import Images, normalise
 
 RUNTIMES = ("auto", "process", "container")
-_PASSED = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 """Variables that steps of a build may need to reach the world."""
 
 
@@ -24,7 +24,7 @@ class BuildFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class BuildRequest:
     """What to build."""
 
     name: str
@@ -33,39 +33,39 @@ class Order:
     args: dict[str, str] = field(default_factory=dict)
 
 
-def chosen(runtime: str, env: Mapping[str, str]) -> Engine | None:
+def choose_engine(runtime: str, env: Mapping[str, str]) -> Engine | None:
     """The engine to build in; None = build for processes. Raises BuildFailed when one is demanded and none answers."""
-    if runtime == "process" or (runtime == "auto" and not engine.present(env)):
+    if runtime == "process" or (runtime == "auto" and not engine.has_socket(env)):
         return None
-    found, why = engine.find(env)
-    if found is None and runtime == "container":
-        raise BuildFailed(f"--runtime container needs Docker or Podman: {why}")
-    return found
+    builder, reason = engine.find_engine(env)
+    if builder is None and runtime == "container":
+        raise BuildFailed(f"--runtime container needs Docker or Podman: {reason}")
+    return builder
 
 
-def build(where: Engine, images: Images, order: Order) -> str:
+def build(builder: Engine, images: Images, request: BuildRequest) -> str:
     """Builds and names the image there; its name. Raises BuildFailed or ValueError (the name) with a sentence."""
-    name = normalise(order.name)
-    program = shutil.which(where.name)
+    name = normalise(request.name)
+    program = shutil.which(builder.name)
     if program is None:
-        text = f"{where} answers, but there is no `{where.name}` command to build with"
+        text = f"{builder} answers, but there is no `{builder.name}` command to build with"
         raise BuildFailed(f"{text}: install it, or build for processes with --runtime process")
-    if not order.file.exists():
-        raise BuildFailed(f"no Dockerfile at {order.file}; -f FILE names another one")
-    words = [program, "build", "-t", name, "-f", str(order.file)]
-    given = {**{key: os.environ[key] for key in _PASSED if key in os.environ}, **order.args}
-    words += [word for key, value in given.items() for word in ("--build-arg", f"{key}={value}")]
-    if subprocess.run([*words, str(order.context)], env=_environment(where, program), check=False).returncode:
-        text = f"{where.name} could not build it, its words above say why"
+    if not request.file.exists():
+        raise BuildFailed(f"no Dockerfile at {request.file}; -f FILE names another one")
+    words = [program, "build", "-t", name, "-f", str(request.file)]
+    build_args = {**{key: os.environ[key] for key in _PROXY_VARIABLES if key in os.environ}, **request.args}
+    words += [word for key, value in build_args.items() for word in ("--build-arg", f"{key}={value}")]
+    if subprocess.run([*words, str(request.context)], env=_environment(builder, program), check=False).returncode:
+        text = f"{builder.name} could not build it, its words above say why"
         raise BuildFailed(f"{text}; `rowlock build --runtime process …` builds without it, for processes")
     images.remove(name)
     return name
 
 
-def _environment(where: Engine, program: str) -> dict[str, str]:
+def _environment(builder: Engine, program: str) -> dict[str, str]:
     """Docker's newer builder is a part that may not be installed; the older one is always there."""
-    env = {**os.environ, "DOCKER_HOST": f"unix://{where.path}", "CONTAINER_HOST": f"unix://{where.path}"}
-    if where.name == "docker" and "DOCKER_BUILDKIT" not in env:
+    env = {**os.environ, "DOCKER_HOST": f"unix://{builder.path}", "CONTAINER_HOST": f"unix://{builder.path}"}
+    if builder.name == "docker" and "DOCKER_BUILDKIT" not in env:
         newer = subprocess.run([program, "buildx", "version"], capture_output=True, check=False).returncode == 0
         env |= {} if newer else {"DOCKER_BUILDKIT": "0"}
     return env

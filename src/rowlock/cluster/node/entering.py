@@ -20,24 +20,24 @@ from typing import Any
 from rowlock.cluster.node import beginning, console, fabric, kin, shim
 from rowlock.cluster.node.facts import ticks
 
-FAREWELL = 2.0
+HANGUP_GRACE = 2.0
 """Seconds between SIGHUP and SIGKILL for a program whose client has gone."""
 _NAMESPACES = (("user", 0x10000000), ("net", 0x40000000), ("uts", 0x04000000), ("ipc", 0x08000000), ("mnt", 0x20000))
 
 
-class Gone(Exception):
+class ContainerGone(Exception):
     """The container does not run (any more)."""
 
 
-class Entered:
+class ExecProcess:
     """The life of one such program."""
 
     def __init__(self, request: dict[str, Any], server: socket.socket) -> None:
         self._server = server
         self._tty = bool(request.get("tty"))
-        started = _fact(request, "start")
+        started = _read_fact(request, "start")
         self._pid, self._ticks = int(started["pid"]), int(started["ticks"])
-        self._inside = {**_fact(request, "program"), "argv": request["argv"]}
+        self._exec_spec = {**_read_fact(request, "program"), "argv": request["argv"]}
         self._child = -1
         self._status: int | None = None
         self._kill_at: float | None = None
@@ -45,32 +45,32 @@ class Entered:
     def run(self) -> None:
         """Everything, in order; returns when nothing of the program is left."""
         self._prepare()
-        mine, theirs = self._ends()
-        failure = self._launch(theirs)
-        for fd in set(theirs):
+        server_fds, child_fds = self._open_stdio()
+        failure = self._launch(child_fds)
+        for fd in set(child_fds):
             os.close(fd)
         if failure:
             os.waitpid(self._child, 0)
-            return self._tell({"error": failure}, [])
-        self._tell({"pid": self._child}, mine)
-        for fd in mine:
+            return self._send_line({"error": failure}, [])
+        self._send_line({"pid": self._child}, server_fds)
+        for fd in server_fds:
             os.close(fd)
-        self._look_after()
+        self._supervise_child()
 
     def _prepare(self) -> None:
         fabric.prctl(shim.SUBREAPER, 1)
         if not hasattr(os, "pidfd_open"):
-            raise Gone("this needs Linux 5.3, which can tell when a container ends")
+            raise ContainerGone("this needs Linux 5.3, which can tell when a container ends")
         self._container = os.pidfd_open(self._pid)
         if ticks(self._pid) != self._ticks:
-            raise Gone("the container has ended")
+            raise ContainerGone("the container has ended")
         self._waker = os.pipe()
         for end in self._waker:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self._waker[1], warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
-    def _ends(self) -> tuple[list[int], list[int]]:
+    def _open_stdio(self) -> tuple[list[int], list[int]]:
         """The server's ends and the program's stdin, stdout and stderr."""
         if self._tty:
             master, slave = os.openpty()
@@ -78,60 +78,60 @@ class Entered:
         pipes = [os.pipe() for _ in range(3)]
         return [pipes[0][1], pipes[1][0], pipes[2][0]], [pipes[0][0], pipes[1][1], pipes[2][1]]
 
-    def _launch(self, ends: list[int]) -> str:
+    def _launch(self, stdio_fds: list[int]) -> str:
         """Forks and execs. Returns why it could not, "" when the program runs."""
         reading, writing = os.pipe()
         self._child = os.fork()
         if self._child == 0:
-            os.write(writing, self._become(ends).encode())
+            os.write(writing, self._exec_program(stdio_fds).encode())
             os._exit(127)
         os.close(writing)
         with open(reading, "rb") as pipe:
             return pipe.read().decode(errors="replace")
 
-    def _become(self, ends: list[int]) -> str:
+    def _exec_program(self, stdio_fds: list[int]) -> str:
         """In the child: becomes the program, or returns a sentence why not."""
-        inside = self._inside
+        exec_spec = self._exec_spec
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         try:
             os.setsid()
-            if inside.get("engine"):
-                return self._enter_container(ends)
-            _join(self._pid)
-            beginning.limit(inside)
-            os.chdir(inside["cwd"])
-            user, env = inside.get("user") or {}, inside["env"]
-            _take(ends)
+            if exec_spec.get("engine"):
+                return self._exec_in_engine(stdio_fds)
+            _join_namespaces(self._pid)
+            beginning.apply_limits(exec_spec)
+            os.chdir(exec_spec["cwd"])
+            user, env = exec_spec.get("user") or {}, exec_spec["env"]
+            _dup_onto_stdio(stdio_fds)
             if self._tty:
                 os.fchown(0, -1 if user.get("uid") is None else user["uid"], -1)
-                console.own_terminal(0)
+                console.set_controlling_terminal(0)
                 env = {"TERM": "xterm", **env}
-            beginning.become(user)
-            os.execvpe(inside["argv"][0], inside["argv"], env)
+            beginning.drop_privileges(user)
+            os.execvpe(exec_spec["argv"][0], exec_spec["argv"], env)
         except (OSError, ValueError, KeyError) as error:
-            return beginning.why_not(error, inside)
+            return beginning.start_error_message(error, exec_spec)
 
-    def _enter_container(self, ends: list[int]) -> str:
+    def _exec_in_engine(self, stdio_fds: list[int]) -> str:
         """Its engine starts the program; this process stands for it."""
         from rowlock.cluster.node import contained  # only where there are containers
 
-        _take(ends)
+        _dup_onto_stdio(stdio_fds)
         if self._tty:
-            console.own_terminal(0)
+            console.set_controlling_terminal(0)
         fabric.prctl(1, signal.SIGKILL)
-        return contained.enter(self._inside, terminal=self._tty)
+        return contained.exec_in_container(self._exec_spec, terminal=self._tty)
 
-    def _look_after(self) -> None:
+    def _supervise_child(self) -> None:
         poll = select.poll()
         for fd in (self._waker[0], self._server.fileno(), self._container):
             poll.register(fd, select.POLLIN)
-        told = False
-        while self._reap():
-            if self._status is not None and not told:
-                told = True
-                self._report(poll)
+        reported = False
+        while self._reap_children():
+            if self._status is not None and not reported:
+                reported = True
+                self._report_exit(poll)
             for fd, _ in poll.poll(None if self._kill_at is None else 100):
                 if fd == self._waker[0]:
                     with contextlib.suppress(BlockingIOError):
@@ -142,59 +142,61 @@ class Entered:
                 else:
                     poll.unregister(fd)
                     shim.signal_all(kin.descendants(os.getpid()), signal.SIGHUP)
-                    self._kill_at = time.monotonic() + FAREWELL
+                    self._kill_at = time.monotonic() + HANGUP_GRACE
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
                 shim.signal_all(kin.descendants(os.getpid()), signal.SIGKILL)
-        if not told:
-            self._report(poll)
+        if not reported:
+            self._report_exit(poll)
 
-    def _report(self, poll: "select.poll") -> None:
+    def _report_exit(self, poll: "select.poll") -> None:
         """How it ended. What it left running stays, as in any container, until that ends."""
-        self._tell({"code": kin.ending(self._status or 0)[0]}, [])
+        self._send_line({"code": kin.decode_wait_status(self._status or 0)[0]}, [])
         with contextlib.suppress(KeyError):  # the server has hung up already
             poll.unregister(self._server.fileno())
         self._server.close()
 
-    def _reap(self) -> bool:
+    def _reap_children(self) -> bool:
         """Collects the dead; True while children are left."""
-        left, status = kin.reap(self._child)
+        children_left, status = kin.reap_children(self._child)
         self._status = self._status if status is None else status
-        return left
+        return children_left
 
-    def _tell(self, news: dict[str, Any], fds: list[int]) -> None:
-        tell(self._server, news, fds)
+    def _send_line(self, message: dict[str, Any], fds: list[int]) -> None:
+        send_line(self._server, message, fds)
 
 
-def _take(ends: list[int]) -> None:
+def _dup_onto_stdio(stdio_fds: list[int]) -> None:
     """stdin, stdout and stderr of the calling process."""
-    for target, source in enumerate(ends):
+    for target, source in enumerate(stdio_fds):
         os.dup2(source, target)
 
 
-def tell(server: socket.socket, news: dict[str, Any], fds: list[int]) -> None:
+def send_line(server: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
     """One line, with descriptors; a server that has gone does not hear it."""
     with contextlib.suppress(OSError):
-        socket.send_fds(server, [json.dumps(news).encode() + b"\n"], fds)
+        socket.send_fds(server, [json.dumps(message).encode() + b"\n"], fds)
 
 
-def _fact(request: dict[str, Any], name: str) -> dict[str, Any]:
+def _read_fact(request: dict[str, Any], name: str) -> dict[str, Any]:
     """What the container's shim wrote. Raises Gone when it has not (it was started by an older rowlock, say)."""
     try:
         with open(f"{request['dir']}/{name}.{request['n']}") as file:
             return dict(json.load(file))
     except FileNotFoundError:
-        raise Gone(f"its {name} fact is not there: the pod was started before this version, or has ended") from None
+        raise ContainerGone(
+            f"its {name} fact is not there: the pod was started before this version, or has ended"
+        ) from None
 
 
-def _join(pid: int) -> None:
+def _join_namespaces(pid: int) -> None:
     """The namespaces of a process of this user: its network, names and mounts."""
-    found = []
+    namespace_fds = []
     for name, kind in _NAMESPACES:
         path = f"/proc/{pid}/ns/{name}"
         if os.path.exists(path) and os.stat(path).st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
-            found.append((os.open(path, os.O_RDONLY | os.O_CLOEXEC), kind))
-    for fd, kind in found:
-        fabric.join(fd, kind)
+            namespace_fds.append((os.open(path, os.O_RDONLY | os.O_CLOEXEC), kind))
+    for fd, kind in namespace_fds:
+        fabric.join_namespace(fd, kind)
 
 
 def run_forked(request: dict[str, Any], server: socket.socket) -> None:
@@ -204,10 +206,10 @@ def run_forked(request: dict[str, Any], server: socket.socket) -> None:
         os.setsid()
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        Entered(request, server).run()
+        ExecProcess(request, server).run()
         status = 0
-    except (OSError, Gone) as error:
-        tell(server, {"error": f"the container cannot be entered: {error}"}, [])
+    except (OSError, ContainerGone) as error:
+        send_line(server, {"error": f"the container cannot be entered: {error}"}, [])
         status = 0
     finally:
         if status:

@@ -12,62 +12,66 @@ from typing import Any
 from rowlock.cluster.node.pod_directory import PodDirectories
 from rowlock.cluster.node.pod_facts import all_containers, main_containers
 from rowlock.objects import Object, dig
-from rowlock.quantity import whole
+from rowlock.quantity import integer_value
 
 STORAGE = "ephemeral-storage"
-Sizes = Callable[[str], int]
+SizeOf = Callable[[str], int]
 """A path below the pod's directory → bytes on disk."""
 
 
-def limited(pod: Object) -> bool:
+def has_storage_limit(pod: Object) -> bool:
     """Is there anything to measure?"""
-    return bool(_volumes(pod)) or any(_limit(c) for c in all_containers(pod))
+    return bool(_volume_limits(pod)) or any(_storage_limit(c) for c in all_containers(pod))
 
 
-def _volumes(pod: Object) -> dict[str, str]:
+def _volume_limits(pod: Object) -> dict[str, str]:
     """emptyDirs on disk with a limit: name → limit as it is written."""
     sources = {v["name"]: v.get("emptyDir") or {} for v in dig(pod, "spec.volumes", ()) if "emptyDir" in v}
     return {n: str(s["sizeLimit"]) for n, s in sources.items() if s.get("sizeLimit") and s.get("medium") != "Memory"}
 
 
-def _limit(container: Mapping[str, Any]) -> str:
+def _storage_limit(container: Mapping[str, Any]) -> str:
     return str(dig(container, "resources.limits", {}).get(STORAGE) or "")
 
 
-def over(pod: Object, size: Sizes) -> str:
+def eviction_message(pod: Object, size_of: SizeOf) -> str:
     """Why the pod must go; "" when it may stay."""
-    for volume, limit in _volumes(pod).items():
-        if size(f".volumes/{volume}") > whole(limit) > 0:
+    for volume, limit in _volume_limits(pod).items():
+        if size_of(f".volumes/{volume}") > integer_value(limit) > 0:
             return f'Usage of EmptyDir volume "{volume}" exceeds the limit "{limit}". '
     for container in all_containers(pod):
-        if _limit(container) and size(container["name"]) > whole(_limit(container)):
-            text = f"exceeded its local ephemeral storage limit {_quoted(_limit(container))}. "
+        if _storage_limit(container) and size_of(container["name"]) > integer_value(_storage_limit(container)):
+            text = f"exceeded its local ephemeral storage limit {_quote_limit(_storage_limit(container))}. "
             return f"Container {container['name']} {text}"
-    limits = [_limit(c) for c in main_containers(pod)]
-    total = sum(whole(limit) for limit in limits if limit)
-    if limits and all(limits) and _all(pod, size) > total:
+    limits = [_storage_limit(c) for c in main_containers(pod)]
+    total = sum(integer_value(limit) for limit in limits if limit)
+    if limits and all(limits) and _total_usage(pod, size_of) > total:
         return f"Pod ephemeral local storage usage exceeds the total limit of containers {limits[0] if len(limits) == 1 else total}. "
     return ""
 
 
-def _quoted(limit: str) -> str:
+def _quote_limit(limit: str) -> str:
     return f'"{limit}"'
 
 
-def _all(pod: Object, size: Sizes) -> int:
+def _total_usage(pod: Object, size_of: SizeOf) -> int:
     """Everything of the pod that is on disk and goes with it."""
     disks = [
         v["name"] for v in dig(pod, "spec.volumes", ()) if "emptyDir" in v and dig(v, "emptyDir.medium") != "Memory"
     ]
-    return size("work") + sum(size(c["name"]) for c in all_containers(pod)) + sum(size(f".volumes/{d}") for d in disks)
+    return (
+        size_of("work")
+        + sum(size_of(c["name"]) for c in all_containers(pod))
+        + sum(size_of(f".volumes/{d}") for d in disks)
+    )
 
 
-def sizes(directories: PodDirectories, uid: str) -> Sizes:
+def size_reader(directories: PodDirectories, uid: str) -> SizeOf:
     """Measures below the pod's directory; what is not there has no size."""
-    return lambda path: on_disk(str(directories.of(uid) / path))
+    return lambda path: disk_usage(str(directories.pod_directory(uid) / path))
 
 
-def on_disk(path: str) -> int:
+def disk_usage(path: str) -> int:
     """Bytes that the files below a directory have on disk."""
     total = 0
     for directory, _, files in os.walk(path):

@@ -57,7 +57,7 @@ def _unshare_as_user() -> None:
 
 def _unshare_as_root() -> bool:
     """Whole ranges can only be mapped from outside: by a child that stays there until its parent has moved."""
-    parent, maps = os.getpid(), {k: _identity(f"/proc/self/{k}") for k in ("uid_map", "gid_map")}
+    parent, maps = os.getpid(), {k: _identity_map(f"/proc/self/{k}") for k in ("uid_map", "gid_map")}
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -75,7 +75,7 @@ def _unshare_as_root() -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def _identity(path: str) -> str:
+def _identity_map(path: str) -> str:
     with open(path) as file:
         return "\n".join(f"{row[0]} {row[0]} {row[2]}" for row in (line.split() for line in file))
 
@@ -88,7 +88,7 @@ def _write(path: str, text: str) -> None:
         os.close(fd)
 
 
-class Fabric:
+class BridgeNetwork:
     """The network as its one owner, the pod host, sees it."""
 
     def __init__(self, *, user_namespace: bool = False) -> None:
@@ -101,62 +101,62 @@ class Fabric:
             except PermissionError:
                 _unshare_as_user()
         _mount("none", "/", _REC | _PRIVATE)
-        self._begin()
+        self._open_namespace()
         self._netlink.set_up(1)
         self._netlink.add_link(netlink.bridge(_BRIDGE))
         self._bridge = self._netlink.index_of(_BRIDGE)
         self._netlink.add_address(netlink.address(self._bridge, GATEWAY, PREFIX))
 
     @classmethod
-    def joined(cls, pid: int) -> "Fabric":
+    def join_existing(cls, pid: int) -> "BridgeNetwork":
         """The fabric that process `pid` (a shim) is in: a pod host has died and this is its successor."""
         for name, kind in (("user", _NEWUSER), ("mnt", _NEWNS), ("net", _NEWNET)):
             if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
                 fd = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
                 _call("setns", fd, kind)
                 os.close(fd)
-        fabric = cls.__new__(cls)
-        fabric._begin()
-        fabric._bridge = fabric._netlink.index_of(_BRIDGE)
-        return fabric
+        network = cls.__new__(cls)
+        network._open_namespace()
+        network._bridge = network._netlink.index_of(_BRIDGE)
+        return network
 
-    def _begin(self) -> None:
+    def _open_namespace(self) -> None:
         self._netlink = netlink.Netlink()
-        self._home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        self._pods: dict[str, int] = {}
+        self._home_netns = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self._pod_fds: dict[str, int] = {}
 
     def probe(self) -> None:
         """Makes one real pod network and enters it, in a child. Raises OSError when pods could not."""
-        fd = self.pod("probe", "10.77.255.250")
+        fd = self.pod_netns("probe", "10.77.255.250")
         child = os.fork()
         if child == 0:
             status = 1
             with contextlib.suppress(OSError):
-                enter({"hostname": "probe", "hosts": "/etc/hosts"}, fd)
+                enter_pod_network({"hostname": "probe", "hosts": "/etc/hosts"}, fd)
                 status = 0
             os._exit(status)
         self.forget("probe")
         if os.waitpid(child, 0)[1] != 0:
             raise OSError("a program could not enter a pod's network, mount and host name namespaces")
 
-    def pod(self, uid: str, ip: str) -> int:
+    def pod_netns(self, uid: str, ip: str) -> int:
         """The pod's network namespace as a file descriptor; made at the first call."""
-        if uid not in self._pods:
-            self._pods[uid] = self._add(ip)
-        return self._pods[uid]
+        if uid not in self._pod_fds:
+            self._pod_fds[uid] = self._create_pod_netns(ip)
+        return self._pod_fds[uid]
 
     def adopt(self, uid: str, pid: int) -> None:
         """Takes over a pod of a previous pod host, through one of its programs."""
-        if uid not in self._pods:
-            self._pods[uid] = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        if uid not in self._pod_fds:
+            self._pod_fds[uid] = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
     def forget(self, uid: str) -> None:
         """The pod's programs are gone: its namespace ends with the last reference."""
-        fd = self._pods.pop(uid, None)
+        fd = self._pod_fds.pop(uid, None)
         if fd is not None:
             os.close(fd)
 
-    def _add(self, ip: str) -> int:
+    def _create_pod_netns(self, ip: str) -> int:
         number = int.from_bytes(socket.inet_aton(ip), "big") & 0xFFFF
         index = _FIRST_INDEX + number
         _call("unshare", _NEWNET)
@@ -166,7 +166,7 @@ class Fabric:
                 _write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
             inside = netlink.Netlink()
         finally:
-            _call("setns", self._home, _NEWNET)
+            _call("setns", self._home_netns, _NEWNET)
         try:
             inside.set_up(1)
             self._netlink.add_link(netlink.veth(f"pod{number}", index, self._bridge, ("eth0", fd)))
@@ -187,43 +187,43 @@ class Fabric:
         server.listen(128)
         return server
 
-    def socket_of(self, uid: str) -> socket.socket:
+    def pod_socket(self, uid: str) -> socket.socket:
         """A socket of the pod's network, not connected yet. Raises KeyError for a foreign uid."""
-        _call("setns", self._pods[uid], _NEWNET)
+        _call("setns", self._pod_fds[uid], _NEWNET)
         try:
             return socket.socket()
         finally:
-            _call("setns", self._home, _NEWNET)
+            _call("setns", self._home_netns, _NEWNET)
 
     def dial(self, uid: str, port: int) -> socket.socket:
         """A socket that will connect from inside the pod (probes, port-forward). Raises KeyError for a foreign uid."""
-        client = self.socket_of(uid)
+        client = self.pod_socket(uid)
         client.settimeout(1)
         client.connect(("127.0.0.1", port))
         return client
 
 
-def socket_at(pid: int) -> socket.socket:
+def process_socket(pid: int) -> socket.socket:
     """A socket in the network of a process, not connected yet. Raises OSError where we may not enter it."""
     home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        there = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        target = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _call("setns", there, _NEWNET)
+            _call("setns", target, _NEWNET)
             return socket.socket()
         finally:
             _call("setns", home, _NEWNET)
-            os.close(there)
+            os.close(target)
     finally:
         os.close(home)
 
 
-def join(fd: int, kind: int) -> None:
+def join_namespace(fd: int, kind: int) -> None:
     """setns(2): this process moves into the namespace behind a file descriptor."""
     _call("setns", fd, kind)
 
 
-def enter(network: Mapping[str, object], fd: int) -> None:
+def enter_pod_network(network: Mapping[str, object], fd: int) -> None:
     """In a program's own process, before exec: the pod's network, its host name and its hosts file."""
     _call("setns", fd, _NEWNET)
     _call("unshare", _NEWNS | _NEWUTS)

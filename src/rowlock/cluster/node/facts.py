@@ -10,25 +10,25 @@ from typing import Any
 
 
 def write_fact(
-    path: str, fact: dict[str, Any], *, durable: bool = False, told: Callable[[], None] | None = None
+    path: str, fact: dict[str, Any], *, durable: bool = False, on_written: Callable[[], None] | None = None
 ) -> None:
     """A JSON file that is there whole or not at all.
 
-    `told` is called before it is on disk for good: who hears of it makes it durable in another place (the store)."""
+    `on_written` is called before it is on disk for good: who hears of it makes it durable in another place (the store)."""
     fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.write(fd, json.dumps(fact).encode())
-        if durable and told is None:
+        if durable and on_written is None:
             os.fsync(fd)
         os.rename(path + ".new", path)
-        if told is not None:
-            told()
+        if on_written is not None:
+            on_written()
             os.fsync(fd)
     finally:
         os.close(fd)
 
 
-def of_run(spec: dict[str, Any], name: str) -> str:
+def run_fact_path(spec: dict[str, Any], name: str) -> str:
     """Where a fact of this run of a container lies."""
     return f"{spec['dir']}/{name}.{spec['n']}"
 

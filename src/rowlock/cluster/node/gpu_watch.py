@@ -13,34 +13,34 @@ from collections.abc import Callable, Mapping
 from rowlock import kinds
 from rowlock.api import Record, View
 from rowlock.cluster.node import gpu_shares
-from rowlock.cluster.node.gpu_shares import Overuse
+from rowlock.cluster.node.gpu_shares import OveruseTracker
 from rowlock.cluster.node.machine import NodePlan
-from rowlock.cluster.node.processes import MARK
-from rowlock.cluster.node.tended import Tended
+from rowlock.cluster.node.processes import POD_UID_VARIABLE
+from rowlock.cluster.node.tended import PodState
 from rowlock.controllers.recorder import Recorder
 
-EVERY = 2.0
-Key = tuple[str, str]
+WATCH_INTERVAL = 2.0
+PodGpuKey = tuple[str, str]
 """(pod's uid, card's uuid)."""
 Measure = Callable[[], Mapping[str, list[tuple[int, int]]]]
 """(pid, MiB) of the processes on every card."""
 
 
-def pod_of(pid: int) -> str:
+def pod_of_process(pid: int) -> str:
     """The uid of the pod that the process belongs to; "" for strangers."""
-    wanted = f"{MARK}=".encode()
+    mark_prefix = f"{POD_UID_VARIABLE}=".encode()
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
         for part in file.read().split(b"\0"):
-            if part.startswith(wanted):
-                return part[len(wanted) :].decode(errors="replace")
+            if part.startswith(mark_prefix):
+                return part[len(mark_prefix) :].decode(errors="replace")
     return ""
 
 
-def held() -> dict[str, list[tuple[int, int]]]:
+def read_gpu_memory() -> dict[str, list[tuple[int, int]]]:
     """(pid, MiB) of the computing processes on every card. What the driver does not tell is left out."""
     import pynvml
 
-    found: dict[str, list[tuple[int, int]]] = {}
+    memory_by_card: dict[str, list[tuple[int, int]]] = {}
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
@@ -51,17 +51,19 @@ def held() -> dict[str, list[tuple[int, int]]]:
             uuid = pynvml.nvmlDeviceGetUUID(handle)
             running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
             text = uuid if isinstance(uuid, str) else uuid.decode()
-            found[text] = [(p.pid, int(p.usedGpuMemory or 0) >> 20) for p in running]
+            memory_by_card[text] = [(p.pid, int(p.usedGpuMemory or 0) >> 20) for p in running]
     except pynvml.NVMLError:
-        return found
+        return memory_by_card
     finally:
         pynvml.nvmlShutdown()
-    return found
+    return memory_by_card
 
 
-def by_pod(cards: Mapping[str, list[tuple[int, int]]], owner: Callable[[int], str] = pod_of) -> dict[Key, int]:
+def memory_by_pod(
+    cards: Mapping[str, list[tuple[int, int]]], owner: Callable[[int], str] = pod_of_process
+) -> dict[PodGpuKey, int]:
     """MiB per pod and card."""
-    sums: dict[Key, int] = {}
+    sums: dict[PodGpuKey, int] = {}
     for card, processes in cards.items():
         for pid, mebibytes in processes:
             if uid := owner(pid):
@@ -69,50 +71,53 @@ def by_pod(cards: Mapping[str, list[tuple[int, int]]], owner: Callable[[int], st
     return sums
 
 
-async def run(
-    allowed: Callable[[], Mapping[Key, int]],
-    tell: Callable[[str, str], None],
-    measure: Measure = held,
-    every: float = EVERY,
+async def warn_overusers(
+    get_allowed: Callable[[], Mapping[PodGpuKey, int]],
+    warn: Callable[[str, str], None],
+    measure: Measure = read_gpu_memory,
+    interval: float = WATCH_INTERVAL,
 ) -> None:
     """Until cancelled. `allowed` says who may hold how much, `tell` takes a pod's uid and a sentence."""
-    overuse = Overuse()
+    overuse = OveruseTracker()
     while True:
-        await asyncio.sleep(every)
-        shares = allowed()
+        await asyncio.sleep(interval)
+        shares = get_allowed()
         if not shares:
-            overuse.seen.clear()
+            overuse.over_counts.clear()
             continue
-        used = await asyncio.to_thread(lambda: by_pod(measure()))
-        for uid, card, have, most in overuse.look(used, shares):
-            tell(
-                uid, f"it holds {have} MiB of {card}, its share is {most} MiB: others on the card may run out of memory"
+        used = await asyncio.to_thread(lambda: memory_by_pod(measure()))
+        for uid, card, held_mib, allowed_mib in overuse.find_overusers(used, shares):
+            warn(
+                uid,
+                f"it holds {held_mib} MiB of {card}, its share is {allowed_mib} MiB: others on the card may run out of memory",
             )
 
 
-def allowed(view: View, nodes: Mapping[str, NodePlan], pods: Mapping[str, Tended]) -> dict[Key, int]:
+def allowed_memory(view: View, nodes: Mapping[str, NodePlan], pods: Mapping[str, PodState]) -> dict[PodGpuKey, int]:
     """MiB that each pod with a share may hold, on each of its real cards."""
-    found: dict[Key, int] = {}
-    for uid, tended in pods.items():
-        card, plan = tended.card, nodes.get(tended.card.node)
+    memory: dict[PodGpuKey, int] = {}
+    for uid, pod_state in pods.items():
+        card, plan = pod_state.card, nodes.get(pod_state.card.node)
         pod = view.get(kinds.POD, card.namespace, card.name) if card.devices and plan and not plan.simulated else None
-        if pod is None or plan is None or tended.finished:
+        if pod is None or plan is None or pod_state.finished:
             continue
-        share = gpu_shares.of_pod(pod, plan, card.devices)
-        if share is not None:
-            found |= {(uid, device): share.mebibytes for device in card.devices}
-    return found
+        fraction = gpu_shares.pod_fraction(pod, plan, card.devices)
+        if fraction is not None:
+            memory |= {(uid, device): fraction.mebibytes for device in card.devices}
+    return memory
 
 
-async def watch(view: View, nodes: Mapping[str, NodePlan], pods: Mapping[str, Tended], recorder: Recorder) -> None:
+async def watch_gpu_memory(
+    view: View, nodes: Mapping[str, NodePlan], pods: Mapping[str, PodState], recorder: Recorder
+) -> None:
     """The kubelet's watch over its pods: until cancelled, or at once over where no card is real."""
     if not any(plan.gpus and not plan.simulated for plan in nodes.values()):
         return
 
-    def tell(uid: str, sentence: str) -> None:
-        tended = pods.get(uid)
-        pod = view.get(kinds.POD, tended.card.namespace, tended.card.name) if tended else None
+    def warn_pod(uid: str, sentence: str) -> None:
+        pod_state = pods.get(uid)
+        pod = view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name) if pod_state else None
         if pod is not None:
             recorder.record(Record(pod, "Warning", "GPUMemoryExceeded", sentence, "kubelet"))
 
-    await run(lambda: allowed(view, nodes, pods), tell)
+    await warn_overusers(lambda: allowed_memory(view, nodes, pods), warn_pod)

@@ -22,67 +22,67 @@ _CHUNK = 65536
 
 
 @dataclass(slots=True)
-class _Answer:
+class _Response:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
-    over: bool = False
+    complete: bool = False
 
-    def take(self, event: Event) -> None:
+    def handle_event(self, event: Event) -> None:
         if isinstance(event, (ResponseReceived, TrailersReceived)):
             self.headers |= {_text(name): _text(value) for name, value in event.headers or ()}
         elif isinstance(event, DataReceived):
             self.body += event.data
         elif isinstance(event, (StreamEnded, StreamReset)):
-            self.over = True
+            self.complete = True
 
 
-async def unhealthy(made: socket.socket, where: str, service: str, agent: str) -> str:
+async def health_failure(sock: socket.socket, authority: str, service: str, agent: str) -> str:
     """Why the service is not healthy; "" when it serves. Raises OSError when what answers does not speak HTTP/2."""
-    reader, writer = await asyncio.open_connection(sock=made)
+    reader, writer = await asyncio.open_connection(sock=sock)
     try:
-        answer = await _asked(reader, writer, _request(where, agent), _framed(service))
+        response = await _send_request(reader, writer, _request_headers(authority, agent), _frame_request(service))
     except H2Error as error:
         raise OSError(f"error: health rpc probe failed: {error}") from None
     finally:
         writer.close()
-    status = answer.headers.get("grpc-status", "")
+    status = response.headers.get("grpc-status", "")
     if status not in ("", "0"):
-        said = unquote(answer.headers.get("grpc-message", "")) or f"status {status}"
+        message = unquote(response.headers.get("grpc-message", "")) or f"status {status}"
         if status == _UNIMPLEMENTED:
-            return f"error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {said}"
-        return f"error: health rpc probe failed: {said}"
-    if answer.headers.get(":status") != "200" or not answer.headers.get("content-type", "").startswith(
+            return f"error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}"
+        return f"error: health rpc probe failed: {message}"
+    if response.headers.get(":status") != "200" or not response.headers.get("content-type", "").startswith(
         "application/grpc"
     ):
-        return f"error: health rpc probe failed: no gRPC server answers there (HTTP status {answer.headers.get(':status')})"
-    state = _state(answer.body)
+        return f"error: health rpc probe failed: no gRPC server answers there (HTTP status {response.headers.get(':status')})"
+    state = _serving_status(response.body)
     return "" if state == "SERVING" else f'service unhealthy (responded with "{state}")'
 
 
-async def _asked(
+async def _send_request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: list[tuple[str, str]], body: bytes
-) -> _Answer:
-    connection, answer = H2Connection(H2Configuration(client_side=True, header_encoding=None)), _Answer()
+) -> _Response:
+    connection, response = H2Connection(H2Configuration(client_side=True, header_encoding=None)), _Response()
     connection.initiate_connection()
     connection.send_headers(1, headers)
     connection.send_data(1, body, end_stream=True)
     writer.write(connection.data_to_send())
-    while not answer.over:
+    while not response.complete:
         data = await reader.read(_CHUNK)
         if not data:
             raise OSError("error: health rpc probe failed: EOF")
         for event in connection.receive_data(data):
-            answer.take(event)
+            response.handle_event(event)
         writer.write(connection.data_to_send())  # settings and pings want an answer
-    return answer
+    return response
 
 
-def _request(where: str, agent: str) -> list[tuple[str, str]]:
-    pseudo = [(":method", "POST"), (":scheme", "http"), (":path", _PATH), (":authority", where)]
+def _request_headers(authority: str, agent: str) -> list[tuple[str, str]]:
+    pseudo = [(":method", "POST"), (":scheme", "http"), (":path", _PATH), (":authority", authority)]
     return [*pseudo, ("content-type", "application/grpc"), ("te", "trailers"), ("user-agent", agent)]
 
 
-def _framed(service: str) -> bytes:
+def _frame_request(service: str) -> bytes:
     """HealthCheckRequest{service = 1}, uncompressed."""
     name = service.encode()
     message = b"\x0a" + _varint(len(name)) + name if name else b""
@@ -90,14 +90,14 @@ def _framed(service: str) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = b""
+    encoded = b""
     while number > 0x7F:
-        found += bytes([number & 0x7F | 0x80])
+        encoded += bytes([number & 0x7F | 0x80])
         number >>= 7
-    return found + bytes([number])
+    return encoded + bytes([number])
 
 
-def _state(body: bytes) -> str:
+def _serving_status(body: bytes) -> str:
     """HealthCheckResponse{status = 1}: an enum, 0 is not sent."""
     message = body[5:]
     number = message[1] if len(message) > 1 and message[0] == 0x08 else 0

@@ -15,21 +15,23 @@ from rowlock.objects import Key, Object, dig, key, labels
 DOMAIN = "cluster.local"
 PREFIX = "10.77"
 _FIRST, _LAST = ipaddress.IPv4Address("10.77.1.1"), ipaddress.IPv4Address("10.77.254.254")
-HEAD = "# written by rowlock: pods of this cluster\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+HOSTS_HEADER = (
+    "# written by rowlock: pods of this cluster\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+)
 
 
 @dataclass(slots=True)
-class Addresses:
+class PodAddresses:
     """Who has which address; given in order, reused only when the range has been walked through."""
 
     _by_uid: dict[str, str] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _next: int = int(_FIRST)
 
-    def of(self, uid: str) -> str:
+    def address_of(self, uid: str) -> str:
         """The pod's address, given at the first call. Raises LookupError when all are taken."""
         if uid not in self._by_uid:
-            self.restore(uid, self._free())
+            self.restore(uid, self._next_free())
         return self._by_uid[uid]
 
     def restore(self, uid: str, ip: str) -> None:
@@ -41,38 +43,38 @@ class Addresses:
         ip = self._by_uid.pop(uid, None)
         self._taken.discard(ip or "")
 
-    def _free(self) -> str:
+    def _next_free(self) -> str:
         for _ in range(int(_LAST) - int(_FIRST)):
-            found = str(ipaddress.IPv4Address(self._next))
+            candidate = str(ipaddress.IPv4Address(self._next))
             self._next = self._next + 1 if self._next < int(_LAST) else int(_FIRST)
-            if found not in self._taken and not found.endswith((".0", ".255")):
-                return found
+            if candidate not in self._taken and not candidate.endswith((".0", ".255")):
+                return candidate
         raise LookupError("no free pod address in 10.77.0.0/16")
 
 
-def names(name: str, namespace: str, home: str) -> list[str]:
+def dns_names(name: str, namespace: str, home: str) -> list[str]:
     """All spellings of a pod or service for somebody in namespace `home`."""
     short = [name] if namespace == home else []
     return [*short, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.{DOMAIN}"]
 
 
-def render(home: str, pods: Mapping[Key, str], services: Mapping[Key, Iterable[str]]) -> str:
+def render_hosts_file(home: str, pods: Mapping[Key, str], services: Mapping[Key, Iterable[str]]) -> str:
     """The hosts file of namespace `home`.
 
     A server that listens for IPv6 and IPv4 sees its clients at `::ffff:10.77.…`, and torch asks for their names: those have
     a line of their own, under a name that nobody asks the address of."""
-    lines = [f"{ip}\t{' '.join(names(pod.name, pod.namespace, home))}\n" for pod, ip in sorted(pods.items())]
+    lines = [f"{ip}\t{' '.join(dns_names(pod.name, pod.namespace, home))}\n" for pod, ip in sorted(pods.items())]
     lines += [f"::ffff:{ip}\t{pod.name}.{pod.namespace}.pod.{DOMAIN}\n" for pod, ip in sorted(pods.items())]
     for service, ips in sorted(services.items()):
         if service not in pods:
-            lines += [f"{ip}\t{' '.join(names(service.name, service.namespace, home))}\n" for ip in ips]
-    return HEAD + "".join(lines)
+            lines += [f"{ip}\t{' '.join(dns_names(service.name, service.namespace, home))}\n" for ip in ips]
+    return HOSTS_HEADER + "".join(lines)
 
 
-def selected(service: Object, pods: Iterable[Object]) -> list[Object]:
+def selected_pods(service: Object, pods: Iterable[Object]) -> list[Object]:
     """The pods that a service stands for; a service without a selector stands for none."""
-    wanted = dig(service, "spec.selector") or {}
-    where = key(service).namespace
-    if not wanted:
+    selector = dig(service, "spec.selector") or {}
+    service_namespace = key(service).namespace
+    if not selector:
         return []
-    return [p for p in pods if key(p).namespace == where and wanted.items() <= labels(p).items()]
+    return [p for p in pods if key(p).namespace == service_namespace and selector.items() <= labels(p).items()]

@@ -27,11 +27,11 @@ from rowlock.cluster.node import engine
 from rowlock.cluster.node.facts import write_fact
 from rowlock.cluster.node.pod_facts import Problem
 
-HOST = ("host", "rowlock.dev/host")
+HOST_NAMES = ("host", "rowlock.dev/host")
 """Names that mean this machine's own programs without being in the table."""
-DELIVERY = "ghcr.io/kubeflow/training-v1/kubectl-delivery"
+KUBECTL_DELIVERY = "ghcr.io/kubeflow/training-v1/kubectl-delivery"
 """What the operator puts before an MPIJob's launcher: `delivery.py` stands for it."""
-OURS = "rowlock.dev"
+OWN_PREFIX = "rowlock.dev"
 """What images of our own, in an engine, begin with."""
 _REGISTRIES = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
@@ -96,11 +96,11 @@ class Images:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._known: dict[str, tuple[int, Image]] = {}
-        self.foreign: dict[str, Image | Problem] = {}
+        self._cache: dict[str, tuple[int, Image]] = {}
+        self.engine_images: dict[str, Image | Problem] = {}
         """What the container engine was last seen to have, or why it could not be asked; see `runtime.py`."""
 
-    def where(self, name: str) -> Path:
+    def directory_of(self, name: str) -> Path:
         return self._directory / mangle(name)
 
     def find(self, reference: str) -> Image | Problem:
@@ -109,69 +109,70 @@ class Images:
             name = normalise(reference)
         except ValueError as error:
             return Problem("InvalidImageName", f'Failed to apply default image tag "{reference}": {error}')
-        if name.rpartition(":")[0] in HOST:
+        if name.rpartition(":")[0] in HOST_NAMES:
             return Image(name, host=True)
-        found = self._read(name)
-        if found is not None:
-            return found
-        if name in self.foreign:
-            return self.foreign[name]
-        if name.rpartition(":")[0] == DELIVERY:
+        image = self._read_entry(name)
+        if image is not None:
+            return image
+        if name in self.engine_images:
+            return self.engine_images[name]
+        if name.rpartition(":")[0] == KUBECTL_DELIVERY:
             program = (sys.executable, "-m", "rowlock.cluster.node.delivery", str(self._directory.parent))
             return Image(name, entrypoint=program)
-        if _shouts(reference):
+        if _has_upper_case(reference):
             sentence = "repository name must be lowercase, and no image of that name was built or added"
             return Problem(
-                "InvalidImageName", f'Failed to apply default image tag "{reference}": {sentence}. {fix(reference)}'
+                "InvalidImageName",
+                f'Failed to apply default image tag "{reference}": {sentence}. {unknown_image_hint(reference)}',
             )
-        return Problem("ErrImagePull", f'no image "{reference}" on this node: {fix(reference)}')
+        return Problem("ErrImagePull", f'no image "{reference}" on this node: {unknown_image_hint(reference)}')
 
-    def contained(self, reference: str) -> bool:
+    def is_engine_image(self, reference: str) -> bool:
         """Is it an image that a container engine runs?"""
-        return not self.own(reference) and normalise(reference) in self.foreign
+        return not self.is_local(reference) and normalise(reference) in self.engine_images
 
-    def absent(self, reference: str) -> bool:
+    def needs_pull(self, reference: str) -> bool:
         """Is it an image that a container engine does not have and a registry may?"""
-        if self.own(reference) or _shouts(reference):
+        if self.is_local(reference) or _has_upper_case(reference):
             return False
         name = normalise(reference)
-        return name not in self.foreign and name.rpartition(":")[0] != DELIVERY
+        return name not in self.engine_images and name.rpartition(":")[0] != KUBECTL_DELIVERY
 
-    def own(self, reference: str) -> bool:
+    def is_local(self, reference: str) -> bool:
         """Is no engine to be asked about it: the machine itself, a name in our table, or no image name at all?"""
         try:
             name = normalise(reference)
         except ValueError:
             return True
-        return name.rpartition(":")[0] in HOST or self._read(name) is not None
+        return name.rpartition(":")[0] in HOST_NAMES or self._read_entry(name) is not None
 
-    def _read(self, name: str) -> Image | None:
-        path = self.where(name) / "image.json"
+    def _read_entry(self, name: str) -> Image | None:
+        path = self.directory_of(name) / "image.json"
         try:
             stamp = path.stat().st_mtime_ns
         except OSError:
             return None
-        if name not in self._known or self._known[name][0] != stamp:
-            self._known[name] = (stamp, _from_json(json.loads(path.read_bytes())))
-        return self._known[name][1]
+        if name not in self._cache or self._cache[name][0] != stamp:
+            self._cache[name] = (stamp, _from_json(json.loads(path.read_bytes())))
+        return self._cache[name][1]
 
     def all(self) -> list[Image]:
         try:
             names = sorted(os.listdir(self._directory))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        rows = [self._read(n.replace("+", "/").replace("=", ":")) for n in names]
+        rows = [self._read_entry(n.replace("+", "/").replace("=", ":")) for n in names]
         return [row for row in rows if row is not None]
 
     def add(self, image: Image) -> None:
         """Writes the entry; whole or not at all."""
-        directory = self.where(image.name)
+        directory = self.directory_of(image.name)
         directory.mkdir(parents=True, exist_ok=True)
         write_fact(str(directory / "image.json"), asdict(image), durable=True)
 
     def remove(self, reference: str) -> bool:
         """Forgets an image; False when there was none. Running pods keep what they have open."""
-        directory = self.where(normalise(reference))
+        directory = self.directory_of(normalise(reference))
         if not (directory / "image.json").exists():
             return False
         (directory / "image.json").unlink()
@@ -179,19 +180,19 @@ class Images:
         return True
 
 
-def _shouts(reference: str) -> bool:
+def _has_upper_case(reference: str) -> bool:
     """Upper case in the repository part: a container engine would refuse it."""
     path, _, last = reference.partition("@")[0].rpartition("/")
     repository = f"{path}/{last.partition(':')[0]}"
     return repository != repository.lower()
 
 
-def fix(reference: str) -> str:
+def unknown_image_hint(reference: str) -> str:
     """The lines that make an unknown image known."""
-    return f"images are not pulled on a node without a container runtime; {instead(reference)}"
+    return f"images are not pulled on a node without a container runtime; {build_hint(reference)}"
 
 
-def instead(reference: str) -> str:
+def build_hint(reference: str) -> str:
     """What can be done where a registry does not give it."""
     return (
         f"build it with `rowlock build -t {reference} DIR`, "
@@ -200,19 +201,19 @@ def instead(reference: str) -> str:
 
 
 def _from_json(data: Mapping[str, Any]) -> Image:
-    found = {**data, **{k: tuple(data.get(k) or ()) for k in ("path", "entrypoint", "command")}}
-    return Image(**found)
+    fields = {**data, **{k: tuple(data.get(k) or ()) for k in ("path", "entrypoint", "command")}}
+    return Image(**fields)
 
 
-def mapped(word: str, root: str) -> str:
+def map_path(word: str, root: str) -> str:
     """A word of a command line: an absolute path means the image's file when the image knows more of it than the host."""
     if not root or not word.startswith("/"):
         return word
-    known = _depth(root, word)
-    return root + word if known and known >= _depth("", word) else word
+    image_depth = _existing_depth(root, word)
+    return root + word if image_depth and image_depth >= _existing_depth("", word) else word
 
 
-def _depth(root: str, path: str) -> int:
+def _existing_depth(root: str, path: str) -> int:
     """How many steps of `path` exist below `root`."""
     steps = [step for step in path.split("/") if step]
     for number in range(len(steps), 0, -1):
@@ -230,7 +231,7 @@ def command_line(image: Image, container: Mapping[str, Any]) -> list[str] | Prob
     if words := [*command, *args]:
         return words
     sentence = f'no command: the image "{image.name}" names none, so the pod must give `command` or `args`'
-    if image.name.rpartition(":")[0] not in HOST:
+    if image.name.rpartition(":")[0] not in HOST_NAMES:
         sentence = f"{sentence}, or build the image with a CMD: `rowlock build -t {image.name} DIR`"
     return Problem("CreateContainerError", sentence)
 
@@ -256,10 +257,12 @@ def main(context: click.Context, data_dir: Path) -> None:
 @click.pass_obj
 def list_images(images: Images, as_json: bool) -> None:
     """Shows every image."""
-    here = Image(HOST[0], host=True)
-    known = [here, *images.all()]
-    known += [image for image in of_engine(os.environ) if image.name not in {one.name for one in known}]
-    rows = [{**asdict(image), "kind": kind_of(image)} for image in known]
+    host_image = Image(HOST_NAMES[0], host=True)
+    all_images = [host_image, *images.all()]
+    all_images += [
+        image for image in list_engine_images(os.environ) if image.name not in {one.name for one in all_images}
+    ]
+    rows = [{**asdict(image), "kind": kind_of(image)} for image in all_images]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -269,16 +272,18 @@ def list_images(images: Images, as_json: bool) -> None:
         click.echo(f"{row['name']:<60} {row['kind']:<8} {words}")
 
 
-def of_engine(env: Mapping[str, str]) -> list[Image]:
+def list_engine_images(env: Mapping[str, str]) -> list[Image]:
     """What the container engine has, by name; nothing where there is none."""
-    found, _ = engine.find(env) if engine.present(env) else (None, "")
+    container_engine, _ = engine.find_engine(env) if engine.has_socket(env) else (None, "")
     try:
-        rows = found.ask("GET", "/images/json") if found else []
+        rows = container_engine.request("GET", "/images/json") if container_engine else []
     except engine.EngineError:
         return []
     names = [(tag, str(row["Id"])) for row in rows for tag in row.get("RepoTags") or ()]
-    wanted = sorted((normalise(tag), id_) for tag, id_ in names if tag[0] != "<" and not tag.startswith(f"{OURS}/"))
-    return [Image(name, engine=f"{found.name}://{id_}") for name, id_ in wanted if found]
+    tagged = sorted(
+        (normalise(tag), id_) for tag, id_ in names if tag[0] != "<" and not tag.startswith(f"{OWN_PREFIX}/")
+    )
+    return [Image(name, engine=f"{container_engine.name}://{id_}") for name, id_ in tagged if container_engine]
 
 
 def kind_of(image: Image) -> str:
@@ -297,26 +302,26 @@ def kind_of(image: Image) -> str:
 @click.option("--entrypoint", help="What to run, as one shell-quoted line.")
 @click.option("--json", "as_json", is_flag=True)
 @click.pass_obj
-def add_image(images: Images, /, **given: Any) -> None:
+def add_image(images: Images, /, **options: Any) -> None:
     """Maps NAME to the host, or to a directory with programs."""
     try:
-        name = normalise(given["name"])
+        name = normalise(options["name"])
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-    if bool(given["host"]) == bool(given["directory"]):
+    if bool(options["host"]) == bool(options["directory"]):
         raise click.UsageError("say either --host (this machine's programs) or --dir DIRECTORY (a program of yours)")
-    image = Image(name, host=given["host"])
-    if given["directory"]:
-        image = replace(image, workdir=str(given["directory"].resolve()))
-    if given["python"]:
-        image = replace(image, path=(str(given["python"].absolute().parent),))
-    if given["entrypoint"]:
-        image = replace(image, entrypoint=tuple(shlex.split(given["entrypoint"])))
+    image = Image(name, host=options["host"])
+    if options["directory"]:
+        image = replace(image, workdir=str(options["directory"].resolve()))
+    if options["python"]:
+        image = replace(image, path=(str(options["python"].absolute().parent),))
+    if options["entrypoint"]:
+        image = replace(image, entrypoint=tuple(shlex.split(options["entrypoint"])))
     try:
         images.add(replace(image, created=time.time()))
     except OSError as error:
         raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}") from None
-    click.echo(json.dumps({"added": name}) if given["as_json"] else f"image {name} added")
+    click.echo(json.dumps({"added": name}) if options["as_json"] else f"image {name} added")
 
 
 @main.command("remove")
@@ -326,22 +331,24 @@ def add_image(images: Images, /, **given: Any) -> None:
 def remove_image(images: Images, name: str, as_json: bool) -> None:
     """Forgets NAME."""
     try:
-        gone = images.remove(name)
+        removed = images.remove(name)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-    if not gone:
-        theirs = next((i for i in of_engine(os.environ) if i.name == normalise(name)), None)
-        if theirs is not None:
+    if not removed:
+        engine_image = next((i for i in list_engine_images(os.environ) if i.name == normalise(name)), None)
+        if engine_image is not None:
             raise click.ClickException(
-                f'"{name}" is an image of {kind_of(theirs)}: `{kind_of(theirs)} rmi {name}` removes it'
+                f'"{name}" is an image of {kind_of(engine_image)}: `{kind_of(engine_image)} rmi {name}` removes it'
             )
-        raise click.ClickException(_unknown(name, [image.name for image in images.all()]))
+        raise click.ClickException(_unknown_image_message(name, [image.name for image in images.all()]))
     click.echo(json.dumps({"removed": normalise(name)}) if as_json else f"image {normalise(name)} removed")
 
 
-def _unknown(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(normalise(name), known, 1)
-    return f'no image "{name}" here' + (f'; did you mean "{near[0]}"?' if near else "; `rowlock image list` shows all")
+def _unknown_image_message(name: str, known_names: Sequence[str]) -> str:
+    close_matches = difflib.get_close_matches(normalise(name), known_names, 1)
+    return f'no image "{name}" here' + (
+        f'; did you mean "{close_matches[0]}"?' if close_matches else "; `rowlock image list` shows all"
+    )
 
 
 def interpreter_path() -> str:

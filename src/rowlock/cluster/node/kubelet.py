@@ -19,22 +19,22 @@ from pathlib import Path
 from rowlock import kinds
 from rowlock.api import LOG, Api, Change, LogOptions, View
 from rowlock.cluster.node import claims, gpu_watch, machine, node_leases, pod_logs, registration
-from rowlock.cluster.node.checkpoints import KEPT, Checkpoints, living
-from rowlock.cluster.node.checks import Checks
-from rowlock.cluster.node.entrance import Entrance
+from rowlock.cluster.node.checkpoints import RETENTION_SECONDS, Checkpoints, live_owner_uids
+from rowlock.cluster.node.checks import HandlerRunner
+from rowlock.cluster.node.entrance import StreamingRuntime
 from rowlock.cluster.node.images import Images
-from rowlock.cluster.node.log_writer import LIMIT
-from rowlock.cluster.node.logs import Watcher
-from rowlock.cluster.node.machine import Inventory, NodePlan, Wishes
-from rowlock.cluster.node.network import PodNetwork, choose
+from rowlock.cluster.node.log_writer import DEFAULT_LOG_LIMIT
+from rowlock.cluster.node.logs import LogWatcher
+from rowlock.cluster.node.machine import Inventory, NodeOptions, NodePlan
+from rowlock.cluster.node.network import PodNetwork, choose_network
 from rowlock.cluster.node.pod_directory import PodCard, PodDirectories
 from rowlock.cluster.node.pod_facts import Run, awaited_master
-from rowlock.cluster.node.pod_starting import Starting
-from rowlock.cluster.node.pod_tending import Tending
-from rowlock.cluster.node.processes import PodHost
-from rowlock.cluster.node.proxy import Proxy
-from rowlock.cluster.node.runtime import Runtime
-from rowlock.cluster.node.tended import Tended
+from rowlock.cluster.node.pod_starting import ContainerStarter
+from rowlock.cluster.node.pod_tending import PodWorker
+from rowlock.cluster.node.processes import PodHostClient
+from rowlock.cluster.node.proxy import EgressProxy
+from rowlock.cluster.node.runtime import ContainerRuntime
+from rowlock.cluster.node.tended import PodState
 from rowlock.cluster.node.volume_directories import VolumeDirectories
 from rowlock.controllers.recorder import Recorder
 from rowlock.errors import ApiError, Unavailable
@@ -42,11 +42,11 @@ from rowlock.objects import Key, Object, dig, key, namespace
 from rowlock.objects import uid as uid_of
 
 log = logging.getLogger("rowlock.kubelet")
-_FILES = 65536
+_MAX_OPEN_FILES = 65536
 RESYNC = 2.0
 """Seconds between looks at programs that can only be polled, and at a pod host that has gone."""
 
-_SHOWN = (kinds.CONFIG_MAP, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM)
+_MOUNTABLE_KINDS = (kinds.CONFIG_MAP, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class KubeletSettings:
     """Seconds before a second restart; doubles up to thirty times as much."""
     warm_start: bool = True
     """May programs that import torch be forked from a parent that has done so?"""
-    keep_checkpoints: float = KEPT
+    keep_checkpoints: float = RETENTION_SECONDS
     """Seconds for which a deleted job's checkpoints are kept."""
-    log_limit: int = LIMIT
+    log_limit: int = DEFAULT_LOG_LIMIT
     """Bytes of one run's log that are kept; the oldest fifth goes when there is more."""
     limits: str = "auto"
     """How memory and CPU limits are kept: `auto` takes control groups where it can, `watchdog` never does."""
@@ -79,8 +79,8 @@ class KubeletSettings:
     """Seconds between looks at what deleted pods and claims left behind."""
 
     @property
-    def wishes(self) -> Wishes:
-        return Wishes(
+    def node_options(self) -> NodeOptions:
+        return NodeOptions(
             self.nodes,
             self.gpus_per_node,
             self.simulated_gpus,
@@ -103,41 +103,47 @@ class Kubelet:
         self._directories = PodDirectories(self._data)
         self.images = Images(self._data / "images")
         self.network = PodNetwork(self._data, view)
-        self._host = PodHost(self._data)
+        self._pod_host = PodHostClient(self._data)
         self._recorder = Recorder(api, clock)
-        self._full = claims.Full(self._recorder.record)
-        self._watcher = Watcher()
-        self._pods: dict[str, Tended] = {}
-        self.runtime = Runtime(settings.runtime, self._data, self.images, self.network, self._pods)
-        self._awaiting: dict[Key, set[str]] = {}
-        self._neighbours: dict[str, int] = {}
+        self._claim_usage = claims.ClaimUsageMonitor(self._recorder.record)
+        self._log_watcher = LogWatcher()
+        self._pod_states: dict[str, PodState] = {}
+        self.runtime = ContainerRuntime(settings.runtime, self._data, self.images, self.network, self._pod_states)
+        self._master_waiters: dict[Key, set[str]] = {}
+        self._active_pods_per_node: dict[str, int] = {}
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
-        self._awake = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._pipe = -1
-        self._rest = b""
-        starting = Starting(
+        self._partial_line = b""
+        starting = ContainerStarter(
             view=view,
             images=self.images,
             network=self.network,
             directories=self._directories,
             nodes=self.nodes,
-            server=dict(os.environ),
-            wake="",
-            neighbours=self._neighbours,
-            places=VolumeDirectories(self._data),
+            server_env=dict(os.environ),
+            wake_path="",
+            neighbours=self._active_pods_per_node,
+            volume_directories=VolumeDirectories(self._data),
             checkpoints=Checkpoints(self._data, settings.keep_checkpoints),
             runtime=self.runtime,
             log_limit=settings.log_limit,
             warm_start=settings.warm_start,
         )
-        self._tending = Tending(self._api, self._host, starting, self._recorder, clock=clock)
-        self._tending.backoff = self._tending.pulling.backoff = settings.restart_backoff
-        self.entrance = Entrance(view, self._host, self.network, self._directories, self._pods, self.log)
-        self._tending.probing.checks = Checks(self.entrance, self._host, self.network)
-        self._tending.probing.changed = self._tending.pulling.changed = self._mark
-        self.pods, self.recorder, self.directory = self._pods, self._recorder, self._directories.container
-        self.on_end: Callable[[Tended, str, Run], None] = lambda tended, container, run: None
+        self._pod_worker = PodWorker(self._api, self._pod_host, starting, self._recorder, clock=clock)
+        self._pod_worker.backoff = self._pod_worker.image_pulls.backoff = settings.restart_backoff
+        self.streaming = StreamingRuntime(
+            view, self._pod_host, self.network, self._directories, self._pod_states, self.log
+        )
+        self._pod_worker.probe_manager.probe_handlers = HandlerRunner(self.streaming, self._pod_host, self.network)
+        self._pod_worker.probe_manager.on_changed = self._pod_worker.image_pulls.on_changed = self._mark_dirty
+        self.pod_states, self.recorder, self.directory = (
+            self._pod_states,
+            self._recorder,
+            self._directories.container_directory,
+        )
+        self.on_end: Callable[[PodState, str, Run], None] = lambda pod_state, container, run: None
         """Told of every run of a container that has ended, once or more."""
 
     # ------------------------------------------------------------ beginning
@@ -146,26 +152,28 @@ class Kubelet:
         """Finds the machine, the pod host and the pods of before; registers the nodes. Raises ApiError with a sentence."""
         self._allow_many_files()
         self._open_pipe()
-        cards = await asyncio.to_thread(self._directories.cards)
-        self._adopt(cards)
+        cards = await asyncio.to_thread(self._directories.read_cards)
+        self._adopt_pods(cards)
         # the pod host starts while we look at the machine
-        found, *_ = await asyncio.gather(asyncio.to_thread(machine.inventory), self._connect(), self.runtime.begin())
+        inventory, *_ = await asyncio.gather(
+            asyncio.to_thread(machine.inventory), self._connect_pod_host(), self.runtime.detect_engine()
+        )
         try:
-            self.nodes |= {plan.name: plan for plan in machine.plan(found, self.settings.wishes)}
+            self.nodes |= {plan.name: plan for plan in machine.plan_nodes(inventory, self.settings.node_options)}
         except ValueError as error:
             raise Unavailable(str(error)) from None
         self.network.restore(cards)
-        await asyncio.gather(*(self._register(plan, found) for plan in list(self.nodes.values())))
-        for name in await registration.retire(self._api, self.nodes, {card.node for card in cards}):
-            self.nodes[name] = machine.closed(name, found)
+        await asyncio.gather(*(self._register_node(plan, inventory) for plan in list(self.nodes.values())))
+        for name in await registration.retire_nodes(self._api, self.nodes, {card.node for card in cards}):
+            self.nodes[name] = machine.retired_node_plan(name, inventory)
 
     def _allow_many_files(self) -> None:
         """A pidfd per pod, a connection per client."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
-        if soft != resource.RLIM_INFINITY and soft < wanted:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            self._tending.open_files = (soft, hard)
+        new_limit = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_OPEN_FILES)
+        if soft != resource.RLIM_INFINITY and soft < new_limit:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
+            self._pod_worker.open_file_limits = (soft, hard)
 
     def _open_pipe(self) -> None:
         path = self._data / "wake"
@@ -173,253 +181,268 @@ class Kubelet:
             path.unlink(missing_ok=True)
             os.mkfifo(path, 0o600)
         self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # RDWR: never at end of file
-        self._tending.starting.wake = str(path)
+        self._pod_worker.starter.wake_path = str(path)
 
-    def _adopt(self, cards: list[PodCard]) -> None:
+    def _adopt_pods(self, cards: list[PodCard]) -> None:
         for card in cards:
-            tended = Tended(card)
-            for container in self._directories.containers(card.uid):
-                self._tending.look(tended, container)
-            self._pods[card.uid] = tended
+            pod_state = PodState(card)
+            for container in self._directories.started_containers(card.uid):
+                self._pod_worker.read_facts(pod_state, container)
+            self._pod_states[card.uid] = pod_state
 
-    async def _connect(self) -> None:
+    async def _connect_pod_host(self) -> None:
         """To the pod host that is there, or to a new one inside the fabric of the pods that run."""
-        alive = [(uid, run) for uid, tended in self._pods.items() for run in tended.alive()]
+        alive = [(uid, run) for uid, pod_state in self._pod_states.items() for run in pod_state.live_runs()]
         join = next((run.shim for _, run in alive if run.pid), 0)
-        wanted = self.settings.network
-        hello = await self._host.connect("none" if wanted == "rewrite" else "auto", join)
-        self.network.choice = choose(wanted, bool(hello.get("fabric")), str(hello.get("problem") or "no fabric"))
-        starting = self._tending.starting
-        starting.limits = "watchdog" if self.settings.limits == "watchdog" else str(hello.get("limits") or "watchdog")
-        starting.unmountable, starting.memory = str(hello.get("unmountable") or ""), bool(hello.get("memory"))
+        network_mode = self.settings.network
+        hello = await self._pod_host.connect("none" if network_mode == "rewrite" else "auto", join)
+        self.network.choice = choose_network(
+            network_mode, bool(hello.get("fabric")), str(hello.get("problem") or "no fabric")
+        )
+        starting = self._pod_worker.starter
+        starting.limits_mode = (
+            "watchdog" if self.settings.limits == "watchdog" else str(hello.get("limits") or "watchdog")
+        )
+        starting.mount_problem, starting.can_mount_memory = (
+            str(hello.get("unmountable") or ""),
+            bool(hello.get("memory")),
+        )
         for uid, run in alive:
             if run.pid:
-                await self._host.ask("adopt", uid=uid, pid=run.pid, shim=run.shim)
+                await self._pod_host.ask("adopt", uid=uid, pid=run.pid, shim=run.shim)
 
-    async def _register(self, plan: NodePlan, found: Inventory) -> None:
+    async def _register_node(self, plan: NodePlan, inventory: Inventory) -> None:
         choice = self.network.choice
-        limits = self._tending.starting.limits
-        node = machine.node_object(plan, (choice.mode, choice.why), self._clock(), limits)
-        machine.tell_runtime(node, self.runtime.engine, self.runtime.why)
-        await registration.register(self._api, node)
+        limits = self._pod_worker.starter.limits_mode
+        node = machine.node_object(plan, (choice.mode, choice.reason), self._clock(), limits)
+        machine.set_runtime_info(node, self.runtime.engine, self.runtime.engine_problem)
+        await registration.register_node(self._api, node)
 
     # ------------------------------------------------------------ at work
 
     async def run(self, changes: AsyncIterator[Change]) -> None:
         """Until cancelled. Pods live on when it is."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._pipe, self._hints)
+        loop.add_reader(self._pipe, self._read_shim_hints)
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._tending.probing.group = self._tending.pulling.group = tasks
-                tasks.create_task(self._feed(changes))
+                self._pod_worker.probe_manager.task_group = self._pod_worker.image_pulls.task_group = tasks
+                tasks.create_task(self._watch_changes(changes))
                 tasks.create_task(self._recorder.run())
                 tasks.create_task(self._resync())
-                tasks.create_task(gpu_watch.watch(self._view, self.nodes, self._pods, self._recorder))
-                tasks.create_task(self._measure())
-                tasks.create_task(node_leases.renew(self._api, self._view, self.nodes, self._clock))
-                if self.network.real:
+                tasks.create_task(gpu_watch.watch_gpu_memory(self._view, self.nodes, self._pod_states, self._recorder))
+                tasks.create_task(self._check_disk_usage())
+                tasks.create_task(node_leases.renew_leases(self._api, self._view, self.nodes, self._clock))
+                if self.network.has_namespaces:
                     tasks.create_task(self._serve_proxy())
-                await self._turns(tasks)
+                await self._sync_loop(tasks)
         finally:
             loop.remove_reader(self._pipe)
-            self._watcher.close()
-            self._tending.close()
+            self._log_watcher.close()
+            self._pod_worker.close()
             self.runtime.close()
-            if not any(run for tended in self._pods.values() for run in tended.alive()):
-                await self._host.dismiss()
-            await self._host.close()
+            if not any(run for pod_state in self._pod_states.values() for run in pod_state.live_runs()):
+                await self._pod_host.dismiss()
+            await self._pod_host.close()
             os.close(self._pipe)
 
-    async def _feed(self, changes: AsyncIterator[Change]) -> None:
+    async def _watch_changes(self, changes: AsyncIterator[Change]) -> None:
         async for change in changes:
             if change.kind is kinds.POD:
                 self._pod_changed(change)
             elif change.kind is kinds.SERVICE:
                 self.network.dirty = True
-            elif change.kind in _SHOWN:
-                self._shown_changed(change.object)
+            elif change.kind in _MOUNTABLE_KINDS:
+                self._mountable_changed(change.object)
             elif change.type == "Bookmark" and change.kind is None:
-                self._forget_strangers()
+                self._mark_all_dirty()
 
     def _pod_changed(self, change: Change) -> None:
         pod, uid = change.object, uid_of(change.object)
         if change.type in ("Added", "Deleted"):
             self.network.dirty = True
         if change.type == "Deleted":
-            self._mark(uid)
+            self._mark_dirty(uid)
         elif dig(pod, "spec.nodeName") in self.nodes:
-            if uid not in self._pods:
-                self._begin(pod)
-            self._mark(uid)
-            self._mark(*self._awaiting.get(key(pod), ()))
+            if uid not in self._pod_states:
+                self._add_pod(pod)
+            self._mark_dirty(uid)
+            self._mark_dirty(*self._master_waiters.get(key(pod), ()))
 
-    def _shown_changed(self, shown: Object) -> None:
+    def _mountable_changed(self, changed: Object) -> None:
         """A ConfigMap, a Secret, a claim: pods may wait for it, or show it as files."""
-        for uid, tended in self._pods.items():
-            if tended.card.namespace == namespace(shown) and (tended.has_problem() or tended.shows_files()):
-                tended.hasten()
-                self._mark(uid)
+        for uid, pod_state in self._pod_states.items():
+            if pod_state.card.namespace == namespace(changed) and (
+                pod_state.has_problem() or pod_state.has_file_volumes()
+            ):
+                pod_state.retry_problems()
+                self._mark_dirty(uid)
 
-    def _begin(self, pod: Object) -> None:
+    def _add_pod(self, pod: Object) -> None:
         """A pod has been bound to one of our nodes."""
         uid, node = uid_of(pod), dig(pod, "spec.nodeName")
-        held = {other: t.card.devices for other, t in self._pods.items() if t.card.node == node and t.holds_devices()}
-        devices = self._tending.starting.devices(pod, held)
+        held_devices = {
+            other: t.card.devices for other, t in self._pod_states.items() if t.card.node == node and t.holds_devices()
+        }
+        devices = self._pod_worker.starter.assign_devices(pod, held_devices)
         card = PodCard(*key(pod), uid, node, self.network.address(uid), self._clock(), devices)
-        self._directories.write(card)
-        self._pods[uid] = Tended(card)
-        self._count()
+        self._directories.write_card(card)
+        self._pod_states[uid] = PodState(card)
+        self._count_active_pods()
 
-    def _count(self) -> None:
+    def _count_active_pods(self) -> None:
         """Pods per node that are at work: they share its CPUs."""
-        self._neighbours.clear()
-        for tended in self._pods.values():
-            if not tended.finished:
-                self._neighbours[tended.card.node] = self._neighbours.get(tended.card.node, 0) + 1
+        self._active_pods_per_node.clear()
+        for pod_state in self._pod_states.values():
+            if not pod_state.finished:
+                self._active_pods_per_node[pod_state.card.node] = (
+                    self._active_pods_per_node.get(pod_state.card.node, 0) + 1
+                )
 
-    def _forget_strangers(self) -> None:
+    def _mark_all_dirty(self) -> None:
         """Directories whose pod is not in the store any more: their turn ends them."""
-        self._mark(*self._pods)
+        self._mark_dirty(*self._pod_states)
 
-    def _mark(self, *uids: str) -> None:
+    def _mark_dirty(self, *uids: str) -> None:
         for uid in uids:
             self._dirty[uid] = None
         if uids:
-            self._awake.set()
+            self._wakeup.set()
 
-    def _hints(self) -> None:
+    def _read_shim_hints(self) -> None:
         """Lines from shims: `started uid/container N`, `exited uid/container N`."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._pipe, 65536):
-                *lines, self._rest = (self._rest + data).split(b"\n")
+                *lines, self._partial_line = (self._partial_line + data).split(b"\n")
                 for line in lines:
                     words = line.decode(errors="replace").split(" ")
                     uid, _, container = words[1].partition("/") if len(words) == 3 else ("", "", "")
-                    self._noticed(uid, container)
+                    self._refresh_container(uid, container)
 
-    def _noticed(self, uid: str, container: str) -> None:
+    def _refresh_container(self, uid: str, container: str) -> None:
         """Something happened to a container's program: read its facts."""
-        tended = self._pods.get(uid)
-        if tended is None:
+        pod_state = self._pod_states.get(uid)
+        if pod_state is None:
             return
-        for run in self._tending.look(tended, container):
-            self._tending.watch(run, lambda: self._noticed(uid, container))
-        known = tended.containers.get(container)
-        if known is not None and known.run is not None and known.run.exit is not None:
-            self.on_end(tended, container, known.run)
-        self._mark(uid, *self._awaiting.get(Key(tended.card.namespace, tended.card.name), ()))
+        for run in self._pod_worker.read_facts(pod_state, container):
+            self._pod_worker.watch_shim(run, lambda: self._refresh_container(uid, container))
+        facts = pod_state.containers.get(container)
+        if facts is not None and facts.run is not None and facts.run.exit is not None:
+            self.on_end(pod_state, container, facts.run)
+        self._mark_dirty(uid, *self._master_waiters.get(Key(pod_state.card.namespace, pod_state.card.name), ()))
 
-    async def _turns(self, tasks: asyncio.TaskGroup) -> None:
-        for uid in self._pods:
-            for container in self._directories.containers(uid):
-                self._noticed(uid, container)
+    async def _sync_loop(self, tasks: asyncio.TaskGroup) -> None:
+        for uid in self._pod_states:
+            for container in self._directories.started_containers(uid):
+                self._refresh_container(uid, container)
         while True:
-            await self._awake.wait()
-            self._awake.clear()
+            await self._wakeup.wait()
+            self._wakeup.clear()
             if self.network.dirty:
                 self.network.write_hosts()
             ready = [uid for uid in self._dirty if uid not in self._busy]
             for uid in ready:
                 del self._dirty[uid]
-                if uid in self._pods:
+                if uid in self._pod_states:
                     self._busy.add(uid)
-                    tasks.create_task(self._turn(uid, self._pods[uid]))
+                    tasks.create_task(self._sync_pod(uid, self._pod_states[uid]))
 
-    async def _turn(self, uid: str, tended: Tended) -> None:
-        again: float | None = None
+    async def _sync_pod(self, uid: str, pod_state: PodState) -> None:
+        retry_after: float | None = None
         try:
-            pod = self._view.get(kinds.POD, tended.card.namespace, tended.card.name)
+            pod = self._view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
             if pod is None or uid_of(pod) != uid:
-                again = await self._end(tended)
+                retry_after = await self._terminate_pod(pod_state)
             else:
-                self._await_master(pod, tended)
-                was = tended.finished
-                again = await self._tending.turn(pod, tended)
-                if tended.finished != was:
-                    self._count()
+                self._await_master(pod, pod_state)
+                was_finished = pod_state.finished
+                retry_after = await self._pod_worker.sync_pod(pod, pod_state)
+                if pod_state.finished != was_finished:
+                    self._count_active_pods()
         except ApiError:
-            again = 0.2  # somebody wrote first, or the store is busy: look again
+            retry_after = 0.2  # somebody wrote first, or the store is busy: look again
         finally:
             self._busy.discard(uid)
-        if again is not None:
-            asyncio.get_running_loop().call_later(again, self._mark, uid)
+        if retry_after is not None:
+            asyncio.get_running_loop().call_later(retry_after, self._mark_dirty, uid)
         if uid in self._dirty:
-            self._awake.set()
+            self._wakeup.set()
 
-    def _await_master(self, pod: Object, tended: Tended) -> None:
+    def _await_master(self, pod: Object, pod_state: PodState) -> None:
         """For the emulated init container: is the master's program running?"""
-        waits = awaited_master(pod)
-        if not waits or tended.master_ready is not None:
+        master_name = awaited_master(pod)
+        if not master_name or pod_state.master_ready is not None:
             return
-        master = Key(tended.card.namespace, waits)
-        self._awaiting.setdefault(master, set()).add(uid_of(pod))
-        found = self._view.get(kinds.POD, *master)
-        theirs = self._pods.get(uid_of(found)) if found else None
-        if theirs is not None and theirs.has_started():
-            tended.master_ready = self._clock()
-            self._awaiting[master].discard(uid_of(pod))
+        master = Key(pod_state.card.namespace, master_name)
+        self._master_waiters.setdefault(master, set()).add(uid_of(pod))
+        master_pod = self._view.get(kinds.POD, *master)
+        master_state = self._pod_states.get(uid_of(master_pod)) if master_pod else None
+        if master_state is not None and master_state.has_started():
+            pod_state.master_ready = self._clock()
+            self._master_waiters[master].discard(uid_of(pod))
 
-    async def _end(self, tended: Tended) -> float | None:
+    async def _terminate_pod(self, pod_state: PodState) -> float | None:
         """The pod is not in the store any more: nothing of it may run, and its directory goes."""
-        if not await self._tending.put_down(tended):
+        if not await self._pod_worker.kill_orphaned_pod(pod_state):
             return 0.2
         # forgotten first: a dead shim noticed while its directory goes would be written a new end, and the directory stay
-        self._pods.pop(tended.card.uid, None)
-        await asyncio.to_thread(self._directories.remove, tended.card)
-        self._awaiting.pop(Key(tended.card.namespace, tended.card.name), None)
-        self.network.release(tended.card)
-        self._count()
+        self._pod_states.pop(pod_state.card.uid, None)
+        await asyncio.to_thread(self._directories.remove, pod_state.card)
+        self._master_waiters.pop(Key(pod_state.card.namespace, pod_state.card.name), None)
+        self.network.release(pod_state.card)
+        self._count_active_pods()
         return None
 
     async def _resync(self) -> None:
         """What no event tells: a pod host that has gone, programs where there are no pidfds, old logs."""
-        swept = 0.0
+        last_sweep = 0.0
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._host.gone.wait(), min(RESYNC, self.settings.sweep))
-            if not self._host.connected:
-                await self._connect()
-                self._mark(*self._pods)
-            for uid, tended in list(self._pods.items()):
-                for container in tended.unsure(pidfds=hasattr(os, "pidfd_open")):
-                    self._noticed(uid, container)
-            if self._clock() - swept > self.settings.sweep:
-                swept = self._clock()
-                await self._sweep()
+                await asyncio.wait_for(self._pod_host.disconnected.wait(), min(RESYNC, self.settings.sweep))
+            if not self._pod_host.is_connected:
+                await self._connect_pod_host()
+                self._mark_dirty(*self._pod_states)
+            for uid, pod_state in list(self._pod_states.items()):
+                for container in pod_state.containers_to_poll(pidfds=hasattr(os, "pidfd_open")):
+                    self._refresh_container(uid, container)
+            if self._clock() - last_sweep > self.settings.sweep:
+                last_sweep = self._clock()
+                await self._collect_garbage()
 
-    async def _measure(self) -> None:
+    async def _check_disk_usage(self) -> None:
         """Pods that have more on disk than they may."""
         while True:
             await asyncio.sleep(self.settings.measure)
-            for uid, tended in list(self._pods.items()):
-                if await self._tending.measure(tended):
-                    self._mark(uid)
+            for uid, pod_state in list(self._pod_states.items()):
+                if await self._pod_worker.measure_disk(pod_state):
+                    self._mark_dirty(uid)
 
-    async def _sweep(self) -> None:
+    async def _collect_garbage(self) -> None:
         """What deleted pods and claims left behind."""
         await asyncio.to_thread(self._directories.forget_old_logs)
-        await self.runtime.sweep()
-        forget = self._tending.starting.checkpoints.forget
-        for job in await asyncio.to_thread(forget, living(self._view), self._clock()):
+        await self.runtime.remove_orphans()
+        remove_expired = self._pod_worker.starter.checkpoints.remove_expired
+        for job in await asyncio.to_thread(remove_expired, live_owner_uids(self._view), self._clock()):
             log.info("the checkpoints of job %s, which was deleted, are removed", job)
-        cards = [tended.card for tended in self._pods.values()]
+        cards = [pod_state.card for pod_state in self._pod_states.values()]
         pods = [self._view.get(kinds.POD, card.namespace, card.name) for card in cards]
         with contextlib.suppress(Unavailable):  # the store is busy: the next look will do
-            await claims.forget(self._api, self._tending.starting.places, claims.used(p for p in pods if p))
-        await self._full.look(self._view, self._tending.starting.places)
+            await claims.remove_unused(
+                self._api, self._pod_worker.starter.volume_directories, claims.used_claims(p for p in pods if p)
+            )
+        await self._claim_usage.check_sizes(self._view, self._pod_worker.starter.volume_directories)
 
     async def _serve_proxy(self) -> None:
         while True:
             with contextlib.suppress(ApiError, OSError):
-                await Proxy(await self._host.passed("proxy"), os.environ).run()
+                await EgressProxy(await self._pod_host.request_socket("proxy"), os.environ).run()
             await asyncio.sleep(RESYNC)
 
     # ------------------------------------------------------------ logs
 
     def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
         """A container's log, as `Api.log` has it; of deleted pods too, while it is kept."""
-        found = self._view.get(kinds.POD, namespace, pod)
-        tended = self._pods.get(uid_of(found)) if found else None
-        source = pod_logs.Source(self._directories, self._watcher, found, tended)
-        return pod_logs.read(source, Key(namespace, pod), options)
+        pod_object = self._view.get(kinds.POD, namespace, pod)
+        pod_state = self._pod_states.get(uid_of(pod_object)) if pod_object else None
+        source = pod_logs.LogSource(self._directories, self._log_watcher, pod_object, pod_state)
+        return pod_logs.read_log(source, Key(namespace, pod), options)

@@ -1,6 +1,6 @@
 """Memory and CPU limits of a container: a control group where one can be made, else a watchdog that measures.
 
-`how()` tries, once per pod host: `v2` or `v1` when groups with both controllers can be made, else `watchdog`. A group
+`detect_backend()` tries, once per pod host: `v2` or `v1` when groups with both controllers can be made, else `watchdog`. A group
 is `rowlock/<pod uid>.<container>.<run>`; the shim makes it, the program joins it before exec, and what the kernel did
 (`oom_kill`, the peak) is read when everything in it has ended. The watchdog adds up what the program's processes have
 for themselves, and kills them all above the limit; it cannot hold back CPUs. Standard library only.
@@ -13,43 +13,43 @@ from dataclasses import dataclass
 from typing import Any
 
 ROOT = "/sys/fs/cgroup"
-TOP = "rowlock"
-PERIOD = 100_000
+TOP_GROUP = "rowlock"
+CPU_PERIOD = 100_000
 """Microseconds over which a CPU limit is kept, as a kubelet has it."""
-EVERY = 0.2
+WATCHDOG_INTERVAL = 0.2
 """Seconds between two looks of the watchdog."""
-_LEAST_QUOTA = 1000
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_MIN_QUOTA = 1000
+_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
-def how(root: str = ROOT) -> str:
+def detect_backend(root: str = ROOT) -> str:
     """What can be used here: `v2`, `v1` or `watchdog`."""
     if os.path.exists(f"{root}/cgroup.controllers"):
-        return "v2" if _able_v2(root) else "watchdog"
-    return "v1" if all(_able(f"{root}/{controller}") for controller in ("memory", "cpu")) else "watchdog"
+        return "v2" if _can_create_v2_group(root) else "watchdog"
+    return "v1" if all(_can_create_group(f"{root}/{controller}") for controller in ("memory", "cpu")) else "watchdog"
 
 
-def _able(directory: str) -> bool:
+def _can_create_group(directory: str) -> bool:
     if not os.path.isdir(directory):
         return False
     try:
-        os.makedirs(f"{directory}/{TOP}/probe.{os.getpid()}")
-        os.rmdir(f"{directory}/{TOP}/probe.{os.getpid()}")
+        os.makedirs(f"{directory}/{TOP_GROUP}/probe.{os.getpid()}")
+        os.rmdir(f"{directory}/{TOP_GROUP}/probe.{os.getpid()}")
     except OSError:
         return False
     return True
 
 
-def _able_v2(root: str) -> bool:
+def _can_create_v2_group(root: str) -> bool:
     """The controllers must be handed down: to our directory, and from it to its children."""
     try:
-        for directory in (root, f"{root}/{TOP}"):
+        for directory in (root, f"{root}/{TOP_GROUP}"):
             os.makedirs(directory, exist_ok=True)
             if not {"memory", "cpu"} <= set(_read(f"{directory}/cgroup.subtree_control").split()):
                 _write(f"{directory}/cgroup.subtree_control", "+memory +cpu")
     except OSError:
         return False
-    return _able(root)
+    return _can_create_group(root)
 
 
 def _read(path: str) -> str:
@@ -65,66 +65,66 @@ def _write(path: str, text: str) -> None:
         os.close(fd)
 
 
-def _number(path: str, word: str = "") -> int:
-    """A number in a control file, on the line of `word`; 0 when it is not there."""
+def _read_number(path: str, field: str = "") -> int:
+    """A number in a control file, on the line of `field`; 0 when it is not there."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in _read(path).splitlines():
-            if not word or line.split()[0] == word:
+            if not field or line.split()[0] == field:
                 return int(line.split()[-1])
     return 0
 
 
 @dataclass(slots=True)
-class Group:
+class Cgroup:
     """A container's control group, or nothing at all (`directories` is empty)."""
 
     version: str
     directories: tuple[str, ...] = ()
 
     @classmethod
-    def make(cls, name: str, wanted: Mapping[str, Any], root: str = ROOT) -> "Group":
-        """Makes the group with its limits. `wanted`: how, memory (bytes, 0 = none), cpu (cores, 0 = none), share
+    def make(cls, name: str, limits: Mapping[str, Any], root: str = ROOT) -> "Cgroup":
+        """Makes the group with its limits. `limits`: how, memory (bytes, 0 = none), cpu (cores, 0 = none), share
         (cores asked for). Raises OSError when the kernel refuses a limit."""
-        group = cls.of(name, wanted, root)
+        group = cls.by_name(name, limits, root)
         if not group.directories:
             return group
-        rows = _v2(wanted) if group.version == "v2" else _v1(wanted)
+        rows = _v2_settings(limits) if group.version == "v2" else _v1_settings(limits)
         for directory in group.directories:
             os.makedirs(directory, exist_ok=True)
-        for number, file, value, needed in rows:
+        for number, file, value, required in rows:
             try:
                 _write(f"{group.directories[number]}/{file}", value)
             except OSError:
-                if needed:
+                if required:
                     raise
         return group
 
     @classmethod
-    def of(cls, name: str, wanted: Mapping[str, Any], root: str = ROOT) -> "Group":
+    def by_name(cls, name: str, limits: Mapping[str, Any], root: str = ROOT) -> "Cgroup":
         """The group of that name, as `make` made it."""
-        version = str(wanted.get("how") or "watchdog")
+        version = str(limits.get("how") or "watchdog")
         if version == "watchdog":
             return cls(version)
         if version == "v2":
-            return cls(version, (f"{root}/{TOP}/{name}",))
-        return cls(version, (f"{root}/memory/{TOP}/{name}", f"{root}/cpu/{TOP}/{name}"))
+            return cls(version, (f"{root}/{TOP_GROUP}/{name}",))
+        return cls(version, (f"{root}/memory/{TOP_GROUP}/{name}", f"{root}/cpu/{TOP_GROUP}/{name}"))
 
     @property
-    def doors(self) -> list[str]:
+    def procs_files(self) -> list[str]:
         """The files that a process writes itself into."""
         return [f"{directory}/cgroup.procs" for directory in self.directories]
 
-    def kills(self) -> int:
+    def oom_kills(self) -> int:
         """How often the kernel killed something in it for want of memory."""
         if not self.directories:
             return 0
         file = "memory.events" if self.version == "v2" else "memory.oom_control"
-        return _number(f"{self.directories[0]}/{file}", "oom_kill")
+        return _read_number(f"{self.directories[0]}/{file}", "oom_kill")
 
-    def peak(self) -> int:
+    def peak_memory(self) -> int:
         """The most memory it ever had, in bytes."""
         file = "memory.peak" if self.version == "v2" else "memory.max_usage_in_bytes"
-        return _number(f"{self.directories[0]}/{file}") if self.directories else 0
+        return _read_number(f"{self.directories[0]}/{file}") if self.directories else 0
 
     def remove(self) -> None:
         """Nothing runs in it any more."""
@@ -133,69 +133,72 @@ class Group:
                 os.rmdir(directory)
 
 
-_Rows = list[tuple[int, str, str, bool]]
+_Settings = list[tuple[int, str, str, bool]]
 """(which directory, file, value, must it work)."""
 
 
-def _v2(wanted: Mapping[str, Any]) -> _Rows:
-    rows: _Rows = []
-    if wanted.get("memory"):
-        rows += [(0, "memory.max", str(wanted["memory"]), True), (0, "memory.swap.max", "0", False)]
+def _v2_settings(limits: Mapping[str, Any]) -> _Settings:
+    rows: _Settings = []
+    if limits.get("memory"):
+        rows += [(0, "memory.max", str(limits["memory"]), True), (0, "memory.swap.max", "0", False)]
         rows += [(0, "memory.oom.group", "1", False)]
-    if wanted.get("cpu"):
-        rows.append((0, "cpu.max", f"{_quota(wanted)} {PERIOD}", True))
-    if wanted.get("share"):
-        rows.append((0, "cpu.weight", str(1 + (_shares(wanted) - 2) * 9999 // 262142), False))
+    if limits.get("cpu"):
+        rows.append((0, "cpu.max", f"{_cpu_quota(limits)} {CPU_PERIOD}", True))
+    if limits.get("share"):
+        rows.append((0, "cpu.weight", str(1 + (_cpu_shares(limits) - 2) * 9999 // 262142), False))
     return rows
 
 
-def _v1(wanted: Mapping[str, Any]) -> _Rows:
-    rows: _Rows = []
-    if wanted.get("memory"):
-        rows.append((0, "memory.limit_in_bytes", str(wanted["memory"]), True))
-        rows.append((0, "memory.memsw.limit_in_bytes", str(wanted["memory"]), False))
-    if wanted.get("cpu"):
-        rows += [(1, "cpu.cfs_period_us", str(PERIOD), True), (1, "cpu.cfs_quota_us", str(_quota(wanted)), True)]
-    if wanted.get("share"):
-        rows.append((1, "cpu.shares", str(_shares(wanted)), False))
+def _v1_settings(limits: Mapping[str, Any]) -> _Settings:
+    rows: _Settings = []
+    if limits.get("memory"):
+        rows.append((0, "memory.limit_in_bytes", str(limits["memory"]), True))
+        rows.append((0, "memory.memsw.limit_in_bytes", str(limits["memory"]), False))
+    if limits.get("cpu"):
+        rows += [
+            (1, "cpu.cfs_period_us", str(CPU_PERIOD), True),
+            (1, "cpu.cfs_quota_us", str(_cpu_quota(limits)), True),
+        ]
+    if limits.get("share"):
+        rows.append((1, "cpu.shares", str(_cpu_shares(limits)), False))
     return rows
 
 
-def _quota(wanted: Mapping[str, Any]) -> int:
-    return max(_LEAST_QUOTA, int(float(wanted["cpu"]) * PERIOD))
+def _cpu_quota(limits: Mapping[str, Any]) -> int:
+    return max(_MIN_QUOTA, int(float(limits["cpu"]) * CPU_PERIOD))
 
 
-def _shares(wanted: Mapping[str, Any]) -> int:
-    return min(262144, max(2, int(float(wanted["share"]) * 1024)))
+def _cpu_shares(limits: Mapping[str, Any]) -> int:
+    return min(262144, max(2, int(float(limits["share"]) * 1024)))
 
 
-def join(doors: Iterable[str]) -> None:
+def join_group(procs_files: Iterable[str]) -> None:
     """The calling process, and what it starts, are held by the group from now on."""
-    for door in doors:
-        _write(door, "0")
+    for procs_file in procs_files:
+        _write(procs_file, "0")
 
 
-def clear(pod: str, root: str = ROOT) -> None:
+def remove_pod_groups(pod: str, root: str = ROOT) -> None:
     """Removes what is left of a pod's groups: their shim was killed before it could."""
-    for directory in (f"{root}/{TOP}", f"{root}/memory/{TOP}", f"{root}/cpu/{TOP}"):
+    for directory in (f"{root}/{TOP_GROUP}", f"{root}/memory/{TOP_GROUP}", f"{root}/cpu/{TOP_GROUP}"):
         with contextlib.suppress(OSError):
             for name in os.listdir(directory):
                 if name.startswith(f"{pod}."):
                     os.rmdir(f"{directory}/{name}")
 
 
-def resident(pids: Iterable[int], *, exact: bool = False) -> int:
+def resident_memory(pids: Iterable[int], *, exact: bool = False) -> int:
     """Bytes of memory that these processes have: quickly, with what they share counted once; or exactly (slow)."""
-    own = largest = 0
+    private = largest = 0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, IndexError):
             if exact:
-                own += _pss(pid)
+                private += _pss(pid)
                 continue
             _, pages, shared = (int(word) for word in _read(f"/proc/{pid}/statm").split()[:3])
-            own += (pages - shared) * _PAGE
-            largest = max(largest, shared * _PAGE)
-    return own + largest
+            private += (pages - shared) * _PAGE_SIZE
+            largest = max(largest, shared * _PAGE_SIZE)
+    return private + largest
 
 
 def _pss(pid: int) -> int:
@@ -206,6 +209,6 @@ def _pss(pid: int) -> int:
     return 0
 
 
-def amount(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Bytes as people write them in limits: `50.0Mi`."""
     return f"{size / (1 << 30):.1f}Gi" if size >= 1 << 30 else f"{size / (1 << 20):.1f}Mi"

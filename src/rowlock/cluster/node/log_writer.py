@@ -1,6 +1,6 @@
 """A container's log as its shim writes it: `time text` a line, the time 31 bytes wide. Standard library only.
 
-The newest part is kept (`LIMIT`, as a kubelet keeps 5 files of 10 MiB): when there is more, the oldest fifth is given
+The newest part is kept (`DEFAULT_LOG_LIMIT`, as a kubelet keeps 5 files of 10 MiB): when there is more, the oldest fifth is given
 back to the disk by punching a hole at the beginning of the file. Positions of readers stay true, so a follower notices
 nothing, and the file on disk is never larger than the limit though its length counts all that was ever written.
 """
@@ -10,13 +10,13 @@ import ctypes
 import os
 import time
 
-WIDTH = 31
+TIMESTAMP_WIDTH = 31
 """Bytes of the time before every line, with its blank."""
 
 
-LIMIT = 50 << 20
+DEFAULT_LOG_LIMIT = 50 << 20
 """Bytes of one run's log that are kept when nothing else is asked for."""
-PARTS = 5
+PART_COUNT = 5
 _BLOCK = 1 << 16
 _PUNCH_HOLE, _KEEP_SIZE = 0x02, 0x01
 
@@ -24,30 +24,30 @@ _PUNCH_HOLE, _KEEP_SIZE = 0x02, 0x01
 class LogFile:
     """The log of one run, for its one writer."""
 
-    def __init__(self, path: str, limit: int = LIMIT) -> None:
+    def __init__(self, path: str, limit: int = DEFAULT_LOG_LIMIT) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._stamp = Stamp()
-        self._part = max(_BLOCK, limit // PARTS // _BLOCK * _BLOCK)
+        self._stamp = LineTimestamper()
+        self._part_size = max(_BLOCK, limit // PART_COUNT // _BLOCK * _BLOCK)
         self._size = os.fstat(self._fd).st_size
-        self._first = 0
+        self._first_kept = 0
 
     def write(self, chunk: bytes) -> None:
         """What the program said. A full disk loses output, not the program."""
         with contextlib.suppress(OSError):
             self._size += os.write(self._fd, self._stamp(chunk))
-            if self._size - self._first > self._part * PARTS:
-                self._forget()
+            if self._size - self._first_kept > self._part_size * PART_COUNT:
+                self._drop_oldest_part()
 
     def close(self) -> None:
         os.close(self._fd)
 
-    def _forget(self) -> None:
+    def _drop_oldest_part(self) -> None:
         """The oldest part goes; where files cannot have holes, everything does."""
-        if punch(self._fd, self._first, self._part):
-            self._first += self._part
+        if punch(self._fd, self._first_kept, self._part_size):
+            self._first_kept += self._part_size
         else:
             os.ftruncate(self._fd, 0)
-            self._size = self._first = 0
+            self._size = self._first_kept = 0
 
 
 def punch(fd: int, start: int, length: int) -> bool:
@@ -62,20 +62,20 @@ def punch(fd: int, start: int, length: int) -> bool:
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Stamp:
+class LineTimestamper:
     """Puts the time before every line; one clock reading per chunk, because output may come at 100 MB/s."""
 
     def __init__(self) -> None:
         self._second = -1
         self._text = ""
-        self._begin = True
+        self._at_line_start = True
 
     def __call__(self, chunk: bytes) -> bytes:
         seconds, nanos = divmod(time.time_ns(), 1_000_000_000)
         if seconds != self._second:
             self._second, self._text = seconds, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
         stamp = f"{self._text}.{nanos:09d}Z ".encode()
-        ended = chunk.endswith(b"\n")
-        body = (chunk[:-1] if ended else chunk).replace(b"\n", b"\n" + stamp)
-        begin, self._begin = self._begin, ended
-        return (stamp if begin else b"") + body + (b"\n" if ended else b"")
+        ends_line = chunk.endswith(b"\n")
+        body = (chunk[:-1] if ends_line else chunk).replace(b"\n", b"\n" + stamp)
+        at_line_start, self._at_line_start = self._at_line_start, ends_line
+        return (stamp if at_line_start else b"") + body + (b"\n" if ends_line else b"")

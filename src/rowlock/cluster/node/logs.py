@@ -17,43 +17,43 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rowlock.api import LogOptions
-from rowlock.cluster.node.log_writer import WIDTH
+from rowlock.cluster.node.log_writer import TIMESTAMP_WIDTH
 from rowlock.objects import seconds
 
 _BLOCK = 1 << 18
-_STAMPS = re.compile(rb"^.{%d}" % WIDTH, re.M)
+_TIMESTAMPS = re.compile(rb"^.{%d}" % TIMESTAMP_WIDTH, re.M)
 _MODIFY, _NONBLOCK, _CLOEXEC = 0x2, 0o4000, 0o2000000
 
 
-class Plain:
+class TimestampStripper:
     """Takes the stamps off a stream that may be cut anywhere."""
 
-    def __init__(self, *, begin: bool = True) -> None:
-        """`begin`: the stream begins with a line, not within one."""
-        self._begin = begin
-        self._held = b""
+    def __init__(self, *, at_line_start: bool = True) -> None:
+        """`at_line_start`: the stream begins with a line, not within one."""
+        self._at_line_start = at_line_start
+        self._pending = b""
 
     def __call__(self, data: bytes) -> bytes:
-        data = self._held + data
-        self._held = b""
+        data = self._pending + data
+        self._pending = b""
         if not data:
             return b""
-        cut = data.rfind(b"\n") + 1 if (self._begin or b"\n" in data) else 0
+        cut = data.rfind(b"\n") + 1 if (self._at_line_start or b"\n" in data) else 0
         rest = data[cut:]
-        if (cut or self._begin) and 0 < len(rest) < WIDTH:  # half a stamp: wait for the other half
-            self._held, data = rest, data[:cut]
-        if not self._begin:
+        if (cut or self._at_line_start) and 0 < len(rest) < TIMESTAMP_WIDTH:  # half a stamp: wait for the other half
+            self._pending, data = rest, data[:cut]
+        if not self._at_line_start:
             first, newline, data = data.partition(b"\n")
             head = first + newline
-            self._begin = bool(newline)
+            self._at_line_start = bool(newline)
         else:
             head = b""
         if data:
-            self._begin = data.endswith(b"\n")
-        return head + _STAMPS.sub(b"", data)
+            self._at_line_start = data.endswith(b"\n")
+        return head + _TIMESTAMPS.sub(b"", data)
 
 
-def stamp_of(line: bytes) -> float:
+def timestamp_of(line: bytes) -> float:
     """When a stored line was written; 0.0 when it cannot be told."""
     try:
         return seconds(line[:26].decode() + "Z")
@@ -61,16 +61,16 @@ def stamp_of(line: bytes) -> float:
         return 0.0
 
 
-def kept_from(file: BinaryIO, position: int) -> int:
+def first_kept_offset(file: BinaryIO, position: int) -> int:
     """`position`; or, when what was there has been given back to the disk, the first line that is kept after it."""
     fd = file.fileno()
-    here = os.lseek(fd, 0, os.SEEK_CUR)
+    current = os.lseek(fd, 0, os.SEEK_CUR)
     try:
         data = os.lseek(fd, position, os.SEEK_DATA) if hasattr(os, "SEEK_DATA") else position
     except OSError:  # the end of the file, or a file system that does not know
         data = position
     finally:
-        os.lseek(fd, here, os.SEEK_SET)  # the buffer above the descriptor notices nothing
+        os.lseek(fd, current, os.SEEK_SET)  # the buffer above the descriptor notices nothing
     if data <= position:
         return position
     file.seek(data)
@@ -78,16 +78,16 @@ def kept_from(file: BinaryIO, position: int) -> int:
     return file.tell()
 
 
-def begin_at(file: BinaryIO, options: LogOptions) -> int:
+def start_offset(file: BinaryIO, options: LogOptions) -> int:
     """The offset where the wanted part begins."""
-    size, first = file.seek(0, os.SEEK_END), kept_from(file, 0)
-    start = first if options.since is None else _since(file, (first, size), options.since)
+    size, first = file.seek(0, os.SEEK_END), first_kept_offset(file, 0)
+    start = first if options.since is None else _since_offset(file, (first, size), options.since)
     if options.tail is not None:
-        start = max(start, _tail(file, (first, size), options.tail))
+        start = max(start, _tail_offset(file, (first, size), options.tail))
     return start
 
 
-def _tail(file: BinaryIO, bounds: tuple[int, int], lines: int) -> int:
+def _tail_offset(file: BinaryIO, bounds: tuple[int, int], lines: int) -> int:
     """Where the last `lines` lines begin, read backwards in blocks."""
     first, size = bounds
     if lines <= 0:
@@ -98,30 +98,30 @@ def _tail(file: BinaryIO, bounds: tuple[int, int], lines: int) -> int:
         file.seek(begin)
         block = file.read(end - begin)
         stop = len(block) - 1 if end == size and block.endswith(b"\n") else len(block)
-        while (found := block.rfind(b"\n", 0, stop)) >= 0:
+        while (newline := block.rfind(b"\n", 0, stop)) >= 0:
             missing -= 1
             if missing == 0:
-                return begin + found + 1
-            stop = found
+                return begin + newline + 1
+            stop = newline
         end = begin
     return first
 
 
-def _since(file: BinaryIO, bounds: tuple[int, int], since: float) -> int:
+def _since_offset(file: BinaryIO, bounds: tuple[int, int], since: float) -> int:
     """The first line not older than `since`: lines are in order of time, so halve the file."""
     low, high = bounds
     while low < high:
         middle = (low + high) // 2
-        begin = _line_at(file, middle)
+        begin = _next_line_offset(file, middle)
         line = file.readline()
-        if not line or stamp_of(line) >= since:
+        if not line or timestamp_of(line) >= since:
             high = middle
         else:
             low = begin + len(line)
-    return _line_at(file, low)
+    return _next_line_offset(file, low)
 
 
-def _line_at(file: BinaryIO, offset: int) -> int:
+def _next_line_offset(file: BinaryIO, offset: int) -> int:
     """The first line that begins at `offset` or later; the file stands there."""
     file.seek(max(0, offset - 1))
     if offset:
@@ -129,7 +129,7 @@ def _line_at(file: BinaryIO, offset: int) -> int:
     return file.tell()
 
 
-class Watcher:
+class LogWatcher:
     """Wakes followers when a file grows; one inotify instance for the process, opened at first use."""
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class Watcher:
                     event.set()
 
     @contextlib.contextmanager
-    def watching(self, path: Path) -> Iterator[asyncio.Event | None]:
+    def watch_file(self, path: Path) -> Iterator[asyncio.Event | None]:
         """An event that is set whenever the file grows; None where the system cannot tell."""
         if not self._open():
             yield None
@@ -183,50 +183,50 @@ class Watcher:
 async def read(
     path: Path,
     options: LogOptions,
-    finished: Callable[[], bool],
-    changed: Callable[[], asyncio.Event],
-    watcher: Watcher,
+    is_finished: Callable[[], bool],
+    change_event: Callable[[], asyncio.Event],
+    watcher: LogWatcher,
 ) -> AsyncIterator[bytes]:
-    """The log of one run. `finished` says that nothing will be added; `changed` gives an event set when that may be."""
+    """The log of one run. `is_finished` says that nothing will be added; `change_event` gives an event set when that may be."""
     if not path.exists():
         return
-    left = options.limit_bytes
-    with path.open("rb") as file, watcher.watching(path) as grown:
-        start = begin_at(file, options)
+    bytes_left = options.limit_bytes
+    with path.open("rb") as file, watcher.watch_file(path) as grown:
+        start = start_offset(file, options)
         file.seek(max(0, start - 1))
-        clean = None if options.timestamps else Plain(begin=not start or file.read(1) == b"\n")
+        strip = None if options.timestamps else TimestampStripper(at_line_start=not start or file.read(1) == b"\n")
         file.seek(start)
         pause = 0.005
-        while left is None or left > 0:
-            over = not options.follow or finished()
+        while bytes_left is None or bytes_left > 0:
+            at_end = not options.follow or is_finished()
             if grown is not None:
                 grown.clear()
             position = file.tell()
-            if (begin := _next(file, position)) != position:  # we were slower than the log is long
+            if (begin := _next_read_offset(file, position)) != position:  # we were slower than the log is long
                 file.seek(begin)
-                clean = None if options.timestamps else Plain()
+                strip = None if options.timestamps else TimestampStripper()
             data = file.read(_BLOCK)
             if data:
                 pause = 0.005
-                piece = data if clean is None else clean(data)
-                piece = piece if left is None else piece[:left]
-                left = left if left is None else left - len(piece)
-                if piece:
-                    yield piece
+                chunk = data if strip is None else strip(data)
+                chunk = chunk if bytes_left is None else chunk[:bytes_left]
+                bytes_left = bytes_left if bytes_left is None else bytes_left - len(chunk)
+                if chunk:
+                    yield chunk
                 await asyncio.sleep(0)
-            elif over:
+            elif at_end:
                 return
             else:
-                await _wait(grown, changed(), pause)
+                await _wait_for_growth(grown, change_event(), pause)
                 pause = min(0.2, pause * 2)
 
 
-def _next(file: BinaryIO, position: int) -> int:
+def _next_read_offset(file: BinaryIO, position: int) -> int:
     """Where to read on: here, unless that is gone; from the start where a file had to be emptied."""
-    return kept_from(file, position) if os.fstat(file.fileno()).st_size >= position else 0
+    return first_kept_offset(file, position) if os.fstat(file.fileno()).st_size >= position else 0
 
 
-async def _wait(grown: asyncio.Event | None, ended: asyncio.Event, pause: float) -> None:
+async def _wait_for_growth(grown: asyncio.Event | None, ended: asyncio.Event, pause: float) -> None:
     """Until the file grows or its program ends; at most two seconds, or `pause` where growth cannot be told."""
     events = [ended.wait()] if grown is None else [grown.wait(), ended.wait()]
     tasks = [asyncio.ensure_future(event) for event in events]

@@ -22,19 +22,19 @@ from rowlock.cluster.node.engine import Engine
 from rowlock.objects import Object, timestamp
 from rowlock.quantity import render
 
-SIMULATED = "rowlock.dev/simulated-gpus"
-PRETEND = "rowlock.dev/pretend"
-NETWORK = "rowlock.dev/network"
-NETWORK_REASON = "rowlock.dev/network-reason"
-LIMITS = "rowlock.dev/limits"
-RUNTIME = "rowlock.dev/runtime"
-HOW_LIMITS = {
+SIMULATED_GPUS_ANNOTATION = "rowlock.dev/simulated-gpus"
+FAKE_NODE_ANNOTATION = "rowlock.dev/pretend"
+NETWORK_ANNOTATION = "rowlock.dev/network"
+NETWORK_REASON_ANNOTATION = "rowlock.dev/network-reason"
+LIMITS_ANNOTATION = "rowlock.dev/limits"
+RUNTIME_ANNOTATION = "rowlock.dev/runtime"
+LIMITS_MESSAGES = {
     "v2": "cgroup v2: the kernel keeps memory and cpu limits",
     "v1": "cgroup v1: the kernel keeps memory and cpu limits",
     "watchdog": "watchdog: memory is measured five times a second, cpu limits are not enforced (control groups cannot be written)",
 }
-PRETEND_PRODUCT, PRETEND_MEMORY = "NVIDIA-H100-80GB-HBM3", 81559
-PODS = 1000
+SIMULATED_PRODUCT, SIMULATED_MEMORY = "NVIDIA-H100-80GB-HBM3", 81559
+MAX_PODS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,11 @@ class NodePlan:
 
 def inventory() -> Inventory:
     """Looks at the machine, once."""
-    gpus, driver = _nvml()
-    return Inventory(_cpus(), _memory(), gpus, driver)
+    gpus, driver = _read_gpus()
+    return Inventory(_usable_cpus(), _usable_memory(), gpus, driver)
 
 
-def _cpus() -> int:
+def _usable_cpus() -> int:
     """CPUs we may use: affinity, and a CFS quota where a container engine set one."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
@@ -84,7 +84,7 @@ def _cpus() -> int:
         return count
 
 
-def _memory() -> int:
+def _usable_memory() -> int:
     total = int(psutil.virtual_memory().total)
     try:
         return min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
@@ -92,7 +92,7 @@ def _memory() -> int:
         return total
 
 
-def _nvml() -> tuple[tuple[Gpu, ...], str]:
+def _read_gpus() -> tuple[tuple[Gpu, ...], str]:
     try:
         import pynvml
     except ImportError:
@@ -105,25 +105,25 @@ def _nvml() -> tuple[tuple[Gpu, ...], str]:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
         gpus = tuple(
             Gpu(
-                _text(pynvml.nvmlDeviceGetUUID(h)),
-                _text(pynvml.nvmlDeviceGetName(h)).replace(" ", "-"),
+                _decode_text(pynvml.nvmlDeviceGetUUID(h)),
+                _decode_text(pynvml.nvmlDeviceGetName(h)).replace(" ", "-"),
                 int(pynvml.nvmlDeviceGetMemoryInfo(h).total) >> 20,
             )
             for h in handles
         )
-        return gpus, _text(pynvml.nvmlSystemGetDriverVersion())
+        return gpus, _decode_text(pynvml.nvmlSystemGetDriverVersion())
     except pynvml.NVMLError:
         return (), ""
     finally:
         pynvml.nvmlShutdown()
 
 
-def _text(value: str | bytes) -> str:
+def _decode_text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class NodeOptions:
     """What the user said about nodes; None = take the machine as it is."""
 
     nodes: int = 1
@@ -134,41 +134,41 @@ class Wishes:
     name: str = ""
 
 
-def plan(found: Inventory, wishes: Wishes) -> tuple[NodePlan, ...]:
+def plan_nodes(inventory: Inventory, options: NodeOptions) -> tuple[NodePlan, ...]:
     """The nodes. Raises ValueError with a sentence when the wish needs more real GPUs than there are."""
-    base = (wishes.name or socket.gethostname().split(".")[0].lower() or "node").replace("_", "-")
-    names = [base] if wishes.nodes == 1 else [f"{base}-{i}" for i in range(wishes.nodes)]
-    each = len(found.gpus) // wishes.nodes if wishes.gpus_per_node is None else wishes.gpus_per_node
-    if not wishes.simulated_gpus and each * wishes.nodes > len(found.gpus):
+    base = (options.name or socket.gethostname().split(".")[0].lower() or "node").replace("_", "-")
+    names = [base] if options.nodes == 1 else [f"{base}-{i}" for i in range(options.nodes)]
+    gpus_per_node = len(inventory.gpus) // options.nodes if options.gpus_per_node is None else options.gpus_per_node
+    if not options.simulated_gpus and gpus_per_node * options.nodes > len(inventory.gpus):
         raise ValueError(
-            f"{wishes.nodes} node{'s' * (wishes.nodes > 1)} of {each} GPUs need{'s' * (wishes.nodes == 1)} {each * wishes.nodes}, this machine has {len(found.gpus)}; "
-            f"for a rehearsal without GPUs use --simulated-gpus {each}"
+            f"{options.nodes} node{'s' * (options.nodes > 1)} of {gpus_per_node} GPUs need{'s' * (options.nodes == 1)} {gpus_per_node * options.nodes}, this machine has {len(inventory.gpus)}; "
+            f"for a rehearsal without GPUs use --simulated-gpus {gpus_per_node}"
         )
-    cpus = Decimal(str(wishes.cpus_per_node or max(1, found.cpus // wishes.nodes)))
-    memory = wishes.memory_per_node or found.memory // wishes.nodes
+    cpus = Decimal(str(options.cpus_per_node or max(1, inventory.cpus // options.nodes)))
+    memory = options.memory_per_node or inventory.memory // options.nodes
     return tuple(
-        NodePlan(name, cpus, memory, _devices(found, wishes, i, each), bool(wishes.simulated_gpus))
+        NodePlan(name, cpus, memory, _node_gpus(inventory, options, i, gpus_per_node), bool(options.simulated_gpus))
         for i, name in enumerate(names)
     )
 
 
-def _devices(found: Inventory, wishes: Wishes, node: int, each: int) -> tuple[Gpu, ...]:
-    if not wishes.simulated_gpus:
-        return found.gpus[node * each : (node + 1) * each]
+def _node_gpus(inventory: Inventory, options: NodeOptions, node: int, gpus_per_node: int) -> tuple[Gpu, ...]:
+    if not options.simulated_gpus:
+        return inventory.gpus[node * gpus_per_node : (node + 1) * gpus_per_node]
     return tuple(
-        Gpu(f"GPU-simulated-{node}-{i}", PRETEND_PRODUCT, PRETEND_MEMORY) for i in range(wishes.simulated_gpus)
+        Gpu(f"GPU-simulated-{node}-{i}", SIMULATED_PRODUCT, SIMULATED_MEMORY) for i in range(options.simulated_gpus)
     )
 
 
-def ours(node: Object) -> bool:
+def is_own_node(node: Object) -> bool:
     """A node that a kubelet of this data directory registered: it has a network mode and is not pretended."""
-    notes = node["metadata"].get("annotations") or {}
-    return NETWORK in notes and notes.get(PRETEND) != "true"
+    annotations = node["metadata"].get("annotations") or {}
+    return NETWORK_ANNOTATION in annotations and annotations.get(FAKE_NODE_ANNOTATION) != "true"
 
 
-def closed(name: str, found: Inventory) -> NodePlan:
+def retired_node_plan(name: str, inventory: Inventory) -> NodePlan:
     """A node of an earlier start that takes no new pods; those on it run on."""
-    return NodePlan(name, Decimal(found.cpus), found.memory)
+    return NodePlan(name, Decimal(inventory.cpus), inventory.memory)
 
 
 def node_object(node: NodePlan, network: tuple[str, str], now: float, limits: str = "") -> Object:
@@ -181,9 +181,9 @@ def node_object(node: NodePlan, network: tuple[str, str], now: float, limits: st
         "kubernetes.io/os": sys.platform,
         **node.labels,
     }
-    notes = {NETWORK: network[0], NETWORK_REASON: network[1]}
+    annotations = {NETWORK_ANNOTATION: network[0], NETWORK_REASON_ANNOTATION: network[1]}
     if limits:
-        notes[LIMITS] = HOW_LIMITS[limits]
+        annotations[LIMITS_ANNOTATION] = LIMITS_MESSAGES[limits]
     if node.gpus:
         labels |= {
             "nvidia.com/gpu.count": str(len(node.gpus)),
@@ -191,33 +191,33 @@ def node_object(node: NodePlan, network: tuple[str, str], now: float, limits: st
             "nvidia.com/gpu.product": node.gpus[0].product,
         }
     if node.simulated:
-        notes[SIMULATED] = "true"
+        annotations[SIMULATED_GPUS_ANNOTATION] = "true"
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": node.name, "labels": labels, "annotations": notes},
+        "metadata": {"name": node.name, "labels": labels, "annotations": annotations},
         "spec": {},
         "status": node_status(node, now),
     }
 
 
-def tell_runtime(node: dict[str, Any], engine: Engine | None, why: str) -> None:
+def set_runtime_info(node: dict[str, Any], engine: Engine | None, problem: str) -> None:
     """What runs containers here, in the node's object."""
     if engine is not None:
         node["status"]["nodeInfo"]["containerRuntimeVersion"] = f"{engine.name}://{engine.version}"
-        why = f"{engine}: runs images that it has or pulls; what `rowlock image` knows runs as processes"
-    if why:
-        node["metadata"]["annotations"][RUNTIME] = why
+        problem = f"{engine}: runs images that it has or pulls; what `rowlock image` knows runs as processes"
+    if problem:
+        node["metadata"]["annotations"][RUNTIME_ANNOTATION] = problem
 
 
 def node_status(node: NodePlan, now: float) -> dict[str, Any]:
     """Capacity, conditions, addresses, nodeInfo."""
-    amounts = {"cpu": render(node.cpus), "memory": f"{node.memory >> 10}Ki", "pods": str(PODS)}
+    capacity = {"cpu": render(node.cpus), "memory": f"{node.memory >> 10}Ki", "pods": str(MAX_PODS)}
     if node.gpus:
-        amounts["nvidia.com/gpu"] = str(len(node.gpus))
+        capacity["nvidia.com/gpu"] = str(len(node.gpus))
     return {
-        "capacity": amounts,
-        "allocatable": dict(amounts),
+        "capacity": capacity,
+        "allocatable": dict(capacity),
         "conditions": [_condition(row, now) for row in _CONDITIONS],
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": node.name}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
@@ -276,16 +276,16 @@ def _arch() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
-def doctor() -> list[dict[str, str]]:
+def doctor_rows() -> list[dict[str, str]]:
     """Facts for `rowlock doctor`: what was looked at, `ok` or `warning`, and a sentence."""
-    found = inventory()
-    gpus = ", ".join(f"{g.product} ({g.memory} MiB)" for g in found.gpus)
+    machine = inventory()
+    gpus = ", ".join(f"{g.product} ({g.memory} MiB)" for g in machine.gpus)
     rows = [
-        ("cpus", True, f"{found.cpus} usable of {os.cpu_count()}"),
+        ("cpus", True, f"{machine.cpus} usable of {os.cpu_count()}"),
         (
             "memory",
             True,
-            f"{found.memory / (1 << 30):.1f} GiB, {psutil.virtual_memory().available / (1 << 30):.1f} free",
+            f"{machine.memory / (1 << 30):.1f} GiB, {psutil.virtual_memory().available / (1 << 30):.1f} free",
         ),
         ("gpus", True, gpus or "none found through NVML; --simulated-gpus N pretends for rehearsals"),
         _open_files(),
@@ -302,8 +302,8 @@ def _open_files() -> tuple[str, bool, str]:
 
 def _shared_memory() -> tuple[str, bool, str]:
     try:
-        room = os.statvfs("/dev/shm")
+        filesystem = os.statvfs("/dev/shm")
     except OSError:
         return ("shared memory", True, "no /dev/shm on this system")
-    free = room.f_bavail * room.f_frsize / (1 << 30)
+    free = filesystem.f_bavail * filesystem.f_frsize / (1 << 30)
     return ("shared memory", free >= 0.5, f"{free:.1f} GiB free in /dev/shm (DataLoader workers use it)")

@@ -1,6 +1,6 @@
 """The file system as one container sees it: this machine's, with its volumes mounted, in a mount namespace of its own.
 
-Called in the program's own process before exec (`arrange`), so nothing of it is seen outside and nothing is left
+Called in the program's own process before exec (`mount_volumes`), so nothing of it is seen outside and nothing is left
 behind. A mount point that the machine does not have is made in a private copy of its parent directory: a memory file
 system with everything that is there bound into it; what is missing in `/` makes such a copy the container's root.
 Memory volumes belong to the pod: they live in a namespace of the pod (`PodMounts`) from which its containers get
@@ -16,23 +16,23 @@ from typing import Any
 
 _NEWNS, _NEWUSER = 0x20000, 0x10000000
 _RDONLY, _REMOUNT, _BIND, _REC, _PRIVATE, _DETACH = 0x1, 0x20, 0x1000, 0x4000, 0x40000, 0x2
-_KEPT = ((os.ST_NOSUID, 2), (os.ST_NODEV, 4), (os.ST_NOEXEC, 8), (os.ST_NOATIME, 1024), (os.ST_NODIRATIME, 2048)) if (
+_LOCKED_FLAGS = ((os.ST_NOSUID, 2), (os.ST_NODEV, 4), (os.ST_NOEXEC, 8), (os.ST_NOATIME, 1024), (os.ST_NODIRATIME, 2048)) if (
     hasattr(os, "ST_NODEV")
 ) else ()  # fmt: skip
 _RELATIME = (4096, 1 << 21)
-_PIVOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
-_OLD = ".rowlock-old-root"
-MOST = 2000
+_PIVOT_ROOT_SYSCALLS = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+_OLD_ROOT = ".rowlock-old-root"
+MAX_COPIED_ENTRIES = 2000
 """Entries of a directory that a private copy may have."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Unmountable(Exception):
+class MountError(Exception):
     """A volume that could not be mounted; a sentence."""
 
 
-def _call(name: str, *args: object) -> None:
+def _call_libc(name: str, *args: object) -> None:
     if getattr(_libc, name)(*args) < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -40,131 +40,135 @@ def _call(name: str, *args: object) -> None:
 
 def _mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
     words = [None if w is None else w.encode() for w in (source, target, kind, options)]
-    _call("mount", words[0], words[1], words[2], ctypes.c_ulong(flags), words[3])
+    _call_libc("mount", words[0], words[1], words[2], ctypes.c_ulong(flags), words[3])
 
 
-def isolate() -> None:
+def unshare_mounts() -> None:
     """A mount namespace of the calling process's own; inside a user namespace where nothing else is allowed.
 
     Raises OSError where the kernel allows neither."""
     uid, gid = os.getuid(), os.getgid()
     try:
-        _call("unshare", _NEWNS)
+        _call_libc("unshare", _NEWNS)
     except PermissionError:
-        _call("unshare", _NEWNS | _NEWUSER)
+        _call_libc("unshare", _NEWNS | _NEWUSER)
         for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
     _mount("none", "/", None, _REC | _PRIVATE)
 
 
-def probe() -> str:
+def probe_mount_namespaces() -> str:
     """Why containers cannot have file systems of their own here; "" when they can. Tried in a child."""
     if not hasattr(_libc, "unshare"):
         return "mount namespaces are Linux's"
-    reading, writing = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            isolate()
+            unshare_mounts()
         except OSError as error:
-            os.write(writing, f"a mount namespace cannot be made: {error.strerror}".encode())
+            os.write(write_end, f"a mount namespace cannot be made: {error.strerror}".encode())
         os._exit(0)
-    os.close(writing)
-    with open(reading, "rb") as pipe:
+    os.close(write_end)
+    with open(read_end, "rb") as pipe:
         problem = pipe.read().decode()
     os.waitpid(child, 0)
     return problem
 
 
-def arrange(wanted: Sequence[Mapping[str, Any]], staging: str, inside: Sequence[str] = ()) -> None:
+def mount_volumes(
+    volume_mounts: Sequence[Mapping[str, Any]], staging: str, own_directories: Sequence[str] = ()
+) -> None:
     """Mounts, in order: {source, target, volume, read_only}. The caller has isolated itself.
 
-    `staging` is a directory that nobody needs any more (the new root begins there); `inside` are directories of this
+    `staging` is a directory that nobody needs any more (the new root begins there); `own_directories` are directories of this
     container alone, where mount points are simply made. Raises Unmountable with a sentence."""
-    own = list(inside)
-    for mount in wanted:
-        if _ancestor(str(mount["target"])) == "/" and not os.path.lexists(str(mount["target"])):
-            _told(mount, lambda: _new_root(staging))
-            own.append("/")
+    private_directories = list(own_directories)
+    for mount in volume_mounts:
+        if _existing_ancestor(str(mount["target"])) == "/" and not os.path.lexists(str(mount["target"])):
+            _explain_failure(mount, lambda: _pivot_to_copy(staging))
+            private_directories.append("/")
             break
-    sources = [_told(mount, lambda m=mount: os.open(str(m["source"]), _PATH)) for mount in wanted]
-    for mount, fd in zip(wanted, sources, strict=True):
-        _told(mount, lambda m=mount, fd=fd: _place(m, fd, own))
+    sources = [_explain_failure(mount, lambda m=mount: os.open(str(m["source"]), _O_PATH)) for mount in volume_mounts]
+    for mount, fd in zip(volume_mounts, sources, strict=True):
+        _explain_failure(mount, lambda m=mount, fd=fd: _bind_volume(m, fd, private_directories))
         os.close(fd)
 
 
-_PATH = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
+_O_PATH = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
 
 
-def _told(mount: Mapping[str, Any], act: Any) -> Any:
+def _explain_failure(mount: Mapping[str, Any], action: Any) -> Any:
     try:
-        return act()
+        return action()
     except OSError as error:
         why = error.strerror or str(error)
         where = f" ({error.filename})" if isinstance(error.filename, str) else ""
-        raise Unmountable(f'volume "{mount["volume"]}" cannot be mounted at {mount["target"]}: {why}{where}') from None
+        raise MountError(f'volume "{mount["volume"]}" cannot be mounted at {mount["target"]}: {why}{where}') from None
 
 
-def _place(mount: Mapping[str, Any], fd: int, own: list[str]) -> None:
+def _bind_volume(mount: Mapping[str, Any], fd: int, private_directories: list[str]) -> None:
     target = os.path.realpath(str(mount["target"]))
     is_directory = stat.S_ISDIR(os.fstat(fd).st_mode)
     if os.path.lexists(target) and os.path.isdir(target) != is_directory:
         there, here = ("a directory", "a file") if os.path.isdir(target) else ("a file", "a directory")
         raise OSError(20, f"that is {there} on this machine, and the volume is {here}")
     if not os.path.lexists(target):
-        _make_room(target, own)
-        _make_point(target, is_directory)
+        _make_parent_private(target, private_directories)
+        _make_mount_point(target, is_directory)
     _mount(f"/proc/self/fd/{fd}", target, None, _BIND | _REC)
     if mount.get("read_only"):
-        _mount("none", target, None, _BIND | _REMOUNT | _RDONLY | _flags(target))
-    own.append(target)
+        _mount("none", target, None, _BIND | _REMOUNT | _RDONLY | _locked_flags(target))
+    private_directories.append(target)
 
 
-def _flags(target: str) -> int:
+def _locked_flags(target: str) -> int:
     """The mount's own restrictions: inside a user namespace they may not be dropped."""
-    have = os.statvfs(target).f_flag
-    return sum(flag for seen, flag in (*_KEPT, _RELATIME) if have & seen)
+    current = os.statvfs(target).f_flag
+    return sum(flag for seen, flag in (*_LOCKED_FLAGS, _RELATIME) if current & seen)
 
 
-def _ancestor(path: str) -> str:
+def _existing_ancestor(path: str) -> str:
     """The deepest directory on the way to `path` that is there."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     return path
 
 
-def _make_room(target: str, own: list[str]) -> None:
+def _make_parent_private(target: str, private_directories: list[str]) -> None:
     """Sees to it that `target` can be made without touching the machine's own directories."""
-    above = _ancestor(os.path.dirname(target))
-    if any(above == mine or (above.startswith(mine.rstrip("/") + "/") and mine != "/") for mine in own):
+    parent = _existing_ancestor(os.path.dirname(target))
+    if any(
+        parent == mine or (parent.startswith(mine.rstrip("/") + "/") and mine != "/") for mine in private_directories
+    ):
         return
-    _mirror(above)
-    own.append(above)
+    _mirror_directory(parent)
+    private_directories.append(parent)
 
 
-def _make_point(target: str, is_directory: bool) -> None:
+def _make_mount_point(target: str, is_directory: bool) -> None:
     os.makedirs(target if is_directory else os.path.dirname(target), exist_ok=True)
     if not is_directory:
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
 
 
-def _mirror(directory: str) -> None:
+def _mirror_directory(directory: str) -> None:
     """Covers a directory with a private copy of itself."""
     if directory == "/proc" or directory.startswith(("/proc/", "/sys/")) or directory == "/sys":
         raise OSError(1, f"{directory} belongs to the kernel")
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    _copy(f"/proc/self/fd/{fd}", directory, lambda: _tmpfs(directory))
+    _bind_entries(f"/proc/self/fd/{fd}", directory, lambda: _mount_tmpfs(directory))
     os.close(fd)
 
 
-def _tmpfs(directory: str) -> None:
+def _mount_tmpfs(directory: str) -> None:
     _mount("tmpfs", directory, "tmpfs", 0, "mode=755")
 
 
-def _copy(original: str, copy: str, cover: Any) -> None:
+def _bind_entries(original: str, copy: str, cover: Any) -> None:
     entries = sorted(os.scandir(original), key=lambda e: e.name)
-    if len(entries) > MOST:
+    if len(entries) > MAX_COPIED_ENTRIES:
         name = os.path.realpath(original)
         raise OSError(
             7,
@@ -180,81 +184,81 @@ def _copy(original: str, copy: str, cover: Any) -> None:
         target = f"{copy.rstrip('/')}/{name}"
         if is_link:
             os.symlink(links[name], target)
-        elif name != _OLD:
-            _make_point(target, is_directory)
+        elif name != _OLD_ROOT:
+            _make_mount_point(target, is_directory)
             _mount(f"{original}/{name}", target, None, _BIND | _REC)
 
 
-def _new_root(staging: str) -> None:
+def _pivot_to_copy(staging: str) -> None:
     """Makes a private copy of `/` the root, as containers have it."""
-    number = _PIVOT.get(os.uname().machine)
+    number = _PIVOT_ROOT_SYSCALLS.get(os.uname().machine)
     if number is None:
         raise OSError(
             1, f"a new root is not there yet for {os.uname().machine}: make the mount point on the machine first"
         )
-    _tmpfs(staging)
-    os.mkdir(f"{staging}/{_OLD}")
-    _call("syscall", number, staging.encode(), f"{staging}/{_OLD}".encode())
+    _mount_tmpfs(staging)
+    os.mkdir(f"{staging}/{_OLD_ROOT}")
+    _call_libc("syscall", number, staging.encode(), f"{staging}/{_OLD_ROOT}".encode())
     os.chdir("/")
-    _copy(f"/{_OLD}", "/", lambda: None)
-    _call("umount2", f"/{_OLD}".encode(), _DETACH)
-    os.rmdir(f"/{_OLD}")
+    _bind_entries(f"/{_OLD_ROOT}", "/", lambda: None)
+    _call_libc("umount2", f"/{_OLD_ROOT}".encode(), _DETACH)
+    os.rmdir(f"/{_OLD_ROOT}")
 
 
 class PodMounts:
     """The pods' memory volumes, as their one owner, the pod host, sees them: a mount namespace per pod that has any."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, int] = {}
+        self._namespaces: dict[str, int] = {}
 
-    def of(self, uid: str, wanted: Sequence[Mapping[str, Any]]) -> int:
+    def namespace_of(self, uid: str, memory_volumes: Sequence[Mapping[str, Any]]) -> int:
         """The pod's namespace as a file descriptor; made at the first call. `wanted`: {path, size (0 = half the memory)}.
 
         Raises OSError where it cannot be made."""
-        if uid not in self._pods:
-            home = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        if uid not in self._namespaces:
+            own_namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
             try:
-                _call("unshare", _NEWNS)
+                _call_libc("unshare", _NEWNS)
                 try:
-                    self._pods[uid] = self._made(wanted)
+                    self._namespaces[uid] = self._make_namespace(memory_volumes)
                 finally:
-                    _call("setns", home, _NEWNS)
+                    _call_libc("setns", own_namespace, _NEWNS)
             finally:
-                os.close(home)
-        return self._pods[uid]
+                os.close(own_namespace)
+        return self._namespaces[uid]
 
-    def _made(self, wanted: Sequence[Mapping[str, Any]]) -> int:
+    def _make_namespace(self, memory_volumes: Sequence[Mapping[str, Any]]) -> int:
         _mount("none", "/", None, _REC | _PRIVATE)
-        for volume in wanted:
+        for volume in memory_volumes:
             size = f",size={volume['size']}" if volume["size"] else ""
             _mount("tmpfs", str(volume["path"]), "tmpfs", 2 | 4, f"mode=1777{size}")
         return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
     def adopt(self, uid: str, shim: int) -> None:
         """Takes over a pod of a previous pod host, through one of its shims."""
-        theirs = f"/proc/{shim}/ns/mnt"
-        if uid not in self._pods and os.stat(theirs).st_ino != os.stat("/proc/self/ns/mnt").st_ino:
-            self._pods[uid] = os.open(theirs, os.O_RDONLY | os.O_CLOEXEC)
+        shim_namespace = f"/proc/{shim}/ns/mnt"
+        if uid not in self._namespaces and os.stat(shim_namespace).st_ino != os.stat("/proc/self/ns/mnt").st_ino:
+            self._namespaces[uid] = os.open(shim_namespace, os.O_RDONLY | os.O_CLOEXEC)
 
     def forget(self, uid: str) -> None:
         """The pod has gone: its memory goes with the last program that holds it."""
-        fd = self._pods.pop(uid, None)
+        fd = self._namespaces.pop(uid, None)
         if fd is not None:
             os.close(fd)
 
 
-def leave_rooms() -> None:
+def leave_pod_namespaces() -> None:
     """For a pod host that joined its fabric through a shim, which may live in its pod's namespace: a namespace of its
     own in which no pod's memory is."""
-    _call("unshare", _NEWNS)
+    _call_libc("unshare", _NEWNS)
     _mount("none", "/", None, _REC | _PRIVATE)
     with open("/proc/self/mountinfo") as file:
         rows = [line.split() for line in file]
     for row in rows:
         if "/.volumes/" in row[4] and row[row.index("-") + 1] == "tmpfs":
-            _call("umount2", row[4].replace("\\040", " ").encode(), _DETACH)
+            _call_libc("umount2", row[4].replace("\\040", " ").encode(), _DETACH)
 
 
-def enter(fd: int) -> None:
+def enter_namespace(fd: int) -> None:
     """A shim moves into its pod's namespace."""
-    _call("setns", fd, _NEWNS)
+    _call_libc("setns", fd, _NEWNS)

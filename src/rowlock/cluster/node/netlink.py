@@ -20,28 +20,30 @@ def attribute(kind: int, value: bytes) -> bytes:
     return struct.pack("=HH", len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
 
 
-def _text(kind: int, value: str) -> bytes:
+def _text_attribute(kind: int, value: str) -> bytes:
     return attribute(kind, value.encode() + b"\0")
 
 
-def _link(index: int = 0, *, up: bool = False) -> bytes:
+def _link_header(index: int = 0, *, up: bool = False) -> bytes:
     return struct.pack("=BxHiII", 0, 0, index, _UP if up else 0, _UP if up else 0)
 
 
 def bridge(name: str) -> bytes:
     """Body of RTM_NEWLINK: a bridge, up."""
-    return _link(up=True) + _text(_IFNAME, name) + attribute(_LINKINFO, _text(_KIND, "bridge"))
+    return (
+        _link_header(up=True) + _text_attribute(_IFNAME, name) + attribute(_LINKINFO, _text_attribute(_KIND, "bridge"))
+    )
 
 
 def veth(name: str, index: int, master: int, peer: tuple[str, int]) -> bytes:
     """Body of RTM_NEWLINK: a pair, our end up; `peer` is its name and the namespace (a file descriptor) it is in.
 
     The kernel honours the peer's index only when ours is given too, and refuses a peer that is born up."""
-    inside = _link(index) + _text(_IFNAME, peer[0]) + attribute(_NET_NS_FD, struct.pack("=I", peer[1]))
-    info = _text(_KIND, "veth") + attribute(_DATA, attribute(_PEER, inside))
+    inside = _link_header(index) + _text_attribute(_IFNAME, peer[0]) + attribute(_NET_NS_FD, struct.pack("=I", peer[1]))
+    info = _text_attribute(_KIND, "veth") + attribute(_DATA, attribute(_PEER, inside))
     return (
-        _link(index, up=True)
-        + _text(_IFNAME, name)
+        _link_header(index, up=True)
+        + _text_attribute(_IFNAME, name)
         + attribute(_MASTER, struct.pack("=I", master))
         + attribute(_LINKINFO, info)
     )
@@ -75,20 +77,20 @@ class Netlink:
         self._socket.close()
 
     def add_link(self, body: bytes) -> None:
-        self._ask(_NEWLINK, _CREATE | _EXCL, body)
+        self._request(_NEWLINK, _CREATE | _EXCL, body)
 
     def set_up(self, index: int) -> None:
-        self._ask(_NEWLINK, 0, _link(index, up=True))
+        self._request(_NEWLINK, 0, _link_header(index, up=True))
 
     def add_address(self, body: bytes) -> None:
-        self._ask(_NEWADDR, _CREATE | _EXCL, body)
+        self._request(_NEWADDR, _CREATE | _EXCL, body)
 
     def index_of(self, name: str) -> int:
         """The index of a link. Raises OSError (ENODEV) when there is none of that name."""
-        reply = self._ask(_GETLINK, 0, _link() + _text(_IFNAME, name))
+        reply = self._request(_GETLINK, 0, _link_header() + _text_attribute(_IFNAME, name))
         return int(struct.unpack_from("=i", reply, 20)[0])
 
-    def _ask(self, kind: int, flags: int, body: bytes) -> bytes:
+    def _request(self, kind: int, flags: int, body: bytes) -> bytes:
         self._sequence += 1
         ack = 0 if kind == _GETLINK else _ACK
         head = struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | ack | flags, self._sequence, 0)

@@ -25,27 +25,29 @@ from rowlock.objects import uid as uid_of
 
 MODES = ("auto", "namespaces", "rewrite")
 LOOPBACK = rewriting.LOOPBACK
-FREE = (20000, 30000)
+PORT_RANGE = (20000, 30000)
 """Where ports are taken from that stand for the pods' own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NetworkChoice:
     """The mode in force and why, in one sentence."""
 
     mode: str
-    why: str
+    reason: str
 
 
-def choose(wanted: str, fabric: bool, problem: str) -> Choice:
+def choose_network(requested: str, fabric: bool, problem: str) -> NetworkChoice:
     """What to do, after trying. Raises Invalid when namespaces were demanded and are not to be had."""
-    if wanted == "rewrite":
-        return Choice("rewrite", "asked for: names become 127.0.0.1 and ports free ones")
+    if requested == "rewrite":
+        return NetworkChoice("rewrite", "asked for: names become 127.0.0.1 and ports free ones")
     if fabric:
-        return Choice("namespaces", "every pod has its own network namespace, real names and real ports")
-    if wanted == "namespaces":
+        return NetworkChoice("namespaces", "every pod has its own network namespace, real names and real ports")
+    if requested == "namespaces":
         raise Invalid(f"network namespaces cannot be made here ({problem}); start with --network rewrite")
-    return Choice("rewrite", f"network namespaces cannot be made here ({problem}); names and ports are rewritten")
+    return NetworkChoice(
+        "rewrite", f"network namespaces cannot be made here ({problem}); names and ports are rewritten"
+    )
 
 
 @dataclass(slots=True)
@@ -54,25 +56,25 @@ class PodNetwork:
 
     data: Path
     view: View
-    choice: Choice = Choice("rewrite", "")
-    _addresses: hosts.Addresses = field(default_factory=hosts.Addresses)
+    choice: NetworkChoice = NetworkChoice("rewrite", "")
+    _addresses: hosts.PodAddresses = field(default_factory=hosts.PodAddresses)
     _ports: dict[str, int] = field(default_factory=dict)
-    _written: dict[str, str] = field(default_factory=dict)
+    _hosts_texts: dict[str, str] = field(default_factory=dict)
     dirty: bool = True
     prefix: str = ""
     """How the addresses of pods in containers begin (`10.77`); "" while there are none."""
-    contained: Callable[[Object], bool] = lambda pod: False
+    runs_in_containers: Callable[[Object], bool] = lambda pod: False
     """Does the pod run in containers? They have the engine's network, whatever the mode."""
 
     @property
-    def real(self) -> bool:
+    def has_namespaces(self) -> bool:
         return self.choice.mode == "namespaces"
 
-    def real_for(self, pod: Object) -> bool:
+    def has_own_address(self, pod: Object) -> bool:
         """Has this pod an address, names and ports of its own?"""
-        return self.real or self.contained(pod)
+        return self.has_namespaces or self.runs_in_containers(pod)
 
-    def contain(self, prefix: str) -> None:
+    def set_engine_prefix(self, prefix: str) -> None:
         """The engine's network is there."""
         self.dirty = self.dirty or self.prefix != prefix
         self.prefix = prefix
@@ -81,7 +83,7 @@ class PodNetwork:
         """The address of a pod in containers: the same in another network; with `hostNetwork` the machine's in it."""
         if (pod.get("spec") or {}).get("hostNetwork"):
             return f"{self.prefix}.0.1"
-        return f"{self.prefix}.{'.'.join(self._addresses.of(uid_of(pod)).split('.')[2:])}"
+        return f"{self.prefix}.{'.'.join(self._addresses.address_of(uid_of(pod)).split('.')[2:])}"
 
     def restore(self, cards: Iterable[PodCard]) -> None:
         """What was given out before this server started."""
@@ -96,41 +98,41 @@ class PodNetwork:
             self._ports = {}
 
     def address(self, uid: str) -> str:
-        return self._addresses.of(uid) if self.real else LOOPBACK
+        return self._addresses.address_of(uid) if self.has_namespaces else LOOPBACK
 
     def release(self, pod: PodCard) -> None:
         self._addresses.release(pod.uid)
         self.dirty = True
-        mine = [k for k in self._ports if k.startswith(f"{pod.namespace}/{pod.name}:")]
-        for entry in mine:
+        pod_ports = [k for k in self._ports if k.startswith(f"{pod.namespace}/{pod.name}:")]
+        for entry in pod_ports:
             del self._ports[entry]
 
-    def hosts_file(self, home: str) -> Path:
-        return self.data / "hosts" / home
+    def hosts_file(self, pod_namespace: str) -> Path:
+        return self.data / "hosts" / pod_namespace
 
     def write_hosts(self) -> None:
         """Brings the hosts files up to date, in place: they are mounted in pods."""
         self.dirty = False
-        if not self.real and not self.prefix:
+        if not self.has_namespaces and not self.prefix:
             return
         pods = [p for p in self.view.all(kinds.POD) if phase(p) not in ("Succeeded", "Failed")]
-        pods = pods if self.real else [p for p in pods if self.contained(p)]
-        addresses = {key(p): self._seen(p) for p in pods}
+        pods = pods if self.has_namespaces else [p for p in pods if self.runs_in_containers(p)]
+        addresses = {key(p): self._pod_address(p) for p in pods}
         services: dict[Key, list[str]] = {}
         for service in self.view.all(kinds.SERVICE):
             if key(service) not in addresses:
-                services[key(service)] = [addresses[key(p)] for p in hosts.selected(service, pods)]
-        for home in {pod.namespace for pod in addresses}:
-            self._write(home, hosts.render(home, addresses, services))
+                services[key(service)] = [addresses[key(p)] for p in hosts.selected_pods(service, pods)]
+        for pod_namespace in {pod.namespace for pod in addresses}:
+            self._write_hosts_file(pod_namespace, hosts.render_hosts_file(pod_namespace, addresses, services))
 
-    def _seen(self, pod: Object) -> str:
+    def _pod_address(self, pod: Object) -> str:
         """Where others find it."""
-        inside = self.prefix and self.contained(pod)
-        return self.container_address(pod) if inside else self._addresses.of(uid_of(pod))
+        inside = self.prefix and self.runs_in_containers(pod)
+        return self.container_address(pod) if inside else self._addresses.address_of(uid_of(pod))
 
-    def _write(self, home: str, text: str) -> None:
-        path = self.hosts_file(home)
-        if self._written.get(home) == text and path.exists():
+    def _write_hosts_file(self, pod_namespace: str, text: str) -> None:
+        path = self.hosts_file(pod_namespace)
+        if self._hosts_texts.get(pod_namespace) == text and path.exists():
             return
         path.parent.mkdir(exist_ok=True)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
@@ -139,46 +141,50 @@ class PodNetwork:
             os.ftruncate(fd, len(text.encode()))
         finally:
             os.close(fd)
-        self._written[home] = text
+        self._hosts_texts[pod_namespace] = text
 
-    def rewritten(self, pod: Object, env: dict[str, str]) -> dict[str, str]:
+    def rewrite_environment(self, pod: Object, env: dict[str, str]) -> dict[str, str]:
         """The environment as this network needs it."""
-        if self.real:
+        if self.has_namespaces:
             return env
-        changed = rewriting.rewrite(env, f"{namespace(pod)}/{name_of(pod)}", self._known(pod), self._free)
+        changed = rewriting.rewrite_environment(
+            env, f"{namespace(pod)}/{name_of(pod)}", self._pod_resolver(pod), self._assign_port
+        )
         if changed != env:
             write_fact(str(self.data / "ports.json"), self._ports)
         return changed
 
-    def hostfile(self, pod: Object) -> Callable[[str], str]:
+    def hostfile_rewriter(self, pod: Object) -> Callable[[str], str]:
         """How an MPI hostfile reads on this network."""
-        return lambda text: rewriting.hostfile(text, self._known(pod))
+        return lambda text: rewriting.rewrite_hostfile(text, self._pod_resolver(pod))
 
-    def _known(self, pod: Object) -> Callable[[str], str]:
-        home = namespace(pod)
+    def _pod_resolver(self, pod: Object) -> Callable[[str], str]:
+        own_namespace = namespace(pod)
 
-        def known(text: str) -> str:
+        def resolve(text: str) -> str:
             name, _, rest = text.partition(".")
-            where = rest.partition(".")[0] or home
-            found = self.view.get(kinds.POD, where, name) or self.view.get(kinds.SERVICE, where, name)
-            return f"{where}/{name}" if found is not None else ""
+            pod_namespace = rest.partition(".")[0] or own_namespace
+            pod_or_service = self.view.get(kinds.POD, pod_namespace, name) or self.view.get(
+                kinds.SERVICE, pod_namespace, name
+            )
+            return f"{pod_namespace}/{name}" if pod_or_service is not None else ""
 
-        return known
+        return resolve
 
     def port(self, pod: Key, port: int) -> int:
         """Where a pod's port is found: itself, or what stands for it on this machine."""
-        return port if self.real else self._ports.get(f"{pod.namespace}/{pod.name}:{port}", port)
+        return port if self.has_namespaces else self._ports.get(f"{pod.namespace}/{pod.name}:{port}", port)
 
-    def _free(self, pod: str, port: int) -> int:
+    def _assign_port(self, pod: str, port: int) -> int:
         """The machine's port that stands for a pod's port; the same whenever asked."""
         entry = f"{pod}:{port}"
         if entry not in self._ports:
             self._ports[entry] = _unused_port(set(self._ports.values()))
         return self._ports[entry]
 
-    def request(self, pod: Object, ip: str) -> dict[str, Any] | None:
+    def namespace_request(self, pod: Object, ip: str) -> dict[str, Any] | None:
         """What the pod host is told about a pod's network."""
-        if not self.real:
+        if not self.has_namespaces:
             return None
         hosts_file = str(self.hosts_file(namespace(pod)))
         return {"uid": uid_of(pod), "ip": ip, "hosts": hosts_file, "hostname": hostname(pod)}
@@ -191,9 +197,9 @@ def hostname(pod: Object) -> str:
 
 def _unused_port(taken: set[int]) -> int:
     """A free port below the range from which the kernel takes ports for outgoing connections."""
-    for port in range(*FREE):
+    for port in range(*PORT_RANGE):
         if port not in taken:
-            with socket.socket() as probe, contextlib.suppress(OSError):
-                probe.bind(("", port))
+            with socket.socket() as listener, contextlib.suppress(OSError):
+                listener.bind(("", port))
                 return port
-    raise Unavailable(f"no free port between {FREE[0]} and {FREE[1]} for the pods' network")
+    raise Unavailable(f"no free port between {PORT_RANGE[0]} and {PORT_RANGE[1]} for the pods' network")

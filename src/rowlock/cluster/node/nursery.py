@@ -14,104 +14,104 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-_ANSWER = 5.0
-_HEAD = 16
-_ROOM = socket.CMSG_SPACE(4 * 4)
-Birth = Callable[[dict[str, Any], dict[str, int]], None]
+_ANSWER_TIMEOUT = 5.0
+_HEADER_BYTES = 16
+_ANCILLARY_BYTES = socket.CMSG_SPACE(4 * 4)
+ChildMain = Callable[[dict[str, Any], dict[str, int]], None]
 """What becomes of a child: gets its request and descriptors by name; never returns."""
 
 
-class Nursery:
-    """The pod host's end. `leave` closes, in a fork, everything but the descriptors it is given."""
+class ForkServer:
+    """The pod host's end. `close_other_fds` closes, in a fork, everything but the descriptors it is given."""
 
-    def __init__(self, birth: Birth, leave: Callable[..., None]) -> None:
-        self._birth, self._leave = birth, leave
-        self._word = -1
+    def __init__(self, child_main: ChildMain, close_other_fds: Callable[..., None]) -> None:
+        self._child_main, self._close_other_fds = child_main, close_other_fds
+        self._trigger = -1
         self._data: socket.socket | None = None
 
     def fork(self, request: dict[str, Any], fds: Mapping[str, int]) -> int:
         """The pid of a new shim. Raises OSError when none can be forked."""
         for _ in range(2):
             if self._data is None:
-                self._begin()
-            pid = self._asked(request, {name: fd for name, fd in fds.items() if fd >= 0})
+                self._start_server()
+            pid = self._request_fork(request, {name: fd for name, fd in fds.items() if fd >= 0})
             if pid > 0:
                 return pid
-            self._end()  # it was killed: the next one is as good
+            self._stop_server()  # it was killed: the next one is as good
             if pid < 0:
                 raise OSError(-pid, os.strerror(-pid))
         raise OSError("the process that forks shims is killed again and again")
 
-    def _asked(self, request: dict[str, Any], fds: dict[str, int]) -> int:
+    def _request_fork(self, request: dict[str, Any], fds: dict[str, int]) -> int:
         """The child's pid; below 0 = the error of the fork; 0 = nobody answers."""
         assert self._data is not None
         try:
-            os.write(self._word, b".")
+            os.write(self._trigger, b".")
             _send(self._data, request, fds)
             return int(self._data.recv(64) or b"0")
         except OSError:
             return 0
 
-    def _begin(self) -> None:
-        reading, self._word = os.pipe()
+    def _start_server(self) -> None:
+        trigger, self._trigger = os.pipe()
         self._data, theirs = socket.socketpair()
-        self._data.settimeout(_ANSWER)
+        self._data.settimeout(_ANSWER_TIMEOUT)
         if os.fork() == 0:
-            self._leave(reading, theirs.fileno())
-            self._serve(reading, theirs)
-        os.close(reading)
+            self._close_other_fds(trigger, theirs.fileno())
+            self._serve(trigger, theirs)
+        os.close(trigger)
         theirs.close()
 
-    def _end(self) -> None:
-        os.close(self._word)
+    def _stop_server(self) -> None:
+        os.close(self._trigger)
         if self._data is not None:
             self._data.close()
         self._data = None
 
-    def _serve(self, word: int, data: socket.socket) -> None:
+    def _serve(self, trigger: int, data: socket.socket) -> None:
         """In the nursery: until the pod host has gone."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are reaped by the kernel
-        while os.read(word, 1):
+        while os.read(trigger, 1):
             try:
                 pid = os.fork()
             except OSError as error:
                 data.send(b"%d" % -(error.errno or 1))
                 os._exit(1)
             if pid == 0:
-                os.close(word)
-                self._born(data)
+                os.close(trigger)
+                self._run_child(data)
         os._exit(0)
 
-    def _born(self, data: socket.socket) -> None:
+    def _run_child(self, data: socket.socket) -> None:
         """In the child: never returns."""
         try:
-            request, fds = _received(data)
+            request, fds = _receive(data)
             os.write(data.fileno(), b"%d" % os.getpid())
             os.close(data.fileno())
-            self._birth(request, fds)
+            self._child_main(request, fds)
         finally:
             sys.excepthook(*sys.exc_info())
             os._exit(1)
 
 
 def _send(data: socket.socket, request: dict[str, Any], fds: Mapping[str, int]) -> None:
-    whole = json.dumps({**request, "fds": list(fds)}).encode()
-    socket.send_fds(data, [b"%*d" % (_HEAD, len(whole))], list(fds.values()))
-    data.sendall(whole)
+    payload = json.dumps({**request, "fds": list(fds)}).encode()
+    socket.send_fds(data, [b"%*d" % (_HEADER_BYTES, len(payload))], list(fds.values()))
+    data.sendall(payload)
 
 
-def _received(data: socket.socket) -> tuple[dict[str, Any], dict[str, int]]:
-    head, passed, _, _ = data.recvmsg(_HEAD, _ROOM)
-    request = json.loads(data.recv(int(head), socket.MSG_WAITALL))
-    fds = array.array("i", passed[0][2]) if passed else ()
+def _receive(data: socket.socket) -> tuple[dict[str, Any], dict[str, int]]:
+    header, ancillary, _, _ = data.recvmsg(_HEADER_BYTES, _ANCILLARY_BYTES)
+    request = json.loads(data.recv(int(header), socket.MSG_WAITALL))
+    fds = array.array("i", ancillary[0][2]) if ancillary else ()
     return request, dict(zip(request["fds"], fds, strict=True))
 
 
-def rehearse(times: int) -> None:
+def prime_caches(times: int) -> None:
     """What a child does first, where shims share it (see `shim.rehearse`)."""
-    ours, theirs = socket.socketpair()
+    sender, receiver = socket.socketpair()
     for _ in range(times):
-        _send(ours, {}, {"network": 0})
-        os.close(_received(theirs)[1]["network"])
-    ours.close()
-    theirs.close()
+        _send(sender, {}, {"network": 0})
+        os.close(_receive(receiver)[1]["network"])
+    sender.close()
+    receiver.close()

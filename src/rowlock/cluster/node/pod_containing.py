@@ -9,47 +9,49 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.cluster.node import containers, environment, images, volumes
-from rowlock.cluster.node.containers import ERRORS, Program, Scene
-from rowlock.cluster.node.environment import Missing
+from rowlock.cluster.node.containers import TORCH_ERROR_FILE, ContainerConfig, PodSandboxConfig
+from rowlock.cluster.node.environment import ContainerConfigError
 from rowlock.cluster.node.images import Image
 from rowlock.cluster.node.network import hostname
 from rowlock.cluster.node.pod_directory import PodCard
-from rowlock.cluster.node.pod_facts import Problem, all_containers, limits_of
-from rowlock.cluster.node.pod_starting import Starting
+from rowlock.cluster.node.pod_facts import Problem, all_containers, shim_limits
+from rowlock.cluster.node.pod_starting import ContainerStarter
 from rowlock.cluster.node.pod_sync import DEFAULT_GRACE, Start
-from rowlock.cluster.node.processes import MARK
-from rowlock.cluster.node.runtime import shared_memory
+from rowlock.cluster.node.processes import POD_UID_VARIABLE
+from rowlock.cluster.node.runtime import shared_memory_limit
 from rowlock.objects import Object, controller_of, dig, namespace
 
 
-def request(starting: Starting, pod: Object, card: PodCard, start: Start) -> tuple[dict[str, Any], Image] | Problem:
+def start_request(
+    starting: ContainerStarter, pod: Object, card: PodCard, start: Start
+) -> tuple[dict[str, Any], Image] | Problem:
     """What to send to the pod host, for a container or for a process: that is decided by the image."""
     container = next(c for c in all_containers(pod) if c["name"] == start.container)
-    image = starting.image(pod, card, container)
+    image = starting.find_image(pod, card, container)
     if isinstance(image, Problem):
         return image
     if not image.engine:
-        return starting.request(pod, card, start, image)
-    return _contained(starting, pod, card, start, image)
+        return starting.process_request(pod, card, start, image)
+    return _engine_request(starting, pod, card, start, image)
 
 
-def _contained(
-    starting: Starting, pod: Object, card: PodCard, start: Start, image: Image
+def _engine_request(
+    starting: ContainerStarter, pod: Object, card: PodCard, start: Start, image: Image
 ) -> tuple[dict[str, Any], Image] | Problem:
     container = next(c for c in all_containers(pod) if c["name"] == start.container)
-    engine, directory = starting.runtime.engine, starting.directories.container(card.uid, start.container)
-    words = images.command_line(image, container)
-    if isinstance(words, Problem):
-        return words
+    engine, directory = starting.runtime.engine, starting.directories.container_directory(card.uid, start.container)
+    command = images.command_line(image, container)
+    if isinstance(command, Problem):
+        return command
     if engine is None:
-        return starting.runtime.gone()
+        return starting.runtime.engine_gone_problem()
     try:
-        scene = _scene(starting, pod, card)
-        program = _program(starting, scene, start, container, image)
-    except Missing as missing:
+        scene = _engine_scene(starting, pod, card)
+        program = _engine_program(starting, scene, start, container, image)
+    except ContainerConfigError as missing:
         return missing.problem
     path = containers.message_path(container)
-    found = {
+    process_part = {
         "dir": str(directory),
         "n": start.number,
         "argv": list(program.argv),
@@ -58,7 +60,7 @@ def _contained(
         "mounts": [],
         "user": {},
         "hint": f"{card.uid}/{start.container}",
-        "wake": starting.wake,
+        "wake": starting.wake_path,
         "backoff": start.backoff,
         "grace": float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE)),
         "console": {ours: True for ours in ("tty", "stdin") if container.get(ours)}
@@ -67,78 +69,88 @@ def _contained(
         "message_path": path,
         "message_from_log": container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
     }
-    wanted = {
+    engine_part = {
         "socket": engine.spec,
-        "name": scene.name(start.container, start.number),
-        "create": containers.body(scene, program, start.number),
-        "sandbox": containers.sandbox(scene),
+        "name": scene.container_name(start.container, start.number),
+        "create": containers.container_create_body(scene, program, start.number),
+        "sandbox": containers.sandbox_create_spec(scene),
         "stop_signal": image.stop_signal or "SIGTERM",
-        "touch": [bind["source"] for bind in program.binds if bind["target"] == ERRORS],
+        "touch": [bind["source"] for bind in program.binds if bind["target"] == TORCH_ERROR_FILE],
     }
-    return {**found, "engine": wanted}, image
+    return {**process_part, "engine": engine_part}, image
 
 
-def _scene(starting: Starting, pod: Object, card: PodCard) -> Scene:
-    runtime, known = starting.runtime, starting.volumes(pod, card)
-    return Scene(
+def _engine_scene(starting: ContainerStarter, pod: Object, card: PodCard) -> PodSandboxConfig:
+    runtime, pod_volumes = starting.runtime, starting.pod_volumes(pod, card)
+    return PodSandboxConfig(
         cluster=runtime.cluster,
-        network=runtime.net,
+        network=runtime.network_name,
         pod=pod,
         card=card,
         hostname=hostname(pod),
         hosts=str(starting.network.hosts_file(namespace(pod))),
-        memory=tuple(volume for volume in known if volume.kind == "memory"),
+        memory=tuple(volume for volume in pod_volumes if volume.kind == "memory"),
         engine=runtime.name,
-        shared_memory=shared_memory(),
+        shared_memory=shared_memory_limit(),
     )
 
 
-def _program(starting: Starting, scene: Scene, start: Start, container: dict[str, Any], image: Image) -> Program:
+def _engine_program(
+    starting: ContainerStarter, scene: PodSandboxConfig, start: Start, container: dict[str, Any], image: Image
+) -> ContainerConfig:
     pod, card = scene.pod, scene.card
-    containers.not_root(pod, container, image)
-    place = starting.place(pod, card, container)
-    words = images.command_line(image, container)
-    assert not isinstance(words, Problem)
-    checkpoints = str(starting.checkpoints.of(pod))
-    own = {"HOSTNAME": scene.hostname, "ROWLOCK_CHECKPOINT_DIR": checkpoints}
-    env = {**environment.inherited(pod, starting.server), **own, **image.env}
-    env |= environment.declared(pod, container, place, starting.view.get)
-    env |= environment.platform(container, place, env) | {MARK: card.uid}
-    seen = list(volumes.mounts(container, lambda text: environment.expand(text, env), starting.volumes(pod, card)))
-    directory = starting.directories.container(card.uid, start.container)
-    binds = _binds(starting, scene, seen)
-    ours = {
+    containers.verify_run_as_non_root(pod, container, image)
+    place = starting.container_place(pod, card, container)
+    command = images.command_line(image, container)
+    assert not isinstance(command, Problem)
+    checkpoints = str(starting.checkpoints.directory_for(pod))
+    own_variables = {"HOSTNAME": scene.hostname, "ROWLOCK_CHECKPOINT_DIR": checkpoints}
+    env = {**environment.inherited_environment(pod, starting.server_env), **own_variables, **image.env}
+    env |= environment.declared_environment(pod, container, place, starting.view.get)
+    env |= environment.platform_environment(container, place, env) | {POD_UID_VARIABLE: card.uid}
+    volume_mounts = list(
+        volumes.resolve_mounts(container, lambda text: environment.expand(text, env), starting.pod_volumes(pod, card))
+    )
+    directory = starting.directories.container_directory(card.uid, start.container)
+    binds = _bind_mounts(starting, scene, volume_mounts)
+    own_mounts = {
         "/etc/hosts": "" if dig(pod, "spec.hostNetwork") else scene.hosts,
         containers.message_path(container): f"{directory}/message.{start.number}",
         checkpoints: checkpoints,
     }
     if controller_of(pod):
-        env.setdefault("TORCHELASTIC_ERROR_FILE", ERRORS)
-        ours[ERRORS] = f"{directory}/error.{start.number}.json"
-    taken = {bind["target"] for bind in binds}
-    binds += [{"source": s, "target": t} for t, s in ours.items() if s and t not in taken]
-    return Program(
+        env.setdefault("TORCHELASTIC_ERROR_FILE", TORCH_ERROR_FILE)
+        own_mounts[TORCH_ERROR_FILE] = f"{directory}/error.{start.number}.json"
+    mounted_targets = {bind["target"] for bind in binds}
+    binds += [{"source": s, "target": t} for t, s in own_mounts.items() if s and t not in mounted_targets]
+    return ContainerConfig(
         container=container,
         image=image,
-        argv=[environment.expand(word, env) for word in words],
+        argv=[environment.expand(word, env) for word in command],
         env=env,
         cwd=environment.expand(str(container.get("workingDir") or image.workdir or "/"), env),
         binds=binds,
-        limits=limits_of(container),
+        limits=shim_limits(container),
         devices=tuple(place.devices or ()),
     )
 
 
-def _binds(starting: Starting, scene: Scene, seen: list[volumes.Mount]) -> list[dict[str, Any]]:
+def _bind_mounts(
+    starting: ContainerStarter, scene: PodSandboxConfig, volume_mounts: list[volumes.Mount]
+) -> list[dict[str, Any]]:
     """The pod's own volumes. Raises Missing for what an engine cannot mount."""
-    memory = {volume.name for volume in scene.memory}
-    if wrong := next((m for m in seen if m.volume in memory and m.sub), None):
-        raise Missing(
-            f'container engines mount memory volumes as a whole: "{wrong.volume}" has a subPath', "FailedMount"
+    memory_volumes = {volume.name for volume in scene.memory}
+    if unsupported := next((m for m in volume_mounts if m.volume in memory_volumes and m.sub_path), None):
+        raise ContainerConfigError(
+            f'container engines mount memory volumes as a whole: "{unsupported.volume}" has a subPath', "FailedMount"
         )
-    on_disk = starting.mounts(
-        scene.card, starting.volumes(scene.pod, scene.card), [m for m in seen if m.volume not in memory]
+    on_disk = starting.shim_mounts(
+        scene.card,
+        starting.pod_volumes(scene.pod, scene.card),
+        [m for m in volume_mounts if m.volume not in memory_volumes],
     )
     return on_disk + [
-        {"memory": m.volume, "target": m.target, "read_only": m.read_only} for m in seen if m.volume in memory
+        {"memory": m.volume, "target": m.target, "read_only": m.read_only}
+        for m in volume_mounts
+        if m.volume in memory_volumes
     ]

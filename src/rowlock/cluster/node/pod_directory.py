@@ -16,10 +16,10 @@ from pathlib import Path
 
 from rowlock.cluster.node.facts import write_fact
 
-KEPT = 1000
+MAX_KEPT_POD_LOGS = 1000
 """Deleted pods whose logs are kept."""
 _ATTEMPTS = 20
-SIZE = 1 << 30
+MAX_KEPT_LOG_BYTES = 1 << 30
 """Bytes of logs of deleted pods that are kept."""
 
 
@@ -47,42 +47,44 @@ class PodDirectories:
         for directory in (self.pods, self.logs):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def of(self, uid: str) -> Path:
+    def pod_directory(self, uid: str) -> Path:
         return self.pods / uid
 
-    def container(self, uid: str, name: str) -> Path:
+    def container_directory(self, uid: str, name: str) -> Path:
         return self.pods / uid / name
 
-    def write(self, card: PodCard) -> None:
-        self.of(card.uid).mkdir(exist_ok=True, mode=0o700)
-        write_fact(str(self.of(card.uid) / "pod.json"), asdict(card))
+    def write_card(self, card: PodCard) -> None:
+        self.pod_directory(card.uid).mkdir(exist_ok=True, mode=0o700)
+        write_fact(str(self.pod_directory(card.uid) / "pod.json"), asdict(card))
 
-    def cards(self) -> list[PodCard]:
+    def read_cards(self) -> list[PodCard]:
         """Every pod that has a directory."""
-        found = []
+        cards = []
         for entry in os.scandir(self.pods):
             with contextlib.suppress(OSError, ValueError, TypeError):
                 data = json.loads((self.pods / entry.name / "pod.json").read_bytes())
-                found.append(PodCard(**{**data, "devices": tuple(data.get("devices", ()))}))
-        return found
+                cards.append(PodCard(**{**data, "devices": tuple(data.get("devices", ()))}))
+        return cards
 
-    def containers(self, uid: str) -> list[str]:
+    def started_containers(self, uid: str) -> list[str]:
         """The containers of a pod that have ever been started."""
         with contextlib.suppress(OSError):
             return sorted(
-                e.name for e in os.scandir(self.of(uid)) if e.is_dir() and e.name != "work" and e.name[0] != "."
+                e.name
+                for e in os.scandir(self.pod_directory(uid))
+                if e.is_dir() and e.name != "work" and e.name[0] != "."
             )
         return []
 
     def remove(self, card: PodCard) -> None:
         """The pod has gone; its logs move aside."""
-        directory = self.of(card.uid)
-        kept = self.logs / f"{card.namespace}_{card.name}_{card.uid}"
-        for container in self.containers(card.uid):
+        directory = self.pod_directory(card.uid)
+        log_directory = self.logs / f"{card.namespace}_{card.name}_{card.uid}"
+        for container in self.started_containers(card.uid):
             with contextlib.suppress(OSError):  # a server that stopped meanwhile has left a thread that does the same
                 for entry in sorted((directory / container).glob("log.*")):
-                    kept.mkdir(exist_ok=True, mode=0o700)
-                    entry.rename(kept / f"{container}.{entry.suffix[1:]}.log")
+                    log_directory.mkdir(exist_ok=True, mode=0o700)
+                    entry.rename(log_directory / f"{container}.{entry.suffix[1:]}.log")
         for _ in range(_ATTEMPTS):
             shutil.rmtree(directory, ignore_errors=True)
             if not directory.exists():
@@ -96,27 +98,27 @@ class PodDirectories:
             with contextlib.suppress(OSError):
                 size = sum(e.stat().st_blocks * 512 for e in os.scandir(entry.path))
                 entries.append((entry.stat().st_mtime, size, entry.path))
-        room = SIZE
+        remaining = MAX_KEPT_LOG_BYTES
         for number, (_, size, path) in enumerate(sorted(entries, reverse=True)):
-            room -= size
-            if number >= KEPT or room < 0:
+            remaining -= size
+            if number >= MAX_KEPT_POD_LOGS or remaining < 0:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def kept_log(self, namespace: str, pod: str, container: str) -> Path | None:
+    def find_deleted_pod_log(self, namespace: str, pod: str, container: str) -> Path | None:
         """The newest log of a deleted pod; of its first container when none is named."""
-        found = [
+        logs = [
             path
             for directory in self.logs.glob(f"{namespace}_{pod}_*")
             for path in directory.glob(f"{container or '*'}.*.log")
             if directory.name.rpartition("_")[0] == f"{namespace}_{pod}"
         ]
-        return max(found, key=lambda p: p.stat().st_mtime, default=None)
+        return max(logs, key=lambda p: p.stat().st_mtime, default=None)
 
     def drop_old_runs(self, uid: str, container: str, newest: int) -> None:
         """Before run `newest` begins: only the one before it keeps its log and facts."""
         if newest == 0:
             return
-        directory = self.container(uid, container)
+        directory = self.container_directory(uid, container)
         for name in ("log", "start", "program", "message", "exit", "refused"):
             (directory / f"{name}.{newest - 2}").unlink(missing_ok=True)
         (directory / f"error.{newest - 2}.json").unlink(missing_ok=True)

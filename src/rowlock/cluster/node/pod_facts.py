@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock.objects import Object, dig
-from rowlock.quantity import parse, whole
+from rowlock.quantity import integer_value, parse
 
 EMULATED_INIT = "init-pytorch"
-LOST = 137
+LOST_EXIT_CODE = 137
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Exit:
     """Its container's id, where an engine ran it."""
 
     @property
-    def word(self) -> str:
+    def status_reason(self) -> str:
         return self.reason or ("Completed" if self.code == 0 else "Error")
 
 
@@ -48,7 +48,7 @@ class Run:
     """Its container's id, where an engine runs it."""
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self.started is not None and self.exit is None
 
 
@@ -79,7 +79,7 @@ NO_PULL = Pull()
 
 @dataclass(frozen=True, slots=True)
 class ContainerFacts:
-    """`run` is the newest life, `last` the end of the one before; `asked` the number of a start that is under way."""
+    """`run` is the newest life, `last` the end of the one before; `requests` the number of a start that is under way."""
 
     run: Run | None = None
     last: Exit | None = None
@@ -97,7 +97,7 @@ class ContainerFacts:
     """Of the newest run: its readiness probe says so; only for who has one."""
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """A program may be running."""
         return self.asked is not None or (self.run is not None and self.run.exit is None)
 
@@ -111,14 +111,14 @@ class PodFacts:
 
     ip: str = ""
     host_ip: str = "127.0.0.1"
-    begun: float = 0.0
+    start_time: float = 0.0
     containers: Mapping[str, ContainerFacts] = field(default_factory=dict)
     master_ready: float | None = None
     """When the master that an emulated init container waits for became ready; None = not yet."""
     evicted: str = ""
     """Why the pod must go."""
 
-    def of(self, container: Mapping[str, Any]) -> ContainerFacts:
+    def for_container(self, container: Mapping[str, Any]) -> ContainerFacts:
         return self.containers.get(container["name"], NO_FACTS)
 
 
@@ -134,45 +134,45 @@ def all_containers(pod: Object) -> list[dict[str, Any]]:
     return init_containers(pod) + main_containers(pod)
 
 
-def sidecar(container: Mapping[str, Any]) -> bool:
+def is_sidecar(container: Mapping[str, Any]) -> bool:
     """An init container that keeps running beside the others (main containers have no restart policy of their own)."""
     return container.get("restartPolicy") == "Always"
 
 
 def sidecars(pod: Object) -> list[dict[str, Any]]:
-    return [c for c in init_containers(pod) if sidecar(c)]
+    return [c for c in init_containers(pod) if is_sidecar(c)]
 
 
-def has_started(container: Mapping[str, Any], known: ContainerFacts) -> bool:
+def has_started(container: Mapping[str, Any], facts: ContainerFacts) -> bool:
     """It runs, and whatever shall be over before it counts as started is over."""
-    late = bool(container.get("startupProbe")) or bool((container.get("lifecycle") or {}).get("postStart"))
-    return known.run is not None and known.run.running and (known.started or not late)
+    has_start_checks = bool(container.get("startupProbe")) or bool((container.get("lifecycle") or {}).get("postStart"))
+    return facts.run is not None and facts.run.is_running and (facts.started or not has_start_checks)
 
 
-def is_ready(container: Mapping[str, Any], known: ContainerFacts) -> bool:
-    return has_started(container, known) and (known.ready or not container.get("readinessProbe"))
+def is_ready(container: Mapping[str, Any], facts: ContainerFacts) -> bool:
+    return has_started(container, facts) and (facts.ready or not container.get("readinessProbe"))
 
 
-def initialised(pod: Object, facts: PodFacts) -> bool:
+def is_initialised(pod: Object, facts: PodFacts) -> bool:
     """Some main container has begun: what init containers do from then on does not matter to the others."""
-    return any(facts.of(c).run is not None for c in main_containers(pod))
+    return any(facts.for_container(c).run is not None for c in main_containers(pod))
 
 
-def cut_short(pod: Object, facts: PodFacts, now: float) -> tuple[str, str] | None:
+def kubelet_failure(pod: Object, facts: PodFacts, now: float) -> tuple[str, str] | None:
     """Reason and message when the pod has failed whatever its programs do: evicted, or active for too long."""
     if facts.evicted:
         return "Evicted", facts.evicted
     limit = dig(pod, "spec.activeDeadlineSeconds")
-    if limit is not None and now >= facts.begun + float(limit):
+    if limit is not None and now >= facts.start_time + float(limit):
         return "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
     return None
 
 
-def policy(pod: Object) -> str:
+def restart_policy(pod: Object) -> str:
     return str(dig(pod, "spec.restartPolicy", "Always"))
 
 
-def emulated(container: Mapping[str, Any]) -> bool:
+def is_emulated_init(container: Mapping[str, Any]) -> bool:
     """The operator's own init container: it only waits for the master's name, so the kubelet waits instead."""
     command = " ".join(container.get("command") or ())
     return container.get("name") == EMULATED_INIT and "nslookup" in command
@@ -181,24 +181,24 @@ def emulated(container: Mapping[str, Any]) -> bool:
 def awaited_master(pod: Object) -> str:
     """The name that the emulated init container looks up; "" when the pod has none."""
     for container in init_containers(pod):
-        if emulated(container):
+        if is_emulated_init(container):
             words = " ".join(container["command"]).replace(";", " ").split()
             return words[words.index("nslookup") + 1]
     return ""
 
 
-def any_alive(facts: PodFacts, containers: Iterable[Mapping[str, Any]]) -> bool:
-    return any(facts.of(c).alive for c in containers)
+def has_alive_container(facts: PodFacts, containers: Iterable[Mapping[str, Any]]) -> bool:
+    return any(facts.for_container(c).is_alive for c in containers)
 
 
-def limits_of(container: Mapping[str, Any]) -> dict[str, Any]:
+def shim_limits(container: Mapping[str, Any]) -> dict[str, Any]:
     """The limits of a container for the shim: memory in bytes, CPUs in cores; empty when it has none."""
-    wanted, asked = dig(container, "resources.limits", {}), dig(container, "resources.requests", {})
-    found: dict[str, Any] = {}
-    if whole(wanted.get("memory", 0)):
-        found["memory"] = whole(wanted["memory"])
-    if parse(wanted.get("cpu", 0)):
-        found["cpu"] = float(parse(wanted["cpu"]))
-    if found and asked.get("cpu"):
-        found["share"] = float(parse(asked["cpu"]))
-    return found
+    limits, requests = dig(container, "resources.limits", {}), dig(container, "resources.requests", {})
+    kept_limits: dict[str, Any] = {}
+    if integer_value(limits.get("memory", 0)):
+        kept_limits["memory"] = integer_value(limits["memory"])
+    if parse(limits.get("cpu", 0)):
+        kept_limits["cpu"] = float(parse(limits["cpu"]))
+    if kept_limits and requests.get("cpu"):
+        kept_limits["share"] = float(parse(requests["cpu"]))
+    return kept_limits

@@ -18,44 +18,49 @@ from rowlock.cluster.node import images, registry
 from rowlock.cluster.node.engine import Engine
 from rowlock.cluster.node.images import normalise
 from rowlock.cluster.node.pod_facts import NO_FACTS, ContainerFacts, Problem, Pull
-from rowlock.cluster.node.pod_sync import delay
-from rowlock.cluster.node.pulling import Outcome, Pulls
+from rowlock.cluster.node.pod_sync import backoff_delay
+from rowlock.cluster.node.pulling import PullResult, Pulls
 from rowlock.cluster.node.registry import Auths
-from rowlock.cluster.node.runtime import Runtime
-from rowlock.cluster.node.tended import Tended
+from rowlock.cluster.node.runtime import ContainerRuntime
+from rowlock.cluster.node.tended import PodState
 from rowlock.objects import Object, dig, namespace
 
-FAILED, BACK_OFF = "ErrImagePull", "ImagePullBackOff"
-PULLING = (FAILED, BACK_OFF)
+ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF = "ErrImagePull", "ImagePullBackOff"
+IMAGE_PULL_REASONS = (ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF)
 
 
-class PodPulling:
+class ImagePullManager:
     """The pulls of all pods of this machine."""
 
-    def __init__(self, runtime: Runtime, view: View, clock: Callable[[], float]) -> None:
+    def __init__(self, runtime: ContainerRuntime, view: View, clock: Callable[[], float]) -> None:
         self._runtime, self._view, self._clock = runtime, view, clock
         self.pulls = Pulls()
         self._tasks: dict[str, set[asyncio.Task[None]]] = {}
-        self.group: asyncio.TaskGroup | None = None
+        self.task_group: asyncio.TaskGroup | None = None
         """Where tasks belong; None until the kubelet runs."""
         self.backoff = 10.0
-        self.changed: Callable[[str], None] = lambda uid: None
-        self.event: Callable[[Object, str, str, str, str], None] = lambda *_: None
+        self.on_changed: Callable[[str], None] = lambda uid: None
+        self.record_event: Callable[[Object, str, str, str, str], None] = lambda *_: None
 
-    def takes(self, pod: Object, tended: Tended, container: Mapping[str, Any]) -> bool:
+    def ensure_image_pull(self, pod: Object, state: PodState, container: Mapping[str, Any]) -> bool:
         """Begins a pull of the container's image, or says that it is to be waited with; False when there is none to be."""
         engine = self._runtime.engine
-        if not tended.card.contained or not self._runtime.absent(container) or engine is None or self.group is None:
+        if (
+            not state.card.contained
+            or not self._runtime.needs_pull(container)
+            or engine is None
+            or self.task_group is None
+        ):
             return False
-        known = tended.containers.get(container["name"], NO_FACTS)
-        if self._clock() < known.pull.not_before:
-            self._wait(pod, tended, container, known)
+        facts = state.containers.get(container["name"], NO_FACTS)
+        if self._clock() < facts.pull.not_before:
+            self._report_back_off(pod, state, container, facts)
             return True
-        tended.set(container["name"], replace(known, pull=replace(known.pull, under_way=True)))
-        task = self.group.create_task(self._pull(pod, tended, container, engine))
-        mine = self._tasks.setdefault(tended.card.uid, set())
-        mine.add(task)
-        task.add_done_callback(mine.discard)
+        state.set_facts(container["name"], replace(facts, pull=replace(facts.pull, under_way=True)))
+        task = self.task_group.create_task(self._pull_image(pod, state, container, engine))
+        pod_tasks = self._tasks.setdefault(state.card.uid, set())
+        pod_tasks.add(task)
+        task.add_done_callback(pod_tasks.discard)
         return True
 
     def forget(self, uid: str) -> None:
@@ -63,66 +68,74 @@ class PodPulling:
         for task in self._tasks.pop(uid, ()):
             task.cancel()
 
-    def _wait(self, pod: Object, tended: Tended, container: Mapping[str, Any], known: ContainerFacts) -> None:
+    def _report_back_off(
+        self, pod: Object, state: PodState, container: Mapping[str, Any], facts: ContainerFacts
+    ) -> None:
         """Said once for every back-off."""
         image, name = container["image"], container["name"]
         text = f'Back-off pulling image "{image}"'
-        if known.problem is None or known.problem.reason != BACK_OFF:
-            self.event(pod, "Normal", "BackOff", text, name)
-            self.event(pod, "Warning", "Failed", f"Error: {BACK_OFF}", name)
-        problem = Problem(BACK_OFF, f"{text}: {FAILED}: {known.pull.why}")
-        tended.set(name, replace(known, problem=problem, problem_since=self._clock()))
+        if facts.problem is None or facts.problem.reason != IMAGE_PULL_BACK_OFF:
+            self.record_event(pod, "Normal", "BackOff", text, name)
+            self.record_event(pod, "Warning", "Failed", f"Error: {IMAGE_PULL_BACK_OFF}", name)
+        problem = Problem(IMAGE_PULL_BACK_OFF, f"{text}: {ERR_IMAGE_PULL}: {facts.pull.why}")
+        state.set_facts(name, replace(facts, problem=problem, problem_since=self._clock()))
 
-    async def _pull(self, pod: Object, tended: Tended, container: Mapping[str, Any], engine: Engine) -> None:
-        reference, part = str(container["image"]), str(container["name"])
+    async def _pull_image(self, pod: Object, state: PodState, container: Mapping[str, Any], engine: Engine) -> None:
+        reference, container_name = str(container["image"]), str(container["name"])
         name, clock = normalise(reference), asyncio.get_running_loop().time
-        assert self.group is not None
-        auths, missing = self._secrets(pod)
-        own = await asyncio.to_thread(_own, self._runtime.env)
-        if missing:
-            self.event(pod, "Warning", "FailedToRetrieveImagePullSecret", registry.missing_secrets(missing), "")
-        self.event(pod, "Normal", "Pulling", f'Pulling image "{reference}"', part)
+        assert self.task_group is not None
+        auths, missing_secrets = self._pull_secrets(pod)
+        user_auths = await asyncio.to_thread(_user_auths, self._runtime.env)
+        if missing_secrets:
+            self.record_event(
+                pod, "Warning", "FailedToRetrieveImagePullSecret", registry.missing_secrets_message(missing_secrets), ""
+            )
+        self.record_event(pod, "Normal", "Pulling", f'Pulling image "{reference}"', container_name)
         began = clock()
-        outcome = await self.pulls.fetch(self.group, engine, name, registry.credentials(name, [*auths, own]))
-        size = await self._runtime.came(name)
-        if not outcome.error and size is not None:
-            text = registry.pulled(reference, outcome.seconds, clock() - began, size)
-            self.event(pod, "Normal", "Pulled", text, part)
-        known = tended.containers.get(part, NO_FACTS)
+        result = await self.pulls.pull_image(
+            self.task_group, engine, name, registry.lookup_credentials(name, [*auths, user_auths])
+        )
+        size = await self._runtime.inspect_pulled_image(name)
+        if not result.error and size is not None:
+            text = registry.pulled_message(reference, result.seconds, clock() - began, size)
+            self.record_event(pod, "Normal", "Pulled", text, container_name)
+        facts = state.containers.get(container_name, NO_FACTS)
         if size is not None:
-            tended.set(part, replace(known, pull=Pull(told=not outcome.error), problem=None))
+            state.set_facts(container_name, replace(facts, pull=Pull(told=not result.error), problem=None))
         else:
-            self._failed(pod, tended, container, outcome)
-        self.changed(tended.card.uid)
+            self._record_failure(pod, state, container, result)
+        self.on_changed(state.card.uid)
 
-    def _failed(self, pod: Object, tended: Tended, container: Mapping[str, Any], outcome: Outcome) -> None:
-        reference, part, now = str(container["image"]), str(container["name"]), self._clock()
-        sentence = outcome.error or f"{self._runtime.name} ended the pull without a word, and does not have the image"
-        why = f"{sentence}; {images.instead(reference)}"
-        self.event(pod, "Warning", "Failed", f'Failed to pull image "{reference}": {why}', part)
-        self.event(pod, "Warning", "Failed", f"Error: {FAILED}", part)
-        known = tended.containers.get(part, NO_FACTS)
-        failures = known.pull.failures + 1
-        pull = Pull(failures=failures, not_before=now + delay(failures, self.backoff), why=why)
-        tended.set(part, replace(known, pull=pull, problem=Problem(FAILED, why), problem_since=now))
+    def _record_failure(self, pod: Object, state: PodState, container: Mapping[str, Any], result: PullResult) -> None:
+        reference, container_name, now = str(container["image"]), str(container["name"]), self._clock()
+        sentence = result.error or f"{self._runtime.name} ended the pull without a word, and does not have the image"
+        why = f"{sentence}; {images.build_hint(reference)}"
+        self.record_event(pod, "Warning", "Failed", f'Failed to pull image "{reference}": {why}', container_name)
+        self.record_event(pod, "Warning", "Failed", f"Error: {ERR_IMAGE_PULL}", container_name)
+        facts = state.containers.get(container_name, NO_FACTS)
+        failures = facts.pull.failures + 1
+        pull = Pull(failures=failures, not_before=now + backoff_delay(failures, self.backoff), why=why)
+        state.set_facts(
+            container_name, replace(facts, pull=pull, problem=Problem(ERR_IMAGE_PULL, why), problem_since=now)
+        )
 
-    def _secrets(self, pod: Object) -> tuple[list[Auths], list[str]]:
+    def _pull_secrets(self, pod: Object) -> tuple[list[Auths], list[str]]:
         """What the pod's secrets say, and the names of those that are of no use."""
-        known, missing = list[Auths](), list[str]()
+        readable, missing = list[Auths](), list[str]()
         for ref in dig(pod, "spec.imagePullSecrets", ()):
             secret = self._view.get(kinds.SECRET, namespace(pod), str(ref.get("name") or ""))
-            auths = registry.of_secret(secret) if secret is not None else None
+            auths = registry.auths_of_secret(secret) if secret is not None else None
             if auths is None:
                 missing.append(str(ref.get("name") or ""))
             else:
-                known.append(auths)
-        return known, missing
+                readable.append(auths)
+        return readable, missing
 
 
-def _own(env: Mapping[str, str]) -> Auths:
+def _user_auths(env: Mapping[str, str]) -> Auths:
     """What the user's `docker login` has left."""
     home = env.get("DOCKER_CONFIG") or os.path.join(env.get("HOME") or "/", ".docker")
     try:
-        return registry.of_file((Path(home) / "config.json").read_text())
+        return registry.auths_of_config_file((Path(home) / "config.json").read_text())
     except (OSError, ValueError):
         return {}

@@ -1,7 +1,7 @@
 """Who a container's program is: `securityContext` for processes of this machine.
 
 Root can become anybody, so `runAsUser`, `runAsGroup`, `supplementalGroups` and `fsGroup` are applied where the cluster
-was started by root; elsewhere programs are the user who started it, which `remarks` says. The rest of a
+was started by root; elsewhere programs are the user who started it, which `security_context_warnings` says. The rest of a
 `securityContext` belongs to containers: what a process does not get is said, too.
 """
 
@@ -12,14 +12,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rowlock.cluster.node.environment import Missing
+from rowlock.cluster.node.environment import ContainerConfigError
 from rowlock.cluster.node.pod_facts import all_containers
 from rowlock.objects import Object, dig, namespace, uid
 from rowlock.objects import name as name_of
 
-IDENTITY = ("runAsUser", "runAsGroup", "supplementalGroups", "fsGroup", "fsGroupChangePolicy")
+ROOT_ONLY_FIELDS = ("runAsUser", "runAsGroup", "supplementalGroups", "fsGroup", "fsGroupChangePolicy")
 """What is applied where root started the cluster."""
-ALWAYS = ("runAsNonRoot", "allowPrivilegeEscalation")
+ALWAYS_APPLIED_FIELDS = ("runAsNonRoot", "allowPrivilegeEscalation")
 """What is applied, or needs nothing, everywhere."""
 
 
@@ -33,20 +33,20 @@ class Account:
     home: str
 
 
-Accounts = Callable[[int], Account | None]
+AccountLookup = Callable[[int], Account | None]
 
 
-def account(number: int) -> Account | None:
+def find_account(number: int) -> Account | None:
     """The machine's user with this number."""
     try:
-        found = pwd.getpwuid(number)
+        entry = pwd.getpwuid(number)
     except KeyError:
         return None
-    return Account(found.pw_name, found.pw_uid, found.pw_gid, found.pw_dir)
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
+class EffectiveSecurityContext:
     """What becomes of the program before exec; None and () = as the cluster's own process."""
 
     account: Account | None = None
@@ -54,13 +54,13 @@ class Rights:
     groups: tuple[int, ...] = ()
     no_new_privileges: bool = False
 
-    def spec(self) -> dict[str, Any]:
+    def user_spec(self) -> dict[str, Any]:
         """For the shim."""
-        found: dict[str, Any] = {"no_new_privileges": True} if self.no_new_privileges else {}
+        spec: dict[str, Any] = {"no_new_privileges": True} if self.no_new_privileges else {}
         if self.account is not None or self.group is not None or self.groups:
             gid = self.group if self.group is not None else self.account.gid if self.account else None
-            found |= {"uid": self.account.uid if self.account else None, "gid": gid, "groups": list(self.groups)}
-        return found
+            spec |= {"uid": self.account.uid if self.account else None, "gid": gid, "groups": list(self.groups)}
+        return spec
 
     def environment(self) -> dict[str, str]:
         """The variables that say who one is."""
@@ -69,99 +69,108 @@ class Rights:
         return {"HOME": self.account.home, "USER": self.account.name, "LOGNAME": self.account.name}
 
 
-def rights(
-    pod: Object, container: Mapping[str, Any], *, me: int = os.geteuid(), accounts: Accounts = account
-) -> Rights:
+def effective_security_context(
+    pod: Object, container: Mapping[str, Any], *, euid: int = os.geteuid(), accounts: AccountLookup = find_account
+) -> EffectiveSecurityContext:
     """Raises Missing with a sentence when the program may not run as it would."""
-    wanted = {**dig(pod, "spec.securityContext", {}), **(container.get("securityContext") or {})}
-    number = wanted.get("runAsUser")
-    _not_root(pod, container, wanted, me)
-    locked = wanted.get("allowPrivilegeEscalation") is False
-    if me != 0:
-        return Rights(no_new_privileges=locked)
-    found = None if number is None or int(number) == me else accounts(int(number))
-    if number is not None and int(number) != me and found is None:
-        raise Missing(
-            f"container {container['name']}: runAsUser {number} is no user of this machine, where programs are "
-            f"processes: name one that is (`id -u NAME`), or make one with `useradd -u {number} NAME`"
+    security_context = {**dig(pod, "spec.securityContext", {}), **(container.get("securityContext") or {})}
+    run_as_user = security_context.get("runAsUser")
+    _verify_run_as_non_root(pod, container, security_context, euid)
+    no_new_privileges = security_context.get("allowPrivilegeEscalation") is False
+    if euid != 0:
+        return EffectiveSecurityContext(no_new_privileges=no_new_privileges)
+    account_of_user = None if run_as_user is None or int(run_as_user) == euid else accounts(int(run_as_user))
+    if run_as_user is not None and int(run_as_user) != euid and account_of_user is None:
+        raise ContainerConfigError(
+            f"container {container['name']}: runAsUser {run_as_user} is no user of this machine, where programs are "
+            f"processes: name one that is (`id -u NAME`), or make one with `useradd -u {run_as_user} NAME`"
         )
-    groups = [int(g) for g in wanted.get("supplementalGroups") or ()]
-    if wanted.get("fsGroup") is not None:
-        groups.append(int(wanted["fsGroup"]))
-    group = wanted.get("runAsGroup")
-    return Rights(found, None if group is None else int(group), tuple(groups), locked)
+    groups = [int(g) for g in security_context.get("supplementalGroups") or ()]
+    if security_context.get("fsGroup") is not None:
+        groups.append(int(security_context["fsGroup"]))
+    group = security_context.get("runAsGroup")
+    return EffectiveSecurityContext(
+        account_of_user, None if group is None else int(group), tuple(groups), no_new_privileges
+    )
 
 
-def _not_root(pod: Object, container: Mapping[str, Any], wanted: Mapping[str, Any], me: int) -> None:
-    number = wanted.get("runAsUser")
-    if not wanted.get("runAsNonRoot") or (number if number is not None and me == 0 else me) != 0:
+def _verify_run_as_non_root(
+    pod: Object, container: Mapping[str, Any], security_context: Mapping[str, Any], euid: int
+) -> None:
+    run_as_user = security_context.get("runAsUser")
+    if (
+        not security_context.get("runAsNonRoot")
+        or (run_as_user if run_as_user is not None and euid == 0 else euid) != 0
+    ):
         return
-    where = f'(pod: "{name_of(pod)}_{namespace(pod)}({uid(pod)})", container: {container["name"]})'
-    if number is None:
-        raise Missing(f"container has runAsNonRoot and image will run as root {where}")
-    raise Missing(f"container's runAsUser breaks non-root policy {where}")
+    location = f'(pod: "{name_of(pod)}_{namespace(pod)}({uid(pod)})", container: {container["name"]})'
+    if run_as_user is None:
+        raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {location}")
+    raise ContainerConfigError(f"container's runAsUser breaks non-root policy {location}")
 
 
-def unwritable(mounts: Sequence[Mapping[str, Any]], user: Mapping[str, Any], *, me: int = os.geteuid()) -> list[str]:
+def unwritable_mounts(
+    mounts: Sequence[Mapping[str, Any]], user: Mapping[str, Any], *, euid: int = os.geteuid()
+) -> list[str]:
     """What a program of this user (see `Rights.spec`) cannot write to though it is mounted to be written, a sentence each.
 
     Files of ConfigMaps and Secrets are there to be read."""
-    number, found = user.get("uid") if user.get("uid") is not None else me, []
+    user_id, sentences = user.get("uid") if user.get("uid") is not None else euid, []
     groups = {user["gid"], *user["groups"]} if "gid" in user else {os.getegid(), *os.getgroups()}
     for mount in mounts:
-        place = str(mount["source"])
-        if mount.get("read_only") or os.path.lexists(f"{place}/..data") or not os.path.exists(place):
+        source = str(mount["source"])
+        if mount.get("read_only") or os.path.lexists(f"{source}/..data") or not os.path.exists(source):
             continue
-        seen, where = os.stat(place), f"volume {mount['volume']} ({place}) at {mount['target']}"
-        if os.statvfs(place).f_flag & os.ST_RDONLY:
-            found.append(
-                f"{where} lies on a read-only file system: writing there will fail; mount it with readOnly: true"
+        file_stat, location = os.stat(source), f"volume {mount['volume']} ({source}) at {mount['target']}"
+        if os.statvfs(source).f_flag & os.ST_RDONLY:
+            sentences.append(
+                f"{location} lies on a read-only file system: writing there will fail; mount it with readOnly: true"
             )
-        elif number != 0 and not _may_write(seen, int(number or 0), groups):
+        elif user_id != 0 and not _may_write(file_stat, int(user_id or 0), groups):
             help_ = (
                 "fsGroup gives a pod's own volumes to a group"
-                if "/.volumes/" in place
+                if "/.volumes/" in source
                 else "chown it or choose another"
             )
-            owner = f"user {seen.st_uid}, group {seen.st_gid}, mode {stat.S_IMODE(seen.st_mode):o}"
-            found.append(f"{where} belongs to {owner}, and user {number} may not write there: {help_}")
-    return found
+            owner = f"user {file_stat.st_uid}, group {file_stat.st_gid}, mode {stat.S_IMODE(file_stat.st_mode):o}"
+            sentences.append(f"{location} belongs to {owner}, and user {user_id} may not write there: {help_}")
+    return sentences
 
 
-def _may_write(seen: os.stat_result, number: int, groups: Collection[int | None]) -> bool:
+def _may_write(file_stat: os.stat_result, user_id: int, groups: Collection[int | None]) -> bool:
     """By the bits of the mode."""
-    if seen.st_uid == number:
-        return bool(seen.st_mode & stat.S_IWUSR)
-    return bool(seen.st_mode & (stat.S_IWGRP if seen.st_gid in groups else stat.S_IWOTH))
+    if file_stat.st_uid == user_id:
+        return bool(file_stat.st_mode & stat.S_IWUSR)
+    return bool(file_stat.st_mode & (stat.S_IWGRP if file_stat.st_gid in groups else stat.S_IWOTH))
 
 
-def fs_group(pod: Object, me: int = os.geteuid()) -> int | None:
+def fs_group(pod: Object, euid: int = os.geteuid()) -> int | None:
     """The group that owns the pod's volumes; None = as they are made."""
     group = dig(pod, "spec.securityContext.fsGroup")
-    return None if group is None or me != 0 else int(group)
+    return None if group is None or euid != 0 else int(group)
 
 
-def remarks(pod: Object, me: int = os.geteuid()) -> list[str]:
+def security_context_warnings(pod: Object, euid: int = os.geteuid()) -> list[str]:
     """What the pod's security contexts ask for and do not get, a sentence each."""
-    found = _remark(dig(pod, "spec.securityContext", {}), "the pod", me)
+    warnings = _unapplied_warnings(dig(pod, "spec.securityContext", {}), "the pod", euid)
     for container in all_containers(pod):
-        found += _remark(container.get("securityContext") or {}, container["name"], me)
-    return found
+        warnings += _unapplied_warnings(container.get("securityContext") or {}, container["name"], euid)
+    return warnings
 
 
-def _remark(wanted: Mapping[str, Any], whose: str, me: int) -> list[str]:
+def _unapplied_warnings(security_context: Mapping[str, Any], owner: str, euid: int) -> list[str]:
     """Empty wishes and `false` ask for nothing; whoever one is already is no wish either."""
-    applied = {*ALWAYS, *(IDENTITY if me == 0 else ())}
-    asked = sorted(
+    applied = {*ALWAYS_APPLIED_FIELDS, *(ROOT_ONLY_FIELDS if euid == 0 else ())}
+    unapplied = sorted(
         key
-        for key, value in wanted.items()
+        for key, value in security_context.items()
         if key not in applied
         and value not in (None, {}, [])
         and value is not False
-        and not (key == "runAsUser" and value == me)
+        and not (key == "runAsUser" and value == euid)
     )
-    if not asked:
+    if not unapplied:
         return []
     return [
-        f"securityContext of {whose} is not applied ({', '.join(asked)}): programs run as the user who started the cluster"
+        f"securityContext of {owner} is not applied ({', '.join(unapplied)}): programs run as the user who started the cluster"
     ]

@@ -16,25 +16,25 @@ from rowlock.cluster.node.pod_facts import (
     Exit,
     PodFacts,
     all_containers,
-    any_alive,
-    cut_short,
-    emulated,
+    has_alive_container,
     has_started,
     init_containers,
-    initialised,
+    is_emulated_init,
+    is_initialised,
+    is_sidecar,
+    kubelet_failure,
     main_containers,
-    policy,
-    sidecar,
+    restart_policy,
     sidecars,
 )
-from rowlock.objects import Object, deleting, dig, meta, phase, seconds
+from rowlock.objects import Object, dig, is_deleting, meta, phase, seconds
 
 DEFAULT_GRACE = 30.0
-HEALTHY = 600.0
-CAP = 30
+BACKOFF_RESET_AFTER = 600.0
+MAX_BACKOFF_FACTOR = 30
 """The longest back-off, in units of the first."""
-INIT_HOLD = 0.05
-START_HOLD = 0.5
+INIT_PUBLISH_DELAY = 0.05
+START_PUBLISH_DELAY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,169 +62,177 @@ class Publish:
     """The status is worth writing now (whether it differs is the kubelet's to see)."""
 
 
-Chore = Start | Stop | Remove | Publish
+PodAction = Start | Stop | Remove | Publish
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """The chores, in order; `again` in seconds, None = when something changes."""
+class PodActions:
+    """The chores, in order; `requeue_after` in seconds, None = when something changes."""
 
-    chores: tuple[Chore, ...] = ()
-    again: float | None = None
+    actions: tuple[PodAction, ...] = ()
+    requeue_after: float | None = None
 
 
-def delay(level: int, base: float) -> float:
+def backoff_delay(level: int, base: float) -> float:
     """Seconds to wait before the restart that follows `level` recent ones."""
-    return 0.0 if level <= 0 else float(min(base * 2 ** min(level - 1, 20), base * CAP))
+    return 0.0 if level <= 0 else float(min(base * 2 ** min(level - 1, 20), base * MAX_BACKOFF_FACTOR))
 
 
-def restarts(pod: Object, container: Mapping[str, Any], ended: Exit, facts: PodFacts) -> bool:
+def should_restart(pod: Object, container: Mapping[str, Any], run_exit: Exit, facts: PodFacts) -> bool:
     """Shall this container run again?"""
     if container in main_containers(pod):
-        return policy(pod) == "Always" or (policy(pod) == "OnFailure" and ended.code != 0)
-    if sidecar(container):
-        return not mains_over(pod, facts)
-    return ended.code != 0 and policy(pod) != "Never"
+        return restart_policy(pod) == "Always" or (restart_policy(pod) == "OnFailure" and run_exit.code != 0)
+    if is_sidecar(container):
+        return not are_mains_over(pod, facts)
+    return run_exit.code != 0 and restart_policy(pod) != "Never"
 
 
-def mains_over(pod: Object, facts: PodFacts) -> bool:
+def are_mains_over(pod: Object, facts: PodFacts) -> bool:
     """Every main container has ended and none will run again."""
-    runs = [(c, facts.of(c).run) for c in main_containers(pod)]
-    return all(run is not None and run.exit is not None and not restarts(pod, c, run.exit, facts) for c, run in runs)
+    runs = [(c, facts.for_container(c).run) for c in main_containers(pod)]
+    return all(
+        run is not None and run.exit is not None and not should_restart(pod, c, run.exit, facts) for c, run in runs
+    )
 
 
-def level_after(facts: ContainerFacts) -> int:
+def backoff_level(facts: ContainerFacts) -> int:
     """How many restarts are still remembered when the newest run has ended."""
     run = facts.run
-    if run is None or run.exit is None or run.exit.finished - run.exit.started >= HEALTHY:
+    if run is None or run.exit is None or run.exit.finished - run.exit.started >= BACKOFF_RESET_AFTER:
         return 0
     return run.backoff
 
 
-def sync(pod: Object, facts: PodFacts, now: float, base: float = 10.0) -> Turn:
+def compute_pod_actions(pod: Object, facts: PodFacts, now: float, base: float = 10.0) -> PodActions:
     """The chores for a pod that is bound to one of our nodes."""
-    if deleting(pod):
-        return _delete(pod, facts, now)
+    if is_deleting(pod):
+        return _delete_actions(pod, facts, now)
     if phase(pod) in ("Succeeded", "Failed"):
-        grace = 0.0 if facts.evicted else _grace(pod)
-        return Turn((*_stop_all(pod, facts, grace, now), Publish()))
-    if over := _cut_short(pod, facts, now):
-        return over
-    if mains_over(pod, facts) or _init_failed(pod, facts):
-        return Turn((*_stop_all(pod, facts, _grace(pod), now), Publish()))
-    ready, turn = _initialise(pod, facts, now, base)
+        grace = 0.0 if facts.evicted else _grace_period(pod)
+        return PodActions((*_stop_actions(pod, facts, grace, now), Publish()))
+    if failed := _failure_actions(pod, facts, now):
+        return failed
+    if are_mains_over(pod, facts) or _has_failed_init(pod, facts):
+        return PodActions((*_stop_actions(pod, facts, _grace_period(pod), now), Publish()))
+    ready, actions = _init_actions(pod, facts, now, base)
     if ready:
-        turn = _run([*sidecars(pod), *main_containers(pod)], pod, facts, (now, base))
-    deadline = _until_deadline(pod, facts, now)
-    again = min((x for x in (turn.again, deadline) if x is not None), default=None)
-    return Turn(turn.chores, again)
+        actions = _start_actions([*sidecars(pod), *main_containers(pod)], pod, facts, (now, base))
+    deadline = _seconds_to_deadline(pod, facts, now)
+    requeue_after = min((x for x in (actions.requeue_after, deadline) if x is not None), default=None)
+    return PodActions(actions.actions, requeue_after)
 
 
-def _delete(pod: Object, facts: PodFacts, now: float) -> Turn:
-    if not any_alive(facts, all_containers(pod)):
-        return Turn((Remove(),))
+def _delete_actions(pod: Object, facts: PodFacts, now: float) -> PodActions:
+    if not has_alive_container(facts, all_containers(pod)):
+        return PodActions((Remove(),))
     grace = max(0.0, seconds(meta(pod)["deletionTimestamp"]) - now)
-    stops = _stop_all(pod, facts, min(grace, float(meta(pod).get("deletionGracePeriodSeconds", DEFAULT_GRACE))), now)
-    return Turn(stops, grace + 1)
+    stops = _stop_actions(
+        pod, facts, min(grace, float(meta(pod).get("deletionGracePeriodSeconds", DEFAULT_GRACE))), now
+    )
+    return PodActions(stops, grace + 1)
 
 
-def _init_failed(pod: Object, facts: PodFacts) -> bool:
+def _has_failed_init(pod: Object, facts: PodFacts) -> bool:
     """An init container has failed for good: what runs beside it has nothing to wait for."""
     for container in init_containers(pod):
-        run = facts.of(container).run
-        if not sidecar(container) and run is not None and run.exit is not None and run.exit.code != 0:
-            return not initialised(pod, facts) and not restarts(pod, container, run.exit, facts)
+        run = facts.for_container(container).run
+        if not is_sidecar(container) and run is not None and run.exit is not None and run.exit.code != 0:
+            return not is_initialised(pod, facts) and not should_restart(pod, container, run.exit, facts)
     return False
 
 
-def _stop_all(pod: Object, facts: PodFacts, grace: float, now: float) -> tuple[Chore, ...]:
+def _stop_actions(pod: Object, facts: PodFacts, grace: float, now: float) -> tuple[PodAction, ...]:
     """Everything that runs; sidecars only when nothing else does, one after the other, the last one first."""
-    wave = [c for c in all_containers(pod) if c not in sidecars(pod)]
-    if not any_alive(facts, wave):
-        wave = [c for c in sidecars(pod) if facts.of(c).alive][-1:]
+    to_stop = [c for c in all_containers(pod) if c not in sidecars(pod)]
+    if not has_alive_container(facts, to_stop):
+        to_stop = [c for c in sidecars(pod) if facts.for_container(c).is_alive][-1:]
     if grace <= 0:
-        wave = all_containers(pod)
+        to_stop = all_containers(pod)
     stops = []
-    for container in wave:
-        known = facts.of(container)
-        if known.alive and (known.stop_by is None or now + grace < known.stop_by - 0.5):
+    for container in to_stop:
+        container_facts = facts.for_container(container)
+        if container_facts.is_alive and (
+            container_facts.stop_by is None or now + grace < container_facts.stop_by - 0.5
+        ):
             stops.append(Stop(container["name"], grace))
     return tuple(stops)
 
 
-def _grace(pod: Object) -> float:
+def _grace_period(pod: Object) -> float:
     return float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE))
 
 
-def _until_deadline(pod: Object, facts: PodFacts, now: float) -> float | None:
+def _seconds_to_deadline(pod: Object, facts: PodFacts, now: float) -> float | None:
     limit = dig(pod, "spec.activeDeadlineSeconds")
-    return None if limit is None else max(0.01, facts.begun + float(limit) - now)
+    return None if limit is None else max(0.01, facts.start_time + float(limit) - now)
 
 
-def _cut_short(pod: Object, facts: PodFacts, now: float) -> Turn | None:
-    if cut_short(pod, facts, now) is None:
+def _failure_actions(pod: Object, facts: PodFacts, now: float) -> PodActions | None:
+    if kubelet_failure(pod, facts, now) is None:
         return None
-    grace = 0.0 if facts.evicted else _grace(pod)
-    again = 1.0 if any_alive(facts, all_containers(pod)) else None
-    return Turn((*_stop_all(pod, facts, grace, now), Publish()), again)
+    grace = 0.0 if facts.evicted else _grace_period(pod)
+    requeue_after = 1.0 if has_alive_container(facts, all_containers(pod)) else None
+    return PodActions((*_stop_actions(pod, facts, grace, now), Publish()), requeue_after)
 
 
-def _initialise(pod: Object, facts: PodFacts, now: float, base: float) -> tuple[bool, Turn]:
+def _init_actions(pod: Object, facts: PodFacts, now: float, base: float) -> tuple[bool, PodActions]:
     """(True, …) when every init container is done; else what the first unfinished one needs."""
-    if initialised(pod, facts):
-        return True, Turn()
-    beside = []
+    if is_initialised(pod, facts):
+        return True, PodActions()
+    started_sidecars = []
     for container in init_containers(pod):
-        if emulated(container):
+        if is_emulated_init(container):
             if facts.master_ready is None:
-                held = INIT_HOLD - (now - facts.begun)
-                return False, Turn((), held) if held > 0 else Turn((Publish(),))
+                remaining = INIT_PUBLISH_DELAY - (now - facts.start_time)
+                return False, PodActions((), remaining) if remaining > 0 else PodActions((Publish(),))
             continue
-        known = facts.of(container)
-        if sidecar(container):
-            beside.append(container)
-            if not has_started(container, known):
-                return False, _run(beside, pod, facts, (now, base))
-        elif known.run is None or known.run.exit is None or known.run.exit.code != 0:
-            return False, _run([*beside, container], pod, facts, (now, base))
-    return True, Turn()
+        container_facts = facts.for_container(container)
+        if is_sidecar(container):
+            started_sidecars.append(container)
+            if not has_started(container, container_facts):
+                return False, _start_actions(started_sidecars, pod, facts, (now, base))
+        elif container_facts.run is None or container_facts.run.exit is None or container_facts.run.exit.code != 0:
+            return False, _start_actions([*started_sidecars, container], pod, facts, (now, base))
+    return True, PodActions()
 
 
-def _run(containers: list[dict[str, Any]], pod: Object, facts: PodFacts, clock: tuple[float, float]) -> Turn:
-    chores: list[Chore] = []
+def _start_actions(
+    containers: list[dict[str, Any]], pod: Object, facts: PodFacts, clock: tuple[float, float]
+) -> PodActions:
+    actions: list[PodAction] = []
     waits: list[float] = []
     starting = False
     for container in containers:
-        known = facts.of(container)
-        if known.asked is not None:
+        container_facts = facts.for_container(container)
+        if container_facts.asked is not None:
             starting = True
             continue
-        begin, wait = _next(pod, container, facts, clock)
-        chores += [begin] if begin else []
+        start, wait = _next_start(pod, container, facts, clock)
+        actions += [start] if start else []
         waits += [] if wait is None else [wait]
-        starting |= begin is not None
+        starting |= start is not None
     if starting:
-        return Turn(tuple(chores), START_HOLD)
-    return Turn((*chores, Publish()), min(waits, default=None))
+        return PodActions(tuple(actions), START_PUBLISH_DELAY)
+    return PodActions((*actions, Publish()), min(waits, default=None))
 
 
-def _next(
+def _next_start(
     pod: Object, container: Mapping[str, Any], facts: PodFacts, clock: tuple[float, float]
 ) -> tuple[Start | None, float | None]:
     """The start that is due, or how long until it is."""
-    known, (now, base) = facts.of(container), clock
-    if known.pull.under_way:
+    container_facts, (now, base) = facts.for_container(container), clock
+    if container_facts.pull.under_way:
         return None, None  # its end is the next turn
-    if known.problem is not None:
-        wait = known.problem_since + base / 2 - now
+    if container_facts.problem is not None:
+        wait = container_facts.problem_since + base / 2 - now
         if wait > 0:
             return None, wait
-    if known.run is None:
+    if container_facts.run is None:
         return Start(container["name"], 0, 0), None
-    if known.run.exit is None or not restarts(pod, container, known.run.exit, facts):
+    if container_facts.run.exit is None or not should_restart(pod, container, container_facts.run.exit, facts):
         return None, None
-    level = level_after(known)
-    wait = known.run.exit.finished + delay(level, base) - now
+    level = backoff_level(container_facts)
+    wait = container_facts.run.exit.finished + backoff_delay(level, base) - now
     if wait > 0:
         return None, wait
-    return Start(container["name"], known.run.number + 1, level + 1), None
+    return Start(container["name"], container_facts.run.number + 1, level + 1), None

@@ -23,13 +23,13 @@ from rowlock.cluster.node import entering, fabric, limits, mounts, nursery, shim
 from rowlock.cluster.node.facts import ticks
 
 PROTOCOL = 5
-_IDLE = 3.0
+_IDLE_TIMEOUT = 3.0
 """Seconds that it waits for the next server when one has died."""
-_PARTING = 1.0
+_DISMISS_TIMEOUT = 1.0
 """Seconds that shims, whose programs have ended, may take to be gone when the server takes its leave."""
-_LONGEST = 64 << 20
-_MOST_FILES = 1 << 16
-_REHEARSALS = 20
+_MAX_REQUEST_BYTES = 64 << 20
+_MAX_FDS = 1 << 16
+_PRIMING_RUNS = 20
 """As often as it takes until Python has specialised the instructions (8 calls, then some more)."""
 _SOURCE = os.path.abspath(__file__).rsplit("/rowlock/", 1)[0]
 """The directory that holds the package."""
@@ -44,14 +44,14 @@ class PodHost:
         self._selector.register(listener, selectors.EVENT_READ)
         self._buffers: dict[socket.socket, bytes] = {}
         self._shims: set[int] = set()
-        self._fabric: fabric.Fabric | None = None
+        self._fabric: fabric.BridgeNetwork | None = None
         self._proxy: socket.socket | None = None
         self._mounts = mounts.PodMounts()
-        self._warm = warm_parents.WarmParents(_SOURCE)
-        self._nursery = nursery.Nursery(born, leave)
-        self._forked: dict[int, int] = {}
-        self._limits = limits.how()
-        self._dismissed = False
+        self._warm_parents = warm_parents.WarmParents(_SOURCE)
+        self._fork_server = nursery.ForkServer(become_shim, close_other_fds)
+        self._forked_shims: dict[int, int] = {}
+        self._limits = limits.detect_backend()
+        self._is_dismissed = False
         self.problem = ""
         if network != "none":
             self._make_fabric(network, join)
@@ -59,40 +59,40 @@ class PodHost:
     def _make_fabric(self, network: str, join: int) -> None:
         try:
             if join:
-                self._fabric = fabric.Fabric.joined(join)
-                mounts.leave_rooms()
+                self._fabric = fabric.BridgeNetwork.join_existing(join)
+                mounts.leave_pod_namespaces()
             else:
-                made = fabric.Fabric(user_namespace=network == "user")
-                made.probe()
-                self._fabric = made
+                new_fabric = fabric.BridgeNetwork(user_namespace=network == "user")
+                new_fabric.probe()
+                self._fabric = new_fabric
         except OSError as error:
             self.problem = str(error)
 
     def run(self) -> None:
         """Until idle: no connection and no shim; or until dismissed."""
-        while not self._dismissed:
-            events = self._selector.select(_IDLE)
+        while not self._is_dismissed:
+            events = self._selector.select(_IDLE_TIMEOUT)
             self._reap()
             if not events:
-                self._count()
+                self._drop_ended_shims()
             for key, _ in events:
                 if key.fileobj is self._listener:
                     self._accept()
                 else:
                     self._receive(key.fileobj)  # type: ignore[arg-type] # only sockets are registered
-            if not events and not self._buffers and not self._shims and not self._forked:
+            if not events and not self._buffers and not self._shims and not self._forked_shims:
                 return
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
             while pid := os.waitpid(-1, os.WNOHANG)[0]:
                 self._shims.discard(pid)
-                self._warm.ended(pid)
-        self._warm.look()
+                self._warm_parents.handle_shim_exit(pid)
+        self._warm_parents.make_due_parents()
 
-    def _count(self) -> None:
+    def _drop_ended_shims(self) -> None:
         """Nobody tells us of the ends of grandchildren."""
-        self._forked = {pid: began for pid, began in self._forked.items() if _lives(pid, began)}
+        self._forked_shims = {pid: began for pid, began in self._forked_shims.items() if _is_alive(pid, began)}
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -105,30 +105,40 @@ class PodHost:
             data = connection.recv(1 << 20)
         *lines, rest = (self._buffers[connection] + data).split(b"\n")
         self._buffers[connection] = rest
-        if not data or len(rest) > _LONGEST:
+        if not data or len(rest) > _MAX_REQUEST_BYTES:
             self._drop(connection)
         for line in lines:
             request = json.loads(line)
-            answer, passed = self._answer(request)
-            self._send(connection, {"id": request.get("id"), **answer}, passed)
+            answer, passed_socket = self._handle_request(request)
+            self._send(connection, {"id": request.get("id"), **answer}, passed_socket)
 
     def _drop(self, connection: socket.socket) -> None:
         self._selector.unregister(connection)
         del self._buffers[connection]
         connection.close()
 
-    def _send(self, connection: socket.socket, answer: dict[str, Any], passed: socket.socket | None) -> None:
+    def _send(self, connection: socket.socket, answer: dict[str, Any], passed_socket: socket.socket | None) -> None:
         data = json.dumps(answer).encode() + b"\n"
         with contextlib.suppress(OSError):  # the server has gone; its successor reads the facts
-            if passed is None:
+            if passed_socket is None:
                 connection.sendall(data)
             else:
-                socket.send_fds(connection, [data], [passed.fileno()])
+                socket.send_fds(connection, [data], [passed_socket.fileno()])
 
-    def _answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], socket.socket | None]:
-        operations = {"hello": self._hello, "start": self._start, "adopt": self._adopt, "forget": self._forget}
+    def _handle_request(self, request: dict[str, Any]) -> tuple[dict[str, Any], socket.socket | None]:
+        operations = {
+            "hello": self._hello,
+            "start": self._start_shim,
+            "adopt": self._adopt_pod,
+            "forget": self._forget_pod,
+        }
         operations["dismiss"] = self._dismiss
-        passing = {"proxy": self._give_proxy, "dial": self._dial, "socket": self._socket, "enter": self._enter}
+        passing = {
+            "proxy": self._proxy_listener,
+            "dial": self._dial,
+            "socket": self._pod_socket,
+            "enter": self._enter_container,
+        }
         try:
             if request["op"] in passing:
                 return {}, passing[request["op"]](request)
@@ -143,81 +153,81 @@ class PodHost:
             "fabric": self._fabric is not None,
             "problem": self.problem,
             "limits": self._limits,
-            "unmountable": mounts.probe(),
+            "unmountable": mounts.probe_mount_namespaces(),
             "memory": self._fabric is not None or os.geteuid() == 0,
         }
 
-    def _start(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _start_shim(self, request: dict[str, Any]) -> dict[str, Any]:
         netns, network = -1, request.get("network")
         if network and self._fabric:
-            netns = self._fabric.pod(network["uid"], network["ip"])
+            netns = self._fabric.pod_netns(network["uid"], network["ip"])
         uid = request["hint"].partition("/")[0]
-        room = self._mounts.of(uid, request["memory"]) if request.get("memory") else -1
-        why = ""
+        mount_namespace = self._mounts.namespace_of(uid, request["memory"]) if request.get("memory") else -1
+        cold_reason = ""
         if request.get("warm"):
-            pid, why = self._warm.fork(request, {"network": netns, "room": room})
+            pid, cold_reason = self._warm_parents.fork(request, {"network": netns, "room": mount_namespace})
             if pid:
-                self._forked[pid] = ticks(pid)
+                self._forked_shims[pid] = ticks(pid)
                 return {"shim": pid, "warm": True}
         if not request.get("warm"):
-            pid = self._nursery.fork(request, {"network": netns, "room": room})
-            self._forked[pid] = ticks(pid)
+            pid = self._fork_server.fork(request, {"network": netns, "room": mount_namespace})
+            self._forked_shims[pid] = ticks(pid)
             return {"shim": pid, "cold": ""}
         pid = os.fork()  # one whose end we are told of: its environment gets a warm parent
         if pid == 0:
-            leave(netns, room)
-            shim.run_forked(request, netns, room)
+            close_other_fds(netns, mount_namespace)
+            shim.run_forked(request, netns, mount_namespace)
         self._shims.add(pid)
-        self._warm.began_cold(request, pid)
-        return {"shim": pid, "cold": why}
+        self._warm_parents.add_cold_run(request, pid)
+        return {"shim": pid, "cold": cold_reason}
 
-    def _socket(self, request: dict[str, Any]) -> socket.socket:
+    def _pod_socket(self, request: dict[str, Any]) -> socket.socket:
         if request.get("pid"):
-            return fabric.socket_at(request["pid"])
+            return fabric.process_socket(request["pid"])
         if self._fabric is None:
             raise ValueError("there is no fabric to connect in")
-        return self._fabric.socket_of(request["uid"])
+        return self._fabric.pod_socket(request["uid"])
 
-    def _enter(self, request: dict[str, Any]) -> socket.socket:
+    def _enter_container(self, request: dict[str, Any]) -> socket.socket:
         """One more program in a container that runs: what is returned leads to it (see `entering.py`)."""
-        ours, theirs = socket.socketpair()
+        host_end, shim_end = socket.socketpair()
         pid = os.fork()
         if pid == 0:
-            leave(theirs.fileno())
-            entering.run_forked(request, theirs)
-        theirs.close()
+            close_other_fds(shim_end.fileno())
+            entering.run_forked(request, shim_end)
+        shim_end.close()
         self._shims.add(pid)
-        return ours
+        return host_end
 
-    def _adopt(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _adopt_pod(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._fabric:
             self._fabric.adopt(request["uid"], request["pid"])
         self._mounts.adopt(request["uid"], request["shim"])
         return {}
 
-    def _forget(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _forget_pod(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._fabric:
             self._fabric.forget(request["uid"])
         self._mounts.forget(request["uid"])
-        limits.clear(request["uid"])
+        limits.remove_pod_groups(request["uid"])
         return {}
 
     def _dismiss(self, _: dict[str, Any]) -> dict[str, Any]:
         """The server ends on purpose: so does the pod host, but for programs that run on."""
-        deadline = time.monotonic() + _PARTING
+        deadline = time.monotonic() + _DISMISS_TIMEOUT
         while True:
             self._reap()
-            self._count()
-            running = len(self._shims) + len(self._forked)
+            self._drop_ended_shims()
+            running = len(self._shims) + len(self._forked_shims)
             if not running or time.monotonic() > deadline:
                 break
             time.sleep(0.01)
-        self._dismissed = not running
-        if self._dismissed:
-            self._warm.end()
+        self._is_dismissed = not running
+        if self._is_dismissed:
+            self._warm_parents.kill_parents()
         return {"running": running}
 
-    def _give_proxy(self, _: dict[str, Any]) -> socket.socket:
+    def _proxy_listener(self, _: dict[str, Any]) -> socket.socket:
         if self._fabric is None:
             raise ValueError("there is no fabric to listen in")
         self._proxy = self._proxy or self._fabric.listen()
@@ -229,10 +239,10 @@ class PodHost:
         return self._fabric.dial(request["uid"], request["port"])
 
 
-def _lives(pid: int, began: int) -> bool:
+def _is_alive(pid: int, start_ticks: int) -> bool:
     """Is it still that process? Where there is no /proc, any of that pid will do."""
-    if began:
-        return ticks(pid) == began
+    if start_ticks:
+        return ticks(pid) == start_ticks
     try:
         os.kill(pid, 0)
     except OSError:
@@ -240,41 +250,41 @@ def _lives(pid: int, began: int) -> bool:
     return not os.path.isdir("/proc/self")
 
 
-def born(request: dict[str, Any], fds: dict[str, int]) -> None:
+def become_shim(request: dict[str, Any], fds: dict[str, int]) -> None:
     """In a child of the nursery: it becomes a shim."""
     shim.run_forked(request, fds.get("network", -1), fds.get("room", -1))
 
 
-def leave(*kept: int) -> None:
+def close_other_fds(*kept: int) -> None:
     """In a fork: of the pod host's descriptors none but these, stdin, stdout and stderr stay open.
 
     By number: an object that is told to close is a page of memory that the fork has for itself from then on."""
-    begin = 3
-    for fd in (*sorted(kept), _MOST_FILES):
-        if fd >= begin:
-            os.closerange(begin, fd)
-            begin = fd + 1
+    first = 3
+    for fd in (*sorted(kept), _MAX_FDS):
+        if fd >= first:
+            os.closerange(first, fd)
+            first = fd + 1
 
 
 def main(listening_fd: str, network: str, join: str = "0") -> None:
     """Entry point of the process; the server has made the listening socket."""
     listener = socket.socket(fileno=int(listening_fd))
-    shim.keep_open(listener.fileno())
+    shim.set_close_on_exec(listener.fileno())
     path = listener.getsockname()
-    mine = os.stat(path).st_ino
+    own_inode = os.stat(path).st_ino
     with contextlib.suppress(PermissionError):  # it leads a session already
         os.setsid()
     os.chdir("/")
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     host = PodHost(listener, network, int(join))
-    shim.rehearse(_REHEARSALS)
-    nursery.rehearse(_REHEARSALS)
+    shim.prime_caches(_PRIMING_RUNS)
+    nursery.prime_caches(_PRIMING_RUNS)
     gc.freeze()
     gc.disable()
     host.run()
     with contextlib.suppress(OSError):
-        if os.stat(path).st_ino == mine:  # a newer pod host may listen there by now
+        if os.stat(path).st_ino == own_inode:  # a newer pod host may listen there by now
             os.unlink(path)
 
 

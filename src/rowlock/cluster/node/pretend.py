@@ -10,34 +10,40 @@ from decimal import Decimal
 
 from rowlock.api import NOTHING, Change, Decision, Delete, DeleteOptions, Patch, View
 from rowlock.cluster.node import machine
-from rowlock.cluster.node.machine import PRETEND, Gpu, NodePlan
+from rowlock.cluster.node.machine import FAKE_NODE_ANNOTATION, Gpu, NodePlan
 from rowlock.kinds import NODE, POD, Kind
-from rowlock.objects import Key, Object, annotations, deleting, dig, key, name, phase, seconds, timestamp, uid
+from rowlock.objects import Key, Object, annotations, dig, is_deleting, key, name, phase, seconds, timestamp, uid
 
-DURATION = "rowlock.dev/pretend-seconds"
-MESSAGE = "this pod is pretended: its node runs nothing (rowlock up --pretend-nodes)"
+DURATION_ANNOTATION = "rowlock.dev/pretend-seconds"
+STATUS_MESSAGE = "this pod is pretended: its node runs nothing (rowlock up --pretend-nodes)"
 
 
-def nodes(count: int, gpus: int, now: float, *, cpus: float = 64.0, memory: int = 512 << 30) -> list[Object]:
+def make_fake_nodes(count: int, gpus: int, now: float, *, cpus: float = 64.0, memory: int = 512 << 30) -> list[Object]:
     """Node objects `pretend-0000` …, each with this many CPUs, bytes of memory and GPUs."""
-    made = []
+    fake_nodes = []
     for number in range(count):
-        called = f"pretend-{number:04d}"
-        cards = tuple(Gpu(f"GPU-{called}-{i}", machine.PRETEND_PRODUCT, machine.PRETEND_MEMORY) for i in range(gpus))
-        plan = NodePlan(name=called, cpus=Decimal(str(cpus)), memory=memory, gpus=cards, simulated=True)
+        node_name = f"pretend-{number:04d}"
+        gpu_devices = tuple(
+            Gpu(f"GPU-{node_name}-{i}", machine.SIMULATED_PRODUCT, machine.SIMULATED_MEMORY) for i in range(gpus)
+        )
+        plan = NodePlan(name=node_name, cpus=Decimal(str(cpus)), memory=memory, gpus=gpu_devices, simulated=True)
         node = machine.node_object(plan, ("none", "a pretend node runs nothing"), now)
-        node["metadata"]["annotations"][PRETEND] = "true"
-        made.append(node)
-    return made
+        node["metadata"]["annotations"][FAKE_NODE_ANNOTATION] = "true"
+        fake_nodes.append(node)
+    return fake_nodes
 
 
-def superfluous(view: View, wanted: Iterable[Object]) -> list[str]:
+def superfluous_nodes(view: View, current_nodes: Iterable[Object]) -> list[str]:
     """Names of pretend nodes of an earlier start that are not wanted now."""
-    keep = {name(node) for node in wanted}
-    return [name(n) for n in view.all(NODE) if annotations(n).get(PRETEND) == "true" and name(n) not in keep]
+    current_names = {name(node) for node in current_nodes}
+    return [
+        name(n)
+        for n in view.all(NODE)
+        if annotations(n).get(FAKE_NODE_ANNOTATION) == "true" and name(n) not in current_names
+    ]
 
 
-class Pretending:
+class FakeKubelet:
     """A controller that plays the kubelets of all pretend nodes; one key per pod."""
 
     name = "pretend-kubelet"
@@ -49,51 +55,62 @@ class Pretending:
     def decide(self, view: View, key: Key, now: float) -> Decision:
         pod = view.get(POD, key.namespace, key.name)
         node = view.get(NODE, "", str(dig(pod or {}, "spec.nodeName", "")))
-        if pod is None or node is None or annotations(node).get(PRETEND) != "true":
+        if pod is None or node is None or annotations(node).get(FAKE_NODE_ANNOTATION) != "true":
             return NOTHING
-        if deleting(pod):
+        if is_deleting(pod):
             return Decision((Delete(POD, key.namespace, key.name, DeleteOptions(grace=0, uid=uid(pod))),))
         if phase(pod) in ("", "Pending"):
-            again = _duration(pod)
-            return Decision((_status(pod, "Running", now),), again)
-        left = _left(pod, now)
-        if left is None or phase(pod) != "Running":
+            duration = _duration(pod)
+            return Decision((_status_patch(pod, "Running", now),), duration)
+        remaining = _remaining_seconds(pod, now)
+        if remaining is None or phase(pod) != "Running":
             return NOTHING
-        return Decision((_status(pod, "Succeeded", now),)) if left <= 0 else Decision(again=left)
+        return (
+            Decision((_status_patch(pod, "Succeeded", now),)) if remaining <= 0 else Decision(requeue_after=remaining)
+        )
 
 
 def _duration(pod: Object) -> float | None:
-    text = annotations(pod).get(DURATION, "")
+    text = annotations(pod).get(DURATION_ANNOTATION, "")
     try:
         return max(0.0, float(text)) if text else None
     except ValueError:
         return None
 
 
-def _left(pod: Object, now: float) -> float | None:
+def _remaining_seconds(pod: Object, now: float) -> float | None:
     """Seconds until the pod is to succeed; None when it runs until it is deleted."""
     lasts = _duration(pod)
     return None if lasts is None else seconds(dig(pod, "status.startTime", "")) + lasts - now
 
 
-def _status(pod: Object, wanted: str, now: float) -> Patch:
-    at = timestamp(now)
-    running = wanted == "Running"
-    state: Object = {"running": {"startedAt": at}}
-    if not running:
-        state = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": at, "finishedAt": at}}
-    ours = ("Initialized", "Ready", "ContainersReady")
-    known = [c for c in dig(pod, "status.conditions", ()) if c["type"] not in ours]
-    ready = [
-        {"type": kind, "status": "True" if running or kind == "Initialized" else "False", "lastTransitionTime": at}
-        for kind in ours
+def _status_patch(pod: Object, new_phase: str, now: float) -> Patch:
+    now_text = timestamp(now)
+    is_running = new_phase == "Running"
+    state: Object = {"running": {"startedAt": now_text}}
+    if not is_running:
+        state = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": now_text, "finishedAt": now_text}}
+    own_types = ("Initialized", "Ready", "ContainersReady")
+    other_conditions = [c for c in dig(pod, "status.conditions", ()) if c["type"] not in own_types]
+    own_conditions = [
+        {
+            "type": kind,
+            "status": "True" if is_running or kind == "Initialized" else "False",
+            "lastTransitionTime": now_text,
+        }
+        for kind in own_types
     ]
     containers = [
-        {"name": c["name"], "image": c.get("image", ""), "imageID": "", "ready": running, "restartCount": 0,
+        {"name": c["name"], "image": c.get("image", ""), "imageID": "", "ready": is_running, "restartCount": 0,
          "state": state}
         for c in pod["spec"]["containers"]
     ]  # fmt: skip
-    status = {"phase": wanted, "message": MESSAGE, "conditions": known + ready, "containerStatuses": containers}
-    if running:
-        status["startTime"] = at
+    status = {
+        "phase": new_phase,
+        "message": STATUS_MESSAGE,
+        "conditions": other_conditions + own_conditions,
+        "containerStatuses": containers,
+    }
+    if is_running:
+        status["startTime"] = now_text
     return Patch(POD, *key(pod), {"status": status}, "merge", "status")

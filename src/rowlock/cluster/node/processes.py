@@ -20,21 +20,21 @@ from typing import Any
 import rowlock
 from rowlock.cluster.node import podhost
 from rowlock.cluster.node.facts import ticks, write_fact
-from rowlock.cluster.node.pod_facts import LOST, Exit, Run
+from rowlock.cluster.node.pod_facts import LOST_EXIT_CODE, Exit, Run
 from rowlock.errors import Unavailable
 
 _SOCKET_LIMIT = 100
 _ATTEMPTS = 3
-_PARTING = 5.0
+_DISMISS_TIMEOUT = 5.0
 """Seconds that a pod host may take to end."""
-GONE = {"error": "the pod host has gone"}
-MARK = "ROWLOCK_POD_UID"
+HOST_GONE = {"error": "the pod host has gone"}
+POD_UID_VARIABLE = "ROWLOCK_POD_UID"
 """Every program carries its pod's uid under this name: how a stray is told from a stranger."""
 
 
 def read_run(directory: Path, number: int) -> Run | None:
     """One life of a container, from disk; None when it was never claimed."""
-    start, end = _read(directory / f"start.{number}"), _read(directory / f"exit.{number}")
+    start, end = _read_fact(directory / f"start.{number}"), _read_fact(directory / f"exit.{number}")
     if start is None:
         return None
     run = Run(
@@ -46,10 +46,14 @@ def read_run(directory: Path, number: int) -> Run | None:
         int(start.get("backoff", 0)),
         container=str(start.get("container", "")),
     )
-    return run if not end else dataclasses.replace(run, exit=dataclasses.replace(_exit(end), container=run.container))
+    return (
+        run
+        if not end
+        else dataclasses.replace(run, exit=dataclasses.replace(_exit_of_fact(end), container=run.container))
+    )
 
 
-def _exit(fact: dict[str, Any]) -> Exit:
+def _exit_of_fact(fact: dict[str, Any]) -> Exit:
     return Exit(
         int(fact["code"]),
         float(fact["started"]),
@@ -60,7 +64,7 @@ def _exit(fact: dict[str, Any]) -> Exit:
     )
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read_fact(path: Path) -> dict[str, Any] | None:
     try:
         return dict(json.loads(path.read_bytes() or b"{}"))
     except (FileNotFoundError, NotADirectoryError):
@@ -69,7 +73,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         return {}
 
 
-def newest(directory: Path) -> int | None:
+def newest_run(directory: Path) -> int | None:
     """The number of the newest life of a container; None when it has none."""
     try:
         numbers = [int(name[6:]) for name in os.listdir(directory) if name.startswith("start.") and name[6:].isdigit()]
@@ -78,7 +82,7 @@ def newest(directory: Path) -> int | None:
     return max(numbers, default=None)
 
 
-def shim_lives(run: Run) -> bool:
+def is_shim_alive(run: Run) -> bool:
     """Is the shim that claimed this run still the process with that pid?"""
     if run.shim <= 0:
         return False
@@ -91,50 +95,50 @@ def shim_lives(run: Run) -> bool:
     return True
 
 
-def lost(directory: Path, run: Run, now: float) -> Run:
+def record_lost_run(directory: Path, run: Run, now: float) -> Run:
     """A shim that died without a word (kill -9 on it, power): its end is made up, as a real kubelet does.
 
     Written down, so that the story stays the same after the next restart."""
-    again = read_run(directory, run.number)
-    if again is not None and again.exit is not None:
-        return again
+    current = read_run(directory, run.number)
+    if current is not None and current.exit is not None:
+        return current
     message = "The container could not be located when the pod was terminated"
-    fact = {"code": LOST, "signal": 9, "started": run.started or now, "finished": now, "message": message}
+    fact = {"code": LOST_EXIT_CODE, "signal": 9, "started": run.started or now, "finished": now, "message": message}
     fact["reason"] = "ContainerStatusUnknown"
     if directory.is_dir():
         write_fact(str(directory / f"exit.{run.number}"), fact, durable=True)
-    return dataclasses.replace(run, exit=_exit(fact))
+    return dataclasses.replace(run, exit=_exit_of_fact(fact))
 
 
-def stop(directory: Path, run: Run, grace: float) -> None:
+def stop_run(directory: Path, run: Run, grace: float) -> None:
     """Asks the shim to end the program: SIGTERM to its tree, SIGKILL after `grace`. It does so even if we die now."""
     with contextlib.suppress(FileNotFoundError):
         write_fact(str(directory / "stop"), {"grace": grace})
-    if shim_lives(run):
+    if is_shim_alive(run):
         with contextlib.suppress(ProcessLookupError):
             os.kill(run.shim, signal.SIGTERM)
 
 
-def strays(uids: Iterable[str]) -> list[int]:
+def find_strays(uids: Iterable[str]) -> list[int]:
     """Processes that carry the mark of one of these pods; for after a shim was killed. Slow: reads all of /proc."""
-    wanted = {f"{MARK}={uid}".encode() for uid in uids}
-    found = []
+    marks = {f"{POD_UID_VARIABLE}={uid}".encode() for uid in uids}
+    pids = []
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
         if name.isdigit():
             with contextlib.suppress(OSError):
                 with open(f"/proc/{name}/environ", "rb") as file:
-                    if not wanted.isdisjoint(file.read().split(b"\0")):
-                        found.append(int(name))
-    return found
+                    if not marks.isdisjoint(file.read().split(b"\0")):
+                        pids.append(int(name))
+    return pids
 
 
 def kill_strays(uids: Iterable[str]) -> int:
     """SIGKILL for everything that still runs for these pods; how many there were."""
-    found = strays(uids)
-    for pid in found:
+    pids = find_strays(uids)
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-    return len(found)
+    return len(pids)
 
 
 def socket_path(data: Path) -> Path:
@@ -149,7 +153,7 @@ def socket_path(data: Path) -> Path:
     return private / f"{hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:16]}.sock"
 
 
-class PodHost:
+class PodHostClient:
     """A connection to the pod host; starts one when none answers."""
 
     def __init__(self, data: Path) -> None:
@@ -157,15 +161,15 @@ class PodHost:
         self._path = socket_path(data)
         self._child = 0
         self._writer: asyncio.StreamWriter | None = None
-        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._reading: asyncio.Task[None] | None = None
+        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._reader_task: asyncio.Task[None] | None = None
         self._sequence = 0
         self.hello: dict[str, Any] = {}
-        self.gone = asyncio.Event()
+        self.disconnected = asyncio.Event()
         """Set when the connection is lost."""
 
     @property
-    def connected(self) -> bool:
+    def is_connected(self) -> bool:
         return self._writer is not None and not self._writer.is_closing()
 
     async def connect(self, network: str, join: int = 0) -> dict[str, Any]:
@@ -173,7 +177,7 @@ class PodHost:
 
         Raises Unavailable when no pod host can be started."""
         for _ in range(_ATTEMPTS):
-            self.hello = await self._greeted(network, join)
+            self.hello = await self._say_hello(network, join)
             if self.hello.get("protocol") == podhost.PROTOCOL:
                 return self.hello
             await self.close()  # it died between our call and its answer: the next attempt starts another
@@ -181,76 +185,76 @@ class PodHost:
                 self._path.unlink(missing_ok=True)  # an older one serves its pods to the end and leaves
         raise Unavailable(f"the pod host does not start: {self._data / 'podhost.log'} says why")
 
-    async def _greeted(self, network: str, join: int) -> dict[str, Any]:
-        if not await self._open():
-            self._launch(network, join)
-            if not await self._open():
-                return dict(GONE)
+    async def _say_hello(self, network: str, join: int) -> dict[str, Any]:
+        if not await self._open_connection():
+            self._launch_host(network, join)
+            if not await self._open_connection():
+                return dict(HOST_GONE)
         return await self.ask("hello")
 
-    async def _open(self) -> bool:
+    async def _open_connection(self) -> bool:
         try:
             reader, writer = await asyncio.open_unix_connection(str(self._path), limit=1 << 24)
         except OSError:
             return False
         self._writer = writer
-        self.gone.clear()
-        self._reading = asyncio.create_task(self._read(reader))
+        self.disconnected.clear()
+        self._reader_task = asyncio.create_task(self._read_answers(reader))
         return True
 
-    def _launch(self, network: str, join: int) -> None:
+    def _launch_host(self, network: str, join: int) -> None:
         self._path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(self._path))
         os.chmod(self._path, 0o600)
         listener.listen(16)
         os.set_inheritable(listener.fileno(), True)
-        words = podhost.command(str(Path(rowlock.__file__).parents[1]), listener.fileno(), network, join)
+        command = podhost.command(str(Path(rowlock.__file__).parents[1]), listener.fileno(), network, join)
         log = os.open(self._data / "podhost.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in ((null, 0), (log, 1), (log, 2))]
         with listener:
-            self._child = os.posix_spawn(words[0], words, os.environ, file_actions=actions)
+            self._child = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
         os.close(log)
         os.close(null)
 
-    def _collect(self) -> None:
+    def _reap_child(self) -> None:
         """If the pod host was our child and has ended: no zombie."""
         if self._child:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._child, os.WNOHANG)
 
-    async def _read(self, reader: asyncio.StreamReader) -> None:
+    async def _read_answers(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while line := await reader.readline():
                 answer = json.loads(line)
-                waiting = self._answers.pop(answer.get("id"), None)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(answer)
+                future = self._pending.pop(answer.get("id"), None)
+                if future is not None and not future.done():
+                    future.set_result(answer)
         if self._writer is not None:
             self._writer.close()
-        self._collect()
-        for waiting in self._answers.values():
-            if not waiting.done():
-                waiting.set_result(dict(GONE))
-        self._answers.clear()
-        self.gone.set()
+        self._reap_child()
+        for future in self._pending.values():
+            if not future.done():
+                future.set_result(dict(HOST_GONE))
+        self._pending.clear()
+        self.disconnected.set()
 
     async def ask(self, op: str, **request: Any) -> dict[str, Any]:
         """One request, its answer; a failure is `{"error": sentence}`, also when nobody listens any more."""
-        if not self.connected or self._writer is None:
-            return dict(GONE)
+        if not self.is_connected or self._writer is None:
+            return dict(HOST_GONE)
         self._sequence += 1
-        waiting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._answers[self._sequence] = waiting
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._pending[self._sequence] = future
         self._writer.write(json.dumps({"op": op, "id": self._sequence, **request}).encode() + b"\n")
-        return await waiting
+        return await future
 
-    async def passed(self, op: str, **request: Any) -> socket.socket:
+    async def request_socket(self, op: str, **request: Any) -> socket.socket:
         """A request whose answer is a socket: `proxy`, `dial`. Raises Unavailable with the pod host's sentence."""
-        return await asyncio.to_thread(self._passed, json.dumps({"op": op, **request}).encode() + b"\n")
+        return await asyncio.to_thread(self._receive_socket, json.dumps({"op": op, **request}).encode() + b"\n")
 
-    def _passed(self, request: bytes) -> socket.socket:
+    def _receive_socket(self, request: bytes) -> socket.socket:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(5)
             try:
@@ -266,24 +270,24 @@ class PodHost:
     async def dismiss(self) -> None:
         """Nothing runs, and this server is not coming back: the pod host ends, and this is when it has."""
         pid = int(self.hello.get("pid") or 0)
-        began = ticks(pid) if pid else 0
+        start_ticks = ticks(pid) if pid else 0
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PARTING):
+            async with asyncio.timeout(_DISMISS_TIMEOUT):
                 if (await self.ask("dismiss")).get("running") != 0:
                     return
-                await self.gone.wait()
-                while began and ticks(pid) == began:
-                    self._collect()
+                await self.disconnected.wait()
+                while start_ticks and ticks(pid) == start_ticks:
+                    self._reap_child()
                     await asyncio.sleep(0.002)
 
     async def close(self) -> None:
         """Leaves; the pod host and all pods live on."""
-        if self._reading is not None:
-            self._reading.cancel()
+        if self._reader_task is not None:
+            self._reader_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._reading
+                await self._reader_task
         if self._writer is not None:
             self._writer.close()
             with contextlib.suppress(OSError):
                 await self._writer.wait_closed()
-        self._collect()
+        self._reap_child()

@@ -11,38 +11,41 @@ from rowlock.api import Api
 from rowlock.cluster.node import machine
 from rowlock.errors import AlreadyExists
 from rowlock.objects import Object, annotations, dig, name
-from rowlock.scheduling.reading import RETIRED
+from rowlock.scheduling.reading import RETIRED_ANNOTATION
 
 
-async def register(api: Api, node: Object) -> None:
+async def register_node(api: Api, node: Object) -> None:
     """Makes the node, or brings it up to date; one that was retired is open again, if nobody had cordoned it."""
     try:
         await api.create(kinds.NODE, node)
         return
     except AlreadyExists:
-        known = await api.get(kinds.NODE, "", name(node))
-    meta = {"labels": node["metadata"]["labels"], "annotations": {**node["metadata"]["annotations"], RETIRED: None}}
-    opened = {"spec": {"unschedulable": None}} if annotations(known).get(RETIRED) == "true" else {}
-    await api.patch(kinds.NODE, "", name(node), {"metadata": meta, **opened})
+        existing = await api.get(kinds.NODE, "", name(node))
+    metadata = {
+        "labels": node["metadata"]["labels"],
+        "annotations": {**node["metadata"]["annotations"], RETIRED_ANNOTATION: None},
+    }
+    spec_patch = {"spec": {"unschedulable": None}} if annotations(existing).get(RETIRED_ANNOTATION) == "true" else {}
+    await api.patch(kinds.NODE, "", name(node), {"metadata": metadata, **spec_patch})
     await api.patch(kinds.NODE, "", name(node), {"status": node["status"]}, subresource="status")
 
 
-async def retire(api: Api, wanted: Collection[str], with_pods: Collection[str]) -> list[str]:
+async def retire_nodes(api: Api, current_nodes: Collection[str], with_pods: Collection[str]) -> list[str]:
     """Deletes nodes of an earlier start, or closes them while pods are on them; returns those that stay."""
-    kept = []
+    remaining = []
     for node in (await api.list(kinds.NODE)).items:
-        if not machine.ours(node) or name(node) in wanted:
+        if not machine.is_own_node(node) or name(node) in current_nodes:
             continue
         if name(node) not in with_pods:
             await api.delete(kinds.NODE, "", name(node))
             continue
-        kept.append(name(node))
-        if RETIRED not in annotations(node):
-            by = "cordoned" if dig(node, "spec.unschedulable") else "true"
+        remaining.append(name(node))
+        if RETIRED_ANNOTATION not in annotations(node):
+            retired_mark = "cordoned" if dig(node, "spec.unschedulable") else "true"
             await api.patch(
                 kinds.NODE,
                 "",
                 name(node),
-                {"metadata": {"annotations": {RETIRED: by}}, "spec": {"unschedulable": True}},
+                {"metadata": {"annotations": {RETIRED_ANNOTATION: retired_mark}}, "spec": {"unschedulable": True}},
             )
-    return kept
+    return remaining

@@ -2,7 +2,7 @@
 
 All pods share the machine's network, and torch and TensorFlow listen on every address, so two jobs may not keep one
 port. TABLE says which variables carry addresses and in which form; every (pod, port) of the cluster has one free port,
-given by `ports`. Text that is not in the table is not touched: a program that has a name elsewhere must use these.
+given by `port_of`. Text that is not in the table is not touched: a program that has a name elsewhere must use these.
 """
 
 import json
@@ -10,14 +10,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Ports = Callable[[str, int], int]
+PortLookup = Callable[[str, int], int]
 """(pod name as written, port as written) → the port on this machine."""
-Known = Callable[[str], str]
+PodResolver = Callable[[str], str]
 """A name as written → the pod it means, "" for a stranger."""
 
 LOOPBACK = "127.0.0.1"
 
-TABLE: Mapping[str, tuple[str, str]] = {
+ADDRESS_VARIABLES: Mapping[str, tuple[str, str]] = {
     "MASTER_ADDR": ("host", "MASTER_PORT"),
     "PET_MASTER_ADDR": ("host", "PET_MASTER_PORT"),
     "COORDINATOR_ADDRESS": ("host", "COORDINATOR_PORT"),
@@ -30,80 +30,84 @@ TABLE: Mapping[str, tuple[str, str]] = {
 _HOST_LINE = re.compile(r"^(\S+)(.*)$", re.M)
 
 
-def rewrite(env: Mapping[str, str], pod: str, known: Known, ports: Ports) -> dict[str, str]:
+def rewrite_environment(env: Mapping[str, str], pod: str, resolve: PodResolver, port_of: PortLookup) -> dict[str, str]:
     """`env` as a pod on this machine's own network needs it."""
-    found = dict(env)
-    for variable, (form, port_variable) in TABLE.items():
+    new_env = dict(env)
+    for variable, (form, port_variable) in ADDRESS_VARIABLES.items():
         if variable in env:
-            found |= _FORMS[form](variable, env, port_variable, (pod, known, ports))
-    return found
+            new_env |= _REWRITERS[form](variable, env, port_variable, (pod, resolve, port_of))
+    return new_env
 
 
-Context = tuple[str, Known, Ports]
+RewriteContext = tuple[str, PodResolver, PortLookup]
 
 
-def _host(variable: str, env: Mapping[str, str], port_variable: str, context: Context) -> dict[str, str]:
-    pod, known, ports = context
-    target = known(env[variable]) or (pod if env[variable] in ("localhost", LOOPBACK) else "")
+def _rewrite_host(variable: str, env: Mapping[str, str], port_variable: str, context: RewriteContext) -> dict[str, str]:
+    pod, resolve, port_of = context
+    target = resolve(env[variable]) or (pod if env[variable] in ("localhost", LOOPBACK) else "")
     if not target:
         return {}
-    found = {variable: LOOPBACK}
+    variables = {variable: LOOPBACK}
     if env.get(port_variable, "").isdigit():
-        found[port_variable] = str(ports(target, int(env[port_variable])))
-    return found
+        variables[port_variable] = str(port_of(target, int(env[port_variable])))
+    return variables
 
 
-def _endpoint(variable: str, env: Mapping[str, str], _: str, context: Context) -> dict[str, str]:
-    return {variable: endpoint(env[variable], context)}
+def _rewrite_endpoint_variable(
+    variable: str, env: Mapping[str, str], _: str, context: RewriteContext
+) -> dict[str, str]:
+    return {variable: rewrite_endpoint(env[variable], context)}
 
 
-def endpoint(text: str, context: Context) -> str:
+def rewrite_endpoint(text: str, context: RewriteContext) -> str:
     """`name:port` → `127.0.0.1:free port`; without a port only the name."""
-    pod, known, ports = context
+    pod, resolve, port_of = context
     host, _, port = text.partition(":")
-    target = known(host) or (pod if host in ("localhost", LOOPBACK) else "")
+    target = resolve(host) or (pod if host in ("localhost", LOOPBACK) else "")
     if not target:
         return text
-    return f"{LOOPBACK}:{ports(target, int(port))}" if port.isdigit() else LOOPBACK
+    return f"{LOOPBACK}:{port_of(target, int(port))}" if port.isdigit() else LOOPBACK
 
 
-def _hosts(variable: str, env: Mapping[str, str], port_variable: str, context: Context) -> dict[str, str]:
-    pod, known, ports = context
-    found = {variable: ",".join(LOOPBACK if known(h) else h for h in env[variable].split(","))}
+def _rewrite_hosts(
+    variable: str, env: Mapping[str, str], port_variable: str, context: RewriteContext
+) -> dict[str, str]:
+    pod, resolve, port_of = context
+    variables = {variable: ",".join(LOOPBACK if resolve(h) else h for h in env[variable].split(","))}
     if env.get(port_variable, "").isdigit():
-        found[port_variable] = str(ports(pod, int(env[port_variable])))
-    return found
+        variables[port_variable] = str(port_of(pod, int(env[port_variable])))
+    return variables
 
 
-def _tensorflow(variable: str, env: Mapping[str, str], _: str, context: Context) -> dict[str, str]:
+def _rewrite_tf_config(variable: str, env: Mapping[str, str], _: str, context: RewriteContext) -> dict[str, str]:
     try:
         config = json.loads(env[variable])
     except ValueError:
         return {}
     if not isinstance(config, dict):
         return {}
-    changed = {**config, "cluster": _addresses(config.get("cluster"), context)}
+    changed = {**config, "cluster": _rewrite_addresses(config.get("cluster"), context)}
     return {variable: json.dumps({k: changed[k] for k in config}, separators=(",", ":"))}
 
 
-def _addresses(value: Any, context: Context) -> Any:
+def _rewrite_addresses(value: Any, context: RewriteContext) -> Any:
     if isinstance(value, str):
-        return endpoint(value, context)
+        return rewrite_endpoint(value, context)
     if isinstance(value, list):
-        return [_addresses(item, context) for item in value]
+        return [_rewrite_addresses(item, context) for item in value]
     if isinstance(value, dict):
-        return {k: _addresses(v, context) for k, v in value.items()}
+        return {k: _rewrite_addresses(v, context) for k, v in value.items()}
     return value
 
 
-def hostfile(text: str, known: Known) -> str:
+def rewrite_hostfile(text: str, resolve: PodResolver) -> str:
     """An MPI hostfile (`name slots=n` a line): every rank is here."""
-    return _HOST_LINE.sub(lambda m: f"{LOOPBACK if known(m[1]) else m[1]}{m[2]}", text)
+    return _HOST_LINE.sub(lambda m: f"{LOOPBACK if resolve(m[1]) else m[1]}{m[2]}", text)
 
 
-_FORMS: Mapping[str, Callable[[str, Mapping[str, str], str, Context], dict[str, str]]] = {
-    "host": _host,
-    "host:port": _endpoint,
-    "hosts": _hosts,
-    "tf": _tensorflow,
+_REWRITERS: Mapping[str, Callable[[str, Mapping[str, str], str, RewriteContext], dict[str, str]]] = {
+    "host": _rewrite_host,
+    "host:port": _rewrite_endpoint_variable,
+    "hosts": _rewrite_hosts,
+    "tf": _rewrite_tf_config,
 }

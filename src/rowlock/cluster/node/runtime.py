@@ -20,12 +20,12 @@ from urllib.parse import quote
 import psutil
 
 from rowlock.cluster.node import containers, engine
-from rowlock.cluster.node.containers import LABEL
+from rowlock.cluster.node.containers import LABEL_PREFIX
 from rowlock.cluster.node.engine import Engine, EngineError
-from rowlock.cluster.node.images import DELIVERY, Image, Images, command_line, normalise
+from rowlock.cluster.node.images import KUBECTL_DELIVERY, Image, Images, command_line, normalise
 from rowlock.cluster.node.network import PodNetwork
-from rowlock.cluster.node.pod_facts import Problem, all_containers, emulated, main_containers
-from rowlock.cluster.node.tended import Tended
+from rowlock.cluster.node.pod_facts import Problem, all_containers, is_emulated_init, main_containers
+from rowlock.cluster.node.tended import PodState
 from rowlock.errors import Invalid
 from rowlock.objects import Object, uid
 
@@ -35,29 +35,29 @@ _PREFIXES = tuple(f"10.{number}" for number in range(77, 100))
 
 
 @dataclass(slots=True)
-class Runtime:
+class ContainerRuntime:
     """The kubelet's side of the container engine."""
 
-    wanted: str
+    mode: str
     data: Path
     images: Images
     network: PodNetwork
-    pods: Mapping[str, Tended]
+    pods: Mapping[str, PodState]
     """The kubelet's."""
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     engine: Engine | None = None
-    why: str = ""
+    engine_problem: str = ""
     """Why the one that should be there does not answer."""
-    _sizes: dict[str, int] = field(default_factory=dict)
-    _ready: set[str] = field(default_factory=set)
-    _making: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _image_sizes: dict[str, int] = field(default_factory=dict)
+    _prepared: set[str] = field(default_factory=set)
+    _network_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self.network.contained = self.contained
+        self.network.runs_in_containers = self.runs_in_containers
 
     @property
     def cluster(self) -> str:
-        return containers.digest(str(self.data))
+        return containers.cluster_id(str(self.data))
 
     @property
     def name(self) -> str:
@@ -65,93 +65,100 @@ class Runtime:
         return self.engine.name if self.engine else ""
 
     @property
-    def net(self) -> str:
+    def network_name(self) -> str:
         """The name of the pods' network in the engine."""
         return f"rowlock-{self.cluster}"
 
-    async def begin(self) -> None:
+    async def detect_engine(self) -> None:
         """At the start of the kubelet. Most machines have no engine, and that costs nothing."""
-        if self.wanted == "container" or engine.present(self.env):
-            await self.find()
+        if self.mode == "container" or engine.has_socket(self.env):
+            await self.find_engine()
 
-    async def find(self) -> None:
+    async def find_engine(self) -> None:
         """Looks for an engine. Raises Invalid when one was demanded and none answers."""
-        if self.wanted == "process":
+        if self.mode == "process":
             return
-        self.engine, self.why = await asyncio.to_thread(engine.find, self.env)
-        if self.engine is None and self.wanted == "container":
-            raise Invalid(f"--runtime container needs Docker or Podman: {self.why}; start one, or leave the flag out")
+        self.engine, self.engine_problem = await asyncio.to_thread(engine.find_engine, self.env)
+        if self.engine is None and self.mode == "container":
+            raise Invalid(
+                f"--runtime container needs Docker or Podman: {self.engine_problem}; start one, or leave the flag out"
+            )
 
     # ------------------------------------------------------------ which pods
 
-    async def look(self, pod: Object) -> None:
+    async def inspect_images(self, pod: Object) -> None:
         """Brings up to date what is known of the pod's images. A machine whose engine comes later is noticed here."""
-        names = {str(c.get("image") or "") for c in all_containers(pod) if not emulated(c)}
-        wanted = [normalise(name) for name in names if not self.images.own(name)]
-        if self.wanted == "process" or not wanted:
+        names = {str(c.get("image") or "") for c in all_containers(pod) if not is_emulated_init(c)}
+        engine_images = [normalise(name) for name in names if not self.images.is_local(name)]
+        if self.mode == "process" or not engine_images:
             return  # so that pods as processes wait for no engine
-        if self.engine is None and engine.present(self.env):
+        if self.engine is None and engine.has_socket(self.env):
             with contextlib.suppress(Invalid):
-                await self.find()
+                await self.find_engine()
         if self.engine is not None:
-            await asyncio.gather(*(asyncio.to_thread(self._look, self.engine, name) for name in wanted))
+            await asyncio.gather(*(asyncio.to_thread(self._inspect_image, self.engine, name) for name in engine_images))
 
-    def _look(self, where: Engine, name: str) -> None:
-        known = self.images.foreign
+    def _inspect_image(self, client: Engine, name: str) -> None:
+        engine_images = self.images.engine_images
         try:
-            said = where.ask("GET", f"/images/{name}/json")
-            known[name], self._sizes[name] = image(name, where, said), int(said.get("Size") or 0)
+            inspection = client.request("GET", f"/images/{name}/json")
+            engine_images[name], self._image_sizes[name] = (
+                image_of_engine(name, client, inspection),
+                int(inspection.get("Size") or 0),
+            )
         except EngineError as error:
             if error.status:
-                known.pop(name, None)
-            elif name in known or self.wanted == "container":
-                known[name] = Problem("CreateContainerError", f"{error}: start the engine again")
+                engine_images.pop(name, None)
+            elif name in engine_images or self.mode == "container":
+                engine_images[name] = Problem("CreateContainerError", f"{error}: start the engine again")
 
-    def holds(self, pod: Object) -> bool:
+    def needs_engine(self, pod: Object) -> bool:
         """Does the pod run in containers? By what is known of its images."""
-        wanted = [c for c in all_containers(pod) if not emulated(c)]
-        return any(self.images.contained(str(c.get("image") or "")) or self.absent(c) for c in wanted)
+        real_containers = [c for c in all_containers(pod) if not is_emulated_init(c)]
+        return any(
+            self.images.is_engine_image(str(c.get("image") or "")) or self.needs_pull(c) for c in real_containers
+        )
 
-    def absent(self, container: Mapping[str, Any]) -> bool:
+    def needs_pull(self, container: Mapping[str, Any]) -> bool:
         """Is its image one that the engine must fetch first, and may?"""
-        if self.engine is None or self.wanted == "process" or container.get("imagePullPolicy") == "Never":
+        if self.engine is None or self.mode == "process" or container.get("imagePullPolicy") == "Never":
             return False
-        return self.images.absent(str(container.get("image") or ""))
+        return self.images.needs_pull(str(container.get("image") or ""))
 
-    async def lacks(self, pod: Object) -> list[str]:
+    async def image_problems(self, pod: Object) -> list[str]:
         """Why containers of such a pod could not be begun, as far as that lies in their images: a sentence each."""
-        await self.look(pod)
-        found = []
+        await self.inspect_images(pod)
+        sentences = []
         for container in all_containers(pod):
-            if emulated(container) or self.absent(container):  # the engine fetches it
+            if is_emulated_init(container) or self.needs_pull(container):  # the engine fetches it
                 continue
             image = self.images.find(str(container.get("image") or ""))
-            words = command_line(image, container) if isinstance(image, Image) and not image.engine else image
-            if isinstance(words, Problem):
-                found.append(f"{words.reason}: {words.message}")
-        return list(dict.fromkeys(found))
+            command = command_line(image, container) if isinstance(image, Image) and not image.engine else image
+            if isinstance(command, Problem):
+                sentences.append(f"{command.reason}: {command.message}")
+        return list(dict.fromkeys(sentences))
 
-    async def came(self, name: str) -> int | None:
+    async def inspect_pulled_image(self, name: str) -> int | None:
         """Looks for an image after a pull: its size in bytes, None when it is not there."""
         if self.engine is None:
             return None
-        await asyncio.to_thread(self._look, self.engine, name)
-        return self._sizes.get(name) if isinstance(self.images.foreign.get(name), Image) else None
+        await asyncio.to_thread(self._inspect_image, self.engine, name)
+        return self._image_sizes.get(name) if isinstance(self.images.engine_images.get(name), Image) else None
 
-    def contained(self, pod: Object) -> bool:
+    def runs_in_containers(self, pod: Object) -> bool:
         """What was decided before its first program; until then, what would be."""
-        tended = self.pods.get(uid(pod))
-        return tended.card.contained if tended is not None and not tended.fresh() else self.holds(pod)
+        state = self.pods.get(uid(pod))
+        return state.card.contained if state is not None and not state.is_unstarted() else self.needs_engine(pod)
 
-    def unfit(self, pod: Object, image: Image, contained: bool) -> Problem | None:
+    def image_conflict(self, pod: Object, image: Image, contained: bool) -> Problem | None:
         """Why a container of that image cannot be part of the pod."""
-        if contained and not image.engine and image.name.rpartition(":")[0] == DELIVERY:
+        if contained and not image.engine and image.name.rpartition(":")[0] == KUBECTL_DELIVERY:
             text = (
                 "the launcher of an MPIJob cannot run in a container yet: run its command with this machine's programs"
             )
-            add = f"`rowlock image add {main_containers(pod)[0].get('image')} --host`"
-            return Problem("CreateContainerConfigError", f"{text}: {add}")
-        if not image.engine and self.wanted == "container":
+            remedy = f"`rowlock image add {main_containers(pod)[0].get('image')} --host`"
+            return Problem("CreateContainerConfigError", f"{text}: {remedy}")
+        if not image.engine and self.mode == "container":
             text = f'image "{image.name}" stands for a process of this machine, and the cluster runs containers only'
             return Problem("CreateContainerConfigError", f"{text}: start it with --runtime auto, or build the image")
         if bool(image.engine) != contained:
@@ -161,134 +168,136 @@ class Runtime:
 
     # ------------------------------------------------------------ what they need
 
-    async def prepare(self, pod: Object) -> Problem | None:
+    async def prepare_engine(self, pod: Object) -> Problem | None:
         """Makes what the engine must have before the pod's containers: the network, the sandbox's image."""
         if self.engine is None:
-            return self.gone()
+            return self.engine_gone_problem()
         try:
-            async with self._making:
+            async with self._network_lock:
                 await asyncio.to_thread(self._make_network, self.engine)
-            if containers.sandboxed(pod):
+            if containers.needs_sandbox(pod):
                 await asyncio.to_thread(self._make_sandbox_image, self.engine)
         except (EngineError, ValueError) as error:
-            self._ready.clear()
+            self._prepared.clear()
             return Problem("CreateContainerError", str(error))
         return None
 
-    def gone(self) -> Problem:
+    def engine_gone_problem(self) -> Problem:
         """What a pod in containers is told when there is no engine any more."""
-        return Problem("CreateContainerError", self.why or "no container engine answers here any more: start it again")
+        return Problem(
+            "CreateContainerError", self.engine_problem or "no container engine answers here any more: start it again"
+        )
 
-    def _make_network(self, where: Engine) -> None:
-        if "network" in self._ready:
+    def _make_network(self, client: Engine) -> None:
+        if "network" in self._prepared:
             return
-        found = self._known_network(where)
-        for prefix in () if found else _PREFIXES:
+        subnet = self._existing_subnet(client)
+        for prefix in () if subnet else _PREFIXES:
             pool = {"Subnet": f"{prefix}.0.0/16", "Gateway": f"{prefix}.0.1"}
-            wanted = {"Name": self.net, "Driver": "bridge", "CheckDuplicate": True, "IPAM": {"Config": [pool]}}
-            wanted["Labels"] = {f"{LABEL}cluster": self.cluster, f"{LABEL}data": str(self.data)}
+            body = {"Name": self.network_name, "Driver": "bridge", "CheckDuplicate": True, "IPAM": {"Config": [pool]}}
+            body["Labels"] = {f"{LABEL_PREFIX}cluster": self.cluster, f"{LABEL_PREFIX}data": str(self.data)}
             try:
-                where.ask("POST", "/networks/create", wanted)
-                found = pool["Subnet"]
+                client.request("POST", "/networks/create", body)
+                subnet = pool["Subnet"]
                 break
             except EngineError as error:
                 if not any(word in str(error).lower() for word in ("overlap", "already used", "conflict")):
                     raise
-        if not found:
+        if not subnet:
             raise ValueError("every network from 10.77.0.0/16 to 10.99.0.0/16 is taken in the container engine")
-        self.network.contain(".".join(found.split(".")[:2]))
-        self._ready.add("network")
+        self.network.set_engine_prefix(".".join(subnet.split(".")[:2]))
+        self._prepared.add("network")
 
-    def _known_network(self, where: Engine) -> str:
+    def _existing_subnet(self, client: Engine) -> str:
         """Its subnet, when it is there."""
         try:
-            return str(where.ask("GET", f"/networks/{self.net}")["IPAM"]["Config"][0]["Subnet"])
+            return str(client.request("GET", f"/networks/{self.network_name}")["IPAM"]["Config"][0]["Subnet"])
         except EngineError as error:
             if error.status == 404:
                 return ""
             raise
 
-    def _make_sandbox_image(self, where: Engine) -> None:
-        if "sandbox" in self._ready:
+    def _make_sandbox_image(self, client: Engine) -> None:
+        if "sandbox" in self._prepared:
             return
         try:
-            where.ask("GET", f"/images/{containers.SANDBOX}/json")
+            client.request("GET", f"/images/{containers.SANDBOX_IMAGE}/json")
         except EngineError as error:
             if error.status != 404:
                 raise
             from rowlock.cluster.node import pause  # seldom needed: tar archives are not imported at every start
 
-            repository, _, tag = containers.SANDBOX.rpartition(":")
+            repository, _, tag = containers.SANDBOX_IMAGE.rpartition(":")
             path = f"/images/create?fromSrc=-&repo={repository}&tag={tag}"
-            arch = str((where.ask("GET", "/version") or {}).get("Arch", ""))
-            where.ask("POST", path, pause.archive(arch))
-        self._ready.add("sandbox")
+            arch = str((client.request("GET", "/version") or {}).get("Arch", ""))
+            client.request("POST", path, pause.archive(arch))
+        self._prepared.add("sandbox")
 
     # ------------------------------------------------------------ tidiness
 
-    async def forget(self, pod: str) -> None:
+    async def remove_pod(self, pod: str) -> None:
         """Removes everything of a pod that has gone."""
         if self.engine is not None:
-            await asyncio.to_thread(self._forget, self.engine, pod)
+            await asyncio.to_thread(self._remove_pod, self.engine, pod)
 
-    def _forget(self, where: Engine, pod: str) -> None:
+    def _remove_pod(self, client: Engine, pod: str) -> None:
         with contextlib.suppress(EngineError):
-            for row in _listed(where, "/containers/json?all=1", f"{LABEL}pod={pod}"):
-                self._remove(where, f"/containers/{row['Id']}?force=1&v=1")
-            for row in (_listed(where, "/volumes?", f"{LABEL}pod={pod}") or {}).get("Volumes") or ():
-                self._remove(where, f"/volumes/{row['Name']}?force=1")
+            for row in _list_labelled(client, "/containers/json?all=1", f"{LABEL_PREFIX}pod={pod}"):
+                self._delete_path(client, f"/containers/{row['Id']}?force=1&v=1")
+            for row in (_list_labelled(client, "/volumes?", f"{LABEL_PREFIX}pod={pod}") or {}).get("Volumes") or ():
+                self._delete_path(client, f"/volumes/{row['Name']}?force=1")
 
-    def _remove(self, where: Engine, path: str) -> None:
+    def _delete_path(self, client: Engine, path: str) -> None:
         with contextlib.suppress(EngineError):  # somebody was quicker
-            where.ask("DELETE", path)
+            client.request("DELETE", path)
 
-    async def sweep(self) -> None:
+    async def remove_orphans(self) -> None:
         """Removes containers of this cluster that nobody looks after."""
         if self.engine is None:
             return
         with contextlib.suppress(EngineError):
-            label = f"{LABEL}cluster={self.cluster}"
-            found = await asyncio.to_thread(_listed, self.engine, "/containers/json?all=1", label)
-            for each in containers.orphans(found, *self._alive()):
-                log.info("container %s, which nobody looks after, is removed", each[:12])
-                await asyncio.to_thread(self._remove, self.engine, f"/containers/{each}?force=1&v=1")
+            label = f"{LABEL_PREFIX}cluster={self.cluster}"
+            rows = await asyncio.to_thread(_list_labelled, self.engine, "/containers/json?all=1", label)
+            for identifier in containers.orphan_ids(rows, *self._live_runs()):
+                log.info("container %s, which nobody looks after, is removed", identifier[:12])
+                await asyncio.to_thread(self._delete_path, self.engine, f"/containers/{identifier}?force=1&v=1")
 
-    def _alive(self) -> tuple[set[tuple[str, str, str]], set[str]]:
+    def _live_runs(self) -> tuple[set[tuple[str, str, str]], set[str]]:
         """(pod, container, run) of all that lives, and the pods that are at work."""
-        found = set()
-        for pod, tended in self.pods.items():
-            for container, known in tended.containers.items():
-                numbers = (known.asked, known.run.number if known.run is not None else None) if known.alive else ()
-                found |= {(pod, container, str(number)) for number in numbers if number is not None}
-        return found, {pod for pod, tended in self.pods.items() if not tended.finished}
+        runs = set()
+        for pod, state in self.pods.items():
+            for container, facts in state.containers.items():
+                numbers = (facts.asked, facts.run.number if facts.run is not None else None) if facts.is_alive else ()
+                runs |= {(pod, container, str(number)) for number in numbers if number is not None}
+        return runs, {pod for pod, state in self.pods.items() if not state.finished}
 
     def close(self) -> None:
         """The network goes when nothing is in it any more; an engine that is slow to answer does not hold the server up."""
         if self.engine is not None:
             with contextlib.suppress(EngineError):
-                self.engine.ask("DELETE", f"/networks/{self.net}", patience=engine.PROBE)
+                self.engine.request("DELETE", f"/networks/{self.network_name}", timeout=engine.PROBE)
 
 
-def _listed(where: Engine, path: str, label: str) -> Any:
-    return where.ask("GET", f"{path}&filters={quote(json.dumps({'label': [label]}))}")
+def _list_labelled(client: Engine, path: str, label: str) -> Any:
+    return client.request("GET", f"{path}&filters={quote(json.dumps({'label': [label]}))}")
 
 
-def image(name: str, where: Engine, said: Mapping[str, Any]) -> Image:
+def image_of_engine(name: str, client: Engine, inspection: Mapping[str, Any]) -> Image:
     """An image of the engine, as every other image."""
-    config = said.get("Config") or {}
+    config = inspection.get("Config") or {}
     return Image(
         name,
         env=dict(entry.partition("=")[::2] for entry in config.get("Env") or ()),
         entrypoint=tuple(config.get("Entrypoint") or ()),
         command=tuple(config.get("Cmd") or ()),
         workdir=str(config.get("WorkingDir") or ""),
-        engine=f"{where.name}://{said['Id']}",
+        engine=f"{client.name}://{inspection['Id']}",
         user=str(config.get("User") or ""),
         stop_signal=str(config.get("StopSignal") or ""),
     )
 
 
-def shared_memory() -> int:
+def shared_memory_limit() -> int:
     """The most that /dev/shm of a pod may hold: half of the machine's memory, as Linux has it for itself. It costs
     nothing until it is used, and then it counts against the container's limit."""
     return int(psutil.virtual_memory().total // 2)

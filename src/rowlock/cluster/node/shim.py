@@ -23,18 +23,18 @@ from collections.abc import Callable
 from typing import Any
 
 from rowlock.cluster.node import beginning, console, fabric, kin, limits, log_writer, mounts
-from rowlock.cluster.node.facts import of_run, write_fact
+from rowlock.cluster.node.facts import run_fact_path, write_fact
 
 CHUNK = 65536
 _DEFAULT_GRACE = 30.0
-_MESSAGE, _MESSAGE_OF_LOG, _LINES_OF_LOG = 4096, 2048, 80
+_MAX_MESSAGE_BYTES, _MAX_LOG_MESSAGE_BYTES, _MAX_LOG_MESSAGE_LINES = 4096, 2048, 80
 """The most bytes of a termination message; of one taken from the log, and its lines."""
 SUBREAPER = 36
 _SIGCHLD, _SIGTERM, _SIG_IGN = int(signal.SIGCHLD), int(signal.SIGTERM), int(signal.SIG_IGN)
-_IGNORED = tuple(int(n) for n in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ))
+_IGNORED_SIGNALS = tuple(int(n) for n in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ))
 
 
-def _nothing(*_: object) -> None:
+def _noop_handler(*_: object) -> None:
     """A signal that is there to wake us."""
 
 
@@ -43,165 +43,171 @@ class Shim:
 
     def __init__(self, spec: dict[str, Any], netns: int, begin: Callable[[dict[str, Any]], str]) -> None:
         self._spec = spec
-        self._beginning = beginning.Beginning(spec, netns, begin)
+        self._container_init = beginning.ContainerInit(spec, netns, begin)
         self._log: log_writer.LogFile
         self._child = -1
-        self._status: int | None = None
-        self._stop_asked = self._stopped = False
+        self._exit_status: int | None = None
+        self._stop_requested = self._stop_begun = False
         self._kill_at: float | None = None
-        wanted = spec.get("limits") or {}
-        self._measured = int(wanted.get("memory") or 0) if wanted.get("how", "watchdog") == "watchdog" else 0
-        self._look_at = 0.0
-        self._overuse = ""
+        resource_limits = spec.get("limits") or {}
+        self._memory_limit = (
+            int(resource_limits.get("memory") or 0) if resource_limits.get("how", "watchdog") == "watchdog" else 0
+        )
+        self._measure_at = 0.0
+        self._overuse_text = ""
 
     def run(self) -> None:
         """Everything, in order. Returns when the exit fact is on disk."""
-        self._prepare()
-        ends = console.Ends(self._spec.get("console") or {})
-        failure = self._launch(ends)
-        ends.let_go()
-        if failure == beginning.TAKEN:
+        self._set_up_signals()
+        stdio = console.Stdio(self._spec.get("console") or {})
+        failure = self._fork_program(stdio)
+        stdio.close_child_fds()
+        if failure == beginning.ALREADY_CLAIMED:
             return
-        self._log = log_writer.LogFile(self._path("log"), int(self._spec.get("log_limit") or log_writer.LIMIT))
+        self._log = log_writer.LogFile(
+            self._fact_path("log"), int(self._spec.get("log_limit") or log_writer.DEFAULT_LOG_LIMIT)
+        )
         if failure:
             os.waitpid(self._child, 0)
-            self._finish(128, 0, failure, "StartError")
+            self._write_exit(128, 0, failure, "StartError")
             return
-        ends.listen(self._path("in"))
-        self._wake("started")
-        self._look_after(ends.reading)
-        code, signal_number = kin.ending(self._status or 0)
+        stdio.listen(self._fact_path("in"))
+        self._notify_server("started")
+        self._supervise_program(stdio.output_fd)
+        code, signal_number = kin.decode_wait_status(self._exit_status or 0)
         if self._spec.get("engine"):
-            return self._finish_container(code)
-        overuse = self._overuse or self._killed_by_kernel()
-        self._finish(code, signal_number, overuse if code else "", "OOMKilled" if overuse and code else "")
+            return self._write_container_exit(code)
+        overuse = self._overuse_text or self._kernel_oom_message()
+        self._write_exit(code, signal_number, overuse if code else "", "OOMKilled" if overuse and code else "")
 
-    def rehearse(self) -> None:
+    def prime_caches(self) -> None:
         """What every shim does while it lives, without effect."""
-        self._prepare()
-        ends = console.Ends({})
-        ends.let_go()
-        reading, writing = os.pipe()
-        os.close(writing)
-        self._heard(reading)
+        self._set_up_signals()
+        stdio = console.Stdio({})
+        stdio.close_child_fds()
+        read_end, write_end = os.pipe()
+        os.close(write_end)
+        self._read_start_failure(read_end)
         self._log = log_writer.LogFile(os.devnull)
         self._log.write(b"a line\n")
-        self._path("log")
-        self._wake("started")
-        poll = self._polled(ends.reading)
+        self._fact_path("log")
+        self._notify_server("started")
+        poll = self._register_poll(stdio.output_fd)
         poll.poll(0)
-        self._copy(ends.reading)
-        self._attend()
-        for fd in (*self._waker, ends.reading):
+        self._copy_output(stdio.output_fd)
+        self._handle_due_work()
+        for fd in (*self._waker, stdio.output_fd):
             os.close(fd)
         self._log.close()
 
-    def _path(self, name: str) -> str:
-        return of_run(self._spec, name)
+    def _fact_path(self, name: str) -> str:
+        return run_fact_path(self._spec, name)
 
-    def _prepare(self) -> None:
+    def _set_up_signals(self) -> None:
         fabric.prctl(SUBREAPER, 1)
         self._waker = os.pipe()
         for end in self._waker:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self._waker[1], warn_on_full_buffer=False)
-        handle(_SIGCHLD, _nothing)
+        handle(_SIGCHLD, _noop_handler)
         handle(_SIGTERM, self._on_term)
-        for ignored in _IGNORED:
+        for ignored in _IGNORED_SIGNALS:
             handle(ignored, _SIG_IGN)
 
     def _on_term(self, *_: object) -> None:
-        self._stop_asked = True
+        self._stop_requested = True
 
-    def _launch(self, ends: console.Ends) -> str:
+    def _fork_program(self, stdio: console.Stdio) -> str:
         """Forks the program. Returns why it could not begin, "" when it runs."""
-        reading, writing = os.pipe()
+        read_end, write_end = os.pipe()
         self._child = os.fork()
         if self._child == 0:
             signal.set_wakeup_fd(-1)
-            os.write(writing, self._beginning.become(ends).encode())
+            os.write(write_end, self._container_init.become_program(stdio).encode())
             os._exit(127)
-        os.close(writing)
-        return self._heard(reading)
+        os.close(write_end)
+        return self._read_start_failure(read_end)
 
-    def _heard(self, reading: int) -> str:
+    def _read_start_failure(self, read_end: int) -> str:
         """What the program's process says until it is the program."""
         failure = b""
-        while piece := os.read(reading, CHUNK):
+        while piece := os.read(read_end, CHUNK):
             failure += piece
-        os.close(reading)
-        begun = beginning.begun(self._spec)
-        if not failure and not begun:
+        os.close(read_end)
+        has_begun = beginning.commit_start_fact(self._spec)
+        if not failure and not has_begun:
             return "it was killed before its program began"
         return failure.decode(errors="replace")
 
-    def _look_after(self, output: int) -> None:
+    def _supervise_program(self, output: int) -> None:
         """Copies output until the program and all it started are gone."""
-        poll = self._polled(output)
-        while self._status is None:
-            for fd, _ in poll.poll(self._patience()):
+        poll = self._register_poll(output)
+        while self._exit_status is None:
+            for fd, _ in poll.poll(self._poll_timeout_ms()):
                 if fd == self._waker[0]:
                     os.read(fd, 4096)
-                elif self._copy(output) == 0:
+                elif self._copy_output(output) == 0:
                     poll.unregister(output)  # closed by the program; it may run on without
-            self._attend()
-        self._kill_the_rest()
-        while self._copy(output):
+            self._handle_due_work()
+        self._kill_remaining()
+        while self._copy_output(output):
             pass
 
-    def _polled(self, output: int) -> "select.poll":
+    def _register_poll(self, output: int) -> "select.poll":
         os.set_blocking(output, False)
         poll = select.poll()
         poll.register(output, select.POLLIN)
         poll.register(self._waker[0], select.POLLIN)
         return poll
 
-    def _patience(self) -> int | None:
+    def _poll_timeout_ms(self) -> int | None:
         waits = [max(0.001, self._kill_at - time.monotonic())] if self._kill_at is not None else []
-        waits += [limits.EVERY] if self._measured else []
+        waits += [limits.WATCHDOG_INTERVAL] if self._memory_limit else []
         return int(min(waits) * 1000) + 1 if waits else None
 
-    def _attend(self) -> None:
+    def _handle_due_work(self) -> None:
         """Reaps; carries out a request to stop; kills when the grace is over."""
         self._reap()
-        if self._stop_asked:
-            self._stop_asked = False
-            self._begin_to_stop()
+        if self._stop_requested:
+            self._stop_requested = False
+            self._begin_stop()
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._signal_tree(signal.SIGKILL)
             self._kill_at = time.monotonic() + 0.1
-        if self._measured and time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + limits.EVERY
-            self._measure()
+        if self._memory_limit and time.monotonic() >= self._measure_at:
+            self._measure_at = time.monotonic() + limits.WATCHDOG_INTERVAL
+            self._check_memory()
 
-    def _measure(self) -> None:
+    def _check_memory(self) -> None:
         """The watchdog: the whole tree is killed when it has more memory than its limit."""
         tree = kin.descendants(os.getpid())
-        if limits.resident(tree) <= self._measured:
+        if limits.resident_memory(tree) <= self._memory_limit:
             return
-        used = limits.resident(tree, exact=True)
-        if used > self._measured:
+        used = limits.resident_memory(tree, exact=True)
+        if used > self._memory_limit:
             self._signal_tree(signal.SIGKILL)
-            self._overuse = _overuse(used, self._measured, "found by the watchdog")
+            self._overuse_text = _overuse_message(used, self._memory_limit, "found by the watchdog")
 
-    def _killed_by_kernel(self) -> str:
+    def _kernel_oom_message(self) -> str:
         """What the control group knows of a lack of memory; "" when there was none."""
-        wanted = self._spec.get("limits") or {}
-        group = limits.Group.of(beginning.group_name(self._spec), wanted)
-        kills, peak = group.kills(), group.peak()
+        resource_limits = self._spec.get("limits") or {}
+        group = limits.Cgroup.by_name(beginning.cgroup_name(self._spec), resource_limits)
+        kills, peak = group.oom_kills(), group.peak_memory()
         group.remove()
-        return _overuse(peak, int(wanted.get("memory") or 0), f"cgroup {group.version}") if kills else ""
+        return (
+            _overuse_message(peak, int(resource_limits.get("memory") or 0), f"cgroup {group.version}") if kills else ""
+        )
 
-    def _begin_to_stop(self) -> None:
+    def _begin_stop(self) -> None:
         request: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):
             with open(f"{self._spec['dir']}/stop") as file:
                 request = json.load(file)
         deadline = time.monotonic() + float(request.get("grace", self._spec.get("grace", _DEFAULT_GRACE)))
         self._kill_at = deadline if self._kill_at is None else min(deadline, self._kill_at)
-        if not self._stopped:
+        if not self._stop_begun:
             self._signal_tree(signal.SIGTERM)
-        self._stopped = True
+        self._stop_begun = True
 
     def _signal_tree(self, number: int) -> None:
         """Everything below us; where there is no /proc, the program's process group."""
@@ -209,18 +215,18 @@ class Shim:
 
     def _reap(self) -> bool:
         """Collects the dead; True while children are left."""
-        left, status = kin.reap(self._child)
-        self._status = self._status if status is None else status
-        return left
+        has_children, status = kin.reap_children(self._child)
+        self._exit_status = self._exit_status if status is None else status
+        return has_children
 
-    def _kill_the_rest(self) -> None:
+    def _kill_remaining(self) -> None:
         while self._reap():
             self._signal_tree(signal.SIGKILL)
             select.select([self._waker[0]], [], [], 0.05)
             with contextlib.suppress(BlockingIOError):
                 os.read(self._waker[0], 4096)
 
-    def _copy(self, output: int) -> int:
+    def _copy_output(self, output: int) -> int:
         """One chunk from the program to its log; how many bytes, 0 = nothing there (any more)."""
         try:
             chunk = os.read(output, CHUNK)
@@ -230,50 +236,57 @@ class Shim:
             self._log.write(chunk)
         return len(chunk)
 
-    def _finish_container(self, code: int) -> None:
+    def _write_container_exit(self, code: int) -> None:
         """The engine knows how it ended."""
         from rowlock.cluster.node import contained
 
-        fact = contained.ended(self._spec, code)
-        self._finish(fact["code"], fact["signal"], fact.get("message", ""), fact.get("reason", ""))
+        fact = contained.collect_exit(self._spec, code)
+        self._write_exit(fact["code"], fact["signal"], fact.get("message", ""), fact.get("reason", ""))
 
-    def _finish(self, code: int, number: int, message: str, reason: str) -> None:
-        fact: dict[str, Any] = {"code": code, "signal": number, "started": self._began(), "finished": time.time()}
-        message = message or self._last_words(code)
+    def _write_exit(self, code: int, signal_number: int, message: str, reason: str) -> None:
+        fact: dict[str, Any] = {
+            "code": code,
+            "signal": signal_number,
+            "started": self._read_start_time(),
+            "finished": time.time(),
+        }
+        message = message or self._termination_message(code)
         fact |= {k: v for k, v in (("message", message), ("reason", reason)) if v}
-        if self._stopped:
+        if self._stop_begun:
             fact["stopped"] = True
         while True:
             try:
-                write_fact(self._path("exit"), fact, told=lambda: self._wake("exited"))
+                write_fact(self._fact_path("exit"), fact, on_written=lambda: self._notify_server("exited"))
                 return
             except FileNotFoundError:
                 return  # the pod's directory was removed: nobody wants to know
             except OSError:
                 time.sleep(1)  # a full disk: the fact must not be lost, so wait for room
 
-    def _began(self) -> float:
+    def _read_start_time(self) -> float:
         """When the program began, as its own process wrote it down; 0 when it never came that far."""
         with contextlib.suppress(OSError, ValueError):
-            with open(self._path("start")) as file:
+            with open(self._fact_path("start")) as file:
                 return float(json.load(file).get("started") or 0.0)
         return 0.0
 
-    def _last_words(self, code: int) -> str:
+    def _termination_message(self, code: int) -> str:
         """What the program left in its message file; else, when it failed and that is asked for, the end of its log."""
-        words = _end_of(self._path("message"), _MESSAGE)
-        if words or code == 0 or not self._spec.get("message_from_log"):
-            return words.decode(errors="replace")
-        lines = _end_of(self._path("log"), _MESSAGE_OF_LOG + _LINES_OF_LOG * log_writer.WIDTH).split(b"\n")[
-            -_LINES_OF_LOG - 1 :
-        ]
-        return b"\n".join(line[log_writer.WIDTH :] for line in lines)[-_MESSAGE_OF_LOG:].decode(errors="replace")
+        message = _read_tail(self._fact_path("message"), _MAX_MESSAGE_BYTES)
+        if message or code == 0 or not self._spec.get("message_from_log"):
+            return message.decode(errors="replace")
+        lines = _read_tail(
+            self._fact_path("log"), _MAX_LOG_MESSAGE_BYTES + _MAX_LOG_MESSAGE_LINES * log_writer.TIMESTAMP_WIDTH
+        ).split(b"\n")[-_MAX_LOG_MESSAGE_LINES - 1 :]
+        return b"\n".join(line[log_writer.TIMESTAMP_WIDTH :] for line in lines)[-_MAX_LOG_MESSAGE_BYTES:].decode(
+            errors="replace"
+        )
 
-    def _wake(self, what: str) -> None:
-        wake(str(self._spec["wake"]), f"{what} {self._spec['hint']} {self._spec['n']}\n")
+    def _notify_server(self, event: str) -> None:
+        notify_server(str(self._spec["wake"]), f"{event} {self._spec['hint']} {self._spec['n']}\n")
 
 
-def wake(path: str, line: str) -> None:
+def notify_server(path: str, line: str) -> None:
     """Tells the server, if one listens; when not, it will read the facts."""
     with contextlib.suppress(OSError):
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
@@ -283,11 +296,11 @@ def wake(path: str, line: str) -> None:
             os.close(fd)
 
 
-def _overuse(used: int, limit: int, how: str) -> str:
-    return f"{limits.amount(used)} of memory used, the limit is {limits.amount(limit)} ({how})"
+def _overuse_message(used: int, limit: int, how: str) -> str:
+    return f"{limits.format_bytes(used)} of memory used, the limit is {limits.format_bytes(limit)} ({how})"
 
 
-def _end_of(path: str, size: int) -> bytes:
+def _read_tail(path: str, size: int) -> bytes:
     """The last bytes of a file; none when it is not there."""
     try:
         with open(path, "rb") as file:
@@ -308,17 +321,20 @@ def signal_all(pids: list[int], number: int) -> None:
 
 
 def run_forked(
-    spec: dict[str, Any], netns: int, room: int = -1, begin: Callable[[dict[str, Any]], str] = beginning.execute
+    spec: dict[str, Any],
+    netns: int,
+    mount_namespace: int = -1,
+    begin: Callable[[dict[str, Any]], str] = beginning.exec_program,
 ) -> None:
-    """In the process that the pod host has just forked; never returns. `room`: the mount namespace of its pod.
+    """In the process that the pod host has just forked; never returns. `mount_namespace`: the mount namespace of its pod.
 
     `begin`, called in the program's own process, becomes the program, or returns why it could not."""
     status = 1
     try:
         os.setsid()
-        if room >= 0:
-            mounts.enter(room)
-            os.close(room)
+        if mount_namespace >= 0:
+            mounts.enter_namespace(mount_namespace)
+            os.close(mount_namespace)
         Shim(spec, netns, begin).run()
         status = 0
     finally:
@@ -327,19 +343,19 @@ def run_forked(
         os._exit(status)
 
 
-def rehearse(times: int) -> None:
+def prime_caches(times: int) -> None:
     """In the pod host, once: a shim's steps, without a program.
 
     What Python remembers of code that runs for the first times (caches of types and of instructions) is written to
     memory. Here that is memory which all shims share; each of them would have 0.2 MiB of it for itself."""
     for _ in range(times):
-        Shim({"dir": "/proc/none", "n": 0, "hint": "", "wake": ""}, -1, beginning.execute).rehearse()
+        Shim({"dir": "/proc/none", "n": 0, "hint": "", "wake": ""}, -1, beginning.exec_program).prime_caches()
     fabric.prctl(SUBREAPER, 0)
     signal.set_wakeup_fd(-1)
     for number in (_SIGCHLD, _SIGTERM):
         handle(number, int(signal.SIG_DFL))
 
 
-def keep_open(fd: int) -> None:
+def set_close_on_exec(fd: int) -> None:
     """An inherited descriptor that the program must not see."""
     fcntl.fcntl(fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)

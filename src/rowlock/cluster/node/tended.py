@@ -10,21 +10,21 @@ from rowlock.cluster.node.volumes import Volume
 
 
 @dataclass(slots=True)
-class Tended:
+class PodState:
     """A pod in the kubelet's care."""
 
     card: PodCard
     containers: dict[str, ContainerFacts] = field(default_factory=dict)
     master_ready: float | None = None
     finished: bool = False
-    remarked: bool = False
-    untidy: bool = False
+    are_warnings_sent: bool = False
+    has_lost_shim: bool = False
     """A shim was lost: its container may run on."""
     evicted: str = ""
     """Why it must go; after a restart of the server its status says so."""
     volumes: tuple[Volume, ...] | None = None
     """As they are on disk; None = not looked at since the kubelet started."""
-    told: set[tuple[str, int]] = field(default_factory=set)
+    reported_exits: set[tuple[str, int]] = field(default_factory=set)
     """Runs whose bad end has been told."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -32,25 +32,25 @@ class Tended:
         card = self.card
         return PodFacts(card.ip, "127.0.0.1", card.begun, self.containers, self.master_ready, self.evicted)
 
-    def alive(self) -> Iterator[Run]:
+    def live_runs(self) -> Iterator[Run]:
         """Runs that have not ended."""
         yield from (k.run for k in self.containers.values() if k.run is not None and k.run.exit is None)
 
     def has_started(self) -> bool:
         return any(k.run is not None and k.run.started is not None for k in self.containers.values())
 
-    def fresh(self) -> bool:
+    def is_unstarted(self) -> bool:
         """Nothing of it was ever started: how it runs is still to be decided."""
         return all(k.run is None and k.asked is None for k in self.containers.values())
 
     def has_problem(self) -> bool:
         return any(k.problem is not None for k in self.containers.values())
 
-    def shows_files(self) -> bool:
+    def has_file_volumes(self) -> bool:
         """Does it see ConfigMaps or Secrets as files?"""
         return any(v.kind == "files" for v in self.volumes or ())
 
-    def hasten(self) -> None:
+    def retry_problems(self) -> None:
         """What stood in the way may be gone: try again now."""
         for name, facts in self.containers.items():
             if facts.problem is not None:
@@ -59,7 +59,7 @@ class Tended:
     def holds_devices(self) -> bool:
         return not self.finished
 
-    def unsure(self, *, pidfds: bool) -> list[str]:
+    def containers_to_poll(self, *, pidfds: bool) -> list[str]:
         """Containers worth a look though nothing was heard of them."""
         return [
             name
@@ -67,8 +67,8 @@ class Tended:
             if k.asked is not None or (k.run is not None and k.run.exit is None and (not pidfds or not k.run.started))
         ]
 
-    def set(self, container: str, facts: ContainerFacts) -> None:
+    def set_facts(self, container: str, facts: ContainerFacts) -> None:
         """New facts; wakes whoever waits for this pod."""
         self.containers[container] = facts
-        waiting, self.changed = self.changed, asyncio.Event()
-        waiting.set()
+        previous, self.changed = self.changed, asyncio.Event()
+        previous.set()

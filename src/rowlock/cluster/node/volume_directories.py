@@ -15,10 +15,10 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rowlock.cluster.node.environment import Missing
+from rowlock.cluster.node.environment import ContainerConfigError
 from rowlock.cluster.node.volumes import Files, Mount, Volume
 
-_IS = {
+_HOST_PATH_TYPES = {
     "Directory": (stat.S_ISDIR, "a directory"),
     "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
     "File": (stat.S_ISREG, "a file"),
@@ -35,7 +35,7 @@ class VolumeDirectories:
     def __init__(self, data: Path) -> None:
         self._pods, self._claims = data / "pods", data / "claims"
 
-    def where(self, pod: str, volume: Volume) -> Path:
+    def volume_path(self, pod: str, volume: Volume) -> Path:
         """The directory (or, for a host path, whatever it is) that stands for the volume of pod `pod` (its uid)."""
         if volume.kind == "host":
             return Path(volume.path)
@@ -43,46 +43,48 @@ class VolumeDirectories:
             return self._claims / volume.path
         return self._pods / pod / ".volumes" / volume.name
 
-    def make(self, pod: str, wanted: Iterable[Volume], group: int | None = None) -> None:
+    def make_volumes(self, pod: str, volumes: Iterable[Volume], group: int | None = None) -> None:
         """Brings the pod's volumes up to date; `group` owns them where the pod asks for it (fsGroup).
 
         Raises Missing with a sentence when one cannot be made."""
-        for volume in wanted:
-            place = self.where(pod, volume)
+        for volume in volumes:
+            path = self.volume_path(pod, volume)
             try:
-                _make(volume, place)
+                _make_volume(volume, path)
                 if group is not None and volume.kind != "host":
-                    _give(place, group, always=volume.kind == "files")
-            except Missing as missing:
-                raise _failed(volume, str(missing)) from None
+                    _set_group(path, group, always=volume.kind == "files")
+            except ContainerConfigError as missing:
+                raise _mount_failure(volume, str(missing)) from None
             except OSError as error:
-                raise _failed(volume, f"{error.filename or place} cannot be used: {error.strerror}") from None
+                raise _mount_failure(volume, f"{error.filename or path} cannot be used: {error.strerror}") from None
 
-    def source(self, pod: str, volume: Volume, mount: Mount) -> str:
+    def mount_source(self, pod: str, volume: Volume, mount: Mount) -> str:
         """The absolute path that the mount shows. Raises Missing when its subPath leads out of the volume."""
-        place = self.where(pod, volume)
-        if not mount.sub:
-            return str(place)
-        chosen = place / mount.sub
+        volume_path = self.volume_path(pod, volume)
+        if not mount.sub_path:
+            return str(volume_path)
+        target = volume_path / mount.sub_path
         try:
-            if not os.path.lexists(chosen):
-                chosen.mkdir(parents=True)
-                chosen.chmod(place.stat().st_mode & 0o7777)
-            real, base = chosen.resolve(strict=True), place.resolve(strict=True)
+            if not os.path.lexists(target):
+                target.mkdir(parents=True)
+                target.chmod(volume_path.stat().st_mode & 0o7777)
+            real, base = target.resolve(strict=True), volume_path.resolve(strict=True)
         except OSError as error:
-            text = f"subPath {mount.sub} of volume {volume.name}: {error.strerror}"
-            raise Missing(f'failed to prepare subPath for volumeMount "{volume.name}": {text}') from None
+            text = f"subPath {mount.sub_path} of volume {volume.name}: {error.strerror}"
+            raise ContainerConfigError(f'failed to prepare subPath for volumeMount "{volume.name}": {text}') from None
         if real != base and base not in real.parents:
-            raise Missing(f'failed to prepare subPath for volumeMount "{volume.name}": {mount.sub} leads out of it')
+            raise ContainerConfigError(
+                f'failed to prepare subPath for volumeMount "{volume.name}": {mount.sub_path} leads out of it'
+            )
         return str(real)
 
-    def claims(self) -> list[str]:
+    def claim_directories(self) -> list[str]:
         """Names of the claims' directories that are there."""
         with contextlib.suppress(FileNotFoundError):
             return os.listdir(self._claims)
         return []
 
-    def claim(self, directory: str) -> str:
+    def claim_path(self, directory: str) -> str:
         """Where a claim's directory of that name is."""
         return str(self._claims / directory)
 
@@ -90,78 +92,78 @@ class VolumeDirectories:
         shutil.rmtree(self._claims / directory, ignore_errors=True)
 
 
-def _failed(volume: Volume, why: str) -> Missing:
-    return Missing(f'MountVolume.SetUp failed for volume "{volume.name}" : {why}', "FailedMount")
+def _mount_failure(volume: Volume, why: str) -> ContainerConfigError:
+    return ContainerConfigError(f'MountVolume.SetUp failed for volume "{volume.name}" : {why}', "FailedMount")
 
 
-def _make(volume: Volume, place: Path) -> None:
+def _make_volume(volume: Volume, path: Path) -> None:
     if volume.kind == "host":
-        _host(volume, place)
-    elif not place.is_dir():
-        place.mkdir(parents=True, exist_ok=True)
-        place.chmod(0o755 if volume.kind == "files" else 0o777)
+        _make_host_path(volume, path)
+    elif not path.is_dir():
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o755 if volume.kind == "files" else 0o777)
     if volume.kind == "files":
-        write_files(place, volume.files)
+        write_files(path, volume.files)
 
 
-def _host(volume: Volume, place: Path) -> None:
-    if not place.exists():
+def _make_host_path(volume: Volume, path: Path) -> None:
+    if not path.exists():
         if volume.check in ("", "DirectoryOrCreate"):
-            place.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
         elif volume.check == "FileOrCreate":
-            place.touch(mode=0o644)
+            path.touch(mode=0o644)
     if volume.check:
-        fits, what = _IS[volume.check]
-        if not place.exists() or not fits(place.stat().st_mode):
-            raise Missing(f"hostPath type check failed: {place} is not {what}")
+        is_type, type_name = _HOST_PATH_TYPES[volume.check]
+        if not path.exists() or not is_type(path.stat().st_mode):
+            raise ContainerConfigError(f"hostPath type check failed: {path} is not {type_name}")
 
 
-def write_files(place: Path, files: Files) -> None:
+def write_files(directory: Path, files: Files) -> None:
     """Makes the directory hold exactly these files; does nothing when it does."""
-    data = place / "..data"
+    data = directory / "..data"
     if data.is_symlink() and read_files(data) == dict(files):
         return
-    fresh = place / f"..{time.time_ns()}"
-    fresh.mkdir(mode=0o755)
+    new_data = directory / f"..{time.time_ns()}"
+    new_data.mkdir(mode=0o755)
     for path, (content, mode) in files.items():
-        target = fresh / path
+        target = new_data / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
         target.chmod(mode)
-    before = place / os.readlink(data) if data.is_symlink() else None
-    (place / "..new").unlink(missing_ok=True)
-    (place / "..new").symlink_to(fresh.name)
-    (place / "..new").rename(data)
-    _link(place, {path.split("/")[0] for path in files})
-    if before is not None:
-        shutil.rmtree(before, ignore_errors=True)
+    old_data = directory / os.readlink(data) if data.is_symlink() else None
+    (directory / "..new").unlink(missing_ok=True)
+    (directory / "..new").symlink_to(new_data.name)
+    (directory / "..new").rename(data)
+    _link_files(directory, {path.split("/")[0] for path in files})
+    if old_data is not None:
+        shutil.rmtree(old_data, ignore_errors=True)
 
 
-def _link(place: Path, wanted: set[str]) -> None:
-    for entry in os.listdir(place):
-        if entry not in wanted and not entry.startswith(".."):
-            (place / entry).unlink()
-    for entry in wanted:
-        if not (place / entry).is_symlink():
-            (place / entry).symlink_to(f"..data/{entry}")
+def _link_files(directory: Path, names: set[str]) -> None:
+    for entry in os.listdir(directory):
+        if entry not in names and not entry.startswith(".."):
+            (directory / entry).unlink()
+    for entry in names:
+        if not (directory / entry).is_symlink():
+            (directory / entry).symlink_to(f"..data/{entry}")
 
 
-def read_files(place: Path) -> dict[str, tuple[bytes, int]]:
+def read_files(directory: Path) -> dict[str, tuple[bytes, int]]:
     """What lies in a directory of files, with their modes."""
-    found = {}
-    for path in place.rglob("*") if place.exists() else ():
+    files = {}
+    for path in directory.rglob("*") if directory.exists() else ():
         if path.is_file():
-            found[str(path.relative_to(place))] = (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
-    return found
+            files[str(path.relative_to(directory))] = (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
+    return files
 
 
-def _give(place: Path, group: int, *, always: bool) -> None:
+def _set_group(directory: Path, group: int, *, always: bool) -> None:
     """As a kubelet does for fsGroup: the group owns and may write, and what is made there later too.
 
     A directory that has the group already is not walked again (`OnRootMismatch`), unless `always`."""
-    if place.stat().st_gid == group and not always:
+    if directory.stat().st_gid == group and not always:
         return
-    paths: Sequence[Path] = [*place.rglob("*"), place]
+    paths: Sequence[Path] = [*directory.rglob("*"), directory]
     for path in paths:
         if not path.is_symlink():
             os.chown(path, -1, group)

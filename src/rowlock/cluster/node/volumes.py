@@ -12,21 +12,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowlock import kinds
-from rowlock.cluster.node.environment import Lookup, Missing
+from rowlock.cluster.node.environment import ContainerConfigError, Lookup
 from rowlock.kinds import Kind
 from rowlock.objects import Object, annotations, dig, labels, name, namespace, uid
-from rowlock.quantity import whole
+from rowlock.quantity import integer_value
 
-READABLE = 0o644
-TOKENS = "kube-api-access-"
+DEFAULT_MODE = 0o644
+TOKEN_VOLUME_PREFIX = "kube-api-access-"
 """The token volume that admission adds to every pod as a real API server does; the embedded node mints no tokens."""
-KNOWN = ("emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim")
+SUPPORTED_KINDS = ("emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim")
 
 Files = Mapping[str, tuple[bytes, int]]
 """Path inside the volume → (content, mode)."""
-Field = Callable[[str], str]
+FieldLookup = Callable[[str], str]
 """A path such as `metadata.name` → its text."""
-Resource = Callable[[Mapping[str, Any]], str]
+ResourceLookup = Callable[[Mapping[str, Any]], str]
 """A resourceFieldRef → its text."""
 
 
@@ -45,58 +45,62 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class VolumeContext:
     """What a volume may show: objects of the pod's namespace, fields and resources of the pod."""
 
     pod: Object
     lookup: Lookup
-    field: Field
-    resource: Resource
+    field: FieldLookup
+    resource: ResourceLookup
 
 
-def volumes(sight: Sight) -> tuple[Volume, ...]:
+def resolve_volumes(context: VolumeContext) -> tuple[Volume, ...]:
     """Every volume of the pod. Raises Missing with a sentence for the first that cannot be mounted."""
-    return tuple(_volume(sight, v) for v in dig(sight.pod, "spec.volumes", ()) if not ignored(v["name"]))
+    return tuple(_resolve_volume(context, v) for v in dig(context.pod, "spec.volumes", ()) if not is_ignored(v["name"]))
 
 
-def ignored(volume: str) -> bool:
-    return volume.startswith(TOKENS)
+def is_ignored(volume: str) -> bool:
+    return volume.startswith(TOKEN_VOLUME_PREFIX)
 
 
-def _volume(sight: Sight, volume: Mapping[str, Any]) -> Volume:
-    called = volume["name"]
+def _resolve_volume(context: VolumeContext, volume: Mapping[str, Any]) -> Volume:
+    volume_name = volume["name"]
     kind = next((k for k in volume if k != "name"), "emptyDir")
     source = volume.get(kind) or {}
     try:
         if kind == "emptyDir":
-            limit = whole(source["sizeLimit"]) if source.get("sizeLimit") is not None else None
-            return Volume(called, _medium(source.get("medium") or ""), limit=limit if limit and limit > 0 else None)
+            limit = integer_value(source["sizeLimit"]) if source.get("sizeLimit") is not None else None
+            return Volume(
+                volume_name, _empty_dir_kind(source.get("medium") or ""), limit=limit if limit and limit > 0 else None
+            )
         if kind == "hostPath":
-            return Volume(called, "host", path=source["path"], check=source.get("type") or "")
+            return Volume(volume_name, "host", path=source["path"], check=source.get("type") or "")
         if kind == "persistentVolumeClaim":
-            return _claim(sight, called, source)
-        if kind in KNOWN:
-            return Volume(called, "files", files=_FILES[kind](sight, source))
-        raise Missing(f"the embedded node does not mount {kind}; it knows {', '.join(KNOWN)}")
-    except Missing as missing:
-        text = f'MountVolume.SetUp failed for volume "{called}" : {missing.problem.message}'
-        raise Missing(text, "FailedMount") from None
+            return _resolve_claim(context, volume_name, source)
+        if kind in SUPPORTED_KINDS:
+            return Volume(volume_name, "files", files=_FILE_SOURCES[kind](context, source))
+        raise ContainerConfigError(f"the embedded node does not mount {kind}; it knows {', '.join(SUPPORTED_KINDS)}")
+    except ContainerConfigError as missing:
+        text = f'MountVolume.SetUp failed for volume "{volume_name}" : {missing.problem.message}'
+        raise ContainerConfigError(text, "FailedMount") from None
 
 
-def _medium(medium: str) -> str:
+def _empty_dir_kind(medium: str) -> str:
     if medium not in ("", "Memory"):
-        raise Missing(f'the embedded node has no medium "{medium}"; it knows "" (disk) and Memory')
+        raise ContainerConfigError(f'the embedded node has no medium "{medium}"; it knows "" (disk) and Memory')
     return "memory" if medium else "empty"
 
 
-def _claim(sight: Sight, called: str, source: Mapping[str, Any]) -> Volume:
-    wanted = source["claimName"]
-    claim = sight.lookup(kinds.PERSISTENT_VOLUME_CLAIM, namespace(sight.pod), wanted)
+def _resolve_claim(context: VolumeContext, volume_name: str, source: Mapping[str, Any]) -> Volume:
+    claim_name = source["claimName"]
+    claim = context.lookup(kinds.PERSISTENT_VOLUME_CLAIM, namespace(context.pod), claim_name)
     if claim is None:
-        raise Missing(f'persistentvolumeclaim "{wanted}" not found')
+        raise ContainerConfigError(f'persistentvolumeclaim "{claim_name}" not found')
     if dig(claim, "spec.volumeMode") == "Block":
-        raise Missing(f'persistentvolumeclaim "{wanted}" wants a block device; the embedded node gives directories')
-    return Volume(called, "claim", path=claim_directory(claim), read_only=bool(source.get("readOnly")))
+        raise ContainerConfigError(
+            f'persistentvolumeclaim "{claim_name}" wants a block device; the embedded node gives directories'
+        )
+    return Volume(volume_name, "claim", path=claim_directory(claim), read_only=bool(source.get("readOnly")))
 
 
 def claim_directory(claim: Object) -> str:
@@ -107,44 +111,46 @@ def claim_directory(claim: Object) -> str:
 # ---------------------------------------------------------------- files
 
 
-def _config_map(sight: Sight, source: Mapping[str, Any]) -> Files:
-    return _keyed(sight, source, (kinds.CONFIG_MAP, source.get("name", "")), _mode(source))
+def _config_map_files(context: VolumeContext, source: Mapping[str, Any]) -> Files:
+    return _files_of_keys(context, source, (kinds.CONFIG_MAP, source.get("name", "")), _default_mode(source))
 
 
-def _secret(sight: Sight, source: Mapping[str, Any]) -> Files:
-    return _keyed(sight, source, (kinds.SECRET, source.get("secretName") or source.get("name", "")), _mode(source))
+def _secret_files(context: VolumeContext, source: Mapping[str, Any]) -> Files:
+    return _files_of_keys(
+        context, source, (kinds.SECRET, source.get("secretName") or source.get("name", "")), _default_mode(source)
+    )
 
 
-def _mode(source: Mapping[str, Any]) -> int:
-    given = source.get("defaultMode")
-    return READABLE if given is None else int(given)
+def _default_mode(source: Mapping[str, Any]) -> int:
+    mode = source.get("defaultMode")
+    return DEFAULT_MODE if mode is None else int(mode)
 
 
-_NAMES = {"ConfigMap": ("configmap", "configmap references non-existent config key"),
+_ERROR_WORDS = {"ConfigMap": ("configmap", "configmap references non-existent config key"),
           "Secret": ("secret", "references non-existent secret key")}  # fmt: skip
 
 
-def _keyed(sight: Sight, source: Mapping[str, Any], what: tuple[Kind, str], mode: int) -> Files:
-    kind, called = what
-    found = sight.lookup(kind, namespace(sight.pod), called)
-    word, absent = _NAMES[kind.name]
-    if found is None and not source.get("optional"):
-        raise Missing(f'{word} "{called}" not found')
-    data = _data(kind, found or {})
+def _files_of_keys(context: VolumeContext, source: Mapping[str, Any], reference: tuple[Kind, str], mode: int) -> Files:
+    kind, object_name = reference
+    source_object = context.lookup(kind, namespace(context.pod), object_name)
+    kind_word, missing_key_text = _ERROR_WORDS[kind.name]
+    if source_object is None and not source.get("optional"):
+        raise ContainerConfigError(f'{kind_word} "{object_name}" not found')
+    data = _decode_data(kind, source_object or {})
     if source.get("items") is None:
         return {key: (content, mode) for key, content in data.items()}
     files = {}
     for item in source["items"]:
         if item["key"] in data:
-            files[_inside(item["path"])] = (data[item["key"]], _item_mode(item, mode))
+            files[_check_relative(item["path"])] = (data[item["key"]], _item_mode(item, mode))
         elif not source.get("optional"):
-            raise Missing(f"{absent}: {item['key']}")
+            raise ContainerConfigError(f"{missing_key_text}: {item['key']}")
     return files
 
 
-def _data(kind: Kind, found: Object) -> dict[str, bytes]:
-    encoded = found.get("data" if kind is kinds.SECRET else "binaryData") or {}
-    plain = {} if kind is kinds.SECRET else found.get("data") or {}
+def _decode_data(kind: Kind, source_object: Object) -> dict[str, bytes]:
+    encoded = source_object.get("data" if kind is kinds.SECRET else "binaryData") or {}
+    plain = {} if kind is kinds.SECRET else source_object.get("data") or {}
     return {k: v.encode() for k, v in plain.items()} | {k: b64decode(v) for k, v in encoded.items()}
 
 
@@ -152,51 +158,55 @@ def _item_mode(item: Mapping[str, Any], mode: int) -> int:
     return mode if item.get("mode") is None else int(item["mode"])
 
 
-def _inside(path: str) -> str:
+def _check_relative(path: str) -> str:
     if path.startswith("/") or ".." in path.split("/"):
-        raise Missing(f'the path "{path}" leads out of the volume; give one without a leading / and without ..')
+        raise ContainerConfigError(
+            f'the path "{path}" leads out of the volume; give one without a leading / and without ..'
+        )
     return path
 
 
-def _downward(sight: Sight, source: Mapping[str, Any]) -> Files:
-    mode = _mode(source)
+def _downward_files(context: VolumeContext, source: Mapping[str, Any]) -> Files:
+    mode = _default_mode(source)
     files = {}
     for item in source.get("items") or ():
         if item.get("fieldRef"):
-            text = _field(sight, item["fieldRef"]["fieldPath"])
+            text = _field_text(context, item["fieldRef"]["fieldPath"])
         else:
-            text = sight.resource(item.get("resourceFieldRef") or {})
-        files[_inside(item["path"])] = (text.encode(), _item_mode(item, mode))
+            text = context.resource(item.get("resourceFieldRef") or {})
+        files[_check_relative(item["path"])] = (text.encode(), _item_mode(item, mode))
     return files
 
 
-def _field(sight: Sight, path: str) -> str:
+def _field_text(context: VolumeContext, path: str) -> str:
     if path in ("metadata.labels", "metadata.annotations"):
-        pairs = labels(sight.pod) if path == "metadata.labels" else annotations(sight.pod)
+        pairs = labels(context.pod) if path == "metadata.labels" else annotations(context.pod)
         return "\n".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in sorted(pairs.items()))
-    return sight.field(path)
+    return context.field(path)
 
 
-def _projected(sight: Sight, source: Mapping[str, Any]) -> Files:
-    mode = {"defaultMode": _mode(source)}
+def _projected_files(context: VolumeContext, source: Mapping[str, Any]) -> Files:
+    mode = {"defaultMode": _default_mode(source)}
     files: dict[str, tuple[bytes, int]] = {}
     for part in source.get("sources") or ():
         for kind, inner in part.items():
             if kind == "serviceAccountToken":
-                raise Missing(
+                raise ContainerConfigError(
                     "the embedded node makes no service account tokens: take a Secret with a token of your own"
                 )
             if kind not in ("configMap", "secret", "downwardAPI"):
-                raise Missing(f"the embedded node does not project {kind}; it knows configMap, secret, downwardAPI")
-            files |= _FILES[kind](sight, {**inner, **mode})
+                raise ContainerConfigError(
+                    f"the embedded node does not project {kind}; it knows configMap, secret, downwardAPI"
+                )
+            files |= _FILE_SOURCES[kind](context, {**inner, **mode})
     return files
 
 
-_FILES: Mapping[str, Callable[[Sight, Mapping[str, Any]], Files]] = {
-    "configMap": _config_map,
-    "secret": _secret,
-    "downwardAPI": _downward,
-    "projected": _projected,
+_FILE_SOURCES: Mapping[str, Callable[[VolumeContext, Mapping[str, Any]], Files]] = {
+    "configMap": _config_map_files,
+    "secret": _secret_files,
+    "downwardAPI": _downward_files,
+    "projected": _projected_files,
 }
 
 
@@ -205,31 +215,37 @@ _FILES: Mapping[str, Callable[[Sight, Mapping[str, Any]], Files]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Where a container sees a volume: `sub` is a path inside it, "" = all of it."""
+    """Where a container sees a volume: `sub_path` is a path inside it, "" = all of it."""
 
     volume: str
     target: str
-    sub: str = ""
+    sub_path: str = ""
     read_only: bool = False
 
 
-def mounts(container: Mapping[str, Any], expand: Callable[[str], str], known: Sequence[Volume]) -> Iterator[Mount]:
+def resolve_mounts(
+    container: Mapping[str, Any], expand: Callable[[str], str], pod_volumes: Sequence[Volume]
+) -> Iterator[Mount]:
     """The container's mounts, outer ones first. Raises Missing for a path that leads out of its volume."""
-    fixed = {v.name: v.read_only for v in known}
-    wanted = [m for m in container.get("volumeMounts") or () if not ignored(m["name"])]
-    for mount in sorted(wanted, key=lambda m: m["mountPath"].rstrip("/").count("/")):
+    read_only_by_name = {v.name: v.read_only for v in pod_volumes}
+    volume_mounts = [m for m in container.get("volumeMounts") or () if not is_ignored(m["name"])]
+    for mount in sorted(volume_mounts, key=lambda m: m["mountPath"].rstrip("/").count("/")):
         sub = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
-        if mount["name"] not in fixed:
-            raise Missing(f'container {container["name"]} mounts "{mount["name"]}", which is no volume of the pod')
+        if mount["name"] not in read_only_by_name:
+            raise ContainerConfigError(
+                f'container {container["name"]} mounts "{mount["name"]}", which is no volume of the pod'
+            )
         try:
-            inside = _inside(sub)
-        except Missing as missing:
-            raise Missing(f'failed to prepare subPath for volumeMount "{mount["name"]}": {missing}') from None
-        read_only = bool(mount.get("readOnly")) or fixed[mount["name"]]
+            inside = _check_relative(sub)
+        except ContainerConfigError as missing:
+            raise ContainerConfigError(
+                f'failed to prepare subPath for volumeMount "{mount["name"]}": {missing}'
+            ) from None
+        read_only = bool(mount.get("readOnly")) or read_only_by_name[mount["name"]]
         yield Mount(mount["name"], "/" + mount["mountPath"].strip("/"), inside, read_only)
 
 
-def with_hosts(volume: Volume, rewrite: Callable[[str], str]) -> Volume:
+def rewrite_hostfile(volume: Volume, rewrite: Callable[[str], str]) -> Volume:
     """The volume with its MPI hostfile rewritten, for a network where names and ports are."""
     if "hostfile" not in volume.files:
         return volume
@@ -237,6 +253,6 @@ def with_hosts(volume: Volume, rewrite: Callable[[str], str]) -> Volume:
     return replace(volume, files={**volume.files, "hostfile": (rewrite(content.decode()).encode(), mode)})
 
 
-def shows_files(pod: Object) -> bool:
+def has_file_volumes(pod: Object) -> bool:
     """May the content of the pod's volumes change while it runs?"""
-    return any(k in v for v in dig(pod, "spec.volumes", ()) for k in _FILES if not ignored(v["name"]))
+    return any(k in v for v in dig(pod, "spec.volumes", ()) for k in _FILE_SOURCES if not is_ignored(v["name"]))

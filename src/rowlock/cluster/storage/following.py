@@ -10,102 +10,102 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from rowlock.api import Change
-from rowlock.cluster.storage.history import Cursor, Ear, History
-from rowlock.cluster.storage.reading import Wanted
-from rowlock.cluster.storage.state import Stored
+from rowlock.cluster.storage.history import Cursor, Listener, WatchCache
+from rowlock.cluster.storage.reading import Selection
+from rowlock.cluster.storage.state import StoredChange
 from rowlock.kinds import Kind
 
-AtOnce = Callable[[Sequence[Change]], bool]
+TryDeliver = Callable[[Sequence[Change]], bool]
 """Passes changes on, all or none of them, without waiting for anything; False: it cannot now."""
 
-LISTED = 256
+LIST_CHUNK = 256
 """Objects of the first list that go together."""
 
 
-class Past(Protocol):
+class ChangeSource(Protocol):
     """What a follower asks of the store."""
 
-    history: History
+    watch_cache: WatchCache
 
     @property
     def revision(self) -> int: ...
 
-    async def reach(self, since: int) -> None:
+    async def wait_for_revision(self, since: int) -> None:
         """Waits for a revision that is not durable yet. Raises Expired for one that never was."""
         ...
 
-    async def missed(self, kind: Kind | None, since: int) -> tuple[Sequence[Stored], int]:
+    async def read_missed(self, kind: Kind | None, since: int) -> tuple[Sequence[StoredChange], int]:
         """Changes that memory no longer has, and up to which revision they go. Raises Expired."""
         ...
 
 
-class Following:
-    """Follows one kind (`wanted`) or everything (None), after `since`; or after the objects `listed` and a bookmark that
+class Watcher:
+    """Follows one kind (`selection`) or everything (None), after `since`; or after the objects `listed` and a bookmark that
     says so, which is the state now."""
 
     def __init__(
         self,
-        past: Past,
-        wanted: Wanted | None = None,
+        source: ChangeSource,
+        selection: Selection | None = None,
         *,
         since: int | None = None,
-        listed: Sequence[Change] = (),
-        quiet: float | None = None,
+        initial_changes: Sequence[Change] = (),
+        bookmark_interval: float | None = None,
     ) -> None:
-        self._past, self._wanted, self._quiet = past, wanted, quiet
-        self._kind: Kind | None = wanted.kind if wanted else None
-        self._namespace = wanted.namespace if wanted else ""
-        self._since = past.revision if since is None else since
+        self._source, self._selection, self._bookmark_interval = source, selection, bookmark_interval
+        self._kind: Kind | None = selection.kind if selection else None
+        self._namespace = selection.namespace if selection else ""
+        self._since = source.revision if since is None else since
         self._cursor: Cursor | None = None
-        self._first: Iterator[Sequence[Change]] = iter(())
+        self._initial_batches: Iterator[Sequence[Change]] = iter(())
         if since is None:
-            self._cursor = past.history.cursor(self._kind, self._namespace)
-            self._first = iter([*_pieces(listed), (Change("Bookmark", self._since),)])
+            self._cursor = source.watch_cache.cursor(self._kind, self._namespace)
+            self._initial_batches = iter([*_list_chunks(initial_changes), (Change("Bookmark", self._since),)])
 
-    async def next(self, at_once: AtOnce | None = None) -> Sequence[Change]:
+    async def next(self, try_deliver: TryDeliver | None = None) -> Sequence[Change]:
         """What there is to tell now, as soon as there is something: changes, or one bookmark: after the first list, and
-        after `quiet` seconds without any. Raises Expired when too much has happened since the last call.
+        after `bookmark_interval` seconds without any. Raises Expired when too much has happened since the last call.
 
-        While it waits, changes go to `at_once`; those that it does not take are the answer."""
-        for batch in self._first:
+        While it waits, changes go to `try_deliver`; those that it does not take are the answer."""
+        for batch in self._initial_batches:
             return batch
-        past = self._past
-        if self._since > past.revision:
-            await past.reach(self._since)
-        ear = self._ear(at_once) if at_once else None
+        source = self._source
+        if self._since > source.revision:
+            await source.wait_for_revision(self._since)
+        listener = self._make_listener(try_deliver) if try_deliver else None
         while True:
-            if self._cursor is None and self._since >= past.history.floor:
-                self._cursor = past.history.cursor(self._kind, self._namespace, self._since)
-            found: Sequence[Stored] | None = self._cursor.take() if self._cursor else None
-            if found is None:  # memory has moved on: the journal knows
+            if self._cursor is None and self._since >= source.watch_cache.floor:
+                self._cursor = source.watch_cache.cursor(self._kind, self._namespace, self._since)
+            changes: Sequence[StoredChange] | None = self._cursor.take() if self._cursor else None
+            if changes is None:  # memory has moved on: the journal knows
                 self._cursor = None
-                found, self._since = await past.missed(self._kind, self._since)
+                changes, self._since = await source.read_missed(self._kind, self._since)
             else:
-                self._since = past.revision
-            if seen := self._seen(found):
-                return seen
-            if self._cursor and not await self._cursor.wait(self._quiet, ear):
-                return (Change("Bookmark", past.revision),)
+                self._since = source.revision
+            if visible := self._visible_changes(changes):
+                return visible
+            if self._cursor and not await self._cursor.wait(self._bookmark_interval, listener):
+                return (Change("Bookmark", source.revision),)
 
-    def _ear(self, at_once: AtOnce) -> Ear:
+    def _make_listener(self, try_deliver: TryDeliver) -> Listener:
         """What hears of news in our namespace while nobody is awake."""
-        whole = self._wanted is None or not self._wanted.selective
+        unfiltered = self._selection is None or not self._selection.is_selective
 
-        def hear(found: Sequence[Stored]) -> bool:
-            seen = found if whole else self._seen(found)
-            if seen and not at_once(seen):
+        def listen(changes: Sequence[StoredChange]) -> bool:
+            visible = changes if unfiltered else self._visible_changes(changes)
+            if visible and not try_deliver(visible):
                 return False
-            self._since = found[-1].revision
+            self._since = changes[-1].revision
             return True
 
-        return hear
+        return listen
 
-    def _seen(self, found: Sequence[Stored]) -> Sequence[Change]:
-        wanted = self._wanted
-        if wanted is None:
-            return found
-        return [seen for change in found if (seen := wanted.seen(change)) is not None]
+    def _visible_changes(self, changes: Sequence[StoredChange]) -> Sequence[Change]:
+        selection = self._selection
+        if selection is None:
+            return changes
+        return [visible for change in changes if (visible := selection.visible_change(change)) is not None]
 
 
-def _pieces(listed: Sequence[Change]) -> Iterable[Sequence[Change]]:
-    return (listed[start : start + LISTED] for start in range(0, len(listed), LISTED))
+def _list_chunks(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
+    return (changes[start : start + LIST_CHUNK] for start in range(0, len(changes), LIST_CHUNK))

@@ -31,10 +31,10 @@ CREATE TABLE IF NOT EXISTS mark (one INTEGER PRIMARY KEY CHECK (one = 1), compac
 INSERT OR IGNORE INTO mark VALUES (1, 0);
 """
 _ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
-_AT_ONCE = 64
+_ROWS_PER_INSERT = 64
 """Rows of one INSERT. Each statement takes the interpreter's lock anew, and a busy event loop lets go of it late: a batch
 is as few statements as can be."""
-_FORGET = "DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))"
+_DELETE_ROWS = "DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))"
 _COLUMNS = "revision, previous, verb, kind, namespace, name, checksum, value"
 
 Verb = Literal["Added", "Modified", "Deleted"]
@@ -54,7 +54,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Garbage:
+class SupersededRow:
     """Row `revision` stopped mattering at revision `since`."""
 
     since: int
@@ -62,13 +62,13 @@ class Garbage:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovery:
     """What a journal holds: the live rows, sorted by key; and what compaction still has to remove."""
 
     revision: int
     compacted: int
     live: list[Row]
-    garbage: list[Garbage]
+    garbage: list[SupersededRow]
 
 
 class Journal:
@@ -76,7 +76,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = _lock(path.with_name("lock"))
+        self._lock = _acquire_lock(path.with_name("lock"))
         try:
             self._log = self._connect()
         except BaseException:
@@ -84,42 +84,42 @@ class Journal:
             raise
 
     def _connect(self) -> sqlite3.Connection:
-        with _sentences(self.path):
+        with _TranslateErrors(self.path):
             log = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-            found = int(log.execute("PRAGMA user_version").fetchone()[0])
-            if found > FORMAT:
+            version = int(log.execute("PRAGMA user_version").fetchone()[0])
+            if version > FORMAT:
                 log.close()
                 raise Unavailable(
-                    f"{self.path} was written by a newer rowlock (format {found}, this one knows {FORMAT}): "
+                    f"{self.path} was written by a newer rowlock (format {version}, this one knows {FORMAT}): "
                     "start that version, or choose another data directory"
                 )
             log.execute("PRAGMA journal_mode = WAL")
             log.execute("PRAGMA synchronous = FULL")
             # Checkpoints come as SQLite has it, after 1,000 pages: a WAL file that still grows costs two writes a sync.
-            if found < FORMAT:
+            if version < FORMAT:
                 log.executescript(_TABLES)
                 log.execute(f"PRAGMA user_version = {FORMAT}")
         os.chmod(self.path, 0o600)  # it holds Secrets
         return log
 
-    def recover(self) -> Recovered:
+    def recover(self) -> Recovery:
         """Read the whole log once. Rows of a damaged file raise; the file is left as it is."""
         newest: dict[tuple[str, str, str], Row] = {}
-        garbage: list[Garbage] = []
-        last = 0
-        with _sentences(self.path):
+        garbage: list[SupersededRow] = []
+        last_revision = 0
+        with _TranslateErrors(self.path):
             compacted = int(self._log.execute("SELECT compacted FROM mark").fetchone()[0])
-            for row in self._rows(self._log, f"SELECT {_COLUMNS} FROM log ORDER BY revision"):
-                key, last = (row.kind, row.namespace, row.name), row.revision
-                before = newest.pop(key, None)
-                if before is not None:
-                    garbage.append(Garbage(row.revision, before.revision))
+            for row in self._read_rows(self._log, f"SELECT {_COLUMNS} FROM log ORDER BY revision"):
+                key, last_revision = (row.kind, row.namespace, row.name), row.revision
+                superseded = newest.pop(key, None)
+                if superseded is not None:
+                    garbage.append(SupersededRow(row.revision, superseded.revision))
                 if row.verb == "Deleted":
-                    garbage.append(Garbage(row.revision, row.revision))
+                    garbage.append(SupersededRow(row.revision, row.revision))
                 else:
                     newest[key] = row
         live = [newest[key] for key in sorted(newest)]
-        return Recovered(max(last, compacted), compacted, live, garbage)
+        return Recovery(max(last_revision, compacted), compacted, live, garbage)
 
     def append(self, rows: Sequence[Row], drop: Sequence[int] = (), compacted: int = 0) -> None:
         """Make `rows` durable, and forget the rows `drop`; all or nothing."""
@@ -127,8 +127,10 @@ class Journal:
             (r.revision, r.previous, _VERBS.index(r.verb), r.kind, r.namespace, r.name, zlib.crc32(r.value), r.value)
             for r in rows
         ]
-        inserts = [_insert(values[at : at + _AT_ONCE]) for at in range(0, len(values), _AT_ONCE)]
-        with _sentences(self.path):
+        inserts = [
+            _insert_statement(values[at : at + _ROWS_PER_INSERT]) for at in range(0, len(values), _ROWS_PER_INSERT)
+        ]
+        with _TranslateErrors(self.path):
             if len(inserts) == 1 and not drop:  # a statement alone is a transaction
                 self._log.execute(*inserts[0])
                 return
@@ -137,7 +139,7 @@ class Journal:
                 for insert in inserts:
                     self._log.execute(*insert)
                 if drop:
-                    self._log.execute(_FORGET, (f"[{','.join(map(str, drop))}]",))
+                    self._log.execute(_DELETE_ROWS, (f"[{','.join(map(str, drop))}]",))
                     self._log.execute("UPDATE mark SET compacted = max(compacted, ?)", (compacted,))
                 self._log.execute("COMMIT")
             except sqlite3.Error:
@@ -147,7 +149,7 @@ class Journal:
 
     def read(self, since: int, limit: int) -> list[tuple[Row, bytes | None]]:
         """The next rows after a revision, each with the value it superseded. None of it if compaction was there."""
-        with _sentences(self.path):
+        with _TranslateErrors(self.path):
             log = sqlite3.connect(self.path, isolation_level=None)
             try:
                 log.execute("BEGIN")
@@ -155,8 +157,8 @@ class Journal:
                 if since < compacted:
                     return []
                 query = f"SELECT {_COLUMNS} FROM log WHERE revision > {since} ORDER BY revision LIMIT {limit}"
-                rows = list(self._rows(log, query))
-                return [(row, _value(log, row.previous)) for row in rows]
+                rows = list(self._read_rows(log, query))
+                return [(row, _read_value(log, row.previous)) for row in rows]
             finally:
                 log.close()
 
@@ -164,31 +166,33 @@ class Journal:
         self._log.close()
         self._lock.close()
 
-    def _rows(self, log: sqlite3.Connection, query: str) -> Iterator[Row]:
+    def _read_rows(self, log: sqlite3.Connection, query: str) -> Iterator[Row]:
         for revision, previous, verb, kind, namespace, name, checksum, value in log.execute(query):
             if zlib.crc32(value) != checksum:
-                raise _damaged(self.path, f"the checksum of revision {revision}, {kind} {namespace}/{name}, is wrong")
+                raise _damage_error(
+                    self.path, f"the checksum of revision {revision}, {kind} {namespace}/{name}, is wrong"
+                )
             yield Row(revision, previous, _VERBS[verb], kind, namespace, name, value)
 
 
-def _insert(values: Sequence[tuple[object, ...]]) -> tuple[str, list[object]]:
+def _insert_statement(values: Sequence[tuple[object, ...]]) -> tuple[str, list[object]]:
     """One statement for several rows, and its parameters."""
     return f"INSERT INTO log VALUES {', '.join([_ROW] * len(values))}", [cell for row in values for cell in row]
 
 
-def _value(log: sqlite3.Connection, revision: int) -> bytes | None:
-    found = log.execute("SELECT value FROM log WHERE revision = ?", (revision,)).fetchone() if revision else None
-    return bytes(found[0]) if found else None
+def _read_value(log: sqlite3.Connection, revision: int) -> bytes | None:
+    row = log.execute("SELECT value FROM log WHERE revision = ?", (revision,)).fetchone() if revision else None
+    return bytes(row[0]) if row else None
 
 
-def _damaged(path: Path, why: str) -> Unavailable:
+def _damage_error(path: Path, why: str) -> Unavailable:
     return Unavailable(
         f"{path} is damaged ({why}); nothing was changed in it: put a copy of it back, "
         "or move it away to start with an empty cluster"
     )
 
 
-class _sentences:
+class _TranslateErrors:
     """SQLite's errors as one clear sentence each."""
 
     def __init__(self, path: Path) -> None:
@@ -202,7 +206,7 @@ class _sentences:
             return
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise _damaged(self._path, str(error)) from error
+            raise _damage_error(self._path, str(error)) from error
         if code == sqlite3.SQLITE_FULL:
             raise Unavailable(
                 f"the disk that holds {self._path} is full: this write was refused, nothing was lost, reading goes on; "
@@ -216,7 +220,7 @@ class _sentences:
         ) from error
 
 
-def _lock(path: Path) -> IO[str]:
+def _acquire_lock(path: Path) -> IO[str]:
     """An exclusive lock for the life of the process; the kernel releases it however the process ends."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rowlock import objects
-from rowlock.cluster.storage.state import State, Stored
+from rowlock.cluster.storage.state import State, StoredChange
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 
 
-class Latest:
+class StagedView:
     """A `View` for checking writes; controllers and clients see the committed `State` only."""
 
     def __init__(self, committed: State) -> None:
         self._committed = committed
-        self._pending: dict[Kind, dict[Key, Stored]] = {}
+        self._pending: dict[Kind, dict[Key, StoredChange]] = {}
 
     @property
     def revision(self) -> int:
@@ -37,35 +37,35 @@ class Latest:
         committed = self._committed.all(kind, namespace)
         if not pending:
             return committed
-        found = {objects.key(obj): obj for obj in committed}
+        merged = {objects.key(obj): obj for obj in committed}
         for key, change in pending.items():
             if change.type == "Deleted":
-                found.pop(key, None)
+                merged.pop(key, None)
             elif namespace in ("", key.namespace):
-                found[key] = change.object
-        return [found[key] for key in sorted(found)]
+                merged[key] = change.object
+        return [merged[key] for key in sorted(merged)]
 
-    def owned(self, kind: Kind, uid: str) -> Iterable[Object]:
-        def held(obj: Object) -> bool:
+    def by_owner(self, kind: Kind, uid: str) -> Iterable[Object]:
+        def is_owned(obj: Object) -> bool:
             return any(r.get("uid") == uid for r in objects.meta(obj).get("ownerReferences") or ())
 
-        return [obj for obj in self.all(kind) if held(obj)]
+        return [obj for obj in self.all(kind) if is_owned(obj)]
 
-    def labelled(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
+    def by_label(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
         return [obj for obj in self.all(kind, namespace) if objects.labels(obj).get(label) == value]
 
     # ------------------------------------------------------------ staging
 
-    def stage(self, change: Stored) -> None:
-        kind, key = change.place
+    def stage(self, change: StoredChange) -> None:
+        kind, key = change.kind_and_key
         self._pending.setdefault(kind, {})[key] = change
 
-    def settled(self, change: Stored) -> None:
+    def unstage(self, change: StoredChange) -> None:
         """It is committed; a later change of the same object stays on top."""
-        kind, key = change.place
+        kind, key = change.kind_and_key
         if self._pending.get(kind, {}).get(key) is change:
             del self._pending[kind][key]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Nothing that was staged holds."""
         self._pending.clear()

@@ -18,11 +18,11 @@ from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 
 _Group = TypeVar("_Group")
-FIRST = Key("", "")
+FIRST_KEY = Key("", "")
 """Sorts before every key of an object."""
 
 
-class Stored(Change, frozen=True):
+class StoredChange(Change, frozen=True):
     """A change as the store keeps it: with the object's JSON, so that nobody encodes it twice.
 
     `previous` is the revision of the row that this one supersedes, 0 for a creation. `key` is the object's: every watcher
@@ -30,16 +30,16 @@ class Stored(Change, frozen=True):
 
     encoded: bytes = b""
     previous: int = 0
-    key: Key = FIRST
+    key: Key = FIRST_KEY
 
     @property
-    def place(self) -> tuple[Kind, Key]:
+    def kind_and_key(self) -> tuple[Kind, Key]:
         assert self.kind is not None  # bookmarks are never stored
         return self.kind, self.key
 
 
 @dataclass(slots=True)
-class _Space:
+class _NamespaceObjects:
     """All objects of one kind in one namespace; `names` are sorted."""
 
     names: list[str] = field(default_factory=list)
@@ -48,23 +48,23 @@ class _Space:
 
 
 @dataclass(slots=True)
-class _Shelf:
+class _KindObjects:
     """All objects of one kind."""
 
-    spaces: dict[str, _Space] = field(default_factory=dict)
-    owned: dict[str, list[Key]] = field(default_factory=dict)
-    labelled: dict[tuple[str, str, str], list[Key]] = field(default_factory=dict)
+    spaces: dict[str, _NamespaceObjects] = field(default_factory=dict)
+    by_owner: dict[str, list[Key]] = field(default_factory=dict)
+    by_label: dict[tuple[str, str, str], list[Key]] = field(default_factory=dict)
 
-    def chosen(self, namespace: str) -> list[tuple[str, _Space]]:
+    def select_namespaces(self, namespace: str) -> list[tuple[str, _NamespaceObjects]]:
         if namespace:
             return [(namespace, self.spaces[namespace])] if namespace in self.spaces else []
         return sorted(self.spaces.items(), key=itemgetter(0))
 
-    def several(self, keys: Iterable[Key]) -> list[Object]:
+    def objects_at(self, keys: Iterable[Key]) -> list[Object]:
         return [self.spaces[space].objects[name] for space, name in keys]
 
 
-_NONE = _Shelf()
+_NO_OBJECTS = _KindObjects()
 _EMPTY: Object = {}
 
 
@@ -73,7 +73,7 @@ class State:
 
     def __init__(self) -> None:
         self._revision = 0
-        self._shelves: dict[Kind, _Shelf] = {}
+        self._kinds: dict[Kind, _KindObjects] = {}
 
     # ------------------------------------------------------------ View
 
@@ -82,61 +82,63 @@ class State:
         return self._revision
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        space = self._shelves.get(kind, _NONE).spaces.get(namespace)
+        space = self._kinds.get(kind, _NO_OBJECTS).spaces.get(namespace)
         return space.objects.get(name) if space else None
 
     def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
-        if kind not in self._shelves:
+        if kind not in self._kinds:
             return ()
-        spaces = self._shelves.get(kind, _NONE).chosen(namespace)
+        spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
         return [space.objects[name] for _, space in spaces for name in space.names]
 
-    def owned(self, kind: Kind, uid: str) -> Iterable[Object]:
-        shelf = self._shelves.get(kind, _NONE)
-        return shelf.several(shelf.owned.get(uid, ()))
+    def by_owner(self, kind: Kind, uid: str) -> Iterable[Object]:
+        kind_objects = self._kinds.get(kind, _NO_OBJECTS)
+        return kind_objects.objects_at(kind_objects.by_owner.get(uid, ()))
 
-    def labelled(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
+    def by_label(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
         if label not in INDEXED or not namespace:
             return [o for o in self.all(kind, namespace) if objects.labels(o).get(label) == value]
-        shelf = self._shelves.get(kind, _NONE)
-        return shelf.several(shelf.labelled.get((namespace, label, value), ()))
+        kind_objects = self._kinds.get(kind, _NO_OBJECTS)
+        return kind_objects.objects_at(kind_objects.by_label.get((namespace, label, value), ()))
 
     # ------------------------------------------------------------ for the store
 
-    def encoded(self, kind: Kind, namespace: str, name: str) -> bytes | None:
-        space = self._shelves.get(kind, _NONE).spaces.get(namespace)
+    def get_encoded(self, kind: Kind, namespace: str, name: str) -> bytes | None:
+        space = self._kinds.get(kind, _NO_OBJECTS).spaces.get(namespace)
         return space.encoded.get(name) if space else None
 
-    def encoded_of(self, kind: Kind, obj: Object) -> bytes | None:
+    def get_encoded_if_newest(self, kind: Kind, obj: Object) -> bytes | None:
         """The JSON of this very object; None when it is no longer the newest."""
-        meta, shelf = obj["metadata"], self._shelves.get(kind, _NONE)
-        space = shelf.spaces.get(meta.get("namespace") or "")
+        meta, kind_objects = obj["metadata"], self._kinds.get(kind, _NO_OBJECTS)
+        space = kind_objects.spaces.get(meta.get("namespace") or "")
         return space.encoded.get(meta["name"]) if space and space.objects.get(meta["name"]) is obj else None
 
     def all_encoded(self, kind: Kind, namespace: str = "") -> list[bytes]:
         """The JSON of `all`, in its order."""
-        spaces = self._shelves.get(kind, _NONE).chosen(namespace)
+        spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
         return [space.encoded[name] for _, space in spaces for name in space.names]
 
-    def items(self, kind: Kind, namespace: str = "", after: Key = FIRST) -> Iterator[tuple[Key, Object]]:
+    def items(self, kind: Kind, namespace: str = "", after: Key = FIRST_KEY) -> Iterator[tuple[Key, Object]]:
         """Keys and objects in order, those after a key; read only as far as the caller goes."""
-        for space, held in self._shelves.get(kind, _NONE).chosen(namespace):
+        for space, entries in self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace):
             if space < after.namespace:
                 continue
-            start = bisect_right(held.names, after.name) if space == after.namespace else 0
-            for name in held.names[start:]:
-                yield Key(space, name), held.objects[name]
+            start = bisect_right(entries.names, after.name) if space == after.namespace else 0
+            for name in entries.names[start:]:
+                yield Key(space, name), entries.objects[name]
 
-    def count(self, kind: Kind, namespace: str = "", after: Key = FIRST) -> int:
+    def count(self, kind: Kind, namespace: str = "", after: Key = FIRST_KEY) -> int:
         """How many objects there are after a key."""
-        chosen = self._shelves.get(kind, _NONE).chosen(namespace)
-        there = sum(len(held.names) for space, held in chosen if space >= after.namespace)
-        return there - sum(bisect_right(held.names, after.name) for space, held in chosen if space == after.namespace)
+        selected = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
+        total = sum(len(entries.names) for space, entries in selected if space >= after.namespace)
+        return total - sum(
+            bisect_right(entries.names, after.name) for space, entries in selected if space == after.namespace
+        )
 
     def counts(self) -> dict[Kind, int]:
-        return {kind: self.count(kind) for kind in self._shelves if self.count(kind)}
+        return {kind: self.count(kind) for kind in self._kinds if self.count(kind)}
 
-    def skip(self, revision: int) -> None:
+    def advance_revision(self, revision: int) -> None:
         """Everything up to `revision` has been seen, though some of it is no longer told (compaction)."""
         self._revision = max(self._revision, revision)
 
@@ -145,69 +147,69 @@ class State:
         self._revision = max(self._revision, change.revision)
         if change.kind is None:
             return
-        shelf = self._shelves.get(change.kind)
-        if shelf is None:
-            shelf = self._shelves[change.kind] = _Shelf()
-        key = change.key if isinstance(change, Stored) else objects.key(change.object)
+        kind_objects = self._kinds.get(change.kind)
+        if kind_objects is None:
+            kind_objects = self._kinds[change.kind] = _KindObjects()
+        key = change.key if isinstance(change, StoredChange) else objects.key(change.object)
         if change.type == "Deleted":
-            _remove(shelf, key)
+            _remove(kind_objects, key)
         else:
-            _put(shelf, key, change.object, change.encoded if isinstance(change, Stored) else b"")
+            _put(kind_objects, key, change.object, change.encoded if isinstance(change, StoredChange) else b"")
 
     def load(self, kind: Kind, key: Key, obj: Object, encoded: bytes) -> None:
         """One object of a recovery; cheapest in the order of their keys."""
-        _put(self._shelves.setdefault(kind, _Shelf()), key, obj, encoded)
+        _put(self._kinds.setdefault(kind, _KindObjects()), key, obj, encoded)
 
 
-def _put(shelf: _Shelf, key: Key, obj: Object, encoded: bytes) -> None:
-    space = shelf.spaces.get(key.namespace)
+def _put(kind_objects: _KindObjects, key: Key, obj: Object, encoded: bytes) -> None:
+    space = kind_objects.spaces.get(key.namespace)
     if space is None:
-        space = shelf.spaces[key.namespace] = _Space()
+        space = kind_objects.spaces[key.namespace] = _NamespaceObjects()
     before = space.objects.get(key.name)
     space.objects[key.name] = obj
     if encoded:
         space.encoded[key.name] = encoded
     if before is None:
         insort(space.names, key.name)
-    _reindex(shelf, key, before or _EMPTY, obj)
+    _reindex(kind_objects, key, before or _EMPTY, obj)
 
 
-def _remove(shelf: _Shelf, key: Key) -> None:
-    space = shelf.spaces.get(key.namespace)
+def _remove(kind_objects: _KindObjects, key: Key) -> None:
+    space = kind_objects.spaces.get(key.namespace)
     before = space.objects.pop(key.name, None) if space else None
     if space is None or before is None:
         return
     space.encoded.pop(key.name, None)
     del space.names[bisect_left(space.names, key.name)]
     if not space.names:
-        del shelf.spaces[key.namespace]
-    _reindex(shelf, key, before, _EMPTY)
+        del kind_objects.spaces[key.namespace]
+    _reindex(kind_objects, key, before, _EMPTY)
 
 
-def _reindex(shelf: _Shelf, key: Key, before: Object, after: Object) -> None:
+def _reindex(kind_objects: _KindObjects, key: Key, before: Object, after: Object) -> None:
     was, now = before.get("metadata") or _EMPTY, after.get("metadata") or _EMPTY
     if was.get("ownerReferences") != now.get("ownerReferences"):
-        owners_was, owners_now = _owners(was), _owners(now)
+        owners_was, owners_now = _owner_uids(was), _owner_uids(now)
         for uid in owners_was - owners_now:
-            _take(shelf.owned, uid, key)
+            _remove_key(kind_objects.by_owner, uid, key)
         for uid in owners_now - owners_was:
-            insort(shelf.owned.setdefault(uid, []), key)
+            insort(kind_objects.by_owner.setdefault(uid, []), key)
     if was.get("labels") != now.get("labels"):
         labels_was, labels_now = was.get("labels") or _EMPTY, now.get("labels") or _EMPTY
         for label in INDEXED:
             old, new = labels_was.get(label), labels_now.get(label)
             if old != new and old is not None:
-                _take(shelf.labelled, (key.namespace, label, old), key)
+                _remove_key(kind_objects.by_label, (key.namespace, label, old), key)
             if old != new and new is not None:
-                insort(shelf.labelled.setdefault((key.namespace, label, new), []), key)
+                insort(kind_objects.by_label.setdefault((key.namespace, label, new), []), key)
 
 
-def _owners(meta: dict[str, object]) -> set[str]:
+def _owner_uids(meta: dict[str, object]) -> set[str]:
     owners = meta.get("ownerReferences")
     return {str(owner.get("uid")) for owner in owners} if isinstance(owners, list) else set()
 
 
-def _take(groups: dict[_Group, list[Key]], group: _Group, key: Key) -> None:
+def _remove_key(groups: dict[_Group, list[Key]], group: _Group, key: Key) -> None:
     """Remove a key from a sorted group, and the group when it is empty."""
     members = groups[group]
     del members[bisect_left(members, key)]
