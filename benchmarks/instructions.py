@@ -87,9 +87,9 @@ async def creates(total: int, pods: bool, place: Path) -> None:
 
     from benchmarks.api import config, pod
     from rowlock import kinds
-    from rowlock.cluster.api import apiserver, wire
-    from rowlock.cluster.api.admission import Admission
-    from rowlock.cluster.storage.store import Store
+    from rowlock.apiserver.admission.chain import Admission
+    from rowlock.apiserver.server import application, http_protocol
+    from rowlock.storage.store import Store
 
     admission = Admission()
     store = Store.open(place / "cluster.db", admission=admission)
@@ -98,7 +98,7 @@ async def creates(total: int, pods: bool, place: Path) -> None:
         meta = {"name": name, **({"namespace": space} if space else {})}
         await store.create(kind, {"apiVersion": "v1", "kind": kind.name, "metadata": meta})
     settings = uvicorn.Config(
-        apiserver.ApiServer(store, apiserver.ApiServerSettings(TOKEN)),
+        application.ApiServer(store, application.ApiServerSettings(TOKEN)),
         access_log=False, log_config=None, proxy_headers=False, lifespan="off",
     )  # fmt: skip
     settings.load()
@@ -106,7 +106,7 @@ async def creates(total: int, pods: bool, place: Path) -> None:
     requests = (post("pods", pod(i)) if pods else post("configmaps", config(f"config-{i}")) for i in range(total))
     clients = [Client(requests, over) for _ in range(CLIENTS)]
     for client in clients:
-        client.protocol = wire.HttpProtocol(config=settings, server_state=state, app_state={})
+        client.protocol = http_protocol.HttpProtocol(config=settings, server_state=state, app_state={})
         client.protocol.connection_made(client)
         client.send()
     for _ in clients:

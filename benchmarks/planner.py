@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from rowlock.scheduling.model.session import open_session
+from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task
 from rowlock.scheduling.plan import Plan
 from rowlock.scheduling.planner import Planner
-from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task
-from rowlock.scheduling.world import open_session
 
 GB = 10**9
 ONE = Shape(cpu=100, memory=GB, gpus=1)

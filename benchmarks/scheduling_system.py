@@ -32,9 +32,9 @@ from benchmarks import peers
 from benchmarks.cluster import running
 from benchmarks.load import Connection, closed_loop, request
 from benchmarks.peers import Peer
+from rowlock.scheduling.model.session import open_session
+from rowlock.scheduling.model.snapshot import loads
 from rowlock.scheduling.planner import Planner
-from rowlock.scheduling.snapshot import loads
-from rowlock.scheduling.world import open_session
 
 SPACE = "bench"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"

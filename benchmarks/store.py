@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from rowlock import kinds
-from rowlock.cluster.storage.store import Store
 from rowlock.objects import Object
+from rowlock.storage.store import Store
 
 CREATES, CLIENTS, WATCHERS, NEWS = 6_000, 16, 1_000, 50
 

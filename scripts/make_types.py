@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Make `src/rowlock/cluster/api/types.json`, the one table of types, from a real API server and the operator's CRDs.
+"""Make `src/rowlock/apiserver/schema/types.json`, the one table of types, from a real API server and the operator's CRDs.
 
     make_types.py --kubectl BIN --kubeconfig K --crds CRDS.yaml --protos GOMODCACHE/k8s.io/api@V \
-        --protos GOMODCACHE/k8s.io/apimachinery@V > src/rowlock/cluster/api/types.json
+        --protos GOMODCACHE/k8s.io/apimachinery@V > src/rowlock/apiserver/schema/types.json
 
 What is taken are facts: names of fields, types, formats, required, enums, defaults, list kinds and merge keys. Prose
 is left behind. Sub-schemas that occur in several places of the CRDs (the pod template, above all) are written once and

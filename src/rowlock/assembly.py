@@ -24,16 +24,17 @@ from pathlib import Path
 import uvicorn
 
 from rowlock import __version__, kinds, objects
-from rowlock.cluster.api import apiserver, secure, sockets, users, wire
-from rowlock.cluster.local import ClusterSettings, LocalCluster
-from rowlock.cluster.node.kubelet import KubeletSettings
-from rowlock.cluster.storage.store import Store
+from rowlock.apiserver.server import application, http_protocol, sockets, users
+from rowlock.apiserver.server import tls as server_tls
+from rowlock.cluster import ClusterSettings, LocalCluster
 from rowlock.errors import ApiError, Internal
+from rowlock.kubelet.worker.kubelet import KubeletSettings
+from rowlock.rest.app import RestApi
+from rowlock.rest.authentication import Principal, TokenAuthenticator
+from rowlock.rest.call import RestSettings
 from rowlock.scheduling.controller import Scheduler
-from rowlock.scheduling.snapshot import Snapshot
-from rowlock.server.app import RestApi
-from rowlock.server.auth import Principal, TokenAuthenticator
-from rowlock.server.call import RestSettings
+from rowlock.scheduling.model.snapshot import Snapshot
+from rowlock.storage.store import Store
 
 
 def ensure_token(path: Path) -> str:
@@ -82,7 +83,7 @@ def _current_snapshot(scheduler: Scheduler, store: Store) -> Snapshot:
     return scheduler.snapshot(store.view, time.time())
 
 
-def _rest_authenticator(settings: apiserver.ApiServerSettings) -> TokenAuthenticator | None:
+def _rest_authenticator(settings: application.ApiServerSettings) -> TokenAuthenticator | None:
     """The same people at the REST API's door; None where there is nobody but the owner."""
     if not settings.tokens:
         return None
@@ -168,11 +169,11 @@ class Server:
             diagnosis_message=cluster.diagnostics.status_message if cluster.diagnostics else None,
         )
         exec_sessions = cluster.kubelet.streaming if cluster.kubelet else None
-        app = apiserver.application(rest_api.routes, cluster.store, api_settings, exec_sessions)
-        tls = secure.server_context(self.data_dir / "server.crt", self.data_dir / "server.key")
+        app = application.application(rest_api.routes, cluster.store, api_settings, exec_sessions)
+        tls = server_tls.server_context(self.data_dir / "server.crt", self.data_dir / "server.key")
         config = uvicorn.Config(
             app, log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
-            http=wire.protocol_factory(tls), proxy_headers=False, server_header=False,
+            http=http_protocol.protocol_factory(tls), proxy_headers=False, server_header=False,
             ws_ping_interval=30, ws_ping_timeout=None, ws_per_message_deflate=False,
         )  # fmt: skip
         server = uvicorn.Server(config)
@@ -190,11 +191,11 @@ class Server:
             for task in background:
                 task.cancel()
 
-    def _api_settings(self, token: str) -> apiserver.ApiServerSettings:
+    def _api_settings(self, token: str) -> application.ApiServerSettings:
         """Who may come in where. Bound elsewhere, the owner's token is for loopback alone."""
         options = self.options
         tokens = users.read_token_file(options.users) if options.users else {}
-        return apiserver.ApiServerSettings(
+        return application.ApiServerSettings(
             token=token, tokens=tokens, owner_loopback_only=bool(sockets.parse_bind(options.bind))
         )
 

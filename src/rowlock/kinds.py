@@ -2,7 +2,7 @@
 
 One row per kind inside the fence (`DESIGN.md` §2). Discovery, routes, storage keys, owner references and the CLI all
 read this table; a kind that is not here is answered *Unsupported*, politely. What a kind's fields are is not here but
-in the table of types (`cluster/api/types.py`); what a kind's columns are is in `cluster/api/tables.py`.
+in the table of types (`apiserver/schema/types.py`); what a kind's columns are is in `apiserver/printers/tables.py`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ POD = _core(
 SERVICE = _core("Service", "services", "svc", subs="status", all_=True)
 EVENT = _core("Event", "events", "ev")
 EVENTS_V1_EVENT = Kind("events.k8s.io", "v1", "Event", "events", ("ev",))
-"""An Event's other spelling, not a kind of its own: nothing is stored under it (`cluster/api/events.py`)."""
+"""An Event's other spelling, not a kind of its own: nothing is stored under it (`apiserver/endpoints/events.py`)."""
 CONFIG_MAP = _core("ConfigMap", "configmaps", "cm")
 SECRET = _core("Secret", "secrets")
 SERVICE_ACCOUNT = _core("ServiceAccount", "serviceaccounts", "sa")

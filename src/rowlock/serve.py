@@ -3,7 +3,7 @@
     python -m rowlock.serve --data-dir D [--port P] [--nodes N] …
 
 It is light on purpose: while the heavy modules are imported here, a child process makes or checks the certificates
-(`cluster/api/certificates.py`), so that the server itself never loads the cryptography library. `rowlock up` waits for us.
+(`apiserver/server/certificates.py`), so that the server itself never loads the cryptography library. `rowlock up` waits for us.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def start_certificates(data_dir: Path, names: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """A child that makes what is missing or old; quick where nothing is. `names` are the server's besides loopback's."""
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return subprocess.Popen([sys.executable, "-m", "rowlock.cluster.api.certificates", str(data_dir), *names])
+    return subprocess.Popen([sys.executable, "-m", "rowlock.apiserver.server.certificates", str(data_dir), *names])
 
 
 def external_names(options: argparse.Namespace) -> list[str]:
     """What others may call the server, when they can reach it. Raises ApiError: without users nobody else may."""
     if not (options.bind or options.users or options.tls_san):
         return []
-    from rowlock.cluster.api import sockets, users  # late: most servers are for their owner alone
+    from rowlock.apiserver.server import sockets, users  # late: most servers are for their owner alone
 
     bind = sockets.parse_bind(options.bind)
     if bind and not options.users:

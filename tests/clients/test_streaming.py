@@ -18,10 +18,10 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from tests.api import test_spdy as spdy_client
+from tests.apiserver.streams import test_spdy as spdy_client
 from tests.conformance.subjects import embedded_server
 
-from rowlock.cluster.api import spdy
+from rowlock.apiserver.streams import spdy
 
 PATIENCE = 60.0
 ECHO = """

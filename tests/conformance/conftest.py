@@ -19,7 +19,7 @@ from tests.conformance.world import World
 from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.kube.client import Kube
-from rowlock.kube.limits import Limits
+from rowlock.kube.rate_limit import Limits
 from rowlock.objects import Object
 
 FAST = Limits(qps=0)

@@ -8,18 +8,18 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from rowlock import collection
 from rowlock.api import Controller
 from rowlock.assembly import Server
-from rowlock.cluster.local import LocalCluster
+from rowlock.cluster import LocalCluster
 from rowlock.serve import parse_arguments, start_certificates
+from rowlock.system import garbage_collector
 
 
 class Quiet(LocalCluster):
     """Only garbage is collected here."""
 
     def controllers(self) -> list[Controller]:
-        return list(collection.controllers())
+        return list(garbage_collector.controllers())
 
 
 class QuietServer(Server):

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.patches import Patcher
-from rowlock.cluster.storage.store import Store
+from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.patch.patches import Patcher
+from rowlock.storage.store import Store
 
 REPO = Path(__file__).resolve().parents[2]
 RUNNING = "ROWLOCK_REAL_CLUSTER_KUBECONFIG"

@@ -118,7 +118,7 @@ async def test_6_a_cluster_wide_watch_sees_every_namespace(world: World) -> None
 
 async def test_6_a_revision_before_all_that_is_remembered_is_expired(world: World) -> None:
     if world.subject != "real":
-        pytest.skip("only a real cluster forgets on its own here; compaction of the store is tested in tests/store")
+        pytest.skip("only a real cluster forgets on its own here; compaction of the store is tested in tests/storage")
     with pytest.raises(Expired):
         async with world.watch(since=0) as watching:
             await watching.next()

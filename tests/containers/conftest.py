@@ -1,6 +1,6 @@
 """A container engine for these tests: Debian's dockerd, started here with everything of its own, its network included.
 
-`make test-containers` runs them (`ROWLOCK_TEST_ENGINE=SOCKET` in another engine: Podman's, say). The pods of `tests/node` then run in containers of an image made of this machine's
+`make test-containers` runs them (`ROWLOCK_TEST_ENGINE=SOCKET` in another engine: Podman's, say). The pods of `tests/kubelet` then run in containers of an image made of this machine's
 Python (`base.py`), with the same assertions.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.containers import base
-from tests.node.conftest import WAY
+from tests.kubelet.conftest import WAY
 
 IMAGE = "rowlock-test:1"
 _PATIENCE = 30.0

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from tests.containers.conftest import IMAGE, Engine, listed
-from tests.node.conftest import WAY, Node, node, on_node, pod, until
-from tests.node.test_entrance import said
+from tests.kubelet.conftest import WAY, Node, node, on_node, pod, until
+from tests.kubelet.streams.test_exec_sessions import said
 
 from rowlock.api import DeleteOptions
-from rowlock.cluster.inquest import stackshots
-from rowlock.cluster.inquest.rank_processes import find_python_ranks
-from rowlock.cluster.node.images import Image
+from rowlock.diagnostics import stack_dumps
+from rowlock.diagnostics.rank_processes import find_python_ranks
+from rowlock.kubelet.images.images import Image
 from rowlock.objects import Key
 
 ENGINE = "podman" if "podman" in os.environ.get("ROWLOCK_TEST_ENGINE", "") else "docker"
@@ -245,7 +245,7 @@ def test_the_stack_of_a_rank_in_a_container_is_read_from_outside(tmp_path: Path)
         (tended,) = node.kubelet.pod_states.values()
         (run,) = tended.live_runs()
         ((pid, _),) = find_python_ranks(run.pid)
-        shot = (await stackshots.dump_stacks([pid]))[pid]
+        shot = (await stack_dumps.dump_stacks([pid]))[pid]
         if shot.stack is None:
             pytest.skip(shot.blind)
         assert "stuck" in [frame.function for frame in shot.stack.frames]

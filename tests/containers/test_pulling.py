@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.containers.conftest import listed
 from tests.containers.registry import HOST, docker_config, publish, serving, unpublish
-from tests.node.conftest import WAY, Node, on_node, pod, until
-from tests.node.test_pulling import waits
+from tests.kubelet.conftest import WAY, Node, on_node, pod, until
+from tests.kubelet.runtime.test_pulls import waits
 
 from rowlock import kinds
 from rowlock.objects import Object

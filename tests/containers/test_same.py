@@ -1,16 +1,35 @@
-"""What holds for pods as processes holds for pods in containers: the tests of `tests/node`, run again in an engine."""
+"""What holds for pods as processes holds for pods in containers: the tests of `tests/kubelet`, run again in an engine."""
 
-from tests.node.test_containers import (  # noqa: F401
-    test_containers_of_a_pod_each_have_a_log_and_an_end,
-    test_events_say_which_container_they_are_about,
+from tests.kubelet.network.test_namespaces import (  # noqa: F401
+    test_a_pod_that_comes_later_is_known_to_those_that_run,
+    test_names_resolve_and_every_pod_keeps_its_port,
 )
-from tests.node.test_entrance import (  # noqa: F401
+from tests.kubelet.prober.test_prober import (  # noqa: F401
+    test_a_hook_that_fails_is_said,
+    test_a_pod_that_is_not_alive_is_killed_and_runs_again,
+    test_a_probe_that_hangs_has_failed,
+    test_hooks_run_after_the_start_and_before_the_end,
+)
+from tests.kubelet.streams.test_exec_sessions import (  # noqa: F401
     test_an_exec_outlives_a_restart_of_neither_server_nor_container,
     test_what_cannot_be_entered,
     test_who_goes_in_has_the_pods_network_and_name,
     test_who_goes_in_sees_the_pods_volumes,
 )
-from tests.node.test_kubelet import (  # noqa: F401
+from tests.kubelet.volumes.test_volumes import (  # noqa: F401
+    test_a_claim_is_a_directory_that_outlives_pods_and_goes_with_the_claim,
+    test_config_maps_secrets_fields_and_their_sum_are_files,
+    test_files_follow_their_config_map_and_labels_while_the_pod_runs,
+    test_init_containers_hand_over_through_an_empty_dir,
+    test_memory_is_shared_by_containers_survives_restarts_and_has_a_limit,
+    test_optional_things_may_be_missing,
+    test_what_cannot_be_mounted_waits_with_a_sentence,
+)
+from tests.kubelet.worker.test_containers import (  # noqa: F401
+    test_containers_of_a_pod_each_have_a_log_and_an_end,
+    test_events_say_which_container_they_are_about,
+)
+from tests.kubelet.worker.test_kubelet import (  # noqa: F401
     test_a_program_that_is_not_there_is_a_start_error,
     test_a_server_that_goes_and_comes_back_loses_nothing,
     test_active_deadline,
@@ -21,23 +40,4 @@ from tests.node.test_kubelet import (  # noqa: F401
     test_pods_that_vanished_from_the_store_are_killed,
     test_the_operators_init_container_waits_for_the_master,
 )
-from tests.node.test_namespaces import (  # noqa: F401
-    test_a_pod_that_comes_later_is_known_to_those_that_run,
-    test_names_resolve_and_every_pod_keeps_its_port,
-)
-from tests.node.test_probing import (  # noqa: F401
-    test_a_hook_that_fails_is_said,
-    test_a_pod_that_is_not_alive_is_killed_and_runs_again,
-    test_a_probe_that_hangs_has_failed,
-    test_hooks_run_after_the_start_and_before_the_end,
-)
-from tests.node.test_rights import test_last_words  # noqa: F401
-from tests.node.test_volumes import (  # noqa: F401
-    test_a_claim_is_a_directory_that_outlives_pods_and_goes_with_the_claim,
-    test_config_maps_secrets_fields_and_their_sum_are_files,
-    test_files_follow_their_config_map_and_labels_while_the_pod_runs,
-    test_init_containers_hand_over_through_an_empty_dir,
-    test_memory_is_shared_by_containers_survives_restarts_and_has_a_limit,
-    test_optional_things_may_be_missing,
-    test_what_cannot_be_mounted_waits_with_a_sentence,
-)
+from tests.kubelet.worker.test_security_context import test_last_words  # noqa: F401

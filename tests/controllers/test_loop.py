@@ -12,9 +12,9 @@ import pytest
 
 from rowlock import controllers, kinds, objects
 from rowlock.api import Change, Controller, Create, Decision, Delete, Patch, Record, Update, View, Write
-from rowlock.cluster.storage.store import Store
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
+from rowlock.storage.store import Store
 
 CM, SECRET, EVENT = kinds.CONFIG_MAP, kinds.SECRET, kinds.EVENT
 Decide = Callable[[View, Key, float], Decision]

@@ -18,7 +18,7 @@ from rowlock.api import DeleteOptions
 from rowlock.errors import AlreadyExists, ApiError, NotFound
 from rowlock.kinds import Kind
 from rowlock.kube.client import Kube
-from rowlock.kube.limits import Limits
+from rowlock.kube.rate_limit import Limits
 from rowlock.objects import Object, micro_timestamp, name, timestamp, uid
 
 NODE = "difference"

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from tests.end_to_end.cluster import Cluster
 
-from rowlock.cluster.inquest import stackshots
-from rowlock.cluster.node import limits
-from rowlock.cluster.node.facts import ticks
+from rowlock.diagnostics import stack_dumps
+from rowlock.kubelet.shim import cgroups
+from rowlock.kubelet.shim.fact_files import ticks
 
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "0"))
 SEED = int(os.environ.get("CHAOS_SEED", str(time.time_ns() % 100_000)))
@@ -222,13 +222,13 @@ class Chaos:
 
 
 @pytest.mark.timeout(SECONDS + 400)
-@pytest.mark.skipif(not stackshots.find_py_spy(), reason="py-spy is not installed: a stopped rank could not be named")
+@pytest.mark.skipif(not stack_dumps.find_py_spy(), reason="py-spy is not installed: a stopped rank could not be named")
 def test_every_hurt_is_named_and_healed(cluster: Cluster, tmp_path: Path) -> None:
     cluster.up()
     chaos, dice = Chaos(cluster, tmp_path / "ranks"), random.Random(SEED)
     ways = ["kill", "stop", "stop-one-of-a-pod", "raise", "eat"]
     ways += (
-        ["starve"] if limits.detect_backend() != "watchdog" else []
+        ["starve"] if cgroups.detect_backend() != "watchdog" else []
     )  # without control groups nothing can hold a rank back
     end, number = time.monotonic() + SECONDS, 0
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:

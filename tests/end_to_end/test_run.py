@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from tests.end_to_end.cluster import Cluster, lent, make
 
-from rowlock.cli import main, run
-from rowlock.cli.tree import ROOT
+from rowlock.cli import main
+from rowlock.cli.commands import run
+from rowlock.cli.commands.tree import ROOT
 
 LONG = ("sh", "-c", "echo it runs; sleep 600")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.end_to_end.cluster import Cluster, lent
 
-from rowlock.cluster.node import delivery
+from rowlock.kubelet.images import kubectl_delivery
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/runai-default/mpijobs"
 
@@ -52,7 +52,7 @@ def test_the_programs_exit_code_is_the_launchers(cluster: Cluster) -> None:
 
 def test_the_delivered_program_knows_only_exec(tmp_path: Path) -> None:
     env = {**os.environ, "TARGET_DIR": str(tmp_path), "NAMESPACE": "n"}
-    call = [sys.executable, "-m", "rowlock.cluster.node.delivery", str(tmp_path)]
+    call = [sys.executable, "-m", "rowlock.kubelet.images.kubectl_delivery", str(tmp_path)]
     assert subprocess.run(call, env=env, capture_output=True, timeout=60).returncode == 0
     program = tmp_path / "kubectl"
     for line in (["get", "pods"], ["exec", "a", "sh"], ["exec", "a", "-it", "--", "sh"]):
@@ -61,6 +61,6 @@ def test_the_delivered_program_knows_only_exec(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_never_runs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "PATIENCE", 0.0)
+    monkeypatch.setattr(kubectl_delivery, "PATIENCE", 0.0)
     with pytest.raises(SystemExit, match=r"pod n/job-worker-0 has not run"):
-        delivery.exec_in_pod(tmp_path, "n", ["exec", "job-worker-0", "--", "true"])
+        kubectl_delivery.exec_in_pod(tmp_path, "n", ["exec", "job-worker-0", "--", "true"])

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.api.conftest import TOKEN, Harness
+from tests.apiserver.conftest import TOKEN, Harness
 from tests.fuzz.requests import SPACE, Request, sequence
 
-from rowlock.cluster.storage.store import Store
+from rowlock.storage.store import Store
 
 PATIENCE = 30.0
 """Seconds for one answer; longer is a hang."""

@@ -12,9 +12,11 @@ from tests.fuzz.values import NUMBERS, TEXTS, Grower, json_text, junk, text_of
 
 from rowlock import kinds, quantity, selectors
 from rowlock.api import WriteOptions
-from rowlock.cluster.api import bodies, grammar, protobuf
-from rowlock.cluster.api.admission import Admission
-from rowlock.cluster.api.patches import Patcher
+from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.http import request_body
+from rowlock.apiserver.patch.patches import Patcher
+from rowlock.apiserver.schema import protobuf
+from rowlock.apiserver.validation import selector_errors
 from rowlock.errors import ApiError
 from rowlock.objects import Object
 
@@ -28,7 +30,7 @@ POD: Object = {
 
 def read(value: Any) -> Any:
     """As the server's own edge has it: JSON, and not too deep."""
-    return bodies.json_of(json_text(value).encode())
+    return request_body.json_of(json_text(value).encode())
 
 
 def _patch(random: Random) -> Any:
@@ -64,13 +66,13 @@ def _twisted(random: Random) -> str:
 
 
 PARSERS: dict[str, Callable[[Random], Any]] = {
-    "label selector": lambda r: (selectors.parse_labels(_twisted(r)), grammar.parse_error(_twisted(r))),
+    "label selector": lambda r: (selectors.parse_labels(_twisted(r)), selector_errors.parse_error(_twisted(r))),
     "field selector": lambda r: selectors.parse_fields(_twisted(r)),
     "quantity": _quantity,
     "patch": _patch,
     "admission": _admitted,
-    "json": lambda r: bodies.decode_strict_json(text_of(Grower(r).body(kinds.POD, "fuzzed", "a"), r)),
-    "yaml": lambda r: bodies.yaml_of(
+    "json": lambda r: request_body.decode_strict_json(text_of(Grower(r).body(kinds.POD, "fuzzed", "a"), r)),
+    "yaml": lambda r: request_body.yaml_of(
         text_of(Grower(r).body(kinds.POD, "fuzzed", "a"), r).replace(b'"', b"", r.randrange(9))
     ),
     "protobuf": lambda r: protobuf.decode(b"k8s\x00" + r.randbytes(r.randrange(200))),

@@ -12,7 +12,7 @@ from typing import Any
 from tests.fuzz.values import NAMES, NUMBERS, TEXTS, Grower, junk, text_of
 
 from rowlock import kinds
-from rowlock.cluster.api import requests
+from rowlock.apiserver.http import requests
 from rowlock.kinds import Kind
 
 SPACE = "fuzzed"

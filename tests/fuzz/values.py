@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from rowlock.cluster.api import types
+from rowlock.apiserver.schema import types
 from rowlock.kinds import Kind
 
 TEXTS = (

@@ -8,12 +8,12 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Change
-from rowlock.cluster.storage.store import Store
 from rowlock.errors import ApiError, Expired, NotFound, Unavailable
 from rowlock.kinds import Kind
 from rowlock.kube.cache import Cache
-from rowlock.kube.limits import Backoff
+from rowlock.kube.rate_limit import Backoff
 from rowlock.objects import Object, with_field
+from rowlock.storage.store import Store
 
 KINDS = (kinds.NAMESPACE, kinds.CONFIG_MAP)
 

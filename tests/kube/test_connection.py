@@ -16,7 +16,7 @@ from rowlock import kinds
 from rowlock.api import Change, DeleteOptions, LogOptions, WriteOptions
 from rowlock.errors import ApiError, Expired, Internal, Timeout, TooManyRequests, Unauthorized, Unavailable
 from rowlock.kube.client import Kube
-from rowlock.kube.limits import Limits
+from rowlock.kube.rate_limit import Limits
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",

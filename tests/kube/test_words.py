@@ -8,7 +8,7 @@ import pytest
 
 from rowlock import kinds
 from rowlock.kube import requests
-from rowlock.kube.limits import Backoff, TokenBucket
+from rowlock.kube.rate_limit import Backoff, TokenBucket
 from rowlock.selectors import EVERYTHING, FieldSelector, parse_fields, parse_labels
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock import api
-from rowlock.cluster.storage.store import Store
 from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, PYTORCHJOB, QUEUE, Kind
 from rowlock.objects import Key, Object, dig, is_deleting, name, timestamp, with_field
 from rowlock.scheduling.controller import SCHEDULER_KEY, Scheduler
+from rowlock.storage.store import Store
 
 
 @dataclass

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rowlock.scheduling.explain import Explainer
-from rowlock.scheduling.planner import Planner
-from rowlock.scheduling.snapshot import (
+from rowlock.scheduling.actions.stale_gangs import is_below_minimum
+from rowlock.scheduling.explain.explanations import Explainer
+from rowlock.scheduling.model.session import open_session
+from rowlock.scheduling.model.snapshot import (
     Gang,
     Node,
     NodeReservation,
@@ -27,8 +28,7 @@ from rowlock.scheduling.snapshot import (
     Taint,
     Task,
 )
-from rowlock.scheduling.stale import is_below_minimum
-from rowlock.scheduling.world import open_session
+from rowlock.scheduling.planner import Planner
 
 GB = 10**9
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import pytest
 
+from rowlock.scheduling.model.snapshot import Gang, Node, PipelinedGang, PodSet, Queue, Shape, Snapshot, Status, Task
 from rowlock.scheduling.plan import Plan, PlannedBind, PlannedEviction
 from rowlock.scheduling.planner import plan
-from rowlock.scheduling.snapshot import Gang, Node, PipelinedGang, PodSet, Queue, Shape, Snapshot, Status, Task
 
 CYCLES, RESTLESS = 80, 55
 SHAPE = Shape(cpu=1000, memory=0, gpus=1)

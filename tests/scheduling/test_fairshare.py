@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.scheduling.fairshare import QueueClaim, divide_resource
+from rowlock.scheduling.policy.fairshare import QueueClaim, divide_resource
 
 
 def claims() -> list[QueueClaim]:

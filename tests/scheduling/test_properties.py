@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from rowlock.scheduling.amounts import UNLIMITED, WHOLE_GPU
-from rowlock.scheduling.plan import Plan
-from rowlock.scheduling.planner import Planner, plan
-from rowlock.scheduling.snapshot import (
+from rowlock.scheduling.model.resources import UNLIMITED, WHOLE_GPU
+from rowlock.scheduling.model.session import Session, open_session
+from rowlock.scheduling.model.snapshot import (
     Gang,
     Node,
     NodeReservation,
@@ -31,7 +30,8 @@ from rowlock.scheduling.snapshot import (
     dumps,
     loads,
 )
-from rowlock.scheduling.world import Session, open_session
+from rowlock.scheduling.plan import Plan
+from rowlock.scheduling.planner import Planner, plan
 
 STEPS = int(os.environ.get("ROWLOCK_STEPS", "600"))
 SEEDS = max(12, STEPS // 200)  # clusters fill up: after some hundred steps all that is new is more of the same

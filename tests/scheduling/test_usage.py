@@ -9,8 +9,8 @@ from rowlock.api import DeleteOptions
 from rowlock.kinds import POD, QUEUE
 from rowlock.objects import dig
 from rowlock.scheduling.controller import Scheduler
-from rowlock.scheduling.snapshot import SchedulerSettings
-from rowlock.scheduling.usage import QueueUsage
+from rowlock.scheduling.model.snapshot import SchedulerSettings
+from rowlock.scheduling.policy.usage import QueueUsage
 
 HOUR = 3600.0
 TOTAL = (8000, 10**9, 400)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rowlock.scheduling.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task
-from rowlock.scheduling.what_if import STARTS, STARTS_AFTER, WAITS, DryRunOutcome, DryRunPlanner
+from rowlock.scheduling.explain.what_if import STARTS, STARTS_AFTER, WAITS, DryRunOutcome, DryRunPlanner
+from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task
 
 GB = 10**9
 

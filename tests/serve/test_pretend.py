@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from rowlock import objects
 from rowlock.api import WRITE, Delete, Patch
-from rowlock.cluster.node.pretend import (
+from rowlock.kinds import NAMESPACE, NODE, POD
+from rowlock.kubelet.node.fake_nodes import (
     DURATION_ANNOTATION,
     STATUS_MESSAGE,
     FakeKubelet,
     make_fake_nodes,
     superfluous_nodes,
 )
-from rowlock.cluster.storage.store import Store
-from rowlock.kinds import NAMESPACE, NODE, POD
 from rowlock.objects import Key, Object
+from rowlock.storage.store import Store
 
 
 def world(annotations: Object) -> Store:

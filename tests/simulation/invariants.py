@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from tests.simulation.world import Broken, World
 
 from rowlock import kinds, objects
-from rowlock.cluster.storage.state import StoredChange
 from rowlock.kinds import NODE, POD, POD_GROUP, PYTORCHJOB
 from rowlock.objects import Object
+from rowlock.storage.state import StoredChange
 
 FINISHED = ("Succeeded", "Failed")
 

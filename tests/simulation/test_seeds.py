@@ -18,11 +18,11 @@ from tests.simulation.careless import Careless
 from tests.simulation.world import Broken, World, collectors
 
 from rowlock.api import Controller
-from rowlock.cluster import seeds
 from rowlock.kinds import PYTORCHJOB
 from rowlock.scheduling.controller import Scheduler
+from rowlock.storage import bootstrap
 from rowlock.training.controller import JobController
-from rowlock.training.group import PodGroupController
+from rowlock.training.pod_group import PodGroupController
 
 SEEDS = 500
 CHUNK = 25
@@ -45,7 +45,7 @@ def build(seed: int, scheduler: Callable[[], Controller] = Scheduler) -> World:
 def play(seed: int, world: World | None = None) -> World:
     """One world from its first day to calm. Raises Broken, or whatever a controller raises."""
     world = world or build(seed)
-    plot.prologue(world, seeds.initial_objects())
+    plot.prologue(world, bootstrap.initial_objects())
     for number in range(world.dice.choice((4, 10, 20))):
         plot.disturb(world, number)
         for _ in range(world.dice.choice((0, 5, 30))):

@@ -15,15 +15,16 @@ from itertools import count
 
 from tests.simulation.kubelet import Disk, Kubelet
 
-from rowlock import collection, kinds, objects
+from rowlock import kinds, objects
 from rowlock.api import Bind, Change, Controller, Create, Decision, Delete, Patch, Record, Update, Write
-from rowlock.cluster.api.patches import Patcher
-from rowlock.cluster.storage.state import State, StoredChange
-from rowlock.cluster.storage.store import Store
+from rowlock.apiserver.patch.patches import Patcher
 from rowlock.controllers.recorder import make_event
 from rowlock.errors import ApiError, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
+from rowlock.storage.state import State, StoredChange
+from rowlock.storage.store import Store
+from rowlock.system import garbage_collector
 
 START = 1_700_000_000.0
 CALM = 6_000
@@ -276,11 +277,11 @@ def _why(obj: Object) -> str:
 
 
 def collectors() -> list[Callable[[], Controller]]:
-    garbage, emptying, *_ = collection.controllers()
+    garbage, emptying, *_ = garbage_collector.controllers()
     return [
         type(garbage),
         type(emptying),
-        collection.EventExpiry,
-        lambda: collection.PodGarbageCollector(quarantine=5.0),
-        collection.ClaimProtection,
+        garbage_collector.EventExpiry,
+        lambda: garbage_collector.PodGarbageCollector(quarantine=5.0),
+        garbage_collector.ClaimProtection,
     ]

@@ -11,7 +11,7 @@ import pytest
 
 from rowlock.kinds import JAXJOB, JOBS, MPIJOB, PADDLEJOB, POD, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
 from rowlock.objects import Object
-from rowlock.training.admission import denial_message, review_job
+from rowlock.training.admission.webhooks import denial_message, review_job
 from rowlock.training.framework import FIXED
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "operator-cases"

@@ -9,9 +9,9 @@ import pytest
 
 from rowlock.kinds import JAXJOB, MPIJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
 from rowlock.objects import Object
-from rowlock.training.admission import review_job
-from rowlock.training.advice import HINTS, hint_for, job_remarks, late_refusal
-from rowlock.training.registry import FRAMEWORKS
+from rowlock.training.admission.advice import HINTS, hint_for, job_remarks, late_refusal
+from rowlock.training.admission.webhooks import review_job
+from rowlock.training.frameworks.registry import FRAMEWORKS
 
 
 def pods(kind: Kind, count: Any = 1, policy: str = "", **container: Any) -> Object:

@@ -12,7 +12,7 @@ import pytest
 
 from rowlock.kinds import JOBS, POD
 from rowlock.objects import timestamp
-from rowlock.training.admission import review_job
+from rowlock.training.admission.webhooks import review_job
 from rowlock.training.framework import FIXED, STRICT
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from rowlock.api import NOTHING, Change, Create, Update
 from rowlock.kinds import JOBS, MPIJOB, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, PYTORCHJOB, TFJOB, Kind
 from rowlock.objects import Key, Object, labels, owner_reference, with_field
 from rowlock.training.controller import JobController, controllers
-from rowlock.training.group import PodGroupController
+from rowlock.training.pod_group import PodGroupController
 
 if TYPE_CHECKING:
     from tests.training.conftest import World

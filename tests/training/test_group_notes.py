@@ -9,8 +9,8 @@ import pytest
 from rowlock.kinds import PYTORCHJOB
 from rowlock.training.defaults import parse_job
 from rowlock.training.framework import Job
-from rowlock.training.group import MAX_RUNTIME_ANNOTATION, group_of, group_spec
-from rowlock.training.registry import FRAMEWORKS
+from rowlock.training.frameworks.registry import FRAMEWORKS
+from rowlock.training.pod_group import MAX_RUNTIME_ANNOTATION, group_of, group_spec
 
 
 def job(policy: dict[str, Any] | None = None, **annotations: str) -> Job:

@@ -13,9 +13,9 @@ from rowlock.api import Create, Delete, Patch, Record, Update
 from rowlock.kinds import AUTOSCALER, CONFIG_MAP, POD, PYTORCHJOB, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Kind
 from rowlock.objects import Key, Object, labels, name, owner_reference, with_field
 from rowlock.training.framework import DEFAULT, FIXED, STRICT, Parity
+from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.job import reconcile
-from rowlock.training.registry import FRAMEWORKS
-from rowlock.training.turn import Observed
+from rowlock.training.reconcile_context import Observed
 
 if TYPE_CHECKING:
     from tests.training.conftest import Play

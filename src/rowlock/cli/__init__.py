@@ -1,11 +1,11 @@
 """The command lines `rowlock` and `runai`. They import nothing of the rest of the package and speak HTTP.
 
     main.py       entry points            grammar.py   flags, commands, groups as tables; parsing; help
-    tree.py       `rowlock`'s commands    v1_tree.py   `runai`'s commands     v1_flags.py  the flags of its submits
-    client.py     the server over HTTPS   place.py     data directory, selected project
+    tree.py       `rowlock`'s commands    tree.py   `runai`'s commands     flags.py  the flags of its submits
+    client.py     the server over HTTPS   context.py     data directory, selected project
     output.py     tables, ages, JSON
 
-One file per verb group: `cluster.py run.py jobs.py logs.py projects.py images.py doctor.py`, and `v1_submit.py
-v1_jobs.py v1_context.py` for Run:ai's first generation. A verb's file is imported when the verb runs; `--help` needs
+One file per verb group: `cluster.py run.py jobs.py logs.py projects.py images.py doctor.py`, and `submit.py
+jobs.py context.py` for Run:ai's first generation. A verb's file is imported when the verb runs; `--help` needs
 only the tables.
 """

@@ -15,8 +15,8 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
+from rowlock.cli.context import data_dir, data_dir_flag
 from rowlock.cli.grammar import CommandError
-from rowlock.cli.place import data_dir, data_dir_flag
 
 _TIMEOUT = 90.0
 """Seconds for an answer to begin; a submit may wait for a deleted job to leave, a wait polls for 30."""

@@ -6,22 +6,22 @@ import os
 import sys
 from typing import NoReturn
 
+from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Command, CommandError, CommandLine, Flag, Group, help_of, load_target, parse, resolve
-from rowlock.cli.place import DATA_DIR, PROJECT
 
 _LOG_LEVEL = Flag("--loglevel", "debug|info|warn|error", "how much is told", "info")
 
 
 def rowlock() -> None:
     """The entry point of `rowlock`."""
-    from rowlock.cli.tree import ROOT
+    from rowlock.cli.commands.tree import ROOT
 
     sys.exit(run(ROOT, sys.argv[1:], (DATA_DIR, PROJECT)))
 
 
 def runai() -> None:
     """The entry point of `runai`."""
-    from rowlock.cli.v1_tree import ROOT
+    from rowlock.cli.runai_v1.tree import ROOT
 
     sys.exit(run(ROOT, sys.argv[1:], (DATA_DIR, PROJECT, _LOG_LEVEL)))
 

@@ -1,6 +1,6 @@
-"""Controllers at work: `run` looks, lets them decide, and writes what they decided.
+"""Controllers at work, as in controller-runtime: a loop looks, lets each controller decide, and writes what it decided.
 
-`loop.py` has the queues and turns, `writing.py` what goes together, `recorder.py` the Events.
+May import: the words. Begin with `loop.py`, then `writer.py` and `recorder.py`.
 """
 
 from rowlock.controllers.loop import run

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from rowlock import objects
 from rowlock.api import Api, Change, Controller, Decision, View, WriteSequence
-from rowlock.controllers import writing
+from rowlock.controllers import writer
 from rowlock.controllers.recorder import Allowance, Recorder
-from rowlock.controllers.writing import FailedWrite, Step
+from rowlock.controllers.writer import FailedWrite, Step
 from rowlock.errors import ApiError, NotTried
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -190,10 +190,10 @@ class _Loop:
 
     async def _carry_out(self, queue: _Queue, decision: Decision) -> FailedWrite | None:
         """The writes in order; those of one class and kind in a row go together, into one commit."""
-        early_records, steps = writing.plan_steps(decision.writes)
+        early_records, steps = writer.plan_steps(decision.writes)
         for record in early_records:
             self.recorder.record(record)
-        for batch in writing.batch_steps(steps):
+        for batch in writer.batch_steps(steps):
             failure = await self._write_batch(queue, batch)
             if failure:
                 return failure
@@ -211,7 +211,7 @@ class _Loop:
                 raise result
             elif result:
                 queue.last_written = max(queue.last_written, objects.revision(result))
-            for record in writing.records_for(step, result):
+            for record in writer.records_for(step, result):
                 self.recorder.record(record)
         return first_failure
 
@@ -225,7 +225,7 @@ class _Loop:
                 if start:
                     await asyncio.sleep(0)
                 chunk = batch[start : start + WRITES_PER_SLICE]
-                tasks += [asyncio.create_task(writing.execute_write(self.api, step.write, sequence)) for step in chunk]
+                tasks += [asyncio.create_task(writer.execute_write(self.api, step.write, sequence)) for step in chunk]
         finally:
             results = await asyncio.gather(*tasks, return_exceptions=True)
         return results

@@ -1,1 +1,4 @@
-"""Doing: a real Kubernetes cluster behind the same nine verbs. Implements `Api`."""
+"""A real Kubernetes cluster behind the nine verbs: client, watch cache, credentials, rate limits. Implements `Api`.
+
+May import: the words. Begin with `client.py`, then `cache.py`.
+"""

@@ -15,8 +15,8 @@ from contextlib import aclosing
 from rowlock.api import Api, Change, View
 from rowlock.errors import ApiError, Expired, NotFound
 from rowlock.kinds import Kind
-from rowlock.kube.limits import Backoff
-from rowlock.kube.mirror import CachedView
+from rowlock.kube.cached_view import CachedView
+from rowlock.kube.rate_limit import Backoff
 
 log = logging.getLogger("rowlock.kube")
 MISSING_KIND_BACKOFF = (10.0, 60.0)

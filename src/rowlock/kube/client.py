@@ -31,8 +31,8 @@ from rowlock.kinds import POD, Kind
 from rowlock.kube import requests
 from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection, Request
-from rowlock.kube.limits import Backoff, Limits
-from rowlock.kube.watching import InitialState, LineSplitter, parse_change
+from rowlock.kube.rate_limit import Backoff, Limits
+from rowlock.kube.watch_stream import InitialState, LineSplitter, parse_change
 from rowlock.objects import Object, name, namespace, with_field
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 

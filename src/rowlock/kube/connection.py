@@ -23,7 +23,7 @@ import msgspec
 import rowlock
 from rowlock.errors import ApiError, Timeout, Unavailable, from_status
 from rowlock.kube.config import ClientConfig, Credentials
-from rowlock.kube.limits import Backoff, Limits, TokenBucket
+from rowlock.kube.rate_limit import Backoff, Limits, TokenBucket
 
 _RETRIABLE_CODES = frozenset({500, 502, 503, 504})
 _WARNING = re.compile(r'299\s+\S+\s+"((?:[^"\\]|\\.)*)"')

@@ -17,7 +17,7 @@ from typing import Any
 from rowlock import quantity
 from rowlock.errors import BadRequest, Cause
 from rowlock.objects import Object, dig, name
-from rowlock.scheduling.requests import (
+from rowlock.scheduling.model.pod_requests import (
     FRACTION_ANNOTATION,
     FRACTION_CONTAINER_ANNOTATION,
     GPU_MEMORY_ANNOTATION,

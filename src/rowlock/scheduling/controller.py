@@ -14,15 +14,15 @@ from rowlock import api
 from rowlock.api import Change, View
 from rowlock.kinds import POD, QUEUE, Kind
 from rowlock.objects import Key, is_condition_true
-from rowlock.scheduling import queues, writes
-from rowlock.scheduling.allocate import Reason
-from rowlock.scheduling.explain import Explainer, Explanation
-from rowlock.scheduling.following import KINDS, SnapshotTracker
+from rowlock.scheduling.actions.allocate import Reason
+from rowlock.scheduling.actions.stale_gangs import is_below_minimum
+from rowlock.scheduling.explain import queue_status, writes
+from rowlock.scheduling.explain.explanations import Explainer, Explanation
+from rowlock.scheduling.model.session import GangState
+from rowlock.scheduling.model.snapshot import SchedulerSettings, Snapshot
 from rowlock.scheduling.plan import Hold, Plan
-from rowlock.scheduling.snapshot import SchedulerSettings, Snapshot
-from rowlock.scheduling.stale import is_below_minimum
-from rowlock.scheduling.usage import SAVE_INTERVAL, QueueUsage
-from rowlock.scheduling.world import GangState
+from rowlock.scheduling.policy.usage import SAVE_INTERVAL, QueueUsage
+from rowlock.scheduling.snapshot_tracker import KINDS, SnapshotTracker
 
 SCHEDULER_KEY = Key("", "scheduler")
 MAX_HOLDS_PER_CYCLE = 512
@@ -114,7 +114,7 @@ class Scheduler:
         if 0 < wait <= SAVE_INTERVAL:
             return [], wait
         self.usage_saved_at = now
-        return list(queues.usage_writes(self.usage, session, view)), SAVE_INTERVAL
+        return list(queue_status.usage_writes(self.usage, session, view)), SAVE_INTERVAL
 
     def snapshot(self, view: View, now: float) -> Snapshot:
         """What the next cycle would see: for `rowlock scheduler snapshot` and for `what_if.py`."""
@@ -156,7 +156,9 @@ class Scheduler:
             return [], wait
         if plan.binds or plan.evictions:
             return [], QUEUE_STATUS_INTERVAL  # these change the figures again; what they become is written then
-        status_patches = list(queues.status_writes(self.tracker.planner.session, view, MAX_STATUS_WRITES_PER_CYCLE))
+        status_patches = list(
+            queue_status.status_writes(self.tracker.planner.session, view, MAX_STATUS_WRITES_PER_CYCLE)
+        )
         self.queue_status_dirty, self.queue_status_written_at = len(status_patches) >= MAX_STATUS_WRITES_PER_CYCLE, now
         return status_patches, QUEUE_STATUS_INTERVAL if self.queue_status_dirty else None
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rowlock.scheduling.allocate import Failure
-from rowlock.scheduling.snapshot import NodeReservation, PipelinedGang
+from rowlock.scheduling.actions.allocate import Failure
+from rowlock.scheduling.model.snapshot import NodeReservation, PipelinedGang
 
 
 @dataclass(frozen=True, slots=True)

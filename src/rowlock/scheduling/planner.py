@@ -12,19 +12,25 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import inf
 
-from rowlock.scheduling import fairshare, reserve
-from rowlock.scheduling.allocate import Failure, Reason, allocate_gang, check_queue_capacity
-from rowlock.scheduling.consolidate import consolidate, is_worth_consolidating
-from rowlock.scheduling.order import JobsOrderByQueues, tasks_to_allocate
-from rowlock.scheduling.placement import Placer
+from rowlock.scheduling.actions import reserve
+from rowlock.scheduling.actions.allocate import Failure, Reason, allocate_gang, check_queue_capacity
+from rowlock.scheduling.actions.consolidate import consolidate, is_worth_consolidating
+from rowlock.scheduling.actions.pending_gangs import PendingGangs
+from rowlock.scheduling.actions.preempt import is_worth_preempting, preempt
+from rowlock.scheduling.actions.reclaim import can_reclaim_resources, reclaim
+from rowlock.scheduling.actions.stale_gangs import (
+    evict_lost_gangs,
+    evict_stale_gangs,
+    seconds_until_lost,
+    seconds_until_stale,
+)
+from rowlock.scheduling.model.session import GangState, Session, TaskState, open_session
+from rowlock.scheduling.model.snapshot import PipelinedGang, Snapshot, Status
 from rowlock.scheduling.plan import Hold, Plan, PlanDecision, PlannedBind, PlannedEviction
-from rowlock.scheduling.preempt import is_worth_preempting, preempt
-from rowlock.scheduling.protection import seconds_until_unprotected
-from rowlock.scheduling.reclaim import can_reclaim_resources, reclaim
-from rowlock.scheduling.snapshot import PipelinedGang, Snapshot, Status
-from rowlock.scheduling.stale import evict_lost_gangs, evict_stale_gangs, seconds_until_lost, seconds_until_stale
-from rowlock.scheduling.waiting import PendingGangs
-from rowlock.scheduling.world import GangState, Session, TaskState, open_session
+from rowlock.scheduling.policy import fairshare
+from rowlock.scheduling.policy.order import JobsOrderByQueues, tasks_to_allocate
+from rowlock.scheduling.policy.placement import Placer
+from rowlock.scheduling.policy.protection import seconds_until_unprotected
 
 VictimAction = Callable[[Session, Placer, GangState], bool]
 ActionFilter = Callable[[Session, GangState], bool]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowlock.objects import Object, is_deleting, phase, seconds
 from rowlock.training.conditions import SUCCEEDED
-from rowlock.training.turn import ReconcileContext
+from rowlock.training.reconcile_context import ReconcileContext
 
 UNFINISHED = ("Running", "Pending")
 

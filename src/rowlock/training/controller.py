@@ -23,9 +23,9 @@ from rowlock.objects import (
 from rowlock.objects import name as name_of
 from rowlock.training.defaults import parse_job
 from rowlock.training.framework import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
+from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.job import reconcile
-from rowlock.training.registry import FRAMEWORKS
-from rowlock.training.turn import Observed
+from rowlock.training.reconcile_context import Observed
 
 PREEMPTION_REASON = "PreemptionByScheduler"
 """The reason of the condition DisruptionTarget that the scheduler sets on a pod before it evicts it."""

@@ -16,7 +16,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 
 if TYPE_CHECKING:
-    from rowlock.training.turn import ReconcileContext
+    from rowlock.training.reconcile_context import ReconcileContext
 
 T = TypeVar("T")
 

@@ -12,12 +12,12 @@ from rowlock.objects import is_deleting
 from rowlock.training.cleanup import clean_pods, remaining_cleanup_delay, time_to_live
 from rowlock.training.conditions import CREATED, FAILED, RUNNING, SUCCEEDED, SUSPENDED
 from rowlock.training.defaults import parse_job, run_policy
+from rowlock.training.dependents.replicas import sync_pods
+from rowlock.training.dependents.services import adopt_services, sync_services
 from rowlock.training.framework import DEFAULT, Framework, Job, Parity, Replica, group_by_replica_type
 from rowlock.training.limits import exceeded_limit_message, seconds_to_deadline
-from rowlock.training.replicas import sync_pods
-from rowlock.training.services import adopt_services, sync_services
-from rowlock.training.trouble import record_pod_events
-from rowlock.training.turn import Observed, ReconcileContext
+from rowlock.training.pod_events import record_pod_events
+from rowlock.training.reconcile_context import Observed, ReconcileContext
 
 
 def reconcile(framework: Framework, observed: Observed, now: float, parity: Parity = DEFAULT) -> Decision:

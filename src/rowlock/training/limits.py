@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from rowlock.objects import Object, phase, seconds
 from rowlock.training.framework import TYPE_LABEL
-from rowlock.training.trouble import is_active
-from rowlock.training.turn import ReconcileContext
+from rowlock.training.pod_events import is_active
+from rowlock.training.reconcile_context import ReconcileContext
 
 RESTARTABLE = ("OnFailure", "Always", "ExitCode")
 

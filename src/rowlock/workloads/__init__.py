@@ -1,12 +1,5 @@
-"""Run:ai's workloads, in both directions, and nothing that touches the world.
+"""Run:ai's workloads, in both directions: a submit becomes job objects, objects become phases and Run:ai's JSON. Pure.
 
-    spec.py, compute.py, fields.py   the body of a submit → a `Submission`, or every mistake with field, rule and fix
-    frameworks.py                    the table: PyTorch, TF, MPI, XGBoost, JAX ↔ kinds, replica roles, containers
-    objects.py                       a `Submission` in a project → the job object
-    phase.py                         job, pods, pod group → one of Run:ai's phases, with its sentence
-    present.py, pods.py, story.py    objects → Run:ai's Workload, Pod, Event and history JSON
-    projects.py                      project ↔ Namespace + Queue
-    query.py                         filterBy, sortBy, search, offset, limit
-
-Pure: times, ids and users are arguments. `server/` is the only caller.
+Times, ids and users are arguments; `rest` is the only caller. May import: the words, `training`, `scheduling`. Begin
+with `submission.py` and `objects.py` (in), `phase.py` and `runai_json.py` (out).
 """

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from rowlock import quantity
-from rowlock.workloads.fields import COMPUTE_FIELDS, Fields
+from rowlock.workloads.submit_fields import COMPUTE_FIELDS, Fields
 
 GPU = "nvidia.com/gpu"
 MIN_PORTION = 0.01

@@ -14,7 +14,7 @@ from rowlock.objects import Object
 from rowlock.workloads.compute import Compute, format_number
 from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.projects import Project
-from rowlock.workloads.spec import RoleSpec, Submission
+from rowlock.workloads.submission import RoleSpec, Submission
 
 WORKLOAD_ID = "rowlock.dev/workload-id"
 REQUEST_ANNOTATION = "rowlock.dev/request"

@@ -1,0 +1,347 @@
+"""What comes in: decoding, defaults, pod admission, validation, the operator's webhooks, managedFields, in that order.
+
+The store calls `Admission.create` and `.update` for every write, whoever makes it. Texts are the real API server's.
+Admission reads a `View` (set by whoever assembles the cluster) for what an object refers to: priority classes,
+service accounts, quotas; without one those checks are left out. Pure but for its clock.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.api import View, WriteOptions
+from rowlock.apiserver.admission import gangs as gang_admission
+from rowlock.apiserver.admission import pods as pod_admission
+from rowlock.apiserver.admission import resource_quota as quota_admission
+from rowlock.apiserver.apply import managed_fields
+from rowlock.apiserver.apply.managed_fields import FieldManager, SettledManagedFields
+from rowlock.apiserver.schema import crd_schema, decoding, types
+from rowlock.apiserver.schema.decoding import Walk
+from rowlock.apiserver.validation import object_warnings
+from rowlock.apiserver.validation import objects as object_validation
+from rowlock.errors import ApiError, BadRequest, Cause, Forbidden, Unsupported, invalid, not_found
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.quantity import parse
+from rowlock.storage import lifecycle
+from rowlock.system.garbage_collector import PVC_PROTECTION_FINALIZER
+from rowlock.training.admission.webhooks import denial_message, review_job
+from rowlock.training.framework import DEFAULT, Parity
+
+SPEC_REPLICAS_PATHS = {
+    kinds.PYTORCHJOB: "spec.pytorchReplicaSpecs.Worker.replicas",
+    kinds.PADDLEJOB: "spec.paddleReplicaSpecs.Worker.replicas",
+    kinds.JAXJOB: "spec.jaxReplicaSpecs.Worker.replicas",
+}
+
+
+class Admission:
+    """Implements what `storage/write_verbs.py` asks of an admission."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.view: View | None = None
+        self.parity = DEFAULT
+        self.has_scheduler = True
+        """False = nobody of ours places pods here: nothing is said about where they could go."""
+        self._clock = clock
+
+    def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
+        obj, given_fields = _split_managed_fields(obj)
+        new = decode_object(kind, obj, options)
+        if kind is kinds.SECRET:
+            new = _merge_string_data(new)
+        entries = (
+            list(given_fields)
+            if isinstance(given_fields, SettledManagedFields)
+            else self._first_entry(kind, _without_allocated_fields(kind, obj, new), options)
+        )
+        if kind is kinds.POD:
+            new = pod_admission.admit_create(new, self.view)
+        elif kind is kinds.SERVICE:
+            _check_headless(new)
+        elif kind is kinds.PERSISTENT_VOLUME_CLAIM:
+            new = _add_protection_finalizer(new)
+        elif kind is kinds.RESOURCE_QUOTA:
+            new = {**new, "status": {}}
+        elif kind is kinds.SERVICE_ACCOUNT:
+            new = _keep_secret_names(new)
+        self._validate(kind, None, new)
+        options.warnings.extend(object_warnings.warnings(kind, new, created=True))
+        _review(kind, None, new, options, self.parity)
+        if kind in gang_admission.REVIEWED_KINDS:
+            view = self.view if self.has_scheduler else None
+            gang_admission.review(kind, None, new, options, view, now=self._clock())
+        if kind.namespaced:
+            quota_admission.check_quotas(kind, new, self.view)
+        return _with_managed_fields(new, entries)
+
+    def update(self, kind: Kind, old: Object, new: Object, subresource: str, options: WriteOptions) -> Object:
+        new, given_fields = _split_managed_fields(new)
+        before, old_fields = _split_managed_fields(old)
+        new = decode_object(kind, new, options)
+        if kind is kinds.SECRET:
+            new = _merge_string_data(new)
+        if kind is kinds.POD and not subresource:
+            new = pod_admission.admit_update(new)
+        from_apply = isinstance(given_fields, SettledManagedFields)
+        entries = (
+            list(given_fields)
+            if from_apply
+            else managed_fields.initial_entries(old_fields, None if subresource else given_fields)
+        )
+        submitted, new = new, _keep_secret_names(new) if kind is kinds.SERVICE_ACCOUNT else new
+        if kind is kinds.SERVICE and not subresource:
+            new = _patch_cluster_ips(before, new)
+        if subresource == "scale":
+            author = FieldManager(options.manager, objects.timestamp(self._clock()), subresource)
+            count = objects.dig(submitted, SPEC_REPLICAS_PATHS[kind], 0) if submitted != before else None
+            entries = managed_fields.record_scale(kind, entries, SPEC_REPLICAS_PATHS[kind], author, changed=count)
+        if submitted == before and not from_apply and entries == (old_fields or []):
+            if not subresource:  # who changes nothing is warned, and a webhook is asked, all the same
+                options.warnings.extend(object_warnings.warnings(kind, new, created=False))
+                _review(kind, old, new, options, self.parity)
+            return old
+        if subresource == "status":
+            self._validate_status(kind, old, new)
+        else:
+            self._validate(kind, old, new)
+            if kind is kinds.PERSISTENT_VOLUME_CLAIM:
+                _check_not_resized(old, new)
+            if not subresource:
+                options.warnings.extend(object_warnings.warnings(kind, new, created=False))
+            if subresource != "scale":  # webhooks are registered for the jobs themselves
+                _review(kind, old, new, options, self.parity)
+                gang_admission.review(kind, before, new, options, self.view)
+        if from_apply or subresource == "scale" or not options.manager:
+            return _with_managed_fields(new, entries)
+        author = FieldManager(options.manager, objects.timestamp(self._clock()), subresource)
+        with_owners = managed_fields.record_update(kind, before, _with_managed_fields(submitted, entries), author)
+        return with_owners if submitted is new else _with_managed_fields(new, _split_managed_fields(with_owners)[1])
+
+    def _first_entry(self, kind: Kind, new: Object, options: WriteOptions) -> list[managed_fields.Entry]:
+        """What the creator owns: what it wrote and its defaults, not what admission adds."""
+        if not options.manager:
+            return []
+        if "status" in kind.subresources and "status" in new:
+            new = {k: v for k, v in new.items() if k != "status"}
+        return managed_fields.creation_entries(
+            kind, new, FieldManager(options.manager, objects.timestamp(self._clock()))
+        )
+
+    def _validate(self, kind: Kind, old: Object | None, new: Object) -> None:
+        causes = list(object_validation.meta_causes(kind, new))
+        if old is not None:
+            causes += object_validation.meta_update_causes(old, new)
+        if kind.custom:
+            causes += _schema_causes(kind, old, new)
+            causes = crd_schema.add_incomplete_cause(causes) if kind in kinds.JOBS else causes
+            causes += () if causes else gang_admission.causes(kind, new, self.view)
+        else:
+            rule, update = object_validation.RULES.get(kind), object_validation.UPDATE_RULES.get(kind)
+            rule_causes = list(rule(new)) if rule is not None else []
+            if old is None and kind in object_validation.CREATE_RULES:
+                rule_causes += object_validation.CREATE_RULES[kind](new)
+            changed = list(update(old, new)) if old is not None and update is not None else []
+            causes += (
+                [*changed, *rule_causes]
+                if kind in object_validation.UPDATES_CHECKED_FIRST
+                else [*rule_causes, *changed]
+            )
+        if causes:
+            raise invalid(kind.name, objects.name(new), causes, kind.group)
+
+    def _validate_status(self, kind: Kind, old: Object, new: Object) -> None:
+        if not kind.custom and old["metadata"] != new["metadata"]:
+            builtin_causes = [
+                *object_validation.meta_causes(kind, new),
+                *object_validation.meta_update_causes(old, new),
+            ]
+        else:
+            builtin_causes = []
+        if rule := object_validation.STATUS_RULES.get(kind):
+            builtin_causes += rule(new)
+        if builtin_causes:
+            raise invalid(kind.name, objects.name(new), builtin_causes, kind.group)
+        if not kind.custom or "status" not in new:
+            return
+        node = types.field_schema(types.schema_of(kind), "status") or types.ANYTHING
+        causes, lists, _ = crd_schema.validate(new["status"], node, at="status")
+        causes += lists
+        causes = crd_schema.add_incomplete_cause(causes) if kind in kinds.JOBS else causes
+        if causes:
+            raise invalid(kind.name, objects.name(new), causes, kind.group)
+
+
+def decode_object(kind: Kind, obj: Object, options: WriteOptions) -> Object:
+    """The object as its type has it, with defaults. Raises BadRequest, in the decoder's words."""
+    walk = Walk()
+    try:
+        new = _decode_custom(kind, obj, walk) if kind.custom else _decode_builtin(kind, obj, walk)
+    except BadRequest as error:
+        raise DecodingError(kind, error.message, getattr(error, "converted", "")) from None
+    if walk.unknown_fields and options.validation != "Ignore":
+        problems = [
+            f'unknown field "{path}"' for path in (sorted(walk.unknown_fields) if kind.custom else walk.unknown_fields)
+        ]
+        if options.validation == "Strict":
+            raise DecodingError(kind, "strict decoding error: " + ", ".join(problems))
+        options.warnings.extend(problems)
+    return new
+
+
+def _decode_builtin(kind: Kind, obj: Object, walk: Walk) -> Object:
+    """What it is comes first: so lists can leave it out without reading it again."""
+    return {"apiVersion": kind.api_version, "kind": kind.name, **decoding.decode(_type_name(kind), obj, walk)}
+
+
+class DecodingError(BadRequest):
+    """An object that its type cannot hold; `why` in the words of the decoder, `converted` in those of who converts."""
+
+    def __init__(self, kind: Kind, why: str, converted: str = "") -> None:
+        super().__init__(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
+        self.why, self.converted = why, converted or why
+
+
+def _type_name(kind: Kind) -> str:
+    return types.type_name(kind.group, kind.version, kind.name)
+
+
+def _decode_custom(kind: Kind, obj: Object, walk: Walk) -> Object:
+    """A custom object: its metadata is typed, the rest pruned."""
+    walk.path.append("metadata")
+    meta = decoding.decode(types.META, obj.get("metadata") or {}, walk)
+    walk.path.pop()
+    rest = {k: v for k, v in obj.items() if k != "metadata"}
+    new: Object = crd_schema.prune(rest, types.schema_of(kind), walk)
+    return {"apiVersion": new.pop("apiVersion"), "kind": new.pop("kind"), "metadata": meta, **new}
+
+
+def _split_managed_fields(obj: Object) -> tuple[Object, Any]:
+    """The object without managedFields, and those: they are bookkeeping, not something to decode or compare."""
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict) or "managedFields" not in meta:
+        return obj, None
+    rest = {k: v for k, v in meta.items() if k != "managedFields"}
+    return {**obj, "metadata": rest}, meta["managedFields"]
+
+
+def _with_managed_fields(obj: Object, entries: list[managed_fields.Entry]) -> Object:
+    if not entries:
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": entries}}
+
+
+def _schema_causes(kind: Kind, old: Object | None, new: Object) -> Iterable[Cause]:
+    node = types.schema_of(kind)
+    body = {k: v for k, v in new.items() if k not in ("apiVersion", "kind", "metadata", "status")}
+    causes, lists, incomplete = crd_schema.validate(body, node)
+    if kind in SPEC_REPLICAS_PATHS:
+        replicas_causes = crd_schema.scale_causes(new, SPEC_REPLICAS_PATHS[kind])
+        replicas_fields = [] if incomplete else [cause.field.removeprefix(".") for cause in replicas_causes]
+        causes = [cause for cause in causes if cause.field not in replicas_fields] + replicas_causes
+    causes = causes + lists
+    if incomplete:
+        return causes
+    if old is not None:
+        causes = causes + crd_schema.immutable_causes(old, new, node)
+    return causes
+
+
+def _without_allocated_fields(kind: Kind, submitted: Object, new: Object) -> Object:
+    """The new object without the addresses that a service is given: nobody owns those that nobody asked for."""
+    if kind is not kinds.SERVICE or not isinstance(new.get("spec"), dict):
+        return new
+    submitted_spec = submitted.get("spec") or {}
+    own = {k: v for k, v in new["spec"].items() if k in submitted_spec or k not in _ALLOCATED_FIELDS}
+    return {**new, "spec": own}
+
+
+_ALLOCATED_FIELDS = frozenset({"clusterIPs", "ipFamilies", "ipFamilyPolicy"})
+
+
+def _add_protection_finalizer(claim: Object) -> Object:
+    """A claim stays while pods use it: `rowlock.system.garbage_collector.Claims` takes the finalizer away."""
+    own = objects.meta(claim).get("finalizers") or []
+    return (
+        claim
+        if PVC_PROTECTION_FINALIZER in own
+        else objects.with_field(claim, "metadata.finalizers", [*own, PVC_PROTECTION_FINALIZER])
+    )
+
+
+def _check_not_resized(old: Object, new: Object) -> None:
+    """A bound claim would grow if its storage class let it, and there are none here that do. Raises Forbidden."""
+    before, after = (parse(objects.dig(claim, "spec.resources.requests.storage", "0")) for claim in (old, new))
+    if after > before:
+        why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+        raise lifecycle.forbidden_error(kinds.PERSISTENT_VOLUME_CLAIM, objects.name(new), why)
+
+
+def _keep_secret_names(account: Object) -> Object:
+    """Of the secrets that an account may use, their names count."""
+    secrets = account.get("secrets")
+    if not secrets:
+        return account
+    return {**account, "secrets": [{"name": s["name"]} if s.get("name") else {} for s in secrets]}
+
+
+def _patch_cluster_ips(old: Object, new: Object) -> Object:
+    """Who changes `clusterIP` alone, as older clients do, changes the list that it begins; who writes none keeps it."""
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    address = after.get("clusterIP")
+    if not address and after.get("type") != "ExternalName":
+        allocated = {key: before[key] for key in ("clusterIP", "clusterIPs") if key in before and not after.get(key)}
+        return {**new, "spec": {**after, **allocated}}
+    if not address or address == before.get("clusterIP") or after.get("clusterIPs") != before.get("clusterIPs"):
+        return new
+    return objects.with_field(new, "spec.clusterIPs", [address])
+
+
+def _check_headless(service: Object) -> None:
+    spec = service.get("spec") or {}
+    if spec.get("clusterIP") == "None":
+        return
+    causes = [*object_validation.meta_causes(kinds.SERVICE, service), *object_validation.RULES[kinds.SERVICE](service)]
+    if causes:
+        raise invalid("Service", objects.name(service), causes)
+    raise Unsupported(
+        f'services "{objects.name(service)}": rowlock has names but no virtual addresses:'
+        " only headless Services are served, set spec.clusterIP: None"
+    )
+
+
+def missing_service_error(service: Object) -> ApiError:
+    """What becomes of a status that is written where there is no service: a real server begins to make one, and stops
+    because nobody has given it an address."""
+    service, _ = _split_managed_fields(service)
+    new = decode_object(kinds.SERVICE, service, WriteOptions())
+    causes = [*object_validation.meta_causes(kinds.SERVICE, new), *object_validation.RULES[kinds.SERVICE](new)]
+    spec, submitted_spec = new["spec"], service.get("spec") or {}
+    if spec.get("clusterIP") and not submitted_spec.get("clusterIPs"):
+        causes.append(Cause("FieldValueRequired", "Required value", "spec.clusterIPs"))
+    if causes:
+        return invalid("Service", objects.name(new), causes)
+    return not_found(kinds.SERVICE.plural, objects.name(new))
+
+
+def _merge_string_data(secret: Object) -> Object:
+    """`stringData` is written as `data`."""
+    if "stringData" not in secret:
+        return secret
+    texts = secret["stringData"]
+    data = {**(secret.get("data") or {}), **{k: base64.b64encode(v.encode()).decode() for k, v in texts.items()}}
+    return {**{k: v for k, v in secret.items() if k != "stringData"}, "data": data}
+
+
+def _review(kind: Kind, old: Object | None, new: Object, options: WriteOptions, parity: Parity) -> None:
+    """The training operator's validating webhook."""
+    if kind not in kinds.JOBS:
+        return
+    verdict = review_job(kind, old, new, parity)
+    options.warnings.extend(verdict.warnings)
+    if verdict.errors:
+        raise Forbidden(denial_message(kind, verdict))

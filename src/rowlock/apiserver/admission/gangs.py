@@ -1,0 +1,89 @@
+"""What the scheduler's side says to what comes in: pods, jobs, queues and PodGroups.
+
+On a real cluster KAI's webhooks look at pods and queues; a job whose pods they would refuse is admitted there and hangs
+without a pod. Here the job itself is refused, at once. What a real one admits and then holds for ever (a queue that is
+not there, a pod larger than any node) is admitted here too, with a warning that kubectl prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.api import View, WriteOptions
+from rowlock.errors import Cause, Forbidden
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.scheduling.admission import (
+    denial_message,
+    group_causes,
+    queue_causes,
+    queue_warning,
+    share_refusal,
+    share_warning,
+)
+from rowlock.scheduling.model import from_objects
+from rowlock.scheduling.model.pod_requests import node_pool
+from rowlock.training.defaults import parse_job
+from rowlock.training.frameworks.registry import FRAMEWORKS
+from rowlock.training.pod_group import queue_of
+from rowlock.workloads.feasibility import never_fits_message
+
+REVIEWED_KINDS = frozenset({kinds.POD, kinds.QUEUE, kinds.POD_GROUP, *kinds.JOBS})
+
+
+def causes(kind: Kind, new: Object, view: View | None) -> Iterator[Cause]:
+    """What is wrong with a Queue or a PodGroup, one cause per field."""
+    if kind is kinds.QUEUE:
+        yield from queue_causes(new, lambda name: view.get(kinds.QUEUE, "", name) if view else None)
+    elif kind is kinds.POD_GROUP:
+        yield from group_causes(new)
+
+
+def review(
+    kind: Kind, old: Object | None, new: Object, options: WriteOptions, view: View | None, *, now: float = 0.0
+) -> None:
+    """Raises Forbidden for pods, and jobs whose pods, ask for shares of GPUs that there are not; warns of the rest."""
+    if kind is kinds.POD:
+        if old is None:
+            _check_gpu_share(objects.annotations(new), new.get("spec") or {}, "metadata.annotations", options)
+            _warn_pod(new, options, view)
+    elif kind in FRAMEWORKS and (old is None or old.get("spec") != new.get("spec")):
+        for path, template in _pod_templates(kind, new):
+            annotations = (template.get("metadata") or {}).get("annotations") or {}
+            _check_gpu_share(annotations, template.get("spec") or {}, f"{path}.metadata.annotations", options)
+        if old is None and view is not None:
+            _warn_job(kind, new, options, view, now)
+
+
+def _check_gpu_share(annotations: Mapping[str, str], spec: Mapping[str, Any], path: str, options: WriteOptions) -> None:
+    if why := share_refusal(annotations, spec, path):
+        raise Forbidden(denial_message(why))
+    if text := share_warning(annotations, path):
+        options.warnings.append(text)
+
+
+def _pod_templates(kind: Kind, job: Object) -> Iterator[tuple[str, Object]]:
+    field = FRAMEWORKS[kind].replicas
+    for role, replica in (objects.dig(job, f"spec.{field}") or {}).items():
+        yield f"spec.{field}.{role}.template", (replica or {}).get("template") or {}
+
+
+def _warn_pod(pod: Object, options: WriteOptions, view: View | None) -> None:
+    """Only of a queue that it names itself: pods of jobs inherit theirs, and pods are made by the thousand."""
+    queue = next((q for label in from_objects.QUEUE_LABELS if (q := objects.labels(pod).get(label))), "")
+    if queue and view is not None and not from_objects.is_foreign(pod) and view.get(kinds.QUEUE, "", queue) is None:
+        options.warnings.append(queue_warning(queue, lambda _: None, ()))
+
+
+def _warn_job(kind: Kind, job: Object, options: WriteOptions, view: View, now: float) -> None:
+    training_job = parse_job(FRAMEWORKS[kind], job)
+    queue = queue_of(training_job, view.get(kinds.NAMESPACE, "", training_job.namespace))
+    text = queue_warning(queue, lambda name: view.get(kinds.QUEUE, "", name), view.all(kinds.QUEUE))
+    if text:
+        options.warnings.append(text)
+    for path, template in _pod_templates(kind, job):
+        text = never_fits_message(template, view.all(kinds.NODE), now, node_pool(job))
+        if text:
+            options.warnings.append(f"{path}: {text}")

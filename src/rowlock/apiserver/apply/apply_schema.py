@@ -1,0 +1,180 @@
+"""Configurations for server-side apply: do they fit the schema, and can the object that they make be read?
+
+Both are answered in the words of a real server, which reads a configuration as it is written and gives such refusals
+no reason: to it they are accidents of its own. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rowlock import objects
+from rowlock.apiserver.apply import field_sets
+from rowlock.apiserver.schema import crd_schema, decoding, go_errors, types
+from rowlock.apiserver.schema.decoding import Walk
+from rowlock.apiserver.validation.field_errors import format_value
+from rowlock.errors import BadRequest, UnknownError, invalid
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+
+MAX_ERRORS = 100
+"""That are told of one configuration."""
+
+
+def check_configuration(kind: Kind, config: dict[str, Any]) -> None:
+    """Raises Accident for a configuration whose fields are not the schema's."""
+    errors = []
+    for error in _schema_errors(config, types.schema_of(kind), ""):
+        errors.append(error)
+        if len(errors) == MAX_ERRORS:
+            break
+    if errors:
+        why = errors[0] if len(errors) == 1 else "errors:\n" + "\n".join(f"  {error}" for error in errors)
+        raise UnknownError(f"failed to create typed patch object ({_describe_object(kind, config)}): {why}")
+
+
+def convert_to_typed(kind: Kind, new: Object, config: dict[str, Any]) -> Object:
+    """What a configuration has made, as its type has it. Raises Accident."""
+    if kind.custom:
+        _check_no_nulls(kind, new)
+        return new
+    try:
+        return decoding.decode(types.type_name(kind.group, kind.version, kind.name), new, Walk(fill_defaults=False))
+    except BadRequest as error:
+        gvk = f"{kind.group}/{kind.version}, Kind={kind.name}"
+        why = f"unable to convert unstructured object to {gvk}: {getattr(error, 'converted', error.message)}"
+        raise UnknownError(
+            f"failed to convert new object ({_describe_object(kind, config)}) to proper version: {why}"
+        ) from None
+
+
+def _check_no_nulls(kind: Kind, new: Object) -> None:
+    """Of custom kinds, what a configuration says is null stays so, and is no value of any type. Raises Invalid."""
+    body = {key: value for key, value in new.items() if key not in ("apiVersion", "kind", "metadata", "status")}
+    causes, lists, _ = crd_schema.validate(body, types.schema_of(kind))
+    if any('"null"' in cause.message for cause in causes):
+        raise invalid(kind.name, objects.name(new), crd_schema.add_incomplete_cause([*causes, *lists]), kind.group)
+
+
+def _describe_object(kind: Kind, config: dict[str, Any]) -> str:
+    meta = config.get("metadata")
+    names = [meta.get(key) if isinstance(meta, dict) else "" for key in ("namespace", "name")]
+    namespace, name = (text if isinstance(text, str) else "" for text in names)
+    return f"{namespace}/{name}; {kind.group}/{kind.version}, Kind={kind.name}"
+
+
+def _schema_errors(value: Any, node: types.Schema, at: str) -> Iterator[str]:
+    node = types.resolve_ref(node)
+    if value is None or node is types.ANYTHING:
+        return
+    atom_type = _atom_type(node)
+    if atom_type == "map":
+        yield from (
+            _map_errors(value, node, at)
+            if isinstance(value, dict)
+            else (f"{at}: expected map, got {_go_pointer(value)}",)
+        )
+    elif atom_type == "list":
+        yield from (
+            _list_errors(value, node, at)
+            if isinstance(value, list)
+            else (f"{at}: expected list, got {_go_pointer(value)}",)
+        )
+    elif why := _scalar_error(value, atom_type):
+        yield f"{at}: {why}"
+
+
+def _atom_type(node: types.Schema) -> str:
+    """What a real server's schema for applying makes of a type: texts of special forms may be any scalar."""
+    kind = node.get("type")
+    if node.get("format") == "int-or-string":
+        return "anything"
+    if node.get("x-kubernetes-int-or-string") or node.get("format") == "date-time":
+        return "scalar"
+    if kind in ("integer", "number"):
+        return "number"
+    if kind == "object" or "properties" in node or "additionalProperties" in node:
+        return "map"
+    if kind in ("string", "boolean"):
+        return str(kind)
+    if kind == "array":
+        return "list"
+    return "anything" if node.get("x-kubernetes-preserve-unknown-fields") else "scalar"
+
+
+def _scalar_error(value: Any, atom_type: str) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if atom_type == "number" and not number:
+        return f"expected numeric (int or float), got {_go_type(value)}"
+    if atom_type == "string" and not isinstance(value, str):
+        return f"expected string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"
+    if atom_type == "boolean" and not isinstance(value, bool):
+        return f"expected boolean, got {_go_pointer(value)}"
+    if atom_type == "scalar" and isinstance(value, dict | list):
+        return f"expected any scalar, got {_go_pointer(value)}"
+    return ""
+
+
+def _map_errors(value: dict[str, Any], node: types.Schema, at: str) -> Iterator[str]:
+    for key in sorted(value):
+        child = types.field_schema(node, key)
+        if child is None:
+            yield f"{at}.{key}: field not declared in schema"
+            return
+        yield from _schema_errors(value[key], child, f"{at}.{key}")
+
+
+def _list_errors(value: list[Any], node: types.Schema, at: str) -> Iterator[str]:
+    child, atomic = types.item_schema(node), types.is_atomic(node)
+    keys, seen_elements = node.get("x-kubernetes-list-map-keys") or (), set()
+    for index, element in enumerate(value):
+        step = f"[{index}]"
+        if not atomic:
+            if why := _list_key_error(element, keys, child):
+                yield f"{at}: element {index}: {why}"
+                return
+            name = field_sets.path_element(element, node)
+            step = field_sets.path_text((name,))
+            if name in seen_elements:
+                yield f"{at}: duplicate entries for key {step}"
+            seen_elements.add(name)
+        yield from _schema_errors(element, child, at + step)
+
+
+def _list_key_error(element: Any, keys: Sequence[str], node: types.Schema) -> str:
+    """Why an element of a list with keys, or of a set, has no name."""
+    if not keys:
+        element_type = {dict: "a map type", list: "a list type", type(None): "an explicit null"}.get(type(element))
+        return f"associative list without keys has an element that's {element_type}" if element_type else ""
+    if not isinstance(element, dict):
+        return f"associative list with keys may not have {'a null element' if element is None else 'non-map elements'}"
+    required = types.resolve_ref(node).get("required") or ()  # which is there in Go, whatever is written
+    for key in keys:
+        if element.get(key) is None and key not in required and "default" not in (types.field_schema(node, key) or {}):
+            message = f'associative list with keys has an element that omits key field "{key}"'
+            return f"{message} (and doesn't have default value)"
+    return ""
+
+
+def _go_type(value: Any) -> str:
+    names = {bool: "bool", str: "string", dict: "map[string]interface {}", list: "[]interface {}"}
+    return names.get(type(value), "int64")
+
+
+def _go_pointer(value: Any) -> str:
+    """As Go prints a pointer to a value."""
+    return f"&{{{go_errors.format_go_value(value)}}}"
+
+
+def _go_syntax(value: Any) -> str:
+    """As Go would write a value in a program."""
+    if isinstance(value, dict):
+        inner = ", ".join(f"{format_value(k)}:{_go_syntax(v)}" for k, v in sorted(value.items()))
+        return f"map[string]interface {{}}{{{inner}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(_go_syntax, value))}}}"
+    if value is None:
+        return "interface {}(nil)"
+    return json.dumps(value, ensure_ascii=False)

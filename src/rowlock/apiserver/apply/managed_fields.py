@@ -1,0 +1,323 @@
+"""Who owns which field: `metadata.managedFields`, and server-side apply, which decides by it.
+
+Every write that names a manager records what it changed (`record_update`); a server-side apply (`apply_configuration`) merges a
+configuration into the live object, refuses to overwrite other managers' fields unless forced, and removes the fields
+that this manager applied before and no longer names. Of an object that has no entries none are kept, until somebody
+applies: then all that it has is of `before-first-apply`. `now` is text. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock import objects
+from rowlock.apiserver.apply import apply_merge, field_sets
+from rowlock.apiserver.apply.field_sets import Fields, Path
+from rowlock.apiserver.schema import types
+from rowlock.errors import BadRequest, Cause, Conflict
+from rowlock.kinds import POD, Kind
+from rowlock.objects import Object
+
+MAX_UPDATE_ENTRIES = 10
+"""Update entries kept per object; the oldest beyond that become one, `ancient-changes`."""
+_CONFLICT_PREFIX = "conflict with "
+
+
+class SettledManagedFields(list[dict[str, Any]]):
+    """managedFields that server-side apply has already settled: admission records nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldManager:
+    """Who writes, through which door, when."""
+
+    name: str
+    now: str
+    subresource: str = ""
+
+
+Entry = dict[str, Any]
+
+
+def _make_entry(kind: Kind, manager: FieldManager, operation: str, fields: field_sets.Tree) -> Entry:
+    entry: Entry = {
+        "manager": manager.name,
+        "operation": operation,
+        "apiVersion": kind.api_version,
+        "time": manager.now,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+    if manager.subresource:
+        entry["subresource"] = manager.subresource
+    return entry
+
+
+def check_entries(managed_fields: Any) -> None:
+    """What a client writes there itself. Raises BadRequest when it is not what server-side apply could have written."""
+    is_valid = isinstance(managed_fields, list) and all(
+        isinstance(e, dict)
+        and field_sets.is_tree(e.get("fieldsV1", {}))
+        and e.get("operation", "Update") in ("Apply", "Update")
+        and all(isinstance(e.get(k, ""), str) for k in ("manager", "operation", "apiVersion", "time", "subresource"))
+        for e in managed_fields
+    )
+    if managed_fields is not None and not is_valid:
+        raise BadRequest("metadata.managedFields: entries must have manager, operation, apiVersion and fieldsV1")
+
+
+def entries_of(obj: Object) -> list[Entry]:
+    return _readable_entries(objects.meta(obj).get("managedFields") or ())
+
+
+def _readable_entries(raw_entries: Iterable[Any]) -> list[Entry]:
+    """Entries that can be read; of those that one author has through one door, the last."""
+    return list({_entry_key(e): e for e in raw_entries if e.get("manager") and "fieldsV1" in e}.values())
+
+
+def _entry_key(entry: Entry) -> tuple[str, ...]:
+    applied = entry["operation"] == "Apply"
+    version = "" if applied else str(entry.get("apiVersion", ""))
+    return str(entry["manager"]), str(entry["operation"]), version, str(entry.get("subresource", ""))
+
+
+def _owned_fields(entry: Entry) -> Fields:
+    return set(field_sets.paths(entry["fieldsV1"]))
+
+
+def _sort_entries(entries: Iterable[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda e: (e["operation"] != "Apply", e.get("time", ""), e["manager"]))
+
+
+def _with_entries(obj: Object, entries: Iterable[Entry], settled: bool = False) -> Object:
+    ordered = _sort_entries(entries)
+    meta = {**obj["metadata"], "managedFields": SettledManagedFields(ordered) if settled else ordered}
+    if not ordered and not settled:
+        del meta["managedFields"]
+    return {**obj, "metadata": meta}
+
+
+def initial_entries(stored: Any, requested: Any) -> list[Entry]:
+    """The entries to begin with: a client may write its own, and resets them with none or an empty one. Who says
+    nothing, or what can be read, does not mean to."""
+    if requested in ([], [{}]):
+        return []
+    if isinstance(requested, list) and requested and all(e.get("manager") and "fieldsV1" in e for e in requested):
+        return _readable_entries(requested)
+    return _readable_entries(stored or ())
+
+
+def record_scale(
+    kind: Kind, before: list[Entry], replicas_path: str, manager: FieldManager, *, changed: int | None
+) -> list[Entry]:
+    """The entries after a write of the number of replicas, at the path `replicas_path`, through the scale: to which it changed.
+
+    There its owners are those of the scale; where it has none, none are kept. Who owns it by updates does so in an entry
+    of its own, of no time: so does a real server, which reads a scale's entries as of another version than the object's."""
+    path = tuple(f"f:{step}" for step in replicas_path.split("."))
+    kept_entries, owners = [], []
+    for entry in before:
+        own = _owned_fields(entry)
+        if path not in own:
+            kept_entries.append(entry)
+            continue
+        applied = entry["operation"] == "Apply"
+        if changed is None and applied:
+            kept_entries.append(entry)
+        elif remaining := own - {path}:
+            kept_entries.append({**entry, "fieldsV1": field_sets.tree_of(remaining)})
+        owners.append(entry)
+    replicas_tree = field_sets.tree_of({path})
+    if changed is not None and owners:  # a scale does not write a zero
+        owners = [_make_entry(kind, manager, "Update", replicas_tree)] if changed else []
+    updates = ({k: v for k, v in e.items() if k != "time"} for e in owners if e["operation"] != "Apply")
+    return _sort_entries([*kept_entries, *({**e, "fieldsV1": replicas_tree} for e in updates)])
+
+
+def is_writable_through(kind: Kind, subresource: str, path: Path) -> bool:
+    """Whether a write through this door, a subresource or "", changes this field and so can own it."""
+    if not subresource:
+        return path[0] != "f:status" or "status" not in kind.subresources
+    if subresource != "status":
+        return True
+    if kind.custom:
+        return path[0] == "f:status"
+    return path[0] != "f:spec" and not (kind is POD and path[:2] in _NOT_WRITTEN_BY_STATUS)
+
+
+_NOT_WRITTEN_BY_STATUS = frozenset({("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")})
+
+
+def creation_entries(kind: Kind, obj: Object, manager: FieldManager) -> list[Entry]:
+    """The entry of a new object, all of whose fields belong to its author; none for one that has nothing but a name."""
+    fields = field_sets.new_object_fields(obj, types.schema_of(kind), custom=kind.custom)
+    return [_make_entry(kind, manager, "Update", fields)] if fields else []
+
+
+def record_update(kind: Kind, old: Object, new: Object, manager: FieldManager) -> Object:
+    """The update with what it changed noted: taken from other managers, given to this one.
+
+    `new` carries the entries to begin with; whether `old` has any does not matter."""
+    before = entries_of(new)
+    if not before:
+        return _with_entries(new, [])
+    changes = field_sets.difference(old, new, types.schema_of(kind), custom=kind.custom)
+    gained = {path for path in changes.added | changes.modified if is_writable_through(kind, manager.subresource, path)}
+    lost = changes.removed
+    if not gained and not lost:
+        return _with_entries(new, before)
+    mine: Fields = set()
+    rest = []
+    for entry in before:
+        own = _owned_fields(entry)
+        if _is_update_by(entry, manager):
+            mine |= own
+            continue
+        remaining = own - gained - lost
+        if remaining:
+            rest.append(entry if remaining == own else {**entry, "fieldsV1": field_sets.tree_of(remaining)})
+    mine = (mine - lost) | gained
+    if mine:
+        rest.append(_make_entry(kind, manager, "Update", field_sets.tree_of(mine)))
+    return _with_entries(new, _cap_updates(kind, rest))
+
+
+def _is_update_by(entry: Entry, manager: FieldManager) -> bool:
+    same_subresource = entry.get("subresource", "") == manager.subresource
+    return bool(entry["operation"] == "Update" and entry["manager"] == manager.name and same_subresource)
+
+
+def _cap_updates(kind: Kind, entries: list[Entry]) -> list[Entry]:
+    updates = sorted((e for e in entries if e["operation"] == "Update"), key=lambda e: str(e.get("time", "")))
+    if len(updates) <= MAX_UPDATE_ENTRIES:
+        return entries
+    old = updates[: len(updates) - MAX_UPDATE_ENTRIES + 1]
+    fields: Fields = set().union(*(_owned_fields(e) for e in old))
+    manager = FieldManager("ancient-changes", str(old[-1].get("time", "")))
+    recent = [e for e in entries if e not in old]
+    return [*recent, _make_entry(kind, manager, "Update", field_sets.tree_of(fields))]
+
+
+# ---------------------------------------------------------------- server-side apply
+
+
+def apply_configuration(
+    kind: Kind, live: Object | None, config: Object, manager: FieldManager, *, force: bool
+) -> Object:
+    """The live object after the configuration. Raises Conflict with one cause per field that somebody else owns."""
+    node, subresource = types.schema_of(kind), manager.subresource
+    unmanaged = objects.with_field(live, "metadata.managedFields", None) if live else {"metadata": {}}
+    before = (entries_of(live) or _before_first_apply(kind, unmanaged, manager)) if live else []
+    prior, others = _split_own_entry(before, manager)
+    config_paths = set(field_sets.paths(field_sets.config_fields(config, node)))
+    owned_paths = {
+        path for path in field_sets.ownable_fields(config_paths) if is_writable_through(kind, subresource, path)
+    }
+    new = apply_merge.merge_config(unmanaged, config, node)
+    if prior and (own := _owned_fields(prior)) - config_paths:  # who names all that it named lets nothing go
+        new = apply_merge.prune_unowned(new, node, own, config_paths.union(*map(_owned_fields, others)))
+    changes = field_sets.difference(unmanaged, new, node, custom=kind.custom)
+    changed = {path for path in changes.added | changes.modified if is_writable_through(kind, subresource, path)}
+    force = force or (live is not None and _is_kubectl_migration(others, changed, live, manager, kind))
+    others = _resolve_conflicts(others, changed, changes.removed, force)
+    mine = _make_entry(kind, manager, "Apply", field_sets.tree_of(owned_paths))
+    if not field_sets.differ(unmanaged, new, node, custom=kind.custom):  # who changes nothing leaves no time
+        del mine["time"]
+        mine |= {"time": prior["time"]} if prior and "time" in prior else {}
+    if manager.name == KUBECTL and LAST_APPLIED in objects.annotations(new):
+        new = _with_last_applied(new, config)
+    return _with_entries(new, [*others, mine] if owned_paths else others, settled=True)
+
+
+def _before_first_apply(kind: Kind, live: Object, manager: FieldManager) -> list[Entry]:
+    """Whose the fields are of an object that has no entries, when it is applied to for the first time."""
+    fields = field_sets.new_object_fields(live, types.schema_of(kind), custom=kind.custom)
+    own = {path for path in field_sets.paths(fields) if is_writable_through(kind, manager.subresource, path)}
+    first_manager = FieldManager("before-first-apply", manager.now, manager.subresource)
+    return [_make_entry(kind, first_manager, "Update", field_sets.tree_of(own))] if own else []
+
+
+KUBECTL, LAST_APPLIED = "kubectl", "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def _is_kubectl_migration(
+    others: list[Entry], contested: Fields, live: Object, manager: FieldManager, kind: Kind
+) -> bool:
+    """Whether `kubectl apply --server-side` takes over what `kubectl apply` has written: then nobody else minds."""
+    last_applied = objects.annotations(live).get(LAST_APPLIED)
+    if manager.name != KUBECTL or not last_applied:
+        return False
+    try:
+        before = json.loads(last_applied)
+    except ValueError:
+        return False
+    if not isinstance(before, dict):
+        return False
+    own = set(field_sets.paths(field_sets.config_fields(before, types.schema_of(kind))))
+    return all(_owned_fields(entry) & contested <= own for entry in others)
+
+
+def _with_last_applied(new: Object, config: Object) -> Object:
+    """The object with its note of what was applied last, for those who go back to `kubectl apply`."""
+    meta = {k: v for k, v in objects.meta(config).items() if k != "managedFields"}
+    if LAST_APPLIED in (meta.get("annotations") or {}):
+        meta["annotations"] = {k: v for k, v in meta["annotations"].items() if k != LAST_APPLIED}
+    text = json.dumps({**config, "metadata": meta}, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
+    return objects.with_field(new, "metadata.annotations", {**objects.annotations(new), LAST_APPLIED: text})
+
+
+def _split_own_entry(before: list[Entry], manager: FieldManager) -> tuple[Entry | None, list[Entry]]:
+    """This manager's earlier configuration, and everybody else's entries."""
+    prior, others = None, []
+    for entry in before:
+        same_subresource = entry.get("subresource", "") == manager.subresource
+        if entry["operation"] == "Apply" and entry["manager"] == manager.name and same_subresource:
+            prior = entry
+        else:
+            others.append(entry)
+    return prior, others
+
+
+def _resolve_conflicts(others: list[Entry], changed: Fields, removed: Fields, force: bool) -> list[Entry]:
+    """The others' entries without the fields that this apply takes over or away. Raises Conflict unless it is forced."""
+    conflicts: dict[str, list[str]] = {}
+    rest = []
+    for entry in others:
+        own = _owned_fields(entry)
+        lost = own & changed
+        if lost and not force:
+            conflicts.setdefault(_describe_manager(entry), []).extend(field_sets.path_text(p) for p in sorted(lost))
+        remaining = own - lost - removed
+        if remaining:
+            rest.append(entry if remaining == own else {**entry, "fieldsV1": field_sets.tree_of(remaining)})
+    if conflicts:
+        raise _conflict_error(conflicts)
+    return rest
+
+
+def _describe_manager(entry: Entry) -> str:
+    if entry["operation"] == "Apply":
+        return f'"{entry["manager"]}"'
+    subresource = f' with subresource "{entry["subresource"]}"' if entry.get("subresource") else ""
+    return f'"{entry["manager"]}"{subresource} using {entry["apiVersion"]}'
+
+
+def _conflict_error(conflicts: dict[str, list[str]]) -> Conflict:
+    causes = [
+        Cause("FieldManagerConflict", _CONFLICT_PREFIX + who, path)
+        for who, fields in conflicts.items()
+        for path in fields
+    ]
+    total = len(causes)
+    parts = []
+    for who, fields in sorted(conflicts.items()):
+        if total == 1:
+            parts.append(f"conflict with {who}: {fields[0]}")
+        else:
+            parts.append(f"conflicts with {who}:\n" + "\n".join(f"- {path}" for path in fields))
+    head = f"Apply failed with {total} conflict{'s' if total > 1 else ''}: "
+    text = head + (parts[0] if len(parts) == 1 else "\n".join(parts))
+    return Conflict(text, causes=causes)

@@ -1,0 +1,279 @@
+"""OpenAPI v3 and v2 from the table of types: enough for `kubectl explain`, `apply`, validation and generated clients.
+
+The table has no prose; the sentences are our own (`KIND_DESCRIPTIONS` here for kinds, `explanations` for fields). Each document
+is made when it is first asked for. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from rowlock import __version__, kinds
+from rowlock.apiserver.discovery import explain, groups, openapi_v2_protobuf
+from rowlock.apiserver.schema import types
+from rowlock.kinds import Kind
+
+Document = dict[str, Any]
+
+PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+_V3, _V2 = "#/components/schemas/", "#/definitions/"
+_REVIEWS = {
+    "authorization.k8s.io/v1": ("SelfSubjectAccessReview", "SubjectAccessReview", "SelfSubjectRulesReview"),
+    "authentication.k8s.io/v1": ("SelfSubjectReview", "TokenReview"),
+}
+
+KIND_DESCRIPTIONS = {
+    "PyTorchJob": "A PyTorch training job: one Master and any number of Workers, started together.",
+    "TFJob": "A TensorFlow training job: parameter servers, workers, a chief and an evaluator.",
+    "MPIJob": "An MPI training job: a launcher that runs mpirun over its workers.",
+    "XGBoostJob": "An XGBoost training job: one Master and any number of Workers.",
+    "PaddleJob": "A PaddlePaddle training job: Masters and Workers.",
+    "JAXJob": "A JAX training job: Workers.",
+    "Queue": "A share of the cluster: quota, limit and weight per resource; queues form a tree.",
+    "PodGroup": "A gang: pods that start together or not at all.",
+}
+
+
+def group_versions() -> list[str]:
+    """The paths of the index: `api/v1`, `apis/kubeflow.org/v1`, …"""
+    return [f"apis/{group}/{version}" if group else f"api/{version}" for group, version in groups.resources()]
+
+
+@cache
+def encode_document(path: str) -> bytes:
+    """`GET /openapi/v3/PATH`, or for "v2" `GET /openapi/v2`, as JSON. Raises KeyError."""
+    return msgspec.json.encode(v2_document() if path == "v2" else v3_document(path))
+
+
+@cache
+def v3_index() -> Document:
+    """`GET /openapi/v3`"""
+    paths = {}
+    for path in group_versions():
+        digest = hashlib.sha256(encode_document(path)).hexdigest().upper()
+        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+    return {"paths": paths}
+
+
+def _parse_path(path: str) -> tuple[str, str]:
+    parts = path.split("/")
+    return ("", parts[1]) if parts[0] == "api" else (parts[1], parts[2])
+
+
+_SERVED_KINDS = (*kinds.KINDS, kinds.EVENTS_V1_EVENT)
+_LISTED_KINDS = frozenset((k.group, k.version, k.name) for k in _SERVED_KINDS)
+
+
+@cache
+def v2_protobuf() -> bytes:
+    """`GET /openapi/v2` for clients that want protobuf, as kubectl does."""
+    return openapi_v2_protobuf.encode_document(v2_document())
+
+
+def v3_document(path: str) -> Document:
+    """`GET /openapi/v3/PATH`. Raises KeyError for a path that is not in the index."""
+    group, version = _parse_path(path)
+    if (group, version) not in groups.resources():
+        raise KeyError(path)
+    served = [k for k in _SERVED_KINDS if (k.group, k.version) == (group, version)]
+    schemas = _component_schemas([_type_of(k.group, k.version, k.name) for k in served] + _review_types(path), _V3)
+    paths: Document = {}
+    for kind in served:
+        paths.update(_kind_paths(kind, _V3))
+    info = {"title": "rowlock", "version": f"v1.34.4+rowlock-{__version__}"}
+    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+
+
+def v2_document() -> Document:
+    """`GET /openapi/v2`"""
+    definitions = _component_schemas([_type_of(k.group, k.version, k.name) for k in _SERVED_KINDS], _V2)
+    paths: Document = {}
+    for kind in _SERVED_KINDS:
+        paths.update(_kind_paths(kind, _V2))
+    info = {"title": "rowlock", "version": f"v1.34.4+rowlock-{__version__}"}
+    return {"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions}
+
+
+def _review_types(path: str) -> list[tuple[str, str, str, str]]:
+    group, _, version = path.removeprefix("apis/").partition("/")
+    return [_type_of(group, version, name) for name in _REVIEWS.get(f"{group}/{version}", ())]
+
+
+def _type_of(group: str, version: str, kind: str) -> tuple[str, str, str, str]:
+    """Group, version, kind, and the name of the type."""
+    return group, version, kind, types.type_name(group, version, kind)
+
+
+def component_name(group: str, version: str, kind: str) -> str:
+    """What the kind's schema is called in the documents."""
+    name = types.type_name(group, version, kind)
+    if "/" not in name:
+        return name
+    return ".".join([*reversed(group.split(".")), version, kind])
+
+
+def _component_schemas(roots: list[tuple[str, str, str, str]], prefix: str) -> Document:
+    """The schemas of the roots and of all types that they name."""
+    schemas: Document = {}
+    pending: list[str] = []
+    for group, version, kind, name in roots:
+        body = _expand_schema(types.schema(name), prefix, pending)
+        body["x-kubernetes-group-version-kind"] = [{"group": group, "kind": kind, "version": version}]
+        if kind in KIND_DESCRIPTIONS:
+            body["description"] = KIND_DESCRIPTIONS[kind]
+        component = component_name(group, version, kind)
+        schemas[component] = body
+        if (group, version, kind) in _LISTED_KINDS:
+            gvk = [{"group": group, "kind": f"{kind}List", "version": version}]
+            schemas[f"{component}List"] = {**_list_schema(component, prefix), "x-kubernetes-group-version-kind": gvk}
+            pending.append(_LIST_META)
+    while pending:
+        name = pending.pop()
+        if name not in schemas:
+            schemas[name] = _expand_schema(types.schema(name), prefix, pending)
+    return dict(sorted(schemas.items()))
+
+
+def _list_schema(name: str, prefix: str) -> Document:
+    """The schema of a kind's list: clients validate what is inside one by it."""
+    fields = {
+        "apiVersion": {"type": "string"},
+        "items": {"type": "array", "items": _reference(name, prefix)},
+        "kind": {"type": "string"},
+        "metadata": _reference(_LIST_META, prefix),
+    }
+    properties = {key: _with_description(key, node) for key, node in fields.items()}
+    return {"type": "object", "required": ["items"], "properties": properties}
+
+
+def _reference(name: str, prefix: str) -> Document:
+    """Version 3 wraps a reference, so that something may stand beside it."""
+    return {"allOf": [{"$ref": prefix + name}]} if prefix == _V3 else {"$ref": prefix + name}
+
+
+def _expand_schema(node: Any, prefix: str, pending: list[str]) -> Any:
+    """A schema with full references; what the CRDs share among themselves is written out again."""
+    if isinstance(node, list):
+        return [_expand_schema(n, prefix, pending) for n in node]
+    if not isinstance(node, dict):
+        return node
+    ref = node.get("$ref")
+    if isinstance(ref, str):
+        if ref.startswith("crd."):
+            return _expand_schema(types.schema(ref), prefix, pending)
+        pending.append(ref)
+        rest = {k: v for k, v in node.items() if k != "$ref"}
+        return {**rest, **_reference(ref, prefix)} if prefix == _V3 else _reference(ref, prefix)
+    if prefix == _V2:
+        node = _as_v2_schema(node)
+    expanded = {k: _expand_schema(v, prefix, pending) if k not in ("required", "enum") else v for k, v in node.items()}
+    if isinstance(expanded.get("properties"), dict):
+        expanded["properties"] = {k: _with_description(k, v) for k, v in expanded["properties"].items()}
+    return expanded
+
+
+_NEW_IN_V3 = ("anyOf", "oneOf", "not", "nullable")
+
+
+def _as_v2_schema(node: Document) -> Document:
+    """A schema as version 2 can say it: what may be one of two types has none there, or is text."""
+    if "oneOf" in node and "format" in node:
+        return {"type": "string", "format": node["format"]}
+    if "oneOf" in node:
+        return {"type": "string"}
+    fields = {k: v for k, v in node.items() if k not in _NEW_IN_V3}
+    if node.get("x-kubernetes-preserve-unknown-fields"):  # to a client of version 2, declared fields are all there are
+        fields = {k: v for k, v in fields.items() if k not in ("properties", "items")}
+    return fields
+
+
+def _with_description(name: str, node: Any) -> Any:
+    text = explain.FIELD_DESCRIPTIONS.get(name)
+    return {"description": text, **node} if text and isinstance(node, dict) else node
+
+
+# ---------------------------------------------------------------- paths
+
+
+def _parameter_schema(name: str, kind: str, where: str, prefix: str) -> Document:
+    typed = {"schema": {"type": kind, "uniqueItems": True}} if prefix == _V3 else {"type": kind, "uniqueItems": True}
+    return {"name": name, "in": where, **typed, **({"required": True} if where == "path" else {})}
+
+
+_READ_PARAMETERS = (("pretty", "string"), ("resourceVersion", "string"))
+_LIST_PARAMETERS = (
+    ("allowWatchBookmarks", "boolean"), ("continue", "string"), ("fieldSelector", "string"),
+    ("labelSelector", "string"), ("limit", "integer"), ("resourceVersionMatch", "string"),
+    ("sendInitialEvents", "boolean"), ("timeoutSeconds", "integer"), ("watch", "boolean"),
+)  # fmt: skip
+_WRITE_PARAMETERS = (
+    ("dryRun", "string"),
+    ("fieldManager", "string"),
+    ("fieldValidation", "string"),
+    ("pretty", "string"),
+)
+_PATCH_PARAMETERS = (*_WRITE_PARAMETERS, ("force", "boolean"))
+_DELETE_PARAMETERS = (("dryRun", "string"), ("gracePeriodSeconds", "integer"), ("propagationPolicy", "string"))
+
+_COLLECTION_OPERATIONS = {
+    "get": ("list", _LIST_PARAMETERS),
+    "post": ("post", _WRITE_PARAMETERS),
+    "delete": ("deletecollection", _DELETE_PARAMETERS),
+}
+_OBJECT_OPERATIONS = {
+    "get": ("get", _READ_PARAMETERS),
+    "put": ("put", _WRITE_PARAMETERS),
+    "patch": ("patch", _PATCH_PARAMETERS),
+    "delete": ("delete", _DELETE_PARAMETERS),
+}
+_SUBRESOURCE_OPERATIONS = {key: _OBJECT_OPERATIONS[key] for key in ("get", "put", "patch")}
+
+
+def _kind_paths(kind: Kind, prefix: str) -> Document:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    space = f"{root}/namespaces/{{namespace}}" if kind.namespaced else root
+    paths = {f"{space}/{kind.plural}": _path_item(kind, _COLLECTION_OPERATIONS, prefix)}
+    paths[f"{space}/{kind.plural}/{{name}}"] = _path_item(kind, _OBJECT_OPERATIONS, prefix)
+    if kind.namespaced:
+        paths[f"{root}/{kind.plural}"] = _path_item(
+            kind, {"get": _COLLECTION_OPERATIONS["get"]}, prefix, all_namespaces=True
+        )
+    for sub in sorted(kind.subresources & {"status", "scale"}):
+        paths[f"{space}/{kind.plural}/{{name}}/{sub}"] = _path_item(kind, _SUBRESOURCE_OPERATIONS, prefix)
+    return paths
+
+
+def _path_item(kind: Kind, operations: dict[str, Any], prefix: str, all_namespaces: bool = False) -> Document:
+    gvk = {"group": kind.group, "kind": kind.name, "version": kind.version}
+    ref = {"$ref": prefix + component_name(kind.group, kind.version, kind.name)}
+    item: Document = {}
+    for verb, (action, parameters) in operations.items():
+        query_parameters = [_parameter_schema(name, type_, "query", prefix) for name, type_ in parameters]
+        body: Document = {"schema": ref} if prefix == _V2 else {"content": {"application/json": {"schema": ref}}}
+        item[verb] = {
+            "operationId": f"{action}{'' if kind.namespaced and not all_namespaces else 'All'}{kind.name}",
+            "parameters": query_parameters,
+            "responses": {"200": {"description": "OK", **body}, "401": {"description": "Unauthorized"}},
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": gvk,
+        }
+    if kind.namespaced and not all_namespaces:
+        item["parameters"] = [_parameter_schema("namespace", "string", "path", prefix)]
+    return item
+
+
+def inline_references(node: Any) -> Any:
+    """A schema without references, as CRDs have theirs; metadata stays an object."""
+    if isinstance(node, list):
+        return [inline_references(n) for n in node]
+    if not isinstance(node, dict):
+        return node
+    ref = node.get("$ref")
+    if isinstance(ref, str):
+        return {"type": "object"} if ref == types.META else inline_references(types.schema(ref))
+    return {k: inline_references(v) for k, v in node.items()}

@@ -1,0 +1,262 @@
+"""Parts of objects with doors of their own: log, scale, binding, eviction. (`status` is an ordinary update.)"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, cast
+
+from starlette.types import Receive, Send
+
+from rowlock import kinds, objects
+from rowlock.api import LogOptions, PatchType
+from rowlock.apiserver.admission.chain import SPEC_REPLICAS_PATHS
+from rowlock.apiserver.endpoints import verbs
+from rowlock.apiserver.endpoints.deletes import options_of
+from rowlock.apiserver.http import request_body, requests
+from rowlock.apiserver.http.requests import Call, Target
+from rowlock.apiserver.http.responses import answer, answer_object, begin_stream, end_stream, send_chunk
+from rowlock.apiserver.patch import json_patch, patches
+from rowlock.apiserver.printers import tables
+from rowlock.errors import BadRequest, Cause, Invalid, Unsupported, invalid
+from rowlock.objects import Object
+from rowlock.storage.store import Store
+
+_LOG_PARAMETERS = frozenset(
+    "container follow previous sinceSeconds sinceTime timestamps tailLines limitBytes pretty"
+    " insecureSkipTLSVerifyBackend stream timeout".split()
+)
+_CREATED_STATUS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+# ---------------------------------------------------------------- log
+
+
+async def log(call: Call, receive: Receive, send: Send, store: Store, target: Target) -> None:
+    call.check_query(_LOG_PARAMETERS)
+    pod = await store.get(kinds.POD, target.namespace, target.name)
+    options = log_options(call, pod)
+    if not objects.dig(pod, "spec.nodeName"):
+        return await answer(send, b"", code=204)
+    disconnect = asyncio.create_task(_wait_disconnect(receive))  # from the beginning: a log may be quiet for hours
+    try:
+        async with aclosing(cast("AsyncGenerator[bytes]", store.log(target.namespace, target.name, options))) as chunks:
+            await _copy_log(chunks, disconnect, send, call.warnings)
+    finally:
+        disconnect.cancel()
+        await asyncio.gather(disconnect, return_exceptions=True)
+
+
+async def _copy_log(
+    chunks: AsyncGenerator[bytes], disconnect: asyncio.Task[None], send: Send, warnings: list[str]
+) -> None:
+    """Piece by piece, each when the one before it is on its way: whoever reads slowly has one in memory. Until the end,
+    or until the client leaves."""
+    started = False
+    while True:
+        piece = asyncio.ensure_future(anext(chunks, None))
+        try:
+            await asyncio.wait({piece, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not piece.done():
+                piece.cancel()
+                await asyncio.gather(piece, return_exceptions=True)
+        if disconnect.done():
+            return
+        chunk = piece.result()  # an error of the first comes before the answer has begun
+        if not started:
+            started = True
+            await begin_stream(send, b"text/plain", warnings)
+        if chunk is None:
+            return await end_stream(send)
+        await send_chunk(send, chunk)
+
+
+async def _wait_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def log_options(call: Call, pod: Object) -> LogOptions:
+    """kubectl's flags; the container may be left out where there is only one. Raises BadRequest, Invalid."""
+    if call.query.get("stream") not in (None, "", "All"):
+        raise Unsupported("rowlock keeps stdout and stderr of a container as one stream: stream=All")
+    tail, since = call.number("tailLines"), call.number("sinceSeconds")
+    limit, moment = call.number("limitBytes"), call.query.get("sinceTime")
+    if since is not None and moment:
+        raise _invalid_log_options(
+            pod, "sinceSeconds", "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
+        )
+    for name, value, least in (("tailLines", tail, 0), ("limitBytes", limit, 1), ("sinceSeconds", since, 1)):
+        if value is not None and value < least:
+            bound = "greater than or equal to 0" if least == 0 else "greater than 0"
+            raise _invalid_log_options(pod, name, f"Invalid value: {value}: must be {bound}")
+    return LogOptions(
+        container=_resolve_container(pod, call.query.get("container", "")),
+        follow=call.flag("follow"),
+        previous=call.flag("previous"),
+        tail=tail,
+        since=time.time() - since if since is not None else _parse_since_time(moment),
+        timestamps=call.flag("timestamps"),
+        limit_bytes=limit,
+    )
+
+
+def _invalid_log_options(pod: Object, field: str, text: str) -> Invalid:
+    cause = Cause("FieldValueInvalid", text, field)
+    name = objects.name(pod)
+    details = {"name": name, "kind": "PodLogOptions"}
+    return Invalid(f'PodLogOptions "{name}" is invalid: {field}: {text}', causes=[cause], details=details)
+
+
+def _parse_since_time(text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        return objects.seconds(text)
+    except ValueError:
+        raise BadRequest(f'sinceTime is an RFC 3339 time, not "{text}"') from None
+
+
+def _resolve_container(pod: Object, requested: str) -> str:
+    spec, name = pod.get("spec") or {}, objects.name(pod)
+    main = [c["name"] for c in spec.get("containers") or ()]
+    initial = [c["name"] for c in spec.get("initContainers") or ()]
+    if requested:
+        if requested not in main + initial:
+            raise BadRequest(f"container {requested} is not valid for pod {name}")
+        return requested
+    if len(main) == 1:
+        return str(main[0])
+    choice = f"choose one of: [{' '.join(main)}]"
+    if initial:
+        choice += f" or one of the init containers: [{' '.join(initial)}]"
+    raise BadRequest(f"a container name must be specified for pod {name}, {choice}")
+
+
+CONNECT_SUBRESOURCES = ("exec", "attach", "portforward")
+"""Ways into a pod: websockets, see `websockets.py`."""
+
+
+async def get_connectable_pod(call: Call, store: Store, target: Target) -> Object:
+    """The pod, if a client can go into it. Raises NotFound, BadRequest."""
+    pod = await store.get(kinds.POD, target.namespace, target.name)
+    if target.subresource != "portforward":
+        _resolve_container(pod, call.query.get("container", ""))
+    if not objects.dig(pod, "spec.nodeName"):
+        raise BadRequest(f"pod {target.name} does not have a host assigned")
+    return pod
+
+
+# ---------------------------------------------------------------- scale
+
+
+async def scale(call: Call, send: Send, store: Store, target: Target) -> None:
+    """Read or change the number of workers."""
+    path = SPEC_REPLICAS_PATHS.get(target.kind)
+    if path is None:
+        raise requests.path_not_found()
+    job = await store.get(target.kind, target.namespace, target.name)
+    current = _scale_of(job, path)
+    if call.method == "GET":
+        call.check_query(requests.READ_PARAMETERS)
+        form = requests.negotiate_form(call.header(b"accept"))
+        if form.view == "Table":
+            current = tables.scale_table(job, current, time.time(), include=verbs.parse_include_object(call))
+        return await answer_object(
+            send, tables.partial_metadata(current) if form.view not in ("", "Table") else current
+        )
+    call.check_query(requests.PATCH_PARAMETERS if call.method == "PATCH" else requests.WRITE_PARAMETERS)
+    options = requests.write_options(call, "UpdateOptions")
+    requested = _requested_scale(call, current)
+    replicas = objects.dig(requested, "spec.replicas", 0)
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
+        raise BadRequest('Scale in version "v1" cannot be handled as a Scale: spec.replicas is a whole number')
+    if replicas < 0:
+        text = f"Invalid value: {replicas}: must be greater than or equal to 0"
+        raise invalid("Scale", target.name, [Cause("FieldValueInvalid", text, "spec.replicas")], "autoscaling")
+    change: Any = replicas
+    for step in reversed(path.split(".")):
+        change = {step: change}
+    revision = objects.meta(requested).get("resourceVersion")
+    if revision:
+        change["metadata"] = {"resourceVersion": revision}
+    updated = await store.patch(
+        target.kind, target.namespace, target.name, change, subresource="scale", options=options
+    )
+    await answer_object(send, _scale_of(updated, path), warnings=options.warnings)
+
+
+def _scale_of(job: Object, path: str) -> Object:
+    meta = {
+        name: objects.meta(job)[name]
+        for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        if name in objects.meta(job)
+    }
+    worker = objects.dig(job, "status.replicaStatuses.Worker", {})
+    status = {
+        "replicas": worker.get("active", 0),
+        **({"selector": worker["selector"]} if worker.get("selector") else {}),
+    }
+    spec = {"replicas": objects.dig(job, path)} if objects.dig(job, path) else {}
+    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": meta, "spec": spec, "status": status}
+
+
+def _requested_scale(call: Call, current: Object) -> Object:
+    if call.method == "PUT":
+        body = request_body.decode_body(call)
+    else:
+        media = call.header(b"content-type").partition(";")[0].strip()
+        kind: PatchType | None = verbs.PATCH_TYPES.get(media)
+        if kind not in ("json", "merge", "strategic"):
+            raise Unsupported("scale is patched with JSON patch or merge patch")
+        patch = request_body.patch_of(call.body)
+        body = json_patch.apply_json_patch(current, patch) if kind == "json" else patches.merge_patch(current, patch)
+    if not isinstance(body, dict) or not isinstance(body.get("spec") or {}, dict):
+        raise BadRequest("the body is a Scale")
+    return body
+
+
+# ---------------------------------------------------------------- binding and eviction
+
+
+async def bind(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.check_query(requests.WRITE_PARAMETERS)
+    body = request_body.decode_body(call)
+    if not isinstance(body, dict):
+        raise BadRequest("the body is a Binding")
+    meta, node_ref = request_body.object_field(body, "metadata"), request_body.object_field(body, "target")
+    name = target.name or meta.get("name")
+    if node_ref.get("kind") not in (None, "", "Node") or not node_ref.get("name"):
+        text = (
+            "Required value"
+            if not node_ref.get("name")
+            else f'Unsupported value: "{node_ref["kind"]}": supported values: "Node", "<empty>"'
+        )
+        raise invalid("Binding", str(name or ""), [Cause("FieldValueRequired", text, "target.name")])
+    if not isinstance(name, str) or meta.get("name") != name:
+        raise BadRequest("name in URL does not match name in Binding object")
+    if requests.is_dry_run(call, "CreateOptions"):
+        await store.get(kinds.POD, target.namespace, name)
+    else:
+        annotations = request_body.object_field(meta, "annotations")
+        await store.bind(
+            target.namespace, name, str(node_ref["name"]), annotations=annotations, uid=str(meta.get("uid") or "")
+        )
+    await answer_object(send, _CREATED_STATUS, code=201)
+
+
+async def evict(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.check_query(requests.WRITE_PARAMETERS)
+    body = request_body.decode_body(call)
+    if not isinstance(body, dict):
+        raise BadRequest("the body is an Eviction")
+    if request_body.object_field(body, "metadata").get("name") != target.name:
+        raise BadRequest("name in URL does not match name in Eviction object")
+    delete_options = options_of(request_body.object_field(body, "deleteOptions"))
+    options = replace(delete_options, dry_run=delete_options.dry_run or requests.is_dry_run(call, "CreateOptions"))
+    await store.delete(kinds.POD, target.namespace, target.name, options=options)
+    await answer_object(send, _CREATED_STATUS, code=201)

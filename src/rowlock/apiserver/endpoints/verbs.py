@@ -1,0 +1,420 @@
+"""The verbs over HTTP: get, list, create, update, patch, delete, deletecollection, from a Call to an answer.
+
+Thin: what a write means is the store's business, what is admitted admission's. Objects that the store holds encoded
+are sent as they are.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+from starlette.types import Send
+
+from rowlock import kinds, objects
+from rowlock.api import Page, PatchType, WriteOptions
+from rowlock.apiserver.admission import chain as admission
+from rowlock.apiserver.admission.chain import DecodingError, decode_object
+from rowlock.apiserver.apply import managed_fields
+from rowlock.apiserver.http import request_body, requests
+from rowlock.apiserver.http.requests import Call, ResponseForm, Target
+from rowlock.apiserver.http.responses import answer, answer_object, encode
+from rowlock.apiserver.patch import json_patch, patches
+from rowlock.apiserver.printers import tables
+from rowlock.apiserver.schema import decoding, go_errors, types
+from rowlock.apiserver.validation import field_errors, selector_errors
+from rowlock.errors import BadRequest, Conflict, Invalid, Unsupported, UnsupportedMediaType, conflict
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.selectors import FieldSelector, Selector, parse_fields, parse_labels
+from rowlock.storage import lifecycle, read_verbs
+from rowlock.storage.store import Store
+
+PATCH_TYPES: dict[str, PatchType] = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+_META_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
+_SELECTABLE_FIELDS: dict[Kind, frozenset[str]] = {
+    kinds.POD: frozenset(
+        {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
+         "status.phase", "status.podIP", "status.nominatedNodeName"}
+    ),
+    kinds.EVENT: frozenset(
+        {"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
+         "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
+         "reportingComponent", "source", "type"}
+    ),
+    kinds.NODE: frozenset({"spec.unschedulable"}),
+    kinds.NAMESPACE: frozenset({"status.phase"}),
+    kinds.SECRET: frozenset({"type"}),
+    kinds.SERVICE: frozenset({"spec.clusterIP", "spec.type"}),
+}  # fmt: skip
+
+
+def parse_selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
+    """The label and field selector of a request. Raises BadRequest in kubectl's expected sentence."""
+    labels, fields = call.query.get("labelSelector", ""), call.query.get("fieldSelector", "")
+    if not labels and not fields:
+        return Selector(), FieldSelector()
+    try:
+        parsed = parse_labels(labels), parse_fields(fields)
+    except BadRequest as error:
+        raise BadRequest(selector_errors.parse_error(labels) or error.message) from None
+    selector_errors.check_selector(parsed[0])
+    supported = _META_FIELDS | _SELECTABLE_FIELDS.get(kind, frozenset())
+    if not kind.namespaced and (kind in _SELECTABLE_FIELDS or kind.custom):
+        supported -= {"metadata.namespace"}
+    for term in parsed[1].terms:
+        if term.key not in supported:
+            if kind in _SELECTABLE_FIELDS or kind.custom:
+                raise BadRequest(f"field label not supported: {term.key}")
+            raise BadRequest(f'"{term.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+    return parsed
+
+
+# ---------------------------------------------------------------- reads
+
+
+async def get(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.check_query(requests.READ_PARAMETERS)
+    form, kind = requests.negotiate_form(call.header(b"accept")), target.kind
+    _check_revision(call, store)
+    stored = None if form.view else store.get_encoded(kind, target.namespace, target.name)
+    if stored is not None:
+        return await answer(send, stored, warnings=call.warnings)
+    obj = await store.get(kind, target.namespace, target.name)
+    await answer_object(send, transform_object(call, kind, obj, form), warnings=call.warnings)
+
+
+def transform_object(call: Call, kind: Kind, obj: Object, form: ResponseForm) -> Object:
+    """One object in the form that was asked for."""
+    if form.view == "Table":
+        result = tables.table(kind, [obj], time.time(), include=parse_include_object(call))
+        result["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
+        return result
+    return tables.partial_metadata(obj) if form.view else obj
+
+
+def parse_include_object(call: Call) -> tables.Include:
+    value = call.query.get("includeObject") or "Metadata"
+    if value not in ("None", "Metadata", "Object"):
+        raise BadRequest(f'includeObject is None, Metadata or Object, not "{value}"')
+    return value  # type: ignore[return-value]  # one of the three
+
+
+def _check_revision(call: Call, store: Store) -> None:
+    """A read at least as new as `resourceVersion`; one from the future is told so."""
+    revision = requests.parse_revision(call)
+    if revision is not None and revision > store.revision:
+        raise requests.revision_too_large(revision, store.revision)
+
+
+async def list_(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.check_query(requests.LIST_PARAMETERS)
+    page = await read_page(call, store, target)
+    await answer(send, encode_list(call, store, target, page), warnings=call.warnings)
+
+
+async def read_page(call: Call, store: Store, target: Target) -> Page:
+    labels, fields = parse_selectors(call, target.kind)
+    call.number("timeoutSeconds")
+    limit, token = call.number("limit") or 0, call.query.get("continue", "")
+    match, revision = call.query.get("resourceVersionMatch", ""), _list_revision(call)
+    if match not in ("", "Exact", "NotOlderThan"):
+        supported = '"Exact", "NotOlderThan", ""'
+        text = f'Unsupported value: "{match}": supported values: {supported}'
+        raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
+    if match and revision is None:
+        text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
+    if match == "Exact" and not revision:
+        text = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
+    if "sendInitialEvents" in call.query:
+        text = "Forbidden: sendInitialEvents is forbidden for list"
+        raise requests.invalid_option("ListOptions", "sendInitialEvents", text)
+    if token and revision:
+        raise BadRequest("specifying resource version is not allowed when using continue")
+    _check_revision(call, store)
+    if match == "Exact" and revision and not token and revision != store.revision:
+        limit = limit or requests.PAGE_LIMIT
+        token = read_verbs.encode_token(revision, objects.Key("", ""))
+    limit = min(max(limit, 0), requests.PAGE_LIMIT)  # a negative limit is none
+    if limit or token:
+        return await store.list(target.kind, target.namespace, labels=labels, fields=fields, limit=limit, token=token)
+    return await store.list(target.kind, target.namespace, labels=labels, fields=fields)
+
+
+def _list_revision(call: Call) -> int | None:
+    try:
+        return requests.parse_revision(call)
+    except Invalid as error:
+        raise BadRequest(f"invalid resource version: {error.message}") from None
+
+
+def encode_list(call: Call, store: Store, target: Target, page: Page) -> bytes:
+    kind, form = target.kind, requests.negotiate_form(call.header(b"accept"), listed=True)
+    meta: dict[str, Any] = {"resourceVersion": str(page.revision)}
+    if page.token:
+        meta["continue"] = page.token
+        if page.remaining is not None:
+            meta["remainingItemCount"] = page.remaining
+    if form.view == "Table":
+        result = tables.table(kind, page.items, time.time(), include=parse_include_object(call))
+        result["metadata"] = meta
+        return encode(result)
+    if form.view:
+        name, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+        items = _json_array([encode(tables.partial_metadata(obj)) for obj in page.items])
+        if not page.items:  # a list in Go that nobody began
+            items = b"null"
+    else:
+        name, version = f"{kind.name}List", kind.api_version
+        encoded = _encode_page(store, target, page)
+        items = _json_array(encoded) if kind.custom else encode_items(kind, encoded)
+        if kind.custom:
+            meta.setdefault("continue", "")
+    head = encode({"kind": name, "apiVersion": version, "metadata": meta})
+    return b"".join((memoryview(head)[:-1], b',"items":', items, b"}"))
+
+
+def _json_array(items: list[bytes]) -> bytes:
+    return b"[" + b",".join(items) + b"]"
+
+
+def encode_items(kind: Kind, encoded: list[bytes]) -> bytes:
+    """The elements of a built-in kind's list without what they are, which the list says. There may be 100,000: they are
+    cut behind the brace and the words that admission puts first, and copied once."""
+    head = b'{"apiVersion":"%b","kind":"%b",' % (kind.api_version.encode(), kind.name.encode())
+    cut = len(head)
+    rest = [memoryview(one)[cut:] if one.startswith(head) else memoryview(_encode_untyped(one))[1:] for one in encoded]
+    return b"[{" + b",{".join(rest) + b"]" if rest else b"[]"
+
+
+def _encode_untyped(encoded: bytes) -> bytes:
+    """An object written in another order, by an older rowlock perhaps."""
+    return encode({k: v for k, v in msgspec.json.decode(encoded).items() if k not in ("apiVersion", "kind")})
+
+
+def _encode_page(store: Store, target: Target, page: Page) -> list[bytes]:
+    """A page's objects as they are stored; when it is all there is, without looking at each."""
+    kind, space = target.kind, target.namespace if target.kind.namespaced else ""
+    if page.revision == store.revision and len(page.items) == store.view.count(kind, space):
+        return store.view.all_encoded(kind, space)
+    return [_encode_object(store, kind, obj) for obj in page.items]
+
+
+def _encode_object(store: Store, kind: Kind, obj: Object) -> bytes:
+    """The stored JSON, if the object is still the newest."""
+    return store.view.get_encoded_if_newest(kind, obj) or encode(obj)
+
+
+# ---------------------------------------------------------------- writes
+
+
+async def create(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.check_query(requests.WRITE_PARAMETERS)
+    if target.kind.namespaced and not target.namespace:
+        raise Unsupported("the server does not allow this method on the requested resource")
+    options = requests.write_options(call, "CreateOptions")
+    obj = decode_request_object(call, target, options)
+    if obj.get("status"):
+        _check_unused(target.kind, obj, options, "status")
+    stored = await store.create(target.kind, obj, options=options)
+    await _send_stored(call, send, store, target.kind, stored, code=201)
+
+
+async def update(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.check_query(requests.WRITE_PARAMETERS)
+    options = requests.write_options(call, "UpdateOptions")
+    obj = decode_request_object(call, target, options)
+    name = objects.name(obj)
+    if name != target.name:
+        _check_unused(target.kind, obj, options)
+        if name:
+            raise BadRequest(lifecycle.name_mismatch_message(name, target.name))
+        raise BadRequest(lifecycle.missing_name_message(target.name))
+    current = store.core.latest_object(target.kind, target.namespace, target.name)
+    if current is None:
+        _check_unused(target.kind, obj, options)
+        stored = await _create_on_update(store, target, obj, options)
+        return await _send_stored(call, send, store, target.kind, stored, code=201)
+    if obj.get("status") and not target.subresource:
+        _check_unused(target.kind, obj, options, "status")
+    try:
+        if (requested_uid := objects.uid(obj)) and requested_uid != objects.uid(current):
+            raise _uid_conflict(target, requested_uid, objects.uid(current))
+        lifecycle.require_revision(target.kind, target.name, obj)
+        stored = await store.update(target.kind, obj, subresource=target.subresource, options=options)
+    except (Conflict, Invalid):
+        _check_unused(target.kind, obj, options)  # what cannot be read is told first
+        raise
+    await _send_stored(call, send, store, target.kind, stored)
+
+
+async def _create_on_update(store: Store, target: Target, obj: Object, options: WriteOptions) -> Object:
+    """What an update makes where it finds nothing to update. Raises NotFound, where it makes nothing; Conflict."""
+    service = target.kind is kinds.SERVICE and target.subresource == "status"
+    if not service and (target.subresource or target.kind not in _CREATE_ON_UPDATE_KINDS):
+        return await store.update(target.kind, obj, subresource=target.subresource, options=options)
+    if requested_uid := objects.uid(obj):
+        raise _uid_conflict(target, requested_uid, "")
+    if service:
+        raise admission.missing_service_error(obj)
+    return await store.create(target.kind, obj, options=options, from_post=False)
+
+
+def _uid_conflict(target: Target, requested_uid: str, current_uid: str) -> Conflict:
+    """An update of an object that has another uid, in the words of a real server's store."""
+    kind = target.kind
+    key_parts = [kind.group] if kind.custom else []
+    key_parts += [kind.plural, *(["specs"] if kind is kinds.SERVICE else []), target.namespace, target.name]
+    key = "/registry/" + "/".join(filter(None, key_parts))
+    why = f"Precondition failed: UID in precondition: {requested_uid}, UID in object meta: {current_uid}"
+    why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+    return conflict(kind.plural, target.name, why, kind.group)
+
+
+_CREATE_ON_UPDATE_KINDS = frozenset({kinds.EVENT, kinds.LEASE, kinds.SERVICE, kinds.ROLE, kinds.ROLE_BINDING})
+"""What a real server makes when an update finds nothing to update."""
+
+
+def _check_unused(kind: Kind, obj: Object, options: WriteOptions, part: str = "") -> None:
+    """What a write will not use is read all the same: a status, an update of what is not there. Raises Unreadable."""
+    unused_options = WriteOptions(validation=options.validation)
+    decode_object(kind, obj, unused_options)
+    options.warnings.extend(
+        warning for warning in unused_options.warnings if warning.startswith(f'unknown field "{part}')
+    )
+
+
+def decode_request_object(call: Call, target: Target, options: WriteOptions) -> Object:
+    """The body as an object that the store can take. Raises BadRequest."""
+    try:
+        value = _parse_body(call, target.kind, options)
+    except request_body.JsonParseError as error:
+        raise BadRequest(go_errors.unrecognised_object_error(target.kind.name, call.body, error.why)) from None
+    obj = requests.object_for_target(call, target, value)
+    _check_meta(target.kind, obj["metadata"])
+    return obj
+
+
+def _parse_body(call: Call, kind: Kind, options: WriteOptions) -> Any:
+    media = call.header(b"content-type").partition(";")[0].strip().lower()
+    if options.validation != "Ignore" and media in ("", "application/json"):
+        value, duplicates = request_body.decode_strict_json(call.body)
+        _report_duplicates(kind, duplicates, options)
+        return value
+    return request_body.decode_body(call)
+
+
+def _report_duplicates(kind: Kind, duplicates: list[str], options: WriteOptions) -> None:
+    problems = [f'duplicate field "{path}"' for path in duplicates]
+    if problems and options.validation == "Strict":
+        text = "strict decoding error: " + ", ".join(problems)
+        raise BadRequest(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {text}')
+    options.warnings.extend(problems)
+
+
+def _check_meta(kind: Kind, meta: dict[str, Any]) -> None:
+    """Metadata is read before anything is admitted: it must have its type."""
+    if _is_plain_meta(meta):
+        return
+    walk = decoding.Walk(path=["metadata"])
+    try:
+        decoding.decode(types.META, {k: v for k, v in meta.items() if k != "managedFields"}, walk)
+    except BadRequest as error:
+        text = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {error.message}'
+        raise BadRequest(text) from None
+    managed_fields.check_entries(meta.get("managedFields"))
+
+
+def _is_plain_meta(meta: dict[str, Any]) -> bool:
+    """What most objects come with: names, labels and annotations, all of them texts."""
+    for field, value in meta.items():
+        if field in _TEXTS:
+            if type(value) is not str:
+                return False
+        elif field not in _MAPS or type(value) is not dict or not all(type(text) is str for text in value.values()):
+            return False
+    return True
+
+
+_TEXTS, _MAPS = frozenset({"name", "generateName", "namespace"}), frozenset({"labels", "annotations"})
+
+
+async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
+    call.check_query(requests.PATCH_PARAMETERS)
+    media = call.header(b"content-type").partition(";")[0].strip()
+    kind = PATCH_TYPES.get(media)
+    if kind is None:
+        raise UnsupportedMediaType("415: Unsupported Media Type")
+    if kind == "strategic" and target.kind.custom:
+        raise UnsupportedMediaType(patches.UNKNOWN_FORMAT)
+    if kind != "apply" and call.flag("force"):
+        text = "Forbidden: may not be specified for non-apply patch"
+        raise requests.invalid_option("PatchOptions", "force", text)
+    options = requests.write_options(call, "PatchOptions")
+    if kind == "apply" and not call.query.get("fieldManager"):
+        options = _without_manager(options)
+    body = _patch_body(call, target, kind)
+    existed = kind != "apply" or store.core.latest_object(target.kind, target.namespace, target.name) is not None
+    try:
+        stored = await store.patch(
+            target.kind, target.namespace, target.name, body, type=kind, subresource=target.subresource, options=options
+        )
+    except DecodingError as error:
+        raise (
+            error if kind == "apply" else _invalid_patch(_blamed_value(store, target, body, kind), error, kind)
+        ) from None
+    await _send_stored(call, send, store, target.kind, stored, code=200 if existed else 201)
+
+
+def _blamed_value(store: Store, target: Target, body: Any, kind: PatchType) -> Any:
+    """What cannot be read: of a strategic patch the patch itself, of others what they make of the object."""
+    current = store.core.latest_object(target.kind, target.namespace, target.name)
+    if kind == "strategic" or current is None:
+        return body
+    return json_patch.apply_json_patch(current, body) if kind == "json" else patches.merge_patch(current, body)
+
+
+def _invalid_patch(patch: Any, error: DecodingError, kind: PatchType) -> Invalid:
+    """What a patch makes does not fit the type: the real server blames the patch and names no object."""
+    if kind == "strategic":
+        why = (
+            error.converted if error.converted != error.why else go_errors.strategic_conversion_error(patch, error.why)
+        )
+        cause = field_errors.invalid_value("patch", go_errors.format_go_value(patch), why)
+    else:
+        text = msgspec.json.encode(patch, order="sorted").decode()
+        cause = field_errors.invalid_value("patch", text, error.why)
+    return Invalid(f' "" is invalid: patch: {cause.message}', causes=[cause])
+
+
+def _without_manager(options: WriteOptions) -> WriteOptions:
+    return WriteOptions(options.dry_run, "", options.force, options.validation, options.warnings)
+
+
+def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
+    if kind != "apply":
+        prefix = "" if kind == "strategic" else "error decoding patch: "  # as the real server
+        patch = request_body.patch_of(call.body, prefix)
+        if kind == "merge" and patch is None:
+            raise BadRequest("Invalid JSON Patch")
+        if kind == "strategic" and patch is None:  # to Go, an empty map
+            return {}
+        if kind != "json" and not isinstance(patch, dict):
+            raise BadRequest(prefix + go_errors.unmarshal_error(patch, "value of type map[string]interface {}"))
+        return patch
+    return requests.apply_configuration(target.kind, request_body.yaml_of(call.body))
+
+
+async def _send_stored(call: Call, send: Send, store: Store, kind: Kind, stored: Object, *, code: int = 200) -> None:
+    form = requests.negotiate_form(call.header(b"accept"))
+    if form.view:
+        return await answer_object(send, transform_object(call, kind, stored, form), code=code, warnings=call.warnings)
+    await answer(send, _encode_object(store, kind, stored), code=code, warnings=call.warnings)

@@ -1,0 +1,208 @@
+"""A watch over HTTP: one JSON line per change, until the client leaves or its time is up.
+
+The store gives changes already encoded, and an encoded line is shared by all watchers of it; tables are made per
+watcher. A streaming list (`sendInitialEvents`) is the state, a bookmark that says so, then the changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from starlette.types import Receive, Send
+
+from rowlock import objects
+from rowlock.api import Change
+from rowlock.apiserver.endpoints.verbs import parse_selectors
+from rowlock.apiserver.http import requests
+from rowlock.apiserver.http.requests import Call, ResponseForm, Target
+from rowlock.apiserver.http.responses import begin_stream, encode, encode_chunk, end_stream, send_chunk
+from rowlock.apiserver.printers import tables
+from rowlock.errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
+from rowlock.storage.read_verbs import Selection
+from rowlock.storage.store import Store
+from rowlock.storage.watcher import TryDeliver
+
+MAX_WATCH_S = 3600.0
+"""Seconds after which a watch ends although its client set no limit; clients begin again where they were."""
+
+_TYPES = {"Added": b"ADDED", "Modified": b"MODIFIED", "Deleted": b"DELETED"}
+_INITIAL_END = {"k8s.io/initial-events-end": "true"}
+
+
+class LongRunningRequests:
+    """How many there are, by user, together with followed logs and sessions in pods: each holds a connection, and a place
+    in history, a file or a process."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def count_request(self, user: str) -> Iterator[None]:
+        """For the life of a watch. Raises TooManyRequests."""
+        if self._open[user] >= self._limit:
+            text = f'user "{user}" has {self._limit} watches, followed logs and sessions open, as many as one may: end some, or share watches as informers do'
+            raise TooManyRequests(text, retry_after=1)
+        self._open[user] += 1
+        try:
+            yield
+        finally:
+            self._open[user] -= 1
+
+
+async def watch(call: Call, receive: Receive, send: Send, store: Store, target: Target) -> None:
+    """Answer until somebody has had enough."""
+    lines = _WatchStream(call, target, store)
+    timeout = call.number("timeoutSeconds")
+    await begin_stream(send, warnings=call.warnings)
+    sender = asyncio.create_task(_send_lines(lines, send, call.pass_on))
+    disconnect = asyncio.create_task(_wait_disconnect(receive))
+    try:
+        await asyncio.wait({sender, disconnect}, timeout=timeout or MAX_WATCH_S, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sender, disconnect):
+            task.cancel()
+        results = await asyncio.gather(sender, disconnect, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    await end_stream(send)
+
+
+async def _wait_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send_lines(lines: _WatchStream, send: Send, pass_on: Callable[[bytes], bool]) -> None:
+    try:
+        while True:
+            await send_chunk(send, await lines.next(pass_on))
+    except ApiError as error:
+        await send_chunk(send, b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n")
+
+
+def _encode_change(change: Change) -> bytes:
+    body = getattr(change, "encoded", b"") or encode(change.object)
+    return b'{"type":"' + _TYPES[change.type] + b'","object":' + body + b"}\n"
+
+
+class _LatestChunk:
+    """The chunk of the latest change in the form that most want: the next watcher to ask asks for the same one."""
+
+    def __init__(self) -> None:
+        self._change: Change | None = None
+        self._chunk = b""
+
+    def chunk_of(self, change: Change) -> bytes:
+        if change is not self._change:
+            self._change, self._chunk = change, encode_chunk(_encode_change(change))
+        return self._chunk
+
+
+_latest_chunk = _LatestChunk()
+
+
+def _direct_sender(pass_on: Callable[[bytes], bool], line: Callable[[Change], bytes]) -> TryDeliver:
+    """Lines straight to the wire (see `http_protocol.py`)."""
+    shared = _latest_chunk.chunk_of if line is _encode_change else None
+
+    def send_now(changes: Sequence[Change]) -> bool:
+        if shared and len(changes) == 1:
+            return pass_on(shared(changes[0]))
+        return pass_on(encode_chunk(b"".join(map(line, changes))))
+
+    return send_now
+
+
+class _WatchStream:
+    """The changes as bytes, in the form that this client wants."""
+
+    def __init__(self, call: Call, target: Target, store: Store) -> None:
+        call.check_query(requests.LIST_PARAMETERS)
+        self._form: ResponseForm = requests.negotiate_form(call.header(b"accept"), listed=True)
+        if requests.wants_yaml(call.header(b"accept")):
+            raise NotAcceptable("a watch is a stream of JSON objects, not of YAML: accept application/json")
+        self._target = target
+        scope = Selection(
+            target.kind, target.namespace if target.kind.namespaced else "", *parse_selectors(call, target.kind)
+        )
+        if target.name:
+            raise BadRequest("a watch is about a collection: use a field selector on metadata.name")
+        self._send_initial = "sendInitialEvents" in call.query and call.flag("sendInitialEvents")
+        self._deferred_error: ApiError | None = None
+        """Why the list that was to come first cannot."""
+        self._bookmarks = call.flag("allowWatchBookmarks")
+        self._include = call.query.get("includeObject") or "Metadata"
+        if call.number("limit") or call.query.get("continue"):
+            call.query.pop("limit", None)
+        revision = requests.parse_revision(call)
+        if self._send_initial and revision and revision > store.revision:
+            self._deferred_error = requests.revision_too_large(revision, store.revision)
+        since = None if not revision or self._send_initial else revision
+        if since is None and "sendInitialEvents" in call.query and not self._send_initial:
+            since = store.revision  # only what comes from now on
+        self._check_query(call)
+        self._initial_sent = since is not None
+        """Has it said all that was there at the beginning?"""
+        self._watcher = store.follow(scope, since=since, bookmarks=self._bookmarks)
+
+    def _check_query(self, call: Call) -> None:
+        match = call.query.get("resourceVersionMatch", "")
+        if "sendInitialEvents" in call.query and match != "NotOlderThan":
+            text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
+        if "sendInitialEvents" not in call.query and match:
+            text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
+        if self._include not in ("None", "Metadata", "Object"):
+            raise BadRequest(f'includeObject is None, Metadata or Object, not "{self._include}"')
+
+    async def next(self, pass_on: Callable[[bytes], bool]) -> bytes:
+        """What there is to say, as soon as there is something; a bookmark comes alone. What `pass_on` takes is said."""
+        if self._deferred_error:
+            raise self._deferred_error
+        send_now = _direct_sender(pass_on, self._encode_line if self._form.view else _encode_change)
+        while True:
+            batch = await self._watcher.next(send_now)
+            if batch[0].type != "Bookmark":
+                return b"".join(map(self._encode_line, batch))
+            send_bookmark, annotations = (
+                (self._bookmarks, None) if self._initial_sent else (self._send_initial, _INITIAL_END)
+            )
+            self._initial_sent = True
+            if send_bookmark:
+                return self._encode_bookmark(batch[0].revision, annotations)
+
+    def _encode_line(self, change: Change) -> bytes:
+        if not self._form.view:
+            return _encode_change(change)
+        return (
+            b'{"type":"' + _TYPES[change.type] + b'","object":' + encode(self._transform_object(change.object)) + b"}\n"
+        )
+
+    def _transform_object(self, obj: objects.Object) -> objects.Object:
+        if self._form.view != "Table":
+            return tables.partial_metadata(obj)
+        include: Any = self._include
+        table = tables.table(self._target.kind, [obj], time.time(), include=include)
+        table["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
+        return table
+
+    def _encode_bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
+        kind = self._target.kind
+        meta: dict[str, Any] = {"resourceVersion": str(revision)}
+        if annotations:
+            meta["annotations"] = annotations
+        obj: dict[str, Any] = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": meta}
+        if self._form.view == "Table":
+            obj = {**tables.table(kind, [], 0.0), "metadata": {"resourceVersion": str(revision)}}
+            obj["rows"] = [{"cells": [], "object": {**tables.partial_metadata({"metadata": meta})}}]
+        elif self._form.view:
+            obj = tables.partial_metadata(obj)
+        return b'{"type":"BOOKMARK","object":' + encode(obj) + b"}\n"

@@ -1,0 +1,241 @@
+"""What a request carries: JSON, YAML or Kubernetes' protobuf as plain values; and which fields came twice."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from rowlock.apiserver.http.requests import Call
+from rowlock.apiserver.schema import go_errors, protobuf
+from rowlock.errors import BadRequest, UnsupportedMediaType
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+def decode_body(call: Call) -> Any:
+    """The body as JSON or YAML, by its type. Raises BadRequest, UnsupportedMediaType."""
+    media = call.header(b"content-type").partition(";")[0].strip().lower()
+    if media == PROTOBUF:
+        return protobuf.decode(call.body)
+    if media in ("application/yaml", "application/apply-patch+yaml"):
+        return yaml_of(call.body)
+    if media and media != "application/json":
+        more = "" if _is_custom_path(call.path) else f", {PROTOBUF}"
+        raise UnsupportedMediaType(
+            "the body of the request was in an unknown format - accepted media types include:"
+            f" application/json, application/yaml{more}"
+        )
+    return json_of(call.body)
+
+
+def object_field(body: dict[str, Any], name: str) -> dict[str, Any]:
+    """An object within the body, {} where there is none. Raises BadRequest."""
+    value = body.get(name) or {}
+    if not isinstance(value, dict):
+        raise BadRequest(f"{name} is an object")
+    return value
+
+
+def _is_custom_path(path: str) -> bool:
+    """Is this about a kind that a real cluster gets by a CRD?"""
+    group = path.split("/")[2:3] if path.startswith("/apis/") else [""]
+    return "." in group[0] and not group[0].endswith(".k8s.io")
+
+
+class JsonParseError(BadRequest):
+    """A body that cannot be read; `why` in Go's words."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"couldn't get version/kind; json parse error: {why}")
+        self.why = why
+
+
+def json_of(body: bytes) -> Any:
+    """JSON. Raises BadRequest."""
+    return _decode_json(body, _decoder(None))
+
+
+def _decode_json(body: bytes, decoder: json.JSONDecoder) -> Any:
+    try:
+        # What is no UTF-8, and half a pair of surrogates, is read as Go reads it: as U+FFFD.
+        text = body.decode("utf-8", "replace")
+        value = decoder.decode(text)
+    except RecursionError:
+        raise _too_deep_error() from None
+    except ValueError as error:
+        raise JsonParseError(go_errors.json_error(body) or str(error)) from None
+    if "\\u" in text or text.count("{") + text.count("[") > MAX_DEPTH:
+        return to_json_value(value)
+    return value
+
+
+MAX_DEPTH = 200
+"""How deeply a body may be nested; nothing that we serve comes near."""
+
+
+def _too_deep_error() -> BadRequest:
+    return BadRequest("the body is nested too deeply")
+
+
+def patch_of(body: bytes, prefix: str = "error decoding patch: ") -> Any:
+    """A JSON patch or merge patch. Raises BadRequest, in words that begin with what the server was doing."""
+    try:
+        value = msgspec.json.decode(body.decode("utf-8", "replace"))
+    except RecursionError:
+        raise _too_deep_error() from None
+    except msgspec.MsgspecError as error:
+        raise BadRequest(prefix + (go_errors.json_error(body) or str(error))) from None
+    return to_json_value(value) if b"\\u" in body or body.count(b"{") + body.count(b"[") > MAX_DEPTH else value
+
+
+def _reject_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _parse_finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"cannot unmarshal number {text[:40]} into a float64")
+    return number
+
+
+def to_json_value(value: Any, depth: int = 0) -> Any:
+    """The value as JSON can hold it: real characters, finite numbers, text for keys. Raises BadRequest."""
+    if depth > MAX_DEPTH:
+        raise _too_deep_error()
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {to_json_value(_json_key(k), depth + 1): to_json_value(v, depth + 1) for k, v in value.items()}
+    if isinstance(value, list):
+        return [to_json_value(v, depth + 1) for v in value]
+    if isinstance(value, bytes):  # YAML's !!binary
+        return base64.b64encode(value).decode()
+    if (
+        value is not None
+        and not isinstance(value, (bool, int))
+        and not (isinstance(value, float) and math.isfinite(value))
+    ):
+        raise BadRequest(f"error converting YAML to JSON: there is no JSON for {str(value)[:40]}")
+    return value
+
+
+def _json_key(key: Any) -> str:
+    """YAML's keys may be numbers and booleans; JSON's are text."""
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, bool):
+        return json.dumps(key)
+    if isinstance(key, (int, float)):
+        return str(key)
+    raise BadRequest(f"error converting YAML to JSON: a key must be text, not {str(key)[:40]}")
+
+
+def yaml_of(body: bytes) -> Any:
+    import yaml
+
+    try:
+        return json_of(body) if body.lstrip()[:1] == b"{" else to_json_value(yaml.load(body, _yaml_loader(yaml)))
+    except (yaml.YAMLError, ValueError) as error:  # a number that is none is a ValueError
+        raise BadRequest(f"error converting YAML to JSON: {error}") from None
+    except RecursionError:
+        raise _too_deep_error() from None
+
+
+def _yaml_loader(yaml: Any) -> Any:
+    """YAML as JSON has it: times stay texts; aliases are refused, for they can grow without bound."""
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML is imported when first needed
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("aliases are not accepted")
+            return super().compose_node(parent, index)
+
+    Loader.yaml_implicit_resolvers = {
+        key: [r for r in found if r[0] != "tag:yaml.org,2002:timestamp"]
+        for key, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    return Loader
+
+
+def _decode_unambiguous(body: bytes) -> Any:
+    """The value of a body that says nothing twice and nothing in a roundabout way, as most do, in a third of the time: what
+    was read, written again, is what came in. None: it takes a closer look."""
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        return None
+    try:
+        value = msgspec.json.decode(body)
+        same = body.translate(None, _WHITESPACE) == msgspec.json.encode(value).translate(None, _WHITESPACE)
+    except (
+        msgspec.MsgspecError,
+        ValueError,
+        OverflowError,
+    ):  # no JSON, no UTF-8, half a character, a number like no other
+        return None
+    return value if same else None
+
+
+_WHITESPACE = b" \t\r\n"
+"""In both texts alike it may go from inside strings, too: it changes nothing about how many there are."""
+
+
+class _DuplicateDetector:
+    """Finds keys that occur twice in one object: the last wins, and is reported."""
+
+    def __init__(self) -> None:
+        self.has_duplicates = False
+
+    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        obj = dict(pairs)
+        if len(obj) != len(pairs):
+            self.has_duplicates = True
+        return obj
+
+
+def decode_strict_json(body: bytes) -> tuple[Any, list[str]]:
+    """The body and the paths of its duplicate fields."""
+    quick = _decode_unambiguous(body)
+    if quick is not None:
+        return quick, []
+    _DUPLICATE_DETECTOR.has_duplicates = False
+    value = _decode_json(body, _decoder(_DUPLICATE_DETECTOR))
+    return value, duplicates(body) if _DUPLICATE_DETECTOR.has_duplicates else []
+
+
+_DUPLICATE_DETECTOR = _DuplicateDetector()
+"""One for all: a body is read in one go."""
+
+
+@cache
+def _decoder(pairs: _DuplicateDetector | None) -> json.JSONDecoder:
+    """Made once: it takes as long to make one as to read a small body."""
+    return json.JSONDecoder(object_pairs_hook=pairs, parse_constant=_reject_constant, parse_float=_parse_finite)
+
+
+class _PairList(list[tuple[str, Any]]):
+    """An object as its pairs."""
+
+
+def duplicates(body: bytes) -> list[str]:
+    """The slow way, once a duplicate is known: where."""
+    return list(_duplicates(json.loads(body.decode("utf-8", "replace"), object_pairs_hook=_PairList), ""))
+
+
+def _duplicates(value: Any, path: str) -> Iterable[str]:
+    if isinstance(value, _PairList):
+        seen_keys: set[str] = set()
+        for key, element in value:
+            field_path = f"{path}.{key}" if path else key
+            if key in seen_keys:
+                yield field_path
+            seen_keys.add(key)
+            yield from _duplicates(element, field_path)
+    elif isinstance(value, list):
+        for index, element in enumerate(value):
+            yield from _duplicates(element, f"{path}[{index}]")

@@ -1,0 +1,347 @@
+"""A request to the Kubernetes API, taken apart: whom it is about, what it asks, in which form, and by whom.
+
+Everything a client can say is either understood here or refused: unknown query parameters, wrong values, bodies that
+are too large or of a type that we do not read. Nothing is ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from rowlock import kinds, objects
+from rowlock.api import WriteOptions
+from rowlock.apiserver.schema import go_errors
+from rowlock.apiserver.server.users import User
+from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound, Timeout, Unsupported
+from rowlock.kinds import Kind
+from rowlock.storage import lifecycle
+
+BODY_LIMIT = 3 * 1024 * 1024
+PAGE_LIMIT = 1_000_000
+YAML = "application/yaml"
+
+
+def _cannot_send(chunk: bytes) -> bool:
+    return False
+
+
+def path_not_found() -> NotFound:
+    """A path that leads nowhere. A real server's answer has `details`, with nothing in them."""
+    return NotFound("the server could not find the requested resource", details={})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path names: a kind, perhaps a namespace, an object, a part of it."""
+
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def resource(self) -> str:
+        """As rights name it: `pods`, `pods/log`."""
+        return f"{self.kind.plural}/{self.subresource}" if self.subresource else self.kind.plural
+
+
+@dataclass(slots=True)
+class Call:
+    """One request."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: Mapping[bytes, bytes]
+    user: User
+    body: bytes = b""
+    warnings: list[str] = field(default_factory=list)
+    upgrade_scope: Any = None
+    """The ASGI scope of a client that asks for SPDY/3.1 on this connection (see `http_protocol.py`)."""
+    pass_on: Callable[[bytes], bool] = _cannot_send
+    """Sends a chunk of a begun answer without waiting for anything; False: it cannot now (see `http_protocol.py`)."""
+
+    def header(self, name: bytes) -> str:
+        return self.headers.get(name, b"").decode("latin-1")
+
+    def flag(self, name: str) -> bool:
+        """A boolean parameter as Kubernetes reads it: there and not `false` or `0` is yes, so `?watch` is a watch."""
+        return name in self.query and self.query[name].lower() not in ("false", "0")
+
+    def number(self, name: str) -> int | None:
+        text = self.query.get(name)
+        if text is None or text == "":
+            return None
+        if not _INT64.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+            why = "invalid syntax" if not _INTEGER.fullmatch(text) else "value out of range"
+            raise BadRequest(f'strconv.ParseInt: parsing "{text}": {why}')
+        return int(text)
+
+    def check_query(self, allowed: frozenset[str]) -> None:
+        """Refuse parameters that this request does not know."""
+        for name in self.query:
+            if name not in allowed:
+                matches = difflib.get_close_matches(name, allowed, 1)
+                hint = f"; did you mean {matches[0]}?" if matches else ""
+                raise BadRequest(f'unknown query parameter "{name}"{hint}')
+
+
+_INT64 = re.compile(r"[+-]?[0-9]{1,19}")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+READ_PARAMETERS = frozenset({"pretty", "resourceVersion", "includeObject", "timeout"})
+LIST_PARAMETERS = READ_PARAMETERS | {
+    "labelSelector", "fieldSelector", "limit", "continue", "resourceVersionMatch", "watch", "allowWatchBookmarks",
+    "sendInitialEvents", "timeoutSeconds",
+}  # fmt: skip
+WRITE_PARAMETERS = frozenset({"pretty", "dryRun", "fieldManager", "fieldValidation", "timeout"})
+PATCH_PARAMETERS = WRITE_PARAMETERS | {"force"}
+DELETE_PARAMETERS = frozenset(
+    {"pretty", "dryRun", "gracePeriodSeconds", "propagationPolicy", "orphanDependents", "timeout"}
+)
+DELETE_COLLECTION_PARAMETERS = DELETE_PARAMETERS | (
+    LIST_PARAMETERS - {"watch", "allowWatchBookmarks", "sendInitialEvents"}
+)
+
+
+def parse_query(raw: bytes) -> dict[str, str]:
+    """The query string; a parameter that comes twice counts once, the first time, as on a real server. `dryRun` is a
+    list there: whoever asks for two things at once is refused rather than written."""
+    if not raw:
+        return {}
+    pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True)
+    query = dict(reversed(pairs))
+    if "dryRun" in query:
+        query["dryRun"] = ",".join(dict.fromkeys(value for name, value in pairs if name == "dryRun"))
+    return query
+
+
+def parse_target(group: str, version: str, rest: list[str]) -> Target:
+    """What the path below `/api/v1` or `/apis/GROUP/VERSION` names. Raises NotFound."""
+    if rest[0] == "namespaces" and not group and (len(rest) < 3 or rest[2] in ("status", "finalize")):
+        kind, space, tail = kinds.NAMESPACE, "", rest[1:]
+    elif rest[0] == "namespaces" and len(rest) >= 3:
+        kind, space, tail = kinds.by_path(group, version, rest[2]), rest[1], rest[3:]
+        # no name between the slashes is every namespace: so Python's client asks when it is given ""
+        if not kind.namespaced or (tail and not space):
+            raise path_not_found()
+    else:
+        kind, space, tail = kinds.by_path(group, version, rest[0]), "", rest[1:]
+        if kind.namespaced and tail:
+            raise path_not_found()
+    if len(tail) > 2 or not all(tail):
+        raise path_not_found()
+    return Target(kind, space, *tail)
+
+
+def watch_target(call: Call, target: Target) -> Target:
+    """What `/watch/` before a path means, the oldest way to ask: a watch, of one object where the path names one."""
+    if target.subresource:
+        raise path_not_found()
+    if call.method != "GET":
+        raise Unsupported("the server does not allow this method on the requested resource")
+    call.query["watch"] = "true"
+    if target.name:
+        selectors = [call.query.get("fieldSelector", ""), f"metadata.name={target.name}"]
+        call.query["fieldSelector"] = ",".join(filter(None, selectors))
+    return Target(target.kind, target.namespace)
+
+
+# ---------------------------------------------------------------- forms
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseForm:
+    """In which form the answer is wanted: JSON of the object, of a Table, or of metadata alone."""
+
+    view: str = ""
+    """`Table`, `PartialObjectMetadata`, `PartialObjectMetadataList` or "" """
+
+
+@lru_cache(256)
+def negotiate_form(accept: str, *, for_list: bool = False) -> ResponseForm:
+    """The first acceptable form that a client names. Raises NotAcceptable."""
+    for media, parameters in _parse_accept(accept):
+        if media not in _JSON_MEDIA_TYPES and media != YAML:
+            continue
+        view = parameters.get("as", "")
+        if not view:
+            return ResponseForm()
+        if parameters.get("g", "meta.k8s.io") != "meta.k8s.io":
+            continue
+        if view in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList") and parameters.get("v") == "v1":
+            return ResponseForm(view)
+    available = f"application/json, {YAML}, application/vnd.kubernetes.protobuf"
+    if for_list:
+        available += ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+    raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {available}")
+
+
+def wants_yaml(accept: str) -> bool:
+    """Is YAML the first form named that there is?"""
+    return next(
+        (media == YAML for media, _ in _parse_accept(accept) if media in _JSON_MEDIA_TYPES or media == YAML), False
+    )
+
+
+def aggregated_discovery_version(accept: str) -> str:
+    """Which version of the aggregated discovery document is wanted, "" for the older lists."""
+    for media, parameters in _parse_accept(accept):
+        if media not in _JSON_MEDIA_TYPES:
+            continue
+        if parameters.get("as", "") == "":
+            return ""
+        if parameters["as"] == "APIGroupDiscoveryList" and parameters.get("v") in ("v2", "v2beta1"):
+            return parameters["v"]
+    return ""
+
+
+def _parse_accept(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """An Accept header's types and their parameters, the most wanted first."""
+    media_types = []
+    for part in accept.split(",") if accept.strip() else ["*/*"]:
+        media, *parameters = [p.strip() for p in part.split(";")]
+        media_types.append((media, dict(p.partition("=")[::2] for p in parameters)))
+    return sorted(media_types, key=lambda one: -_weight(one[1].get("q", "1")))
+
+
+def _weight(text: str) -> float:
+    return float(text) if _WEIGHT.fullmatch(text) else 1.0
+
+
+_WEIGHT = re.compile(r"[01](\.[0-9]*)?")
+_JSON_MEDIA_TYPES = ("application/json", "*/*")
+
+
+# ---------------------------------------------------------------- options
+
+
+def invalid_option(kind: str, name: str, text: str) -> Invalid:
+    """One option of a request that cannot be."""
+    message = f'{kind}.meta.k8s.io "" is invalid: {name}: {text}'
+    reason = "FieldValueNotSupported" if text.startswith("Unsupported") else "FieldValueInvalid"
+    reason = "FieldValueTooLong" if text.startswith("Too long") else reason
+    causes = [Cause("FieldValueForbidden" if text.startswith("Forbidden") else reason, text, name)]
+    return Invalid(message, details={"group": "meta.k8s.io", "kind": kind}, causes=causes)
+
+
+def is_dry_run(call: Call, kind: str) -> bool:
+    """Is nothing to be written? `?dryRun=` is refused: whoever says it means something, and perhaps that."""
+    if "dryRun" not in call.query:
+        return False
+    return parse_dry_run(call.query["dryRun"].split(","), kind)
+
+
+def parse_dry_run(values: list[str], kind: str) -> bool:
+    """The values of `dryRun`, of which there is one. Raises Invalid."""
+    if any(text != "All" for text in values):
+        encoded = msgspec.json.encode(values).decode()
+        raise invalid_option(kind, "dryRun", f'Unsupported value: {encoded}: supported values: "All"')
+    return bool(values)
+
+
+def write_options(call: Call, kind: str) -> WriteOptions:
+    """`kind` is CreateOptions, UpdateOptions or PatchOptions, for messages."""
+    validation = call.query.get("fieldValidation") or "Warn"
+    if validation not in ("Ignore", "Warn", "Strict"):
+        known = '"", "Ignore", "Strict", "Warn"'
+        raise invalid_option(kind, "fieldValidation", f'Unsupported value: "{validation}": supported values: {known}')
+    manager = call.query.get("fieldManager") or call.header(b"user-agent").partition("/")[0] or "unknown"
+    if len(manager) > 128:
+        raise invalid_option(kind, "fieldManager", "Too long: may not be more than 128 bytes")
+    return WriteOptions(
+        dry_run=is_dry_run(call, kind),
+        manager=manager,
+        force=call.flag("force"),
+        validation=validation,  # type: ignore[arg-type]  # one of the three: checked above
+        warnings=call.warnings,
+    )
+
+
+def parse_revision(call: Call) -> int | None:
+    """`resourceVersion` as a number; None when it is not given."""
+    text = call.query.get("resourceVersion")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        cause = Cause(
+            "FieldValueInvalid", f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
+        raise Invalid(f"resourceVersion: {cause.message}", causes=[cause])
+    return int(text)
+
+
+def revision_too_large(requested: int, current: int) -> Timeout:
+    """A revision that is not there yet. Informers look for the cause and list again without a revision."""
+    causes = [Cause("ResourceVersionTooLarge", "Too large resource version")]
+    return Timeout(
+        f"Timeout: Too large resource version: {requested}, current: {current}", causes=causes, retry_after=1
+    )
+
+
+def object_for_target(call: Call, target: Target, obj: Any) -> objects.Object:
+    """The body as an object of the target's kind in its place, fit for the store. Raises BadRequest."""
+    kind = target.kind
+    if not isinstance(obj, dict):
+        raise BadRequest(go_errors.not_an_object_error(kind.name, call.body, obj))
+    if kind.custom and not obj.get("kind"):
+        raise BadRequest(go_errors.missing_kind_error(kind.name, call.body))
+    if kind.custom and not obj.get("apiVersion"):
+        why = f"the API version in the data () does not match the expected API version ({kind.api_version})"
+        raise BadRequest(why)
+    _check_kind(kind, str(obj.get("apiVersion") or kind.api_version), str(obj.get("kind") or kind.name))
+    meta = obj.get("metadata")
+    if meta is None:
+        meta = {}
+    if not isinstance(meta, dict):
+        why = go_errors.unmarshal_error(meta, f"struct field {kind.name}.metadata of type v1.ObjectMeta")
+        raise BadRequest(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
+    space = meta.get("namespace")
+    if space and kind.namespaced and space != target.namespace:
+        raise BadRequest(lifecycle.NAMESPACE_MISMATCH_MESSAGE)
+    if space and not kind.namespaced:
+        meta = {k: v for k, v in meta.items() if k != "namespace"}
+    if kind.namespaced:
+        meta = {**meta, "namespace": target.namespace}
+    return {**obj, "apiVersion": kind.api_version, "kind": kind.name, "metadata": meta}
+
+
+def apply_configuration(kind: Kind, value: Any) -> objects.Object:
+    """The body of a server-side apply, which is read as it is. Raises BadRequest when it is of another kind."""
+    if not isinstance(value, dict | None):
+        why = go_errors.unmarshal_error(value, "value of type map[string]interface {}")
+        raise BadRequest(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
+    config = value or {}
+    version, name = (text if isinstance(text, str) else "" for text in (config.get("apiVersion"), config.get("kind")))
+    if (version, name) != (kind.api_version, kind.name):
+        group, _, plain = version.rpartition("/")
+        raise BadRequest(f"invalid object type: {group}/{plain}, Kind={name}")
+    return config
+
+
+def _check_kind(kind: Kind, version: str, name: str) -> None:
+    """The body's version and kind are those of the path. Raises BadRequest."""
+    if version != kind.api_version and (kind.custom or kind is kinds.EVENTS_V1_EVENT):
+        text = f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
+        raise BadRequest(text)
+    if (version, name) == (kind.api_version, kind.name):
+        return
+    group, _, plain = version.rpartition("/")
+    known = any((k.group, k.version, k.name) == (group, plain, name) for k in kinds.KINDS)
+    if kind.custom:
+        why = "the kinds differ"
+    elif known:
+        why = (
+            f"converting ({plain}.{name}) to ({kind.group.partition('.')[0] or 'core'}.{kind.name}): unknown conversion"
+        )
+    else:
+        why = f'no kind "{name}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:110"'
+    raise BadRequest(f'{name} in version "{plain}" cannot be handled as a {kind.name}: {why}')

@@ -1,0 +1,162 @@
+"""What goes back over HTTP: JSON bodies, Status errors, Warning headers. Speaks ASGI and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import accumulate, compress, islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.types import Message, Send
+
+from rowlock.apiserver.http.requests import Call
+from rowlock.errors import ApiError
+
+if TYPE_CHECKING:
+    from rowlock.apiserver.server.http_protocol import Exchange
+
+encode = msgspec.json.Encoder().encode
+
+JSON = b"application/json"
+INTERNAL_ERROR_MESSAGE = "an error on the server: this is a fault of rowlock; its log has the details"
+_CACHE_HEADERS = ((b"cache-control", b"no-cache, private"),)
+
+
+TRUNCATE_AT_TOTAL_CHARS, TRUNCATE_ITEM_CHARS = 4096, 256
+"""Characters of all warnings of an answer, and of each when there are more: a real server's limits."""
+
+
+def warning_headers(warnings: Iterable[str]) -> list[tuple[bytes, bytes]]:
+    """The `Warning` headers: each text once, no more of them than anybody reads."""
+    texts = list(dict.fromkeys(islice(warnings, TRUNCATE_AT_TOTAL_CHARS)))
+    if sum(map(len, texts)) > TRUNCATE_AT_TOTAL_CHARS:
+        texts = [text[:TRUNCATE_ITEM_CHARS] for text in texts]
+        fits = [length <= TRUNCATE_AT_TOTAL_CHARS for length in accumulate(map(len, texts))]
+        texts = list(compress(texts, fits))
+    return [warning_header(text) for text in texts]
+
+
+def warning_header(text: str) -> tuple[bytes, bytes]:
+    """A `Warning` header, whatever the text."""
+    plain = (
+        "".join(c if c.isprintable() else "?" for c in " ".join(text.split())).replace("\\", "\\\\").replace('"', '\\"')
+    )
+    return b"warning", f'299 - "{plain}"'.encode("ascii", "replace")
+
+
+async def answer(
+    send: Send, body: bytes, *, code: int = 200, media: bytes = JSON, warnings: Iterable[str] = ()
+) -> None:
+    """A whole answer at once; one without a body has no type and no length."""
+    content_headers = [(b"content-type", media), (b"content-length", b"%d" % len(body))] if code != 204 else []
+    headers = [*content_headers, *_CACHE_HEADERS, *(warning_headers(warnings) if warnings else ())]
+    if content_headers and isinstance(send, Reply) and send.send_whole(code, headers, body):
+        return
+    await send({"type": "http.response.start", "status": code, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Reply:
+    """Sends an answer, by ASGI or past it, and knows whether it has begun."""
+
+    __slots__ = ("_exchange", "_send", "started")
+
+    def __init__(self, send: Send, exchange: Exchange | None) -> None:
+        self._send, self._exchange = send, exchange
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        self.started = True
+        await self._send(message)
+
+    def send_whole(self, code: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+        """The whole answer past ASGI; False: not in this way now."""
+        if self._exchange is None or not self._exchange.answer(code, headers, body):
+            return False
+        self.started = True
+        return True
+
+
+@lru_cache(64)
+def etag(body: bytes) -> str:
+    """A document's name, by its content."""
+    return f'"{hashlib.sha512(body).hexdigest().upper()}"'
+
+
+async def answer_document(send: Send, body: bytes, call: Call, media: bytes = JSON) -> None:
+    """A large document that seldom changes: whoever names it in If-None-Match has it already."""
+    tag = etag(body)
+    headers = [(b"etag", tag.encode()), (b"vary", b"Accept"), *_CACHE_HEADERS]
+    if tag in [text.strip().removeprefix("W/") for text in call.header(b"if-none-match").split(",")]:
+        await send({"type": "http.response.start", "status": 304, "headers": headers})
+        return await send({"type": "http.response.body", "body": b""})
+    headers += [(b"content-type", media), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def answer_object(send: Send, value: Any, *, code: int = 200, warnings: Iterable[str] = ()) -> None:
+    await answer(send, encode(value), code=code, warnings=warnings)
+
+
+async def answer_error(send: Send, error: ApiError, warnings: Iterable[str] = ()) -> None:
+    headers = [(b"content-type", JSON), *_CACHE_HEADERS, *warning_headers(warnings)]
+    body = encode(error.status())
+    headers.append((b"content-length", str(len(body)).encode()))
+    if error.retry_after is not None:
+        headers.append((b"retry-after", str(error.retry_after).encode()))
+    if error.code == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="rowlock"'))
+    await send({"type": "http.response.start", "status": error.code, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def begin_stream(send: Send, media: bytes = JSON, warnings: Iterable[str] = ()) -> None:
+    headers = [(b"content-type", media), *_CACHE_HEADERS, *warning_headers(warnings)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+async def send_chunk(send: Send, chunk: bytes) -> None:
+    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+
+def encode_chunk(data: bytes) -> bytes:
+    """As it goes over the wire in an answer without a length (RFC 9112, 7.1); for what goes past ASGI."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+async def end_stream(send: Send) -> None:
+    await send({"type": "http.response.body", "body": b""})
+
+
+class YamlSend:
+    """Passes an answer on in YAML; what is no JSON goes as it is."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message = {}
+        self._parts: list[bytes] = []
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            if dict(message["headers"]).get(b"content-type") != JSON:
+                return await self._send(message)
+            self._start = message
+        elif not self._start:
+            await self._send(message)
+        else:
+            self._parts.append(message.get("body", b""))
+            if not message.get("more_body"):
+                await self._send_converted()
+
+    async def _send_converted(self) -> None:
+        import yaml
+
+        value = msgspec.json.decode(b"".join(self._parts))
+        body = yaml.safe_dump(value, default_flow_style=False, allow_unicode=True).encode()
+        content_headers = ((b"content-type", b"application/yaml"), (b"content-length", str(len(body)).encode()))
+        other_headers = [pair for pair in self._start["headers"] if pair[0] not in (b"content-type", b"content-length")]
+        await self._send({**self._start, "headers": [*content_headers, *other_headers]})
+        await self._send({"type": "http.response.body", "body": body})

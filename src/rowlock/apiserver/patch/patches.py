@@ -1,0 +1,194 @@
+"""The four ways to patch an object: JSON patch, merge patch, strategic merge patch, server-side apply.
+
+`Patches.apply` is what the store calls; it never touches what it was given. Strategic merge reads its merge keys from
+the table of types, and exists for built-in kinds only, as on a real server. Pure but for the clock that apply notes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rowlock import objects
+from rowlock.api import PatchType, WriteOptions
+from rowlock.apiserver.admission.chain import DecodingError, decode_object, missing_service_error
+from rowlock.apiserver.apply import apply_schema
+from rowlock.apiserver.apply import managed_fields as field_ownership
+from rowlock.apiserver.patch import json_patch, strategic_merge
+from rowlock.apiserver.schema import decoding, go_errors, types
+from rowlock.apiserver.schema.decoding import Walk
+from rowlock.apiserver.validation.field_errors import format_value
+from rowlock.errors import BadRequest, Cause, Invalid, UnsupportedMediaType, invalid
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.storage import lifecycle
+
+ACCEPTED_MEDIA_TYPES = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+UNKNOWN_FORMAT = (
+    f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED_MEDIA_TYPES}"
+)
+MAX_DEPTH = 100
+
+
+class Patcher:
+    """Stateless but for its clock."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+
+    def apply(
+        self,
+        kind: Kind,
+        current: Object | None,
+        patch: Any,
+        type: PatchType,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+    ) -> Object:
+        """The object after the patch. Raises BadRequest, Invalid, Conflict, UnsupportedMediaType."""
+        if type == "apply":
+            return self._apply_server_side(kind, current, patch, options, subresource)
+        if current is None:
+            raise BadRequest("only server-side apply creates objects")
+        if type == "json":
+            new = json_patch.apply_json_patch(current, patch)
+        else:
+            if not isinstance(patch, dict):
+                raise BadRequest("a patch of this type is a JSON object")
+            new = self._merge(kind, current, patch, type)
+        try:
+            return _check_identity(kind, current, new)
+        except ObjectIdentityError:
+            decode_object(kind, new, options)  # what it says that is not known is told all the same
+            raise
+
+    def _merge(self, kind: Kind, current: Object, patch: dict[str, Any], type: PatchType) -> Any:
+        if type == "merge":
+            return merge_patch(current, patch)
+        if kind.custom:
+            raise UnsupportedMediaType(UNKNOWN_FORMAT)
+        new = strategic_merge.strategic_merge(current, patch, types.schema_of(kind))
+        if not all(isinstance(new.get(key), str | None) for key in ("apiVersion", "kind")):
+            return new
+        # a real server merges into a structure, which is of this kind whatever the patch says
+        return {**new, "apiVersion": current["apiVersion"], "kind": current["kind"]}
+
+    def _apply_server_side(
+        self, kind: Kind, current: Object | None, patch: Any, options: WriteOptions, subresource: str
+    ) -> Object:
+        if not options.manager:
+            cause = Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
+            text = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+            raise Invalid(text, causes=[cause], details={"group": "meta.k8s.io", "kind": "PatchOptions"})
+        if not isinstance(patch, dict):
+            raise BadRequest("an apply configuration is an object")
+        if isinstance(objects.dig(patch, "metadata.managedFields"), list):
+            raise BadRequest("metadata.managedFields must be nil")
+        apply_schema.check_configuration(kind, patch)
+        manager = field_ownership.FieldManager(options.manager, objects.timestamp(self._clock()), subresource)
+        new = field_ownership.apply_configuration(kind, current, patch, manager, force=options.force)
+        managed_fields = objects.meta(new)["managedFields"]
+        new = apply_schema.convert_to_typed(kind, objects.with_field(new, "metadata.managedFields", None), patch)
+        new = {**new, "metadata": {**(new.get("metadata") or {}), "managedFields": managed_fields}}
+        if current is not None:
+            return _check_identity(kind, current, new)
+        if subresource:
+            raise missing_service_error(new)
+        return new
+
+
+class ObjectIdentityError(BadRequest):
+    """A patch that leaves an object with another name than its path has, or in another namespace."""
+
+
+def _check_identity(kind: Kind, current: Object, new: Any) -> Object:
+    """A patch may change much, but not which object it is about."""
+    name = objects.name(current)
+    if isinstance(new, dict) and (new.get("metadata") is None or _is_nameless(new["metadata"])):
+        raise (ObjectIdentityError if _is_same_kind(current, new) else BadRequest)(lifecycle.missing_name_message(name))
+    if not isinstance(new, dict):
+        raise BadRequest("the patch leaves something that is not an object")
+    meta = new["metadata"]
+    if not isinstance(meta, dict):
+        raise DecodingError(
+            kind, go_errors.unmarshal_error(meta, f"struct field {kind.name}.metadata of type v1.ObjectMeta")
+        )
+    _check_meta_types(kind, objects.meta(current), meta)
+    space = meta.get("namespace")
+    if space and not kind.namespaced:
+        new = {**new, "metadata": {key: value for key, value in meta.items() if key != "namespace"}}
+    elif space and space != objects.namespace(current):
+        raise (ObjectIdentityError if _is_same_kind(current, new) else BadRequest)(lifecycle.NAMESPACE_MISMATCH_MESSAGE)
+    if meta["name"] != name:
+        raise (ObjectIdentityError if _is_same_kind(current, new) else BadRequest)(
+            lifecycle.name_mismatch_message(meta["name"], name)
+        )
+    entries = meta.get("managedFields")
+    if entries is not objects.meta(current).get("managedFields") and not isinstance(
+        entries, field_ownership.SettledManagedFields
+    ):
+        field_ownership.check_entries(entries)
+    return _check_kind(kind, current, new)
+
+
+def _check_meta_types(kind: Kind, before: Object, meta: Object) -> None:
+    """Metadata has its types before the server puts back what is its own. Raises Unreadable."""
+    changed_fields = {
+        k: v for k, v in meta.items() if k != "managedFields" and v is not None and v is not before.get(k)
+    }
+    if not changed_fields:
+        return
+    try:
+        decoding.decode(types.META, changed_fields, Walk(path=["metadata"]))
+    except BadRequest as error:
+        raise DecodingError(kind, error.message, getattr(error, "converted", "")) from None
+
+
+def _is_same_kind(current: Object, new: Object) -> bool:
+    return all(new.get(key) == current.get(key) for key in ("apiVersion", "kind"))
+
+
+def _is_nameless(meta: Any) -> bool:
+    return isinstance(meta, dict) and meta.get("name") in (None, "")
+
+
+def _check_kind(kind: Kind, current: Object, new: Object) -> Object:
+    """What a patch made, if it is still of its kind."""
+    version, name = new.get("apiVersion"), new.get("kind")
+    if _is_same_kind(current, new):
+        return new
+    if not kind.custom and version == kind.api_version and name in (None, ""):  # the path says it
+        return {**new, "kind": kind.name}
+    for field, value in (("apiVersion", version), ("kind", name)):
+        if not isinstance(value, str | None):
+            why = go_errors.unmarshal_error(value, f"struct field .{field} of type string")
+            raise DecodingError(kind, f"couldn't get version/kind; json parse error: {why}")
+    if not version or not name:
+        raise BadRequest(f"the patch leaves apiVersion {version!r} and kind {name!r}, which is no kind of object")
+    if not kind.custom:
+        where = f'registered for version "{version}" in scheme "pkg/runtime/scheme.go:110"'
+        raise DecodingError(kind, f'no kind "{name}" is {where}')
+    pairs = (("kind", name, kind.name), ("apiVersion", version, kind.api_version))
+    causes = [
+        Cause("FieldValueInvalid", f"Invalid value: {format_value(got)}: must be {expected}", key)
+        for key, got, expected in pairs
+        if got != expected
+    ]
+    raise invalid(name, objects.name(current), causes, kind.group)
+
+
+def merge_patch(target: Any, patch: Any, depth: int = 0) -> Any:
+    """RFC 7386: null removes, objects merge, everything else replaces."""
+    if depth > MAX_DEPTH:
+        raise BadRequest(f"the patch is nested more than {MAX_DEPTH} levels deep")
+    if not isinstance(patch, dict):
+        return patch
+    out = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            out.pop(key, None)
+        else:
+            out[key] = merge_patch(out.get(key), value, depth + 1)
+    return out

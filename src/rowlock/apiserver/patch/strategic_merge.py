@@ -1,0 +1,172 @@
+"""Strategic merge patch: a merge patch whose lists merge by key where the table of types says so. Pure.
+
+Directives: `$patch: replace|delete|merge` in an object or a list's element, `$deleteFromPrimitiveList/F`,
+`$setElementOrder/F` (order of the result), `$retainKeys` (drop the other keys).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from rowlock.apiserver.schema import go_errors, types
+from rowlock.errors import BadRequest, UnknownError
+
+MAX_DEPTH = 100
+
+
+_DELETE, _ORDER, _RETAIN, _PATCH = "$deleteFromPrimitiveList/", "$setElementOrder/", "$retainKeys", "$patch"
+
+
+def strategic_merge(target: Any, patch: Any, node: types.Schema, depth: int = 0) -> Any:
+    """The target after the patch."""
+    if depth > MAX_DEPTH:
+        raise BadRequest(f"the patch is nested more than {MAX_DEPTH} levels deep")
+    if not isinstance(patch, dict):
+        return patch
+    directive = patch.get(_PATCH)
+    if directive == "replace":
+        return {k: v for k, v in patch.items() if k != _PATCH}
+    if directive == "delete":
+        return {}
+    if _PATCH in patch:
+        shown = (
+            directive
+            if isinstance(directive, str)
+            else f"%!s({_go_type(directive)}={go_errors.format_go_value(directive)})"
+        )
+        raise UnknownError(f"unknown patch type: {shown} in map: {go_errors.format_go_value(patch)}")
+    out = dict(target) if isinstance(target, dict) else {}
+    if _RETAIN in patch:
+        if not isinstance(patch[_RETAIN], list):
+            raise BadRequest("invalid patch format of retainKeys")
+        retained = {key for key in patch[_RETAIN] if isinstance(key, str)}
+        out = {k: v for k, v in out.items() if k in retained}
+    for key, value in patch.items():
+        if not key.startswith("$"):
+            child, live = types.field_schema(node, key) or types.ANYTHING, out.get(key)
+            _merge_key(out, key, value, child, depth)
+            if isinstance(value, list) and isinstance(live, list) and f"{_ORDER}{key}" not in patch:
+                out[key] = _order_like_patch(live, out.get(key), value, child)
+    for key, value in patch.items():
+        _apply_directive(out, key, value, node)
+    return out
+
+
+def _merge_key(out: dict[str, Any], key: str, value: Any, node: types.Schema, depth: int) -> None:
+    if value is None:
+        out.pop(key, None)
+    elif key not in out:
+        if (stripped := _strip_directives(value, depth)) is not None:
+            out[key] = stripped
+    elif isinstance(value, dict):
+        out[key] = strategic_merge(out[key], value, node, depth + 1)
+    elif isinstance(value, list) and _patch_strategy(node) == "merge":
+        out[key] = _merge_list(out[key] or [], value, node, depth)
+    else:
+        out[key] = value
+
+
+def _strip_directives(value: Any, depth: int) -> Any:
+    """What the patch says of something that was not there: nothing to merge with, so directives and nulls fall away."""
+    if depth > MAX_DEPTH:
+        raise BadRequest(f"the patch is nested more than {MAX_DEPTH} levels deep")
+    if isinstance(value, dict):
+        if _PATCH in value:
+            return None
+        fields = {k: _strip_directives(v, depth + 1) for k, v in value.items() if not k.startswith("$")}
+        return {k: v for k, v in fields.items() if v is not None}
+    if isinstance(value, list):
+        elements = [_strip_directives(v, depth + 1) if isinstance(v, dict) else v for v in value]
+        return [e for e, v in zip(elements, value, strict=True) if e is not None or v is None]
+    return value
+
+
+def _go_type(value: Any) -> str:
+    """The type of a JSON value in Go."""
+    names = {"str": "string", "int": "int64", "float": "float64", "bool": "bool", "dict": "map[string]interface {}"}
+    return names.get(type(value).__name__, "[]interface {}")
+
+
+def _patch_strategy(node: types.Schema) -> str:
+    return "merge" if "merge" in str(node.get("x-kubernetes-patch-strategy", "")).split(",") else "replace"
+
+
+def _merge_list(live: list[Any], patch: list[Any], node: types.Schema, depth: int) -> list[Any]:
+    key = node.get("x-kubernetes-patch-merge-key")
+    if not key:
+        return [*live, *(v for v in patch if v not in live)]
+    if any(isinstance(e, dict) and e.get(_PATCH) == "replace" for e in patch):
+        return [e for e in patch if not (isinstance(e, dict) and e.get(_PATCH) == "replace" and key not in e)]
+    out, child = list(live), types.item_schema(node)
+    if not all(isinstance(element, dict) for element in patch):
+        raise UnknownError(
+            f"list element types are not identical: [{go_errors.format_go_value(live)} {go_errors.format_go_value(patch)}]"
+        )
+    for element in patch:
+        if key not in element:
+            raise UnknownError(f"map: {go_errors.format_go_value(element)} does not contain declared merge key: {key}")
+        at = next((i for i, e in enumerate(out) if isinstance(e, dict) and e.get(key) == element[key]), None)
+        if element.get(_PATCH) == "delete":
+            out = [e for e in out if not (isinstance(e, dict) and e.get(key) == element[key])]
+        elif at is None:
+            out.append(strategic_merge({}, element, child, depth + 1))
+        else:
+            out[at] = strategic_merge(out[at], element, child, depth + 1)
+    return out
+
+
+def _order_like_patch(live: list[Any], merged: Any, patch: list[Any], node: types.Schema) -> Any:
+    """The merged list as a real server orders it where nobody asked for an order: what the patch names comes in the
+    patch's order, and what it does not name after that, unless it stood before what it is compared with."""
+    if _patch_strategy(node) != "merge" or not isinstance(merged, list):
+        return merged
+    key = node.get("x-kubernetes-patch-merge-key")
+    identity = partial(_element_identity, key)
+    rank = {identity(e): i for i, e in enumerate(patch)}
+    patched = sorted((e for e in merged if identity(e) in rank), key=lambda e: rank[identity(e)])
+    others = [e for e in merged if identity(e) not in rank]
+    live_index = {identity(e): i for i, e in enumerate(live)}
+    out, at = [], 0
+    for element in patched:
+        place = live_index.get(identity(element), -1)
+        while at < len(others) and live_index.get(identity(others[at]), len(live)) < place:
+            out.append(others[at])
+            at += 1
+        out.append(element)
+    return [*out, *others[at:]]
+
+
+def _element_identity(merge_key: str | None, element: Any) -> str:
+    return repr(element.get(merge_key) if merge_key and isinstance(element, dict) else element)
+
+
+def _apply_directive(out: dict[str, Any], key: str, value: Any, node: types.Schema) -> None:
+    if key.startswith(_DELETE):
+        name = key[len(_DELETE) :]
+        if isinstance(out.get(name), list):
+            removed = value if isinstance(value, list) else []
+            out[name] = [v for v in out[name] if v not in removed]
+    elif key.startswith(_ORDER):
+        name = key[len(_ORDER) :]
+        if isinstance(out.get(name), list) and isinstance(value, list):
+            out[name] = _apply_element_order(out[name], value, types.field_schema(node, name) or types.ANYTHING)
+    elif key.startswith("$") and key not in (_PATCH, _RETAIN):
+        raise BadRequest(f'unknown patch directive "{key}"')
+
+
+def _apply_element_order(elements: list[Any], order: list[Any], node: types.Schema) -> list[Any]:
+    """The elements named in `order` in that order; the others keep their places relative to those before them."""
+    merge_key = node.get("x-kubernetes-patch-merge-key")
+
+    def identity(element: Any) -> Any:
+        value = element.get(merge_key) if merge_key and isinstance(element, dict) else element
+        return repr(value)
+
+    rank = {identity(e): i for i, e in enumerate(order)}
+    position, ranked = -1, []
+    for index, element in enumerate(elements):
+        own = rank.get(identity(element))
+        position = own if own is not None else position
+        ranked.append((position, own is None, index, element))
+    return [element for *_, element in sorted(ranked, key=lambda r: r[:3])]

@@ -1,0 +1,270 @@
+"""Custom kinds: pruning, defaults and the schema's validation, as kube-apiserver does them for a CRD.
+
+`prune` drops what the schema does not declare (and reports it), nulls, and fills in defaults. `validate` gives one
+cause per broken rule in the real server's words; its paths have two spellings, because the real server's parts do not
+agree either: `spec.m.Key.f` from the schema, `spec.m[Key].f` from list kinds. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowlock.apiserver.schema import types
+from rowlock.apiserver.schema.decoding import Walk
+from rowlock.errors import Cause
+
+INCOMPLETE = Cause(
+    "FieldValueInvalid",
+    "Invalid value: null: some validation rules were not checked because the object was invalid;"
+    " correct the existing errors to complete validation",
+    "<nil>",
+)
+
+_BLOCKING_REASONS = frozenset(
+    {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
+)
+"""Reasons after which a real server does not look at a schema's own rules any more, and says so."""
+
+
+def add_incomplete_cause(causes: list[Cause]) -> list[Cause]:
+    """The causes, and at their end that others may be hidden behind them."""
+    real_causes = [cause for cause in causes if cause is not INCOMPLETE]
+    return (
+        [*real_causes, INCOMPLETE] if any(cause.reason in _BLOCKING_REASONS for cause in real_causes) else real_causes
+    )
+
+
+def prune(value: Any, node: types.Schema, walk: Walk) -> Any:
+    """A new value that holds only what the schema declares, with its defaults."""
+    node = types.resolve_ref(node)
+    if value.__class__ is list:
+        return _prune_list(value, node, walk)
+    if value.__class__ is not dict:
+        return value
+    declared = node.get("properties") or {}
+    if node.get("x-kubernetes-preserve-unknown-fields") and not declared:
+        return value
+    out: dict[str, Any] = {}
+    for key, element in value.items():
+        child = declared.get(key) or _additional_schema(node)
+        if child is None:
+            walk.unknown_fields.append(walk.field_path(key))
+        elif element is not None or child.get("nullable"):
+            walk.path.append(key)
+            out[key] = prune(element, child, walk)
+            walk.path.pop()
+    if walk.fill_defaults:
+        for key, child in declared.items():
+            if key not in out and "default" in child:
+                out[key] = child["default"]
+    return out
+
+
+def _additional_schema(node: types.Schema) -> types.Schema | None:
+    more = node.get("additionalProperties")
+    if isinstance(more, dict):
+        return more
+    return types.ANYTHING if more is True or node.get("x-kubernetes-preserve-unknown-fields") else None
+
+
+def _prune_list(value: list[Any], node: types.Schema, walk: Walk) -> list[Any]:
+    child = node.get("items") or types.ANYTHING
+    out = []
+    for index, element in enumerate(value):
+        walk.path.append(index)
+        out.append(prune(element, child, walk))
+        walk.path.pop()
+    return out
+
+
+# ---------------------------------------------------------------- validation
+
+
+@dataclass(slots=True)
+class _Errors:
+    schema: list[Cause] = field(default_factory=list)
+    lists: list[Cause] = field(default_factory=list)
+    incomplete: bool = False
+    """A rule broke that hides others: a wrong type, a missing field."""
+    prefix: str = ""
+    """What the schema's own sentences leave out: a status update is checked as `conditions`, not `status.conditions`."""
+
+
+def validate(value: Any, node: types.Schema, *, at: str = "") -> tuple[list[Cause], list[Cause], bool]:
+    """What breaks the schema; what breaks list kinds; whether other rules could not be checked."""
+    errors = _Errors(prefix=f"{at}." if at else "")
+    _check_value(value, node, at, at, errors)
+    return errors.schema, errors.lists, errors.incomplete
+
+
+def _json_type(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer" if -(2**63) <= value < 2**63 else "number"  # beyond, a decoder in Go makes a float of it
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    return {"str": "string", "list": "array", "dict": "object"}[type(value).__name__]
+
+
+def _matches_type(value: Any, node: types.Schema) -> bool:
+    expected = node.get("type")
+    if node.get("x-kubernetes-int-or-string"):
+        return _json_type(value) in ("integer", "string")
+    if expected is None:
+        return True
+    actual = _json_type(value)
+    return actual == expected or (expected == "number" and actual == "integer")
+
+
+def _check_value(value: Any, node: types.Schema, path: str, brackets: str, errors: _Errors) -> None:
+    node = types.resolve_ref(node)
+    if not _matches_type(value, node):
+        actual, body_path = _json_type(value), path.removeprefix(errors.prefix)
+        expected = node.get("type", "integer,string")
+        text = f'Invalid value: "{actual}": {body_path} in body must be of type {expected}: "{actual}"'
+        errors.schema.append(Cause("FieldValueTypeInvalid", text, path))
+        if node.get("x-kubernetes-int-or-string"):
+            errors.schema.extend(_int_or_string_causes(actual, path, body_path))
+        errors.incomplete = True
+    elif isinstance(value, dict):
+        _check_object(value, node, path, brackets, errors)
+    elif isinstance(value, list):
+        _check_list(value, node, path, brackets, errors)
+    else:
+        _check_scalar(value, node, path, errors)
+
+
+def _int_or_string_causes(actual: str, path: str, body_path: str) -> list[Cause]:
+    """What is neither number nor text breaks the schema's `anyOf` too, of which the first part is told."""
+    either = f'Invalid value: "": "{body_path}" must validate at least one schema (anyOf)'
+    first = f'Invalid value: "{actual}": {body_path} in body must be of type integer: "{actual}"'
+    return [Cause("FieldValueInvalid", either, "<nil>"), Cause("FieldValueTypeInvalid", first, path)]
+
+
+def _check_object(value: dict[str, Any], node: types.Schema, path: str, brackets: str, errors: _Errors) -> None:
+    dot = f"{path}." if path else ""
+    declared, additional = node.get("properties") or {}, node.get("additionalProperties")
+    for key, element in value.items():
+        if key in declared:
+            _check_value(element, declared[key], f"{dot}{key}", f"{brackets}.{key}" if brackets else key, errors)
+        elif isinstance(additional, dict):
+            _check_value(element, additional, f"{dot}{key}", f"{brackets}[{key}]", errors)
+    for key in node.get("required") or ():
+        if key not in value:
+            errors.schema.append(Cause("FieldValueRequired", "Required value", f"{dot}{key}"))
+            errors.incomplete = True
+
+
+def _check_list(value: list[Any], node: types.Schema, path: str, brackets: str, errors: _Errors) -> None:
+    child = node.get("items") or types.ANYTHING
+    for index, element in enumerate(value):
+        _check_value(element, child, f"{path}[{index}]", f"{brackets}[{index}]", errors)
+    kind = node.get("x-kubernetes-list-type")
+    if kind not in ("map", "set"):
+        return
+    identities = set()
+    for index, element in enumerate(value):
+        identity = _identity(element, node)
+        if identity in identities:
+            errors.lists.append(Cause("FieldValueDuplicate", f"Duplicate value: {identity}", f"{brackets}[{index}]"))
+        identities.add(identity)
+
+
+def _identity(element: Any, node: types.Schema) -> str:
+    if node.get("x-kubernetes-list-type") == "set" or not isinstance(element, dict):
+        return compact_json(element)
+    return compact_json({key: element[key] for key in node.get("x-kubernetes-list-map-keys") or () if key in element})
+
+
+def compact_json(value: Any) -> str:
+    """JSON as the real server prints values in its sentences."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def _check_scalar(value: Any, node: types.Schema, path: str, errors: _Errors) -> None:
+    body_path = path.removeprefix(errors.prefix)
+    if node.get("enum") and value not in node["enum"]:
+        supported = ", ".join(f'"{v}"' for v in node["enum"])
+        text = f'Unsupported value: "{value}": supported values: {supported}'
+        errors.schema.append(Cause("FieldValueNotSupported", text, path))
+    pattern = node.get("pattern")
+    if pattern and isinstance(value, str) and not re.search(pattern, value):
+        text = f"Invalid value: {compact_json(value)}: {body_path} in body should match '{pattern}'"
+        errors.schema.append(Cause("FieldValueInvalid", text, path))
+    if node.get("format") == "int32" and isinstance(value, int) and not -(2**31) <= value < 2**31:
+        text = f'Invalid value: "integer": {body_path} in body must be of type int32: "integer"'
+        errors.schema.append(Cause("FieldValueTypeInvalid", text, path))
+    if node.get("format") == "date-time" and isinstance(value, str) and not _DATE_TIME.fullmatch(value):
+        text = f"Invalid value: {compact_json(value)}: {body_path} in body must be of type date-time: {compact_json(value)}"
+        errors.schema.append(Cause("FieldValueTypeInvalid", text, path))
+
+
+_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
+def scale_causes(value: Any, path: str) -> list[Cause]:
+    """What the scale subresource's own check says of the number of replicas at `path`."""
+    field_path, steps = f".{path}", path.split(".")
+    for depth, step in enumerate(steps, 1):
+        if value is None or (isinstance(value, dict) and step not in value):
+            return []
+        if not isinstance(value, dict):
+            return [_accessor_error(value, field_path, "." + ".".join(steps[:depth]), "map[string]interface{}")]
+        value = value[step]
+    if isinstance(value, bool) or not isinstance(value, int):
+        return [_accessor_error(value, field_path, field_path, "int64")]
+    if value < 0:
+        return [Cause("FieldValueInvalid", f"Invalid value: {value}: should be a non-negative integer", field_path)]
+    if value > 2**31 - 1:
+        text = f"Invalid value: {value}: should be less than or equal to 2147483647"
+        return [Cause("FieldValueInvalid", text, field_path)]
+    return []
+
+
+def _accessor_error(value: Any, field_path: str, accessed_path: str, expected: str) -> Cause:
+    """The answer to a way that ends too early, or in the wrong type."""
+    go = {"str": "string", "int": "int64", "float": "float64", "bool": "bool", "dict": "map[string]interface {}"}
+    kind = go.get(type(value).__name__, "[]interface {}")
+    text = f"Invalid value: 0: {accessed_path} accessor error: {value} is of the type {kind}, expected {expected}"
+    return Cause("FieldValueInvalid", text, field_path)
+
+
+def immutable_causes(old: Any, new: Any, node: types.Schema, path: str = "") -> list[Cause]:
+    """The transition rules of the schema (`self == oldSelf`): checked where both sides have the field."""
+    node = types.resolve_ref(node)
+    causes = []
+    for rule in node.get("x-kubernetes-validations") or ():
+        if rule.get("rule") == "self == oldSelf" and old != new:
+            text = f'Invalid value: "{_json_type(new)}": {rule["message"]}'
+            causes.append(Cause("FieldValueInvalid", text, path))
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in _fields_with_rules(node):
+            if key in old and key in new:
+                below = f"{path}.{key}" if path else key
+                causes += immutable_causes(old[key], new[key], node["properties"][key], below)
+    return causes
+
+
+def _fields_with_rules(node: types.Schema) -> list[str]:
+    """The declared fields below which there are transition rules; not searched in maps and lists: there are none."""
+    fields = _FIELDS_WITH_RULES.get(id(node))
+    if fields is None:
+        fields = [key for key, child in (node.get("properties") or {}).items() if _has_rules(child)]
+        _FIELDS_WITH_RULES[id(node)] = fields
+    return fields
+
+
+_FIELDS_WITH_RULES: dict[int, list[str]] = {}  # by identity: the table of types lives as long as the process
+
+
+def _has_rules(node: types.Schema) -> bool:
+    node = types.resolve_ref(node)
+    if node.get("x-kubernetes-validations"):
+        return True
+    return any(_has_rules(child) for child in (node.get("properties") or {}).values())

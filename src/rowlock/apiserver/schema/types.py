@@ -1,0 +1,98 @@
+"""The table of types: what fields the objects of our kinds have. Facts only, made by `scripts/make_types.py`.
+
+Decoding, pruning, strict validation, defaults of custom kinds, OpenAPI, `kubectl explain`, strategic merge and
+server-side apply all read this table; there is no second list. It is loaded when somebody first asks (4 ms).
+A schema is OpenAPI 3 without prose; `$ref` holds the bare name of another type.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any
+
+from rowlock.kinds import Kind
+
+Schema = dict[str, Any]
+
+META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
+MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
+ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+
+
+@cache
+def _table() -> dict[str, dict[str, Any]]:
+    text = resources.files("rowlock.apiserver.schema").joinpath("types.json").read_bytes()
+    table: dict[str, dict[str, Any]] = json.loads(text)
+    return table
+
+
+def type_names() -> list[str]:
+    """The names of all types."""
+    return list(_table()["types"])
+
+
+def schema(name: str) -> Schema:
+    """The type of that name. Raises KeyError: a name comes from the table itself or from code."""
+    found: Schema = _table()["types"][name]
+    return found
+
+
+@lru_cache(1024)
+def type_name(group: str, version: str, kind: str) -> str:
+    """The name of a kind's type; "" for a kind that has none."""
+    key = "/".join(part for part in (group, version, kind) if part)
+    return str(_table()["kinds"].get(key, ""))
+
+
+def field_numbers(name: str) -> dict[str, str] | None:
+    """Protobuf's field numbers of a built-in type: number → field; `+TYPE` for one that JSON has inline."""
+    found: dict[str, str] | None = _table()["wire"].get(name)
+    return found
+
+
+def schema_of(kind: Kind) -> Schema:
+    """The type of a kind's objects."""
+    found = type_name(kind.group, kind.version, kind.name)
+    return schema(found) if found else ANYTHING
+
+
+def resolve_ref(node: Schema) -> Schema:
+    """The schema itself, whatever reference led here."""
+    while "$ref" in node:
+        node = schema(node["$ref"])
+    return node
+
+
+def field_schema(node: Schema, key: str) -> Schema | None:
+    """The schema of one field of an object, declared or of a map; None when it is not declared."""
+    node = resolve_ref(node)
+    declared = (node.get("properties") or {}).get(key)
+    if declared is not None:
+        return resolve_ref(declared)
+    more = node.get("additionalProperties")
+    if isinstance(more, dict):
+        return resolve_ref(more)
+    return ANYTHING if more is True or node.get("x-kubernetes-preserve-unknown-fields") else None
+
+
+def item_schema(node: Schema) -> Schema:
+    """The schema of a list's elements."""
+    found = resolve_ref(node).get("items")
+    return resolve_ref(found) if isinstance(found, dict) else ANYTHING
+
+
+def is_map(node: Schema) -> bool:
+    """A map with free keys (labels), not a structure with declared ones."""
+    return "properties" not in node and isinstance(node.get("additionalProperties"), dict)
+
+
+def is_atomic(node: Schema) -> bool:
+    """One value to server-side apply and to merges, although it has parts."""
+    if node.get("type") == "array":
+        return bool(node.get("x-kubernetes-list-type", "atomic") == "atomic")
+    return bool(node.get("x-kubernetes-map-type") == "atomic")

@@ -1,0 +1,471 @@
+"""The Kubernetes API over HTTP: who asks, what for, and which function answers. An ASGI application and its routes.
+
+    /api /apis              discovery, objects         a token is needed
+    /openapi/v2 /openapi/v3 what there is              a token is needed
+    /version /healthz …     is anybody there           open
+
+Paths are taken apart by hand, not by patterns: the hot path is a few dictionary look-ups.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Mount
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rowlock import kinds
+from rowlock.apiserver.discovery import groups, openapi
+from rowlock.apiserver.endpoints import (
+    crds,
+    deletes,
+    endpoint_slices,
+    events,
+    reviews,
+    subresources,
+    unserved_kinds,
+    verbs,
+    watches,
+)
+from rowlock.apiserver.http import request_body, requests
+from rowlock.apiserver.http.requests import Call, Target, path_not_found, wants_yaml
+from rowlock.apiserver.http.responses import (
+    INTERNAL_ERROR_MESSAGE,
+    Reply,
+    YamlSend,
+    answer,
+    answer_document,
+    answer_error,
+    answer_object,
+    encode,
+)
+from rowlock.apiserver.server.users import AUTHENTICATED, TokenAuthenticator, User, service_account_groups
+from rowlock.errors import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    Internal,
+    NotAcceptable,
+    TooLarge,
+    Unauthorized,
+    Unsupported,
+    not_found,
+)
+from rowlock.storage.store import Store
+
+if TYPE_CHECKING:
+    from rowlock.apiserver.streams.websockets import StreamingRuntime
+
+log = logging.getLogger(__name__)
+
+_HEALTH_CHECKS: tuple[list[str], ...] = ([], ["ping"], ["log"], ["etcd"])
+_OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+NO_KUBELET_MESSAGE = "this cluster was started without a kubelet: there is nothing to go into"
+_UNSUPPORTED_SUBRESOURCES = {
+    "pods/ephemeralcontainers": "rowlock has no ephemeral containers: `kubectl exec POD -- COMMAND` runs any program of this"
+    " machine inside the pod, and `kubectl debug POD --copy-to=NAME` makes a copy of it",
+    "pods/resize": "rowlock does not resize pods that run: delete the pod and make it anew with other resources",
+    "serviceaccounts/token": "rowlock gives service accounts no tokens: programs come in with the token in the cluster's kubeconfig",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServerSettings:
+    """Who may come in: the owner's token, and others by value; what the server calls itself."""
+
+    token: str = ""
+    tokens: Mapping[str, User] = field(default_factory=dict)
+    owner_loopback_only: bool = False
+    """The owner's token counts on loopback alone: who comes from elsewhere has one of his own."""
+    address: str = "127.0.0.1"
+    body_limit: int = requests.BODY_LIMIT
+    watch_limit: int = 5_000
+    """Watches, followed logs and sessions in pods that one user may have at once."""
+    is_ready: Callable[[], bool] = lambda: True
+
+
+class ApiServer:
+    """The ASGI application."""
+
+    def __init__(
+        self, store: Store, settings: ApiServerSettings, streaming_runtime: StreamingRuntime | None = None
+    ) -> None:
+        self._store, self._settings, self._streaming_runtime = store, settings, streaming_runtime
+        self._authenticator = TokenAuthenticator(
+            settings.token, settings.tokens, loopback_only=settings.owner_loopback_only
+        )
+        self._watches = watches.LongRunningRequests(settings.watch_limit)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            return await self._serve_websocket(scope, receive, send)
+        warnings: list[str] = []
+        headers = dict(scope["headers"])
+        exchange = (scope.get("extensions") or _NO_EXTENSIONS).get("rowlock")
+        reply = Reply(send, exchange)
+        if b"yaml" in headers.get(b"accept", b"") and wants_yaml(headers[b"accept"].decode("latin-1")):
+            reply = Reply(YamlSend(send), None)
+        try:
+            call = await self._read_call(scope, receive, headers)
+            warnings = call.warnings
+            await self._route(call, receive, reply)
+        except ApiError as error:
+            if not reply.started:
+                await answer_error(reply, error, warnings)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if not reply.started:
+                await answer_error(reply, Internal(INTERNAL_ERROR_MESSAGE), warnings)
+
+    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """exec, attach and port-forward; a refusal comes before the handshake, as an ordinary answer."""
+        from rowlock.apiserver.streams import websocket_handshake  # late: few servers ever need it
+
+        await receive()
+        await websocket_handshake.serve_websocket(
+            scope["path"], send, lambda recording_send: self._serve_pod_stream(scope, receive, recording_send)
+        )
+
+    async def _serve_pod_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from rowlock.apiserver.streams import port_forward, websockets  # late: few servers ever need them
+
+        call = await self._read_call({**scope, "method": "GET"}, receive, dict(scope["headers"]))
+        parts = call.path.rstrip("/").split("/")[1:]
+        target = requests.parse_target("", "v1", parts[2:]) if parts[:2] == ["api", "v1"] and parts[2:] else None
+        if (
+            target is None
+            or target.subresource not in subresources.CONNECT_SUBRESOURCES
+            or target.kind is not kinds.POD
+        ):
+            raise path_not_found()
+        if not call.user.is_allowed("get", target.resource):
+            raise reviews.forbidden_error(call.user, "get", target)
+        pod = await subresources.get_connectable_pod(call, self._store, target)
+        if self._streaming_runtime is None:
+            raise Unsupported(NO_KUBELET_MESSAGE)
+        serve_stream = (
+            port_forward.serve_port_forward if target.subresource == "portforward" else websockets.serve_websocket
+        )
+        with self._watches.count_request(call.user.name):
+            await serve_stream(scope, receive, send, self._streaming_runtime, pod)
+
+    # ------------------------------------------------------------ who
+
+    def user(self, token: str) -> User | None:
+        """Whose token this is, for a review of it."""
+        return self._authenticator.authenticate(token)
+
+    async def _read_call(self, scope: Scope, receive: Receive, headers: Mapping[bytes, bytes]) -> Call:
+        path = scope["path"]
+        call = Call(scope["method"], path, requests.parse_query(scope["query_string"]), headers, User("", ()))
+        extensions = scope.get("extensions") or _NO_EXTENSIONS
+        if "rowlock.take_over" in extensions:
+            call.upgrade_scope = scope
+        exchange = extensions.get("rowlock")
+        if exchange is not None:
+            call.pass_on = exchange.pass_on
+        if path not in _OPEN_PATHS and not path.startswith(("/livez/", "/readyz/", "/healthz/")):
+            call.user = self._authenticate(call, (scope.get("server") or ("",))[0], scope["headers"])
+        if call.method in ("POST", "PUT", "PATCH", "DELETE"):
+            body = exchange.body() if exchange is not None else None
+            if body is None:
+                body = await self._read_body(call, receive)
+            elif len(body) > self._settings.body_limit:
+                raise _too_large_error(self._settings.body_limit)
+            call.body = body
+        return call
+
+    def _authenticate(self, call: Call, address: str, headers: Iterable[tuple[bytes, bytes]]) -> User:
+        """Who asks, or for whom the owner asks: each of his groups has a header of its own."""
+        kind, _, token = call.header(b"authorization").partition(" ")
+        user = self._authenticator.authenticate(token.strip(), address) if kind.lower() == "bearer" else None
+        if user is None:
+            raise Unauthorized("Unauthorized")
+        impersonated_user = b"impersonate-user" in call.headers and call.header(b"impersonate-user")
+        if not impersonated_user:
+            return user
+        if not user.is_master:
+            text = f'users "{impersonated_user}" is forbidden: User "{user.name}" cannot impersonate resource "users" in API group "" at the cluster scope'
+            raise Forbidden(text)
+        impersonated_groups = tuple(
+            value.decode("latin-1") for name, value in headers if name == b"impersonate-group" and value
+        )
+        impersonated_groups = impersonated_groups or service_account_groups(impersonated_user)
+        return User(impersonated_user, (*impersonated_groups, AUTHENTICATED), uid=call.header(b"impersonate-uid"))
+
+    async def _read_body(self, call: Call, receive: Receive) -> bytes:
+        limit = self._settings.body_limit
+        declared = call.header(b"content-length")
+        if declared.isdigit() and int(declared) > limit:
+            raise _too_large_error(limit)
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        while message.get("more_body"):
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > limit:
+                raise _too_large_error(limit)
+        return body
+
+    # ------------------------------------------------------------ where
+
+    async def _route(self, call: Call, receive: Receive, send: Send) -> None:
+        parts = call.path.rstrip("/").split("/")[1:]
+        head = parts[0] if parts else ""
+        if head == "api" and len(parts) > 2 and parts[1] == "v1":
+            return await self._serve_resource(call, receive, send, ("", "v1"), parts[2:])
+        if head == "apis" and len(parts) > 3:
+            return await self._serve_resource(call, receive, send, (parts[1], parts[2]), parts[3:])
+        if call.method not in ("GET", "HEAD"):
+            raise Unsupported(_WRONG_METHOD) if parts in _READ_ONLY_PATHS else path_not_found()
+        await self._serve_non_resource(call, send, head, parts)
+
+    async def _serve_non_resource(self, call: Call, send: Send, head: str, parts: list[str]) -> None:
+        """Everything that is not an object."""
+        if head in ("healthz", "livez", "readyz") and parts[1:] in _HEALTH_CHECKS:
+            return await self._serve_health(call, send, head)
+        if head == "version" and len(parts) == 1:
+            return await answer(send, groups.version_text())
+        if head == "openapi":
+            return await _serve_openapi(call, send, parts[1:])
+        if head in ("api", "apis"):
+            return await self._serve_discovery(call, send, parts)
+        if not head:
+            paths = ["/api", "/api/v1", "/apis", *(f"/apis/{g}" for g in groups.groups())]
+            return await answer_object(
+                send, {"paths": [*paths, "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]}
+            )
+        raise path_not_found()
+
+    async def _serve_health(self, call: Call, send: Send, endpoint: str) -> None:
+        if endpoint == "readyz" and not self._settings.is_ready():
+            return await answer(send, b"not ready", code=500, media=b"text/plain; charset=utf-8")
+        text = f"[+]ping ok\n{endpoint} check passed\n" if "verbose" in call.query else "ok"
+        await answer(send, text.encode(), media=b"text/plain; charset=utf-8")
+
+    async def _serve_discovery(self, call: Call, send: Send, parts: list[str]) -> None:
+        named_groups, accept = parts[0] == "apis", call.header(b"accept")
+        if len(parts) == 1:
+            version = requests.aggregated_discovery_version(accept)
+            if version:
+                media = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList".encode()
+                return await answer_document(send, discovery_bytes(named_groups, version), call, media)
+            document = groups.group_list() if named_groups else groups.api_versions(self._settings.address)
+            return await answer_object(send, document)
+        if named_groups and len(parts) == 2 and parts[1] in groups.groups():
+            return await answer_object(send, groups.group(parts[1]))
+        group_version = (
+            (parts[1], parts[2])
+            if named_groups and len(parts) == 3
+            else ("", parts[1])
+            if not named_groups
+            else ("", "")
+        )
+        if group_version in groups.resources() and len(parts) == (3 if named_groups else 2):
+            return await answer_object(send, groups.resource_list(*group_version))
+        raise path_not_found()
+
+    async def _serve_resource(
+        self, call: Call, receive: Receive, send: Send, version: tuple[str, str], rest: list[str]
+    ) -> None:
+        if (
+            version[0] in _UNSTORED_PATH_PARTS or not _UNSTORED_PATH_PARTS.isdisjoint(rest)
+        ) and await self._serve_unstored(call, receive, send, version, rest):
+            return
+        await self._serve_object(call, receive, send, requests.parse_target(*version, rest))
+
+    async def _serve_unstored(
+        self, call: Call, receive: Receive, send: Send, version: tuple[str, str], rest: list[str]
+    ) -> bool:
+        """What no object of the store stands for. False: it is an object after all."""
+        core = version == ("", "v1")
+        if (
+            (group_version_resource := (*version, rest[-1])) in reviews.REVIEWS
+            and call.method == "POST"
+            and len(rest) in (1, 3)
+        ):
+            review = reviews.review(call, group_version_resource, request_body.decode_body(call), self.user)
+            await answer_object(send, review, code=201)
+        elif version[0] == crds.GROUP:
+            await crds.serve_crds(call, send, rest)
+        elif version == (events.GROUP, events.VERSION):
+            await events.serve_events(
+                call,
+                send,
+                self._store,
+                rest,
+                lambda call, send: self._serve_resource(call, receive, send, ("", "v1"), rest),
+            )
+        elif version == (endpoint_slices.GROUP, "v1"):
+            await endpoint_slices.serve_endpoint_slices(call, send, self._store, rest)
+        elif (unserved := unserved_kinds.match_path(version, rest)) is not None:
+            await unserved_kinds.serve_unserved_kind(call, send, unserved)
+        elif core and "endpoints" in (rest[0], *rest[2:3]):
+            await endpoint_slices.serve_endpoints(call, send, self._store, rest)
+        elif core and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
+            await self._serve_object(call, receive, send, Target(kinds.POD, rest[1], "", "binding"))
+        elif rest[0] == "watch" and rest[1:]:
+            target = requests.watch_target(call, requests.parse_target(*version, rest[1:]))
+            await self._serve_object(call, receive, send, target)
+        else:
+            return False
+        return True
+
+    async def _serve_object(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
+        verb = _verb(call, target)
+        if not call.user.is_allowed(verb, target.resource):
+            raise reviews.forbidden_error(call.user, verb, target)
+        if target.subresource not in _STREAMING_SUBRESOURCES:
+            # whoever could not read the answer writes nothing
+            requests.negotiate_form(call.header(b"accept"), listed=verb == "list")
+        if target.subresource:
+            return await self._serve_subresource(call, receive, send, target)
+        if verb == "watch":
+            with self._watches.count_request(call.user.name):
+                return await watches.watch(call, receive, send, self._store, target)
+        await _VERB_HANDLERS[verb](call, send, self._store, target)
+
+    async def _serve_upgrade(self, call: Call, target: Target) -> None:
+        """exec, attach and port-forward of clients that do not speak websockets yet."""
+        pod = await subresources.get_connectable_pod(call, self._store, target)
+        if not call.header(b"upgrade"):
+            raise BadRequest("Upgrade request required")
+        if call.upgrade_scope is None:
+            raise Unsupported(f"websockets and SPDY/3.1 are spoken here, not {call.header(b'upgrade')}")
+        if self._streaming_runtime is None:
+            raise Unsupported(NO_KUBELET_MESSAGE)
+        from rowlock.apiserver.streams import spdy_upgrade  # late: few servers ever need it
+
+        with self._watches.count_request(call.user.name):
+            await spdy_upgrade.serve(call, target.subresource, self._streaming_runtime, pod)
+
+    async def _serve_subresource(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
+        sub, store = target.subresource, self._store
+        if sub not in target.kind.subresources:
+            kind = target.kind
+            if target.resource in _UNSUPPORTED_SUBRESOURCES:
+                raise Unsupported(_UNSUPPORTED_SUBRESOURCES[target.resource])
+            raise not_found(kind.plural, target.name, kind.group) if kind.custom else path_not_found()
+        if sub == "log" and call.method == "GET":
+            with self._watches.count_request(call.user.name) if call.flag("follow") else nullcontext():
+                return await subresources.log(call, receive, send, store, target)
+        if sub in _POST_SUBRESOURCES:
+            if call.method != "POST":
+                raise Unsupported(_WRONG_METHOD)
+            return await _POST_SUBRESOURCES[sub](call, send, store, target)
+        if sub == "scale" and call.method in ("GET", "PUT", "PATCH"):
+            return await subresources.scale(call, send, store, target)
+        if call.method in {"status": ("GET", "PUT", "PATCH"), "finalize": ("PUT",)}.get(sub, ()):
+            verb = {"GET": verbs.get, "PUT": verbs.update, "PATCH": verbs.patch}[call.method]
+            return await verb(call, send, store, target)
+        if sub in subresources.CONNECT_SUBRESOURCES:
+            return await self._serve_upgrade(call, target)
+        raise Unsupported(_UNSUPPORTED_SUBRESOURCES.get(target.resource) or _WRONG_METHOD)
+
+
+def _too_large_error(limit: int) -> TooLarge:
+    return TooLarge(f"Request entity too large: limit is {limit}")
+
+
+VerbHandler = Callable[[Call, Send, Store, Target], Awaitable[None]]
+_NO_EXTENSIONS: Mapping[str, Any] = {}
+
+_UNSTORED_PATH_PARTS = frozenset(
+    {events.GROUP, endpoint_slices.GROUP, crds.GROUP, *(place[0] for place in reviews.REVIEWS)}
+    | unserved_kinds.PLURALS
+    | {"endpoints", "bindings", "watch"}
+)
+"""Groups, and words in a path, of what is (or may be) no object of the store."""
+_WRONG_METHOD = "the server does not allow this method on the requested resource"
+_READ_ONLY_PATHS = (["version"], ["api"], ["api", "v1"])
+_STREAMING_SUBRESOURCES = frozenset({"log", "exec", "attach", "portforward"})
+_POST_SUBRESOURCES: dict[str, VerbHandler] = {"binding": subresources.bind, "eviction": subresources.evict}
+_VERB_HANDLERS: dict[str, VerbHandler] = {
+    "get": verbs.get,
+    "list": verbs.list_,
+    "create": verbs.create,
+    "update": verbs.update,
+    "patch": verbs.patch,
+    "delete": deletes.delete,
+    "deletecollection": deletes.delete_collection,
+}
+
+
+def _verb(call: Call, target: Target) -> str:
+    """Kubernetes' word for what the request does. Raises Unsupported for a method that is none."""
+    if call.method == "GET":
+        if target.name:
+            return "get"
+        return "watch" if call.flag("watch") else "list"
+    if call.method == "POST" and (not target.name or target.subresource):
+        return "create"
+    if call.method == "DELETE":
+        return "delete" if target.name else "deletecollection"
+    if call.method in ("PUT", "PATCH") and target.name:
+        return "update" if call.method == "PUT" else "patch"
+    raise Unsupported(_WRONG_METHOD)
+
+
+def discovery_bytes(named_groups: bool, version: str) -> bytes:
+    """The aggregated document, made once."""
+    key = (named_groups, version)
+    if key not in _DISCOVERY:
+        _DISCOVERY[key] = encode(groups.aggregated_discovery(named_groups, version))
+    return _DISCOVERY[key]
+
+
+_DISCOVERY: dict[tuple[bool, str], bytes] = {}
+
+
+async def _serve_openapi(call: Call, send: Send, parts: list[str]) -> None:
+    if parts == ["v3"]:
+        return await answer_object(send, openapi.v3_index())
+    if parts == ["v2"] or parts[:1] == ["v3"]:
+        accept = call.header(b"accept")
+        if parts == ["v2"] and openapi.PROTOBUF in accept:
+            return await answer(send, openapi.v2_protobuf(), media=openapi.PROTOBUF.replace("@", ".").encode())
+        if accept and "json" not in accept and "*/*" not in accept:
+            raise NotAcceptable("only the following media types are accepted: application/json")
+        try:
+            body = openapi.encode_document("v2" if parts == ["v2"] else "/".join(parts[1:]))
+        except (KeyError, IndexError):
+            raise path_not_found() from None
+        return await answer_document(send, body, call)
+    raise path_not_found()
+
+
+class PathDispatcher:
+    """The API server in front of another application: what is plainly Kubernetes' never passes that one's routes."""
+
+    def __init__(self, kubernetes: ASGIApp, fallback: ASGIApp) -> None:
+        self._kubernetes, self._fallback = kubernetes, fallback
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts = scope["path"].split("/", 4)
+        core = len(parts) > 3 and parts[1] == "api" and parts[2] == "v1" and parts[3] in _CORE_RESOURCES
+        app = self._kubernetes if core or parts[1:2] == ["apis"] else self._fallback
+        await app(scope, receive, send)
+
+
+_CORE_RESOURCES = frozenset({"watch", *(kind.plural for kind in kinds.KINDS if not kind.group)})
+
+
+def application(
+    rest_routes: Sequence[BaseRoute],
+    store: Store,
+    settings: ApiServerSettings,
+    streaming_runtime: StreamingRuntime | None = None,
+) -> ASGIApp:
+    """What `assembly.py` serves: the faces' routes, and the API server for all other paths."""
+    api_routes = routes(store, settings, streaming_runtime)
+    return PathDispatcher(api_routes[0].app, Starlette(routes=[*rest_routes, *api_routes]))
+
+
+def routes(store: Store, settings: ApiServerSettings, streaming_runtime: StreamingRuntime | None = None) -> list[Mount]:
+    """The API server as a last route: unknown paths are answered there with a Status."""
+    return [Mount("/", app=ApiServer(store, settings, streaming_runtime))]

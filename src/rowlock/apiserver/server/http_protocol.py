@@ -1,0 +1,221 @@
+"""HTTP on one connection: uvicorn's protocol over our own TLS, with limits that a client cannot talk its way around.
+
+A request's head is small and comes soon, and its body follows; whoever is slower than that is cut off and holds up
+nobody. Give `protocol(context)` to `uvicorn.Config(http=…)`. Websockets are spoken by wsproto, which is imported for
+the first of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from rowlock.apiserver.server.tls import Outbox, TlsConnection
+
+HEAD_LIMIT = 64 * 1024
+"""Bytes of a request's first line and headers together."""
+FIRST_S = 30.0
+"""Seconds in which a new connection must send the first byte of a request."""
+REQUEST_S = 60.0
+"""Seconds from a request's first byte to its last."""
+
+
+def protocol_factory(tls: ssl.SSLContext) -> type[asyncio.Protocol]:
+    """What uvicorn calls for every connection."""
+
+    outbox = Outbox()
+
+    def make_connection(**kwargs: Any) -> asyncio.BufferedProtocol:
+        return TlsConnection(tls, HttpProtocol(**kwargs), outbox)
+
+    return make_connection  # type: ignore[return-value]  # uvicorn wants a class and only calls it
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol, with a clock and a measure for what comes in."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._head_bytes: int | None = None
+        """Bytes of the head so far; None outside one."""
+        self._request_incomplete = False
+        self._request_timer: asyncio.TimerHandle | None = None
+        self._idle_deadline = math.inf
+        """When the client has been silent for too long; never, while it is being answered."""
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn says the same
+        super().connection_made(transport)
+        self._idle_deadline = self.loop.time() + FIRST_S
+        self._idle_timer = self.loop.call_at(self._idle_deadline, self._check_idle)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_request_timer()
+        self._stop_idle_timer()
+        super().connection_lost(exc)
+
+    def _check_idle(self) -> None:
+        """One timer for the life of a connection: another for each answer would cost as much as reading the request."""
+        now = self.loop.time()
+        if now >= self._idle_deadline:
+            return self.timeout_keep_alive_handler()
+        self._idle_timer = self.loop.call_at(min(self._idle_deadline, now + self.timeout_keep_alive), self._check_idle)
+
+    def _stop_idle_timer(self) -> None:
+        """Nobody waits for this connection to say something any more."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle_deadline = math.inf
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self._request_incomplete:
+            return
+        if self._request_timer is None:
+            self._request_timer = self.loop.call_later(
+                REQUEST_S, self._send_error, 408, "the request did not come in time"
+            )
+        if self._head_bytes is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_LIMIT:
+                self._send_error(431, f"the request's headers are too large: the limit is {HEAD_LIMIT} bytes")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_bytes, self._request_incomplete = 0, True
+
+    def on_headers_complete(self) -> None:
+        self._head_bytes = None
+        if self.parser.should_upgrade() and self._get_upgrade() == b"spdy/3.1":
+            self.scope["extensions"] = {"rowlock.take_over": {"call": self._take_over}}
+        super().on_headers_complete()
+        first_of_scope = self.cycle is not None and self.cycle.scope is self.scope and "extensions" not in self.scope
+        if first_of_scope:
+            self.scope["extensions"] = {"rowlock": Exchange(self.cycle)}  # type: ignore[dict-item]  # not for everybody
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """As uvicorn does it, without a callback of the event loop's for each request that is done."""
+        task = self.loop.create_task(_run(cycle, app, self.tasks))
+        self.tasks.add(task)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._request_incomplete = False
+        if self._request_timer is not None:
+            self._stop_request_timer()
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._idle_deadline = self.loop.time() + self.timeout_keep_alive
+        if isinstance(self.transport, TlsConnection):
+            self.transport.flush()  # nothing more will come in this turn of the loop
+
+    def _stop_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
+
+    def _send_error(self, code: int, why: str) -> None:
+        """Say so, if nothing else was said on this request, and hang up."""
+        if self.transport.is_closing():
+            return
+        if self._head_bytes is not None:
+            head = f"HTTP/1.1 {code} \r\ncontent-type: text/plain\r\ncontent-length: {len(why)}\r\nconnection: close\r\n\r\n"
+            self.transport.write((head + why).encode())
+        self.transport.close()
+
+    def _take_over(self, other: asyncio.Protocol) -> asyncio.Transport:
+        """The connection belongs to another protocol from now on; ours has nothing more to answer."""
+        self._stop_request_timer()
+        self._stop_idle_timer()
+        self.connections.discard(self)
+        self.cycle.disconnected = True
+        if isinstance(self.transport, TlsConnection):
+            self.transport.set_unbuffered()
+        self.transport.set_protocol(other)
+        return self.transport
+
+    def _should_upgrade(self) -> bool:
+        return self._get_upgrade() == b"websocket"
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Whoever asks for another upgrade reads why not in the answer; the server's log is not for that."""
+
+    def handle_websocket_upgrade(self) -> None:
+        from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # late: few servers ever need it
+
+        self._stop_request_timer()
+        self._stop_idle_timer()
+        if isinstance(self.transport, TlsConnection):
+            # A client that asks select() after each message does not see one that came in the same TLS record.
+            self.transport.set_unbuffered()
+        self.ws_protocol_class = WSProtocol
+        super().handle_websocket_upgrade()
+
+
+async def _run(cycle: RequestResponseCycle, app: Any, tasks: set[asyncio.Task[None]]) -> None:
+    try:
+        await cycle.run_asgi(app)
+    finally:
+        tasks.discard(asyncio.current_task())
+
+
+class Exchange:
+    """A request and its answer, past ASGI: what uvicorn's `receive` and `send` do with them when nothing is to be waited
+    for, for a third of the time. Each of these says when it is not so now; then ASGI's own way is the way."""
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    def body(self) -> bytes | None:
+        """The whole body; None while some of it is missing."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.waiting_for_100_continue or cycle.disconnected or cycle.response_complete:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.message_event.clear()
+        return body
+
+    def answer(self, code: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
+        """The whole answer. Its length is among the headers; nothing of a client's is in them."""
+        cycle = self._cycle
+        if cycle.disconnected or cycle.response_started or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
+            return False
+        cycle.response_started = cycle.response_complete = True
+        head = [STATUS_LINE[code]]
+        for name, value in (*cycle.default_headers, *headers):
+            head += (name, b": ", value, b"\r\n")
+        end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
+        cycle.transport.write(b"".join((*head, end, body)))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+        return True
+
+    def pass_on(self, chunk: bytes) -> bool:
+        """A chunk of an answer that has begun."""
+        cycle = self._cycle
+        if (
+            cycle.disconnected or not cycle.response_started or cycle.response_complete or not cycle.chunked_encoding
+            or cycle.flow.write_paused
+        ):  # fmt: skip
+            return False
+        cycle.transport.write(chunk)
+        return True

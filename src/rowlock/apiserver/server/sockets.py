@@ -1,0 +1,102 @@
+"""Where the server listens: on loopback always, and elsewhere only where that was asked for and users are named.
+
+Everything but 127.0.0.1 and ::1 is elsewhere. The port is the same on all addresses, and that of last time if it is free.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import json
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from rowlock.apiserver.server.users import LOOPBACK_ADDRESSES
+from rowlock.errors import BadRequest
+
+HOST = "127.0.0.1"
+WILDCARD_ADDRESSES = ("0.0.0.0", "::")
+_TRIES = 20
+"""Ports that are tried until one is free on every address."""
+
+
+def parse_bind(bind: str) -> str:
+    """`--bind` as an address, "" when it is loopback's own. Raises BadRequest."""
+    if not bind or bind == "localhost":
+        return ""
+    try:
+        address = str(ipaddress.ip_address(bind.strip("[]")))
+    except ValueError:
+        raise BadRequest(
+            f'--bind takes an address of this machine, as 192.0.2.7 or 0.0.0.0 for all of them, not "{bind}"'
+        ) from None
+    return "" if address in LOOPBACK_ADDRESSES else address
+
+
+def server_names(bind: str, extra_names: str) -> list[str]:
+    """What clients may call the server besides loopback's names: for its certificate, the best first."""
+    names = [name.strip() for name in extra_names.split(",") if name.strip()]
+    if bind in WILDCARD_ADDRESSES:
+        return list(dict.fromkeys([*names, *_local_addresses(), socket.gethostname()]))
+    return list(dict.fromkeys([*names, bind] if bind else names))
+
+
+def _local_addresses() -> list[str]:
+    """This machine's addresses, but for loopback's and those of one link."""
+    import psutil
+
+    texts = [a.address for given in psutil.net_if_addrs().values() for a in given if a.family in _FAMILIES]
+    addresses = [ipaddress.ip_address(text) for text in texts if "%" not in text]
+    return [str(a) for a in addresses if not a.is_loopback and not a.is_link_local]
+
+
+_FAMILIES = (socket.AF_INET, socket.AF_INET6)
+
+
+def open_listeners(port: int, data: Path, bind: str = "") -> list[socket.socket]:
+    """Bound sockets on one port: loopback's first. Raises OSError when an explicit port is taken, BadRequest."""
+    addresses = [bind] if bind in WILDCARD_ADDRESSES else [HOST, bind] if bind else [HOST]
+    last = 0
+    if not port:
+        with suppress(OSError, ValueError, KeyError):
+            last = int(json.loads((data / "server.json").read_text())["url"].rpartition(":")[2])
+    for candidate in (port,) if port else (last, *[0] * _TRIES):
+        try:
+            return _bind_all(addresses, candidate)
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                local = ", ".join([*_local_addresses(), *WILDCARD_ADDRESSES])
+                raise BadRequest(f"{bind} is not an address of this machine: --bind takes one of {local}") from None
+            if port:
+                raise
+    raise OSError(errno.EADDRINUSE, f"no port is free on {' and '.join(addresses)}")
+
+
+def _enable_keepalive(sock: socket.socket) -> None:
+    """A client whose machine has gone without a word is noticed within two minutes where nothing is being sent: accepted
+    sockets inherit this. (No TCP_USER_TIMEOUT: it would end a reader that only pauses.)"""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):  # some systems know other names, or none
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _bind_all(addresses: Sequence[str], port: int) -> list[socket.socket]:
+    with ExitStack() as undo:
+        listeners = []
+        for address in addresses:
+            # With the protocol spelled out: asyncio switches Nagle's algorithm off only where it reads IPPROTO_TCP, and
+            # with it on every answer in two pieces (a log, a watch) waits 40 ms for the client's delayed ACK.
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            sock = undo.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            _enable_keepalive(sock)
+            if address == "::":
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            sock.bind((address, port))
+            port = sock.getsockname()[1]
+            listeners.append(sock)
+        undo.pop_all()
+        return listeners

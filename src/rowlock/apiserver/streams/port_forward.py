@@ -1,0 +1,240 @@
+"""port-forward: TCP connections into a pod over one websocket, in the two forms that clients use.
+
+    SPDY/3.1+portforward.k8s.io    kubectl: any number of connections, each a pair of streams (`spdy.py`)
+    v4.channel.k8s.io              the Python client: one connection per port of the query, a pair of channels each
+    none                           kr8s: the same
+    v5.channel.k8s.io              `rowlock port-forward`: the same, and either side may say that it has no more
+
+A connection whose pod takes nothing holds at most a few pieces in memory; then the client waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qsl
+
+from starlette.types import Receive, Scope, Send
+
+from rowlock import objects
+from rowlock.apiserver.streams import spdy
+from rowlock.apiserver.streams.websockets import CLOSE, NO_PROTOCOL, V4, V5, StreamingRuntime, WebSocketChannels
+from rowlock.errors import ApiError, BadRequest
+from rowlock.objects import Object
+
+TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
+CHUNK_SIZE = 1 << 15
+MAX_QUEUED_PIECES = 32
+"""How many messages wait for a pod that does not take them."""
+MAX_CONNECTIONS = 512
+"""At a time through one websocket."""
+
+SendPiece = Callable[[bytes], Awaitable[None]]
+
+
+class ForwardedConnection:
+    """One TCP connection into a pod. `feed_data` gives it the client's bytes, b"" when no more come."""
+
+    def __init__(self, streaming_runtime: StreamingRuntime, pod: Object, port: int) -> None:
+        self._streaming_runtime, self._pod_key, self._port = streaming_runtime, objects.key(pod), port
+        self._uid = objects.uid(pod)
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue(MAX_QUEUED_PIECES)
+
+    async def feed_data(self, piece: bytes) -> None:
+        """Waits while the pod takes nothing."""
+        await self._pieces.put(piece)
+
+    async def run(self, send_piece: SendPiece) -> str:
+        """Copies both ways until the pod closes; a sentence when there is nobody to connect to."""
+        try:
+            connection = await self._streaming_runtime.dial(self._pod_key, self._port)
+        except (ApiError, OSError, TimeoutError) as error:
+            return self._error_message(error)
+        reader, writer = await asyncio.open_connection(sock=connection)
+        sending = asyncio.create_task(self._send(writer))
+        try:
+            while piece := await reader.read(CHUNK_SIZE):
+                await send_piece(piece)
+        except OSError as error:
+            return self._error_message(error)
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        return ""
+
+    async def _send(self, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):  # its end is seen by who reads
+            while piece := await self._pieces.get():
+                writer.write(piece)
+                await writer.drain()
+            writer.write_eof()
+        while True:  # whatever comes now goes nowhere
+            await self._pieces.get()
+
+    def _error_message(self, error: Exception) -> str:
+        cause = error.message if isinstance(error, ApiError) else _failure_message(error, self._port)
+        return f"error forwarding port {self._port} to pod {self._pod_key.name}, uid {self._uid}: {cause}"
+
+
+def _failure_message(error: Exception, port: int) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        words = "connection refused"
+    else:
+        words = "i/o timeout" if isinstance(error, TimeoutError) else str(error)
+    return f"failed to connect to localhost:{port} inside the pod: {words}"
+
+
+async def serve_port_forward(
+    scope: Scope, receive: Receive, send: Send, streaming_runtime: StreamingRuntime, pod: Object
+) -> None:
+    """Serves one websocket. Raises ApiError before the handshake is done."""
+    protocols = scope.get("subprotocols") or []
+    check_running(pod)
+    if TUNNEL_PROTOCOL in protocols:
+        return await Tunnel(receive, send, streaming_runtime, pod).run()
+    for version in (V5, V4, NO_PROTOCOL):
+        if version in (protocols or [NO_PROTOCOL]):
+            return await _serve_channels(scope, WebSocketChannels(receive, send, version), streaming_runtime, pod)
+    raise BadRequest(
+        f"the websocket needs a Sec-WebSocket-Protocol of {TUNNEL_PROTOCOL} or {V4}, not {', '.join(protocols)}"
+    )
+
+
+def check_running(pod: Object) -> None:
+    """Raises BadRequest when there is nothing to connect to."""
+    if (phase := objects.phase(pod)) != "Running":
+        raise BadRequest(f"unable to forward port because pod is not running. Current status={phase}")
+
+
+class Tunnel:
+    """kubectl's form: SPDY frames in binary messages."""
+
+    def __init__(self, receive: Receive, send: Send, streaming_runtime: StreamingRuntime, pod: Object) -> None:
+        self._receive, self._send = receive, send
+        self._streaming_runtime, self._pod = streaming_runtime, pod
+        self._spdy = spdy.Framer()
+        self._error_streams: dict[str, int] = {}
+        """Connection → the stream for what goes wrong, until its data stream is there."""
+        self._connections: dict[int, tuple[ForwardedConnection, asyncio.Task[None]]] = {}
+
+    async def run(self) -> None:
+        await self._send({"type": "websocket.accept", "subprotocol": TUNNEL_PROTOCOL})
+        try:
+            while (message := await self._receive())["type"] == "websocket.receive":
+                for event in self._spdy.parse_frames(message.get("bytes") or b""):
+                    if isinstance(event, spdy.GoAwayFrame):
+                        return await self._close(1000, "")
+                    await self._handle_event(event)
+        except spdy.SpdyError as error:
+            await self._close(1002, f"this is not SPDY/3.1: {error}"[:120])
+        finally:
+            tasks = [task for _, task in self._connections.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _close(self, code: int, reason: str) -> None:
+        await self._send({"type": "websocket.close", "code": code, "reason": reason})
+
+    async def _send_frame(self, frame: bytes) -> None:
+        await self._send({"type": "websocket.send", "bytes": frame})
+
+    async def _handle_event(self, event: spdy.Frame) -> None:
+        if isinstance(event, spdy.SynStreamFrame):
+            await self._open_stream(event)
+        elif isinstance(event, spdy.PingFrame):
+            await self._send_frame(spdy.encode_ping(event.number))
+        elif isinstance(event, spdy.DataFrame) and event.stream in self._connections:
+            connection = self._connections[event.stream][0]
+            if event.data:
+                await connection.feed_data(event.data)
+            if event.last:
+                await connection.feed_data(b"")
+        elif isinstance(event, spdy.RstStreamFrame) and event.stream in self._connections:
+            self._connections.pop(event.stream)[1].cancel()
+
+    async def _open_stream(self, event: spdy.SynStreamFrame) -> None:
+        """A connection is a stream for errors and one for data, with the same `requestid`."""
+        headers, stream = event.headers, event.stream
+        kind, port = headers.get("streamtype"), headers.get("port", "")
+        request_id = headers.get("requestid") or port
+        is_valid = kind in ("error", "data") and port.isdigit() and 0 < int(port) < 65536
+        if not is_valid or len(self._connections) + len(self._error_streams) >= MAX_CONNECTIONS:
+            return await self._send_frame(spdy.encode_rst_stream(stream))
+        await self._send_frame(self._spdy.encode_syn_reply(stream))
+        if kind == "error":
+            self._error_streams[request_id] = stream
+            return
+        connection = ForwardedConnection(self._streaming_runtime, self._pod, int(port))
+        task = asyncio.create_task(self._run_connection(connection, stream, self._error_streams.pop(request_id, 0)))
+        self._connections[stream] = connection, task
+
+    async def _run_connection(self, connection: ForwardedConnection, stream: int, error_stream: int) -> None:
+        with contextlib.suppress(OSError):  # the client has gone
+            sentence = await connection.run(lambda piece: self._send_frame(spdy.encode_data(stream, piece)))
+            if error_stream:
+                await self._send_frame(spdy.encode_data(error_stream, sentence.encode(), last=True))
+            await self._send_frame(spdy.encode_data(stream, b"", last=True))
+        self._connections.pop(stream, None)
+
+
+async def _serve_channels(
+    scope: Scope, socket: WebSocketChannels, streaming_runtime: StreamingRuntime, pod: Object
+) -> None:
+    """The Python client's form: channels 2i (data) and 2i+1 (errors), each begun by its port in two bytes."""
+    ports = ports_of(scope["query_string"])
+    await socket.accept()
+    connections = [ForwardedConnection(streaming_runtime, pod, port) for port in ports]
+    for channel, port in enumerate(port for port in ports for _ in range(2)):
+        await socket.send(channel, struct.pack("<H", port))
+    serving = asyncio.create_task(_serve_connections(socket, connections))
+    listening = asyncio.create_task(_listen(socket, connections))
+    try:
+        await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            await socket.close()
+    finally:
+        for task in (serving, listening):
+            task.cancel()
+        await asyncio.gather(serving, listening, return_exceptions=True)
+
+
+async def _serve_connections(socket: WebSocketChannels, connections: list[ForwardedConnection]) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for number, connection in enumerate(connections):
+            tasks.create_task(_serve_channel(socket, connection, 2 * number))
+
+
+async def _serve_channel(socket: WebSocketChannels, connection: ForwardedConnection, channel: int) -> None:
+    async def send_piece(piece: bytes) -> None:
+        await socket.send(channel, piece)
+
+    if sentence := await connection.run(send_piece):
+        await socket.send(channel + 1, sentence.encode())
+
+
+async def _listen(socket: WebSocketChannels, connections: list[ForwardedConnection]) -> None:
+    while (message := await socket.receive()) is not None:
+        channel, data = message
+        if channel == CLOSE and data and data[0] % 2 == 0 and data[0] // 2 < len(connections):
+            await connections[data[0] // 2].feed_data(b"")
+        elif data and channel % 2 == 0 and channel // 2 < len(connections):
+            await connections[channel // 2].feed_data(data)
+
+
+def ports_of(query: bytes) -> list[int]:
+    """The ports of the query. Raises BadRequest."""
+    port_texts = [part for k, v in parse_qsl(query.decode("latin-1")) if k == "ports" for part in v.split(",")]
+    if not port_texts:
+        raise BadRequest('query parameter "ports" is required')
+    for port in port_texts:
+        if not port.isdigit() or not 0 < int(port) < 65536:
+            raise BadRequest(f'unable to parse "{port}" as a port: a number between 1 and 65535')
+    if len(port_texts) > 100:
+        raise BadRequest("at most 100 ports go through one websocket")
+    return [int(port) for port in port_texts]

@@ -1,0 +1,404 @@
+"""`up`, `down`, `status`, `kubeconfig`, `version`: the server's life, as seen from outside it.
+
+`up` starts `python -m rowlock.serve` with the flags it was given and, detached, returns when the server answers.
+`server.json` says with which flags a server runs, so that a second `up` knows whether it asks for the same.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.context import data_dir, data_dir_flag, prepare_data_dir, project
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import ask, format_memory, parse_duration, parse_size, show, show_json, table, tell
+
+SETTINGS = (
+    "nodes",
+    "gpus_per_node",
+    "simulated_gpus",
+    "cpus_per_node",
+    "port",
+    "bind",
+    "users",
+    "tls_san",
+    "network",
+    "runtime",
+    "warm_start",
+    "without",
+    "parity",
+    "pretend_nodes",
+    "half_life",
+    "log_limit",
+    "keep_checkpoints",
+)
+_READY_TIMEOUT = 30.0
+"""Seconds that a detached server may take until it answers."""
+_STOP_TIMEOUT = 40.0
+"""Seconds that `down` waits for jobs to stop, all together."""
+_ENDED_PHASES = ("Stopped", "Completed", "Failed", "Deleting")
+_POLL_INTERVAL = 0.02
+
+
+def up(line: CommandLine) -> int:
+    directory = data_dir(line)
+    settings = {name: getattr(line, name) for name in SETTINGS if name in line.given_flags}
+    _check_flags(line)
+    if line.half_life is not None:
+        settings["half_life"] = parse_duration(line.half_life, "--half-life")
+    if "log_limit" in settings:
+        settings["log_limit"] = parse_size(line.log_limit, "--log-limit", minimum="1Mi")
+    if "keep_checkpoints" in settings:
+        settings["keep_checkpoints"] = parse_duration(line.keep_checkpoints, "--keep-checkpoints")
+    if "users" in settings:
+        settings["users"] = os.path.abspath(os.path.expanduser(line.users))
+    server_json = client.running_server(directory)
+    if server_json:
+        return _report_already_running(line, server_json, settings)
+    prepare_data_dir(directory)
+    argv = serve_argv(directory, settings)
+    if not line.detach:
+        sys.stdout.flush()
+        os.execv(argv[0], argv)
+    return _report_server(line, start_server(directory, argv))
+
+
+def _check_flags(line: CommandLine) -> None:
+    for name in ("nodes", "cpus_per_node", "pretend_nodes", "port"):
+        value = getattr(line, name)
+        if value is not None and value < 1:
+            raise CommandError(f"--{name.replace('_', '-')} must be at least 1, but is {value}", 2)
+    for name in ("gpus_per_node", "simulated_gpus"):
+        if (getattr(line, name) or 0) < 0:
+            raise CommandError(f"--{name.replace('_', '-')} must be at least 0, but is {getattr(line, name)}", 2)
+    if line.port is not None and line.port > 65535:
+        raise CommandError(f"--port must be at most 65535, but is {line.port}", 2)
+    if "gpus_per_node" in line.given_flags and "simulated_gpus" in line.given_flags:
+        raise CommandError("--gpus-per-node counts real GPUs and --simulated-gpus pretend ones: give one of them", 2)
+    parts = set(filter(None, (line.without or "").split(",")))
+    if unknown := parts - {"kubelet", "scheduler"}:
+        raise CommandError(f"--without knows kubelet and scheduler, not {', '.join(sorted(unknown))}", 2)
+
+
+def serve_argv(directory: str, settings: dict[str, Any]) -> list[str]:
+    """The server's command line."""
+    argv = [sys.executable, "-m", "rowlock.serve", "--data-dir", directory]
+    for name, value in settings.items():
+        argv += [f"--{name.replace('_', '-')}", str(value)]
+    return argv
+
+
+def start_server(directory: str, argv: list[str]) -> dict[str, Any]:
+    """Start the server in a session of its own; its server.json when it answers. Raises Refused with its last words."""
+    log = os.path.join(directory, "server.log")
+    with open(log, "ab") as output:
+        log_offset = output.tell()
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd=directory
+        )
+    deadline = time.monotonic() + _READY_TIMEOUT
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise CommandError(_last_log_line(log, log_offset) or f"the server ended at once; {log} may say why")
+        server_json = client.read_server_json(directory)
+        if server_json and server_json.get("pid") == process.pid and _accepts_connections(str(server_json["url"])):
+            return server_json
+        time.sleep(_POLL_INTERVAL)
+    process.terminate()
+    raise CommandError(f"the server did not answer within {_READY_TIMEOUT:.0f} s and was stopped; {log} may say why")
+
+
+def _accepts_connections(url: str) -> bool:
+    import socket
+    import urllib.parse
+
+    parts = urllib.parse.urlsplit(url)
+    try:
+        socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 443), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _last_log_line(log: str, log_offset: int) -> str:
+    """The last line that the server wrote in this start: its own sentence."""
+    with open(log, "rb") as file:
+        file.seek(log_offset)
+        lines = [text for text in file.read().decode(errors="replace").splitlines() if text.strip()]
+    return lines[-1].removeprefix("rowlock: ").removeprefix("error: ") if lines else ""
+
+
+def _report_already_running(line: CommandLine, server_json: dict[str, Any], settings: dict[str, Any]) -> int:
+    check_same_settings(data_dir(line), server_json, settings)
+    return _report_server(line, server_json, "already running")
+
+
+def check_same_settings(directory: str, server_json: dict[str, Any], settings: dict[str, Any]) -> None:
+    """A server is there: the same settings are fine, others are refused. Raises Refused."""
+    current_settings = server_json.get("flags") or {}
+    differs = [name for name, value in settings.items() if current_settings.get(name) != value]
+    if differs:
+        flags = ", ".join(f"--{name.replace('_', '-')} {settings[name]}" for name in differs)
+        raise CommandError(
+            f"a server is running for {directory} already (pid {server_json['pid']}), but without {flags}. "
+            f"Stop it first: `rowlock down{data_dir_flag(directory)}`"
+        )
+
+
+def _report_server(line: CommandLine, server_json: dict[str, Any], state: str = "ready") -> int:
+    if line.json:
+        show_json(server_json)
+        return 0
+    show(f"The cluster is {state}: {server_json['url']} (pid {server_json['pid']})")
+    show(f"kubectl:   export KUBECONFIG={server_json.get('kubeconfig') or os.path.join(data_dir(line), 'kubeconfig')}")
+    if server_json.get("others"):
+        show(f"For others: {' '.join(server_json['others'])} (`rowlock kubeconfig --user NAME` for each)")
+    return 0
+
+
+# ---------------------------------------------------------------- down
+
+
+def down(line: CommandLine) -> int:
+    directory = data_dir(line)
+    server_json = client.running_server(directory)
+    if server_json is None:
+        show(f"No server is running for {directory}.")
+        return 0
+    if line.keep_jobs and line.stop_jobs:
+        raise CommandError("--keep-jobs and --stop-jobs exclude each other", 2)
+    limit = parse_duration(line.timeout, "--timeout")
+    busy = [] if line.keep_jobs else _unfinished_jobs(line)
+    if busy:
+        _confirm_stop(line, busy)
+        unstopped = _stop_jobs(line, busy, time.monotonic() + min(limit, _STOP_TIMEOUT))
+        busy = [w for w in busy if w not in unstopped]
+        if unstopped:
+            tell(f"Nobody stopped {_describe_jobs(unstopped)}: what runs of it goes on. The next `rowlock up` finds it")
+    if not line.keep_jobs:
+        _warn_about_bare_pods(line)
+    if line.server is not None:
+        line.server.close()  # a server waits for its connections before it ends
+    pid = int(server_json["pid"])
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + limit
+    while client.is_alive(server_json):
+        if time.monotonic() > deadline:
+            raise CommandError(f"the server (pid {pid}) did not end within {line.timeout}; `kill -9 {pid}` ends it")
+        _reap_child(pid)
+        time.sleep(_POLL_INTERVAL)
+    stopped_note = f"; {len(busy)} unfinished {'jobs were' if len(busy) != 1 else 'job was'} stopped" if busy else ""
+    kept_note = "; running pods go on, the next `rowlock up` finds them" if line.keep_jobs else ""
+    show(f"The cluster is down{stopped_note}{kept_note}.")
+    if busy:
+        project_flag = "" if busy[0]["projectName"] == project(line) else f" -p {busy[0]['projectName']}"
+        resume = f"rowlock resume {busy[0]['name']}{project_flag}{data_dir_flag(directory)}"
+        show(f"To go on with a stopped job: `{client.restart_command(server_json)}`, then `{resume}`")
+    return 0
+
+
+def _reap_child(pid: int) -> None:
+    """When we are its parent (tests), take the exit code so that the process is gone."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def _unfinished_jobs(line: CommandLine) -> list[dict[str, Any]]:
+    """Jobs that have pods, or will; a server that does not answer has none to tell of."""
+    try:
+        server = client.connect(line)
+        workloads = client.list_all(server, "/api/v1/workloads", "workloads")
+    except CommandError as refusal:
+        tell(f"The server could not be asked about its jobs: {refusal.message}")
+        return []
+    return [w for w in workloads if w["phase"] not in ("Completed", "Failed", "Stopped", "Deleting")]
+
+
+def _warn_about_bare_pods(line: CommandLine) -> None:
+    """Pods without a controller cannot be suspended and are not ours to delete: they go on, and that is said."""
+    try:
+        pods = client.connect(line).get("/api/v1/pods")["items"]
+    except CommandError:
+        return  # `_unfinished_jobs` has said that the server does not answer
+    bare = [
+        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        for pod in pods
+        if pod["spec"].get("nodeName")
+        and not pod["metadata"].get("ownerReferences")
+        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    ]
+    if bare:
+        which, verb = ("pods", "go") if len(bare) != 1 else ("pod", "goes")
+        tell(
+            f"{len(bare)} {which} of no job {verb} on ({_first_names(bare)}): `kubectl delete pod` ends what the next `rowlock up` finds"
+        )
+
+
+def _confirm_stop(line: CommandLine, busy: list[dict[str, Any]]) -> None:
+    if line.yes or line.stop_jobs:
+        return
+    count = _describe_jobs(busy)
+    if not sys.stdin.isatty():
+        raise CommandError(f"{count}: stop with --yes, or leave pods running with --keep-jobs")
+    if ask(f"{count} will be stopped. Go on? [y/N] ") not in ("y", "yes"):
+        raise CommandError("Nothing was stopped.")
+
+
+def _describe_jobs(busy: list[dict[str, Any]]) -> str:
+    return f"{len(busy)} unfinished {'jobs' if len(busy) != 1 else 'job'} ({_first_names([w['name'] for w in busy])})"
+
+
+def _first_names(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+
+
+def _stop_jobs(line: CommandLine, busy: list[dict[str, Any]], deadline: float) -> list[dict[str, Any]]:
+    """Suspend every unfinished job and wait until its pods are gone: `rowlock resume` starts it again. Those whose pods
+    are not gone at the deadline: somebody else manages them, or nobody ends their pods."""
+    server = client.connect(line)
+    for workload in busy:
+        try:
+            server.post(f"/api/v1/workloads/distributed/{workload['id']}/suspend")
+        except client.StatusError as refusal:
+            if refusal.status not in (404, 409):
+                raise
+    unstopped = []
+    for workload in busy:
+        path, remaining = f"/api/v1/workloads/{workload['id']}/wait", max(0.0, deadline - time.monotonic())
+        try:
+            latest = server.get(path, **{"for": ",".join(_ENDED_PHASES), "timeout": round(remaining, 3)})
+        except client.StatusError:
+            continue  # it has been deleted meanwhile
+        if latest["phase"] not in (*_ENDED_PHASES, "Deleted"):
+            unstopped.append(workload)
+    return unstopped
+
+
+# ---------------------------------------------------------------- status
+
+
+def status(line: CommandLine) -> int:
+    directory = data_dir(line)
+    server_json = client.running_server(directory)
+    if server_json is None:
+        last_server_json = client.read_server_json(directory)
+        body: dict[str, Any] = {"running": False, "dataDir": directory, "pid": None, "url": None, "kubeconfig": None}
+        if line.json:
+            show_json(body)
+        elif last_server_json:
+            show(
+                f"The server of {directory} (pid {last_server_json.get('pid')}) is gone. Start it again: `{client.restart_command(last_server_json)}`"
+            )
+        else:
+            show(f"No server is running for {directory}. Start one: `rowlock up -d{data_dir_flag(directory)}`")
+        return 1
+    server = client.connect(line)
+    nodes = server.get("/api/v1/nodes")["items"]
+    workloads = client.list_all(server, "/api/v1/workloads", "workloads")
+    phases: dict[str, int] = {}
+    for workload in workloads:
+        phases[workload["phase"]] = phases.get(workload["phase"], 0) + 1
+    if line.json:
+        node_list = [{"name": n["metadata"]["name"], "allocatable": n["status"].get("allocatable", {})} for n in nodes]
+        show_json({"running": True, "dataDir": directory, **server_json, "nodes": node_list, "workloads": phases})
+        return 0
+    show(f"Server:      {server_json['url']} (pid {server_json['pid']}, version {server_json.get('version', '?')})")
+    show(f"Data:        {directory}")
+    show(f"Kubeconfig:  {server_json.get('kubeconfig', '')}")
+    if server_json.get("others"):
+        show(f"For others:  {' '.join(server_json['others'])}")
+    show("Workloads:   " + (", ".join(f"{n} {p}" for p, n in sorted(phases.items())) or "none"))
+    show("")
+    show(table(("NODE", "STATUS", "CPUS", "MEMORY", "GPUS", "NETWORK"), [_node_row(n) for n in nodes]))
+    if any(node.get("spec", {}).get("unschedulable") for node in nodes):
+        show(_CORDONED_NOTE)
+    return 0
+
+
+_CORDONED_NOTE = """
+A closed node takes no new pods: `kubectl cordon` closed it, or it is of an earlier `rowlock up` with other flags and pods
+are still on it. The next start without them removes it (`rowlock delete JOB` removes a job's pods)."""
+
+
+def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
+    allocatable = node["status"].get("allocatable") or {}
+    annotations = node["metadata"].get("annotations") or {}
+    gpus = str(allocatable.get("nvidia.com/gpu", "0"))
+    simulated = " (simulated)" if annotations.get("rowlock.dev/simulated-gpus") == "true" and gpus != "0" else ""
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or [])
+    return (
+        node["metadata"]["name"],
+        ("Ready" if ready else "NotReady") + (", closed" if node.get("spec", {}).get("unschedulable") else ""),
+        str(allocatable.get("cpu", "")),
+        format_memory(str(allocatable.get("memory", ""))),
+        gpus + simulated,
+        annotations.get("rowlock.dev/network", ""),
+    )
+
+
+def kubeconfig(line: CommandLine) -> int:
+    directory = data_dir(line)
+    if line.user:
+        show(_user_kubeconfig(line, directory))
+        return 0
+    path = str((client.read_server_json(directory) or {}).get("kubeconfig") or os.path.join(directory, "kubeconfig"))
+    if not os.path.exists(path):
+        raise CommandError(f"there is no kubeconfig in {directory} yet: it is written by the first `rowlock up`")
+    if line.path:
+        show(path)
+        return 0
+    with open(path, encoding="utf-8") as file:
+        show(file.read())
+    return 0
+
+
+def _user_kubeconfig(line: CommandLine, directory: str) -> str:
+    """For somebody else's machine: with the authority and his token in it."""
+    import base64
+    import csv
+    import json
+
+    server_json = client.running_server(directory)
+    users = str(((server_json or {}).get("flags") or {}).get("users") or "")
+    if server_json is None or users in ("", "None"):
+        reason = "no server runs" if server_json is None else "the server was started without --users FILE"
+        raise CommandError(f"there are no users to print a kubeconfig for: {reason}")
+    try:
+        with open(users, encoding="utf-8", newline="") as file:
+            rows = [row for row in csv.reader(file) if len(row) > 2 and not row[0].lstrip().startswith("#")]
+            tokens = {row[1].strip(): row[0].strip() for row in rows}
+        with open(os.path.join(directory, "ca.crt"), "rb") as file:
+            authority = base64.b64encode(file.read()).decode()
+    except OSError as error:
+        raise CommandError(f"{error.filename} cannot be read: {error.strerror}") from None
+    if line.user not in tokens:
+        raise CommandError(f"{users} has no user {line.user}; there are: {', '.join(sorted(tokens))}")
+    url = next(iter(server_json.get("others") or ()), server_json["url"])
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "rowlock",
+        "clusters": [{"name": "rowlock", "cluster": {"server": url, "certificate-authority-data": authority}}],
+        "contexts": [
+            {"name": "rowlock", "context": {"cluster": "rowlock", "user": line.user, "namespace": "runai-default"}}
+        ],
+        "users": [{"name": line.user, "user": {"token": tokens[line.user]}}],
+    }
+    return json.dumps(config, indent=2)
+
+
+def version(line: CommandLine) -> int:
+    from rowlock import __version__
+
+    if line.json:
+        show_json({"version": __version__})
+    else:
+        show(f"rowlock {__version__}")
+    return 0

@@ -1,0 +1,50 @@
+"""`build` and `image`: handed to the node's own programs, which know what an image is."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rowlock.cli import client
+from rowlock.cli.context import data_dir
+from rowlock.cli.grammar import CommandError, CommandLine
+
+
+def _exec_module(module: str, *argv: str) -> int:
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", f"rowlock.kubelet.images.{module}", *argv])
+
+
+def build(line: CommandLine) -> int:
+    if not line.tag:
+        raise CommandError("the image needs a name: `rowlock build -t NAME DIR`", 2)
+    directory = line.word("directory")
+    if not os.path.isdir(directory):
+        raise CommandError(f"there is no directory {directory}")
+    options = ["--file", line.file] if line.file else []
+    for argument in line.build_arg:
+        options += ["--build-arg", argument]
+    options += ["--runtime", line.runtime or _server_runtime(line)]
+    return _exec_module("build", "--data-dir", data_dir(line), "-t", line.tag, *options, directory)
+
+
+def _server_runtime(line: CommandLine) -> str:
+    """What the server of the data directory was started with: its pods shall find the image."""
+    return str((client.read_server_json(data_dir(line)) or {}).get("flags", {}).get("runtime") or "auto")
+
+
+def index(line: CommandLine) -> int:
+    return _exec_module("images", "--data-dir", data_dir(line), "list", *(["--json"] if line.json else []))
+
+
+def add(line: CommandLine) -> int:
+    if bool(line.host) == bool(line.dir):
+        raise CommandError("say what the image is: --host for this machine's programs, or --dir DIR", 2)
+    if line.dir and not os.path.isdir(line.dir):
+        raise CommandError(f"there is no directory {line.dir}")
+    source = ["--host"] if line.host else ["--dir", os.path.abspath(line.dir)]
+    return _exec_module("images", "--data-dir", data_dir(line), "add", line.word("name"), *source)
+
+
+def remove(line: CommandLine) -> int:
+    return _exec_module("images", "--data-dir", data_dir(line), "remove", line.word("name"))

@@ -1,0 +1,347 @@
+"""`list`, `describe`, `wait`, `suspend`, `resume`, `delete`, `explain`: jobs, through the REST API."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.output import ask, format_age, format_number, parse_duration, show, show_json, table, tell
+
+WORKLOADS = "/api/v1/workloads"
+_PHASES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
+_POLL_SECONDS = 30.0
+"""Seconds of one wait request; the server answers earlier when the phase comes."""
+
+
+def find_workload(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
+    """The workload of this name in the project. Raises Refused with the nearest name."""
+    workloads = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
+    if workloads:
+        return dict(workloads[0])
+    check_project(server, project_name)
+    names = [
+        w["name"] for w in client.list_all(server, WORKLOADS, "workloads", filterBy=f"projectName=={project_name}")
+    ]
+    raise CommandError(
+        f"The job {name} does not exist in project {project_name}.{suggest_nearest(name, names)} "
+        "If the job exists in a different project, use -p <project name>."
+    )
+
+
+def check_project(server: ServerClient, project_name: str) -> None:
+    """Raises Refused when there is no such project."""
+    names = [p["name"] for p in client.list_all(server, "/api/v1/org-unit/projects", "projects")]
+    if project_name not in names:
+        raise CommandError(
+            f"project {project_name} was not found.{suggest_nearest(project_name, names)} `rowlock project list` shows them, "
+            f"`rowlock project create {project_name}` makes it."
+        )
+
+
+def index(line: CommandLine) -> int:
+    server, project_name = client.connect(line), project(line)
+    phase = _parse_phase(line.phase)
+    filters = [] if line.all_projects else [f"projectName=={project_name}"]
+    if phase:
+        filters.append(f"phase=={phase}")
+    workloads = client.list_all(server, WORKLOADS, "workloads", filterBy=",".join(filters))
+    if line.json:
+        show_json(workloads)
+        return 0
+    if not workloads:
+        if not line.all_projects:
+            check_project(server, project_name)
+        show("No jobs." if line.all_projects else f"No jobs in project {project_name}.")
+        return 0
+    header = ("NAME", *(("PROJECT",) if line.all_projects else ()), "FRAMEWORK", "PHASE", "PODS", "GPUS", "AGE", "WHY")
+    show(table(header, [_row(w, line.all_projects) for w in workloads]))
+    return 0
+
+
+def _parse_phase(word: str | None) -> str:
+    """The phase that the flag names. Raises Refused with the nearest one."""
+    phase = (word or "").capitalize()
+    if phase and phase not in _PHASES:
+        raise CommandError(
+            f"there is no phase {word}.{suggest_nearest(phase, _PHASES)} The phases: {', '.join(_PHASES)}.", 2
+        )
+    return phase
+
+
+def _row(workload: dict[str, Any], with_project: bool) -> tuple[str, ...]:
+    requested_gpus = workload["workloadRequestedResources"]["gpu"]["request"]
+    reasons = str(workload.get("phaseMessage") or "").splitlines()
+    return (
+        workload["name"],
+        *((workload["projectName"],) if with_project else ()),
+        workload["distributedFramework"],
+        workload["phase"],
+        f"{workload['runningPods']}/{workload['requestedPods']['number']}",
+        format_number(requested_gpus),
+        format_age(workload["createdAt"]),
+        _shorten(reasons[0]) if reasons and workload["phase"] != "Completed" else "",
+    )
+
+
+def _shorten(text: str, width: int = 100) -> str:
+    """Cut for a screen; a pipe is read by programs, and they search the whole sentence."""
+    return text if len(text) <= width or not sys.stdout.isatty() else text[: width - 1] + "…"
+
+
+# ---------------------------------------------------------------- describe
+
+
+def describe(line: CommandLine) -> int:
+    name = line.word("job")
+    server = client.connect(line)
+    workload = find_workload(server, project(line), name)
+    path = f"{WORKLOADS}/{workload['id']}"
+    body = server.get(path)
+    pods = client.list_all(server, f"{path}/pods", "pods")
+    events = client.list_all(server, f"{path}/events", "events", sortOrder="asc")
+    if line.json:
+        show_json({**body, "pods": pods, "events": events})
+        return 0
+    show(_describe_workload(body))
+    if pods:
+        show("\nPods:")
+        show(table(("POD", "STATUS", "RESTARTS", "AGE", "NODE", "GPUS", "EXIT"), [_pod_row(p) for p in pods]))
+        for pod in pods:
+            already_shown = pod["message"] == body.get("phaseMessage")  # of all its pods, above
+            if pod["message"] and not already_shown and not pod["ready"] and pod["status"] != "Completed":
+                show(f"  {pod['name']}: {pod['message']}")
+    show("\nEvents:" if events else "\nNo events.")
+    if events:
+        show(table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), [_event_row(e) for e in events]))
+    return 0
+
+
+def _describe_workload(body: dict[str, Any]) -> str:
+    extra = body["additionalFields"]
+    rows = [
+        ("Name", body["name"]),
+        ("Project", f"{body['projectName']} (namespace {body['namespace']})"),
+        ("Id", body["id"]),
+        ("Framework", f"{body['distributedFramework']} ({extra['kind']})"),
+        ("Phase", body["phase"]),
+        ("Why", body.get("phaseMessage") or ""),
+        ("Since", format_age(body["phaseUpdatedAt"])),
+        ("Image", ", ".join(body["images"])),
+        ("Command", _join_command(body["command"] + body["arguments"])),
+        ("Pods", f"{body['runningPods']} running, {extra['pendingPods']} pending, {extra['succeededPods']} succeeded, "
+                 f"{extra['failedPods']} failed, of {body['requestedPods']['number']}"),
+        ("GPUs", f"{format_number(body['allocatedResources']['gpu'])} held, "
+                 f"{format_number(body['workloadRequestedResources']['gpu']['request'])} requested"),
+        ("Nodes", ", ".join(extra["nodes"])),
+        ("Submitted", f"{format_age(body['createdAt'])} ago" + (f" by {body['submittedBy']}" if body["submittedBy"] else "")),
+        ("Submitted with", extra["commandLine"]),
+        ("Finished", f"{format_age(body['completedAt'])} ago" if body["completedAt"] else ""),
+    ]  # fmt: skip
+    return "\n".join(f"{name + ':':<15} {value}" for name, value in rows if value)
+
+
+def _join_command(words: list[str]) -> str:
+    import shlex
+
+    return shlex.join(words)
+
+
+def _pod_row(pod: dict[str, Any]) -> tuple[str, ...]:
+    code = "" if pod["exitCode"] is None else str(pod["exitCode"])
+    gpu = format_number(pod["requestedResources"]["gpu"]["request"])
+    return (
+        pod["name"],
+        pod["status"],
+        str(pod["restarts"]),
+        format_age(pod["createdAt"]),
+        pod["nodeName"] or "",
+        gpu,
+        code,
+    )
+
+
+def _event_row(event: dict[str, Any]) -> tuple[str, ...]:
+    about = event["involvedObject"]
+    times = f" (×{event['count']})" if event["count"] > 1 else ""
+    subject = f"{about['kind'].lower()}/{about['name']}"
+    message = " ".join(event["message"].split()) + times
+    return (format_age(event["createdAt"]), event["type"], event["reason"], subject, message)
+
+
+# ---------------------------------------------------------------- wait
+
+
+def wait(line: CommandLine) -> int:
+    limit = parse_duration(line.timeout, "--timeout") if line.timeout else None
+    target_phase = getattr(line, "for").capitalize()
+    name, project_name = line.word("job"), project(line)
+    server = client.connect(line)
+    try:
+        workload = find_workload(server, project_name, name)
+    except CommandError:
+        if target_phase != "Deleted":
+            raise
+        show(f"Job {name} is deleted.")
+        return 0
+    if workload["phase"] == "Stopped" and target_phase != "Deleted":
+        tell(f"Job {name} is suspended: `rowlock resume {name}` starts it again")
+    body = wait_for_phase(server, workload, target_phase, limit)
+    if line.json:
+        show_json(body)
+    phase = body["phase"]
+    if phase == target_phase:
+        if not line.json:
+            show(f"Job {name} is {phase.lower()}." if phase != "Deleted" else f"Job {name} is deleted.")
+        return 0
+    reason = f": {body['phaseMessage']}" if body.get("phaseMessage") else ""
+    is_final = phase in ("Completed", "Failed", "Deleted")
+    timeout_note = "" if is_final else f" after {line.timeout}, not {target_phase.lower()}"
+    raise CommandError(f"Job {name} is {phase.lower()}{timeout_note}{reason}")
+
+
+def wait_for_phase(
+    server: ServerClient, workload: dict[str, Any], target_phase: str, limit: float | None
+) -> dict[str, Any]:
+    """The workload when it is in the phase, when it can no longer get there, or when the time is over."""
+    final_phases = {"Completed", "Failed", "Deleted"} if target_phase != "Deleted" else {"Deleted"}
+    deadline = time.monotonic() + limit if limit is not None else None
+    while True:
+        timeout = _POLL_SECONDS if deadline is None else max(0.0, min(_POLL_SECONDS, deadline - time.monotonic()))
+        path = f"{WORKLOADS}/{workload['id']}/wait"
+        try:
+            body: dict[str, Any] = server.get(
+                path, **{"for": ",".join({target_phase, *final_phases}), "timeout": f"{timeout:.3f}"}
+            )
+        except client.StatusError as refusal:
+            if refusal.status != 404:
+                raise
+            return {**workload, "phase": "Deleted", "phaseMessage": ""}
+        if body["phase"] in {target_phase, *final_phases} or (deadline is not None and time.monotonic() >= deadline):
+            return body
+
+
+# ---------------------------------------------------------------- verbs on several
+
+
+def selected_job_names(line: CommandLine) -> list[str]:
+    """The jobs that the line names; with --all every one of the project."""
+    all_jobs = "all" in line.given_flags and line.all
+    if not all_jobs and not line.words:
+        raise CommandError(f"`{line.program} {line.verb}` needs the name of a job", 2)
+    if not all_jobs:
+        return line.words
+    workloads = client.list_all(client.connect(line), WORKLOADS, "workloads", filterBy=f"projectName=={project(line)}")
+    return [w["name"] for w in workloads]
+
+
+def delete(line: CommandLine) -> int:
+    job_names = selected_job_names(line)
+    if line.all and job_names and not line.yes and sys.stdin.isatty():
+        if ask(f"Delete {len(job_names)} jobs of project {project(line)}? [y/N] ") not in ("y", "yes"):
+            raise CommandError("Nothing was deleted.")
+    return _for_each_job(
+        line, job_names, "deleted", lambda server, workload_id: server.delete(f"{WORKLOADS}/distributed/{workload_id}")
+    )
+
+
+def suspend(line: CommandLine) -> int:
+    return _for_each_job(
+        line,
+        selected_job_names(line),
+        "suspended",
+        lambda server, workload_id: server.post(f"{WORKLOADS}/distributed/{workload_id}/suspend"),
+    )
+
+
+def resume(line: CommandLine) -> int:
+    return _for_each_job(
+        line,
+        selected_job_names(line),
+        "resumed",
+        lambda server, workload_id: server.post(f"{WORKLOADS}/distributed/{workload_id}/resume"),
+    )
+
+
+def _for_each_job(line: CommandLine, job_names: list[str], word: str, act: Any) -> int:
+    """Do it to every one; a refusal is told and the others go on."""
+    server = client.connect(line)
+    results, failed = [], 0
+    for name in job_names:
+        try:
+            act(server, find_workload(server, project(line), name)["id"])
+        except CommandError as refusal:
+            failed += 1
+            results.append({"name": name, "error": refusal.message})
+            if not line.json:
+                print(refusal.message, file=sys.stderr)
+            continue
+        results.append({"name": name, "result": word})
+        if not line.json:
+            show(f"Job {name} {word}.")
+    if line.json:
+        show_json(results)
+    return 1 if failed else 0
+
+
+def explain(line: CommandLine) -> int:
+    if line.what_if:
+        from rowlock.cli.commands.scheduler import what_if
+
+        return what_if(line)
+    if line.file:
+        raise CommandError("`--file` goes with `--what-if`; of a job that was submitted only the name is needed", 2)
+    name = line.word("job")
+    server = client.connect(line)
+    workload = find_workload(server, project(line), name)
+    body = server.get(f"{WORKLOADS}/{workload['id']}/explain")
+    if line.json:
+        show_json(body)
+        return 0
+    show(f"{body['name']} is {body['phase']} (for {format_age(body['since'])}).")
+    if body["message"]:
+        reason = f"{body['reason']}: " if body["reason"] and not body["message"].startswith(body["reason"]) else ""
+        show(f"{reason}{body['message']}")
+    if body["evicted"]:
+        eviction = body["evicted"]
+        show(
+            f"It ran until {format_age(eviction['createdAt'])} ago and goes on when there is room: {eviction['message'].splitlines()[0]}"
+        )
+    for name, text in _record_lines(body["record"]):
+        show(f"  {name}: {text}")
+    for warning in body["warnings"]:
+        about = warning["involvedObject"]
+        show(f"  {format_age(warning['createdAt'])} ago, {about['kind'].lower()}/{about['name']}: {warning['message']}")
+    if not body["message"] and not body["warnings"]:
+        is_new = body["phase"] in ("Creating", "Pending")
+        show("The scheduler has not looked at it yet; ask again." if is_new else "Nothing is holding it.")
+    return 0
+
+
+def _record_lines(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the scheduler knows beside its sentence, in lines."""
+    if "podsNeeded" in record:
+        yield "fits now", f"{record['podsFit']} of {record['podsNeeded']} pods"
+    if record.get("requested"):
+        yield "asks for", record["requested"]
+    for queue in record.get("queue") or ():
+        text = "holds {allocated}; quota {quota}, fair share {fairShare}, limit {limit}".format_map(queue)
+        yield f"queue {queue['name']}", text
+    for holder in record.get("holders") or ():
+        yield f"queue {holder['queue']}", f"holds {holder['overQuota']} beyond its quota"
+    if record.get("ahead"):
+        yield "ahead", f"{record['ahead']} of the same queue"
+    if nodes := record.get("nodes"):
+        obstacles = [f"{count} {text}" for text, count in nodes["obstacles"].items()]
+        best = nodes["best"]
+        free = f"{nodes['freeGpus']} GPU{'' if nodes['freeGpus'] == 1 else 's'} free" + (
+            f", most on {best['node']} ({best['freeGpus']})" if best["node"] else ""
+        )
+        yield "nodes", "; ".join([f"{nodes['total']}, {free}", *obstacles])
+    if record.get("hint"):
+        yield "what helps", record["hint"]

@@ -1,0 +1,85 @@
+"""`rowlock logs`: all ranks of a job in one stream, each line under its rank; or one pod's log as it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.commands.jobs import WORKLOADS, find_workload
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.output import parse_duration
+
+
+def logs(line: CommandLine) -> int:
+    name = line.word("job")
+    server = client.connect(line)
+    workload = find_workload(server, project(line), name)
+    path = f"{WORKLOADS}/{workload['id']}"
+    options = {"follow": line.follow, "timestamps": line.timestamps, "tail": line.tail}
+    if line.since:
+        options["since"] = parse_duration(line.since, "--since")
+    if pod := selected_pod(server, workload, line):
+        write_lines(server.stream_lines(f"{path}/pods/{pod}/logs", previous=line.previous, **options))
+        return 0
+    if line.previous:
+        raise CommandError("--previous needs --rank or --pod: every rank has restarts of its own", 2)
+    try:
+        write_lines(server.stream_lines(f"{path}/logs", **options))
+    except client.StatusError as refusal:
+        raise CommandError(refusal.message + _earlier_logs_hint(server, workload)) from None
+    return 0
+
+
+def _earlier_logs_hint(server: client.ServerClient, workload: dict[str, Any]) -> str:
+    """Where the logs of a job's pods are that are gone; "" when there are none."""
+    import glob
+    import os
+
+    logs = os.path.join(server.directory, "logs")
+    first = glob.escape(os.path.join(logs, f"{workload['namespace']}_{workload['name']}-"))
+    return f" Logs of its earlier pods: {first}*/" if glob.glob(f"{first}*-[0-9]*_*") else ""
+
+
+def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: str) -> str:
+    """The pod that a word names: its name, or what comes after the job's."""
+    names = [p["name"] for p in client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")]
+    for name in names:
+        if word in (name, name.removeprefix(f"{workload['name']}-")):
+            return str(name)
+    hint = f" Its pods: {', '.join(names)}." if names else " It has no pods."
+    raise CommandError(
+        f"Failed to find pod: '{word}' of job: '{workload['name']}'.{suggest_nearest(word, names)}{hint}"
+    )
+
+
+def selected_pod(server: client.ServerClient, workload: dict[str, Any], line: CommandLine) -> str:
+    """The pod that `--pod` or `--rank` names; "" where neither is given."""
+    rank = getattr(line, "rank", None)
+    if line.pod and rank is not None:
+        raise CommandError("--pod and --rank both name a pod: give one of them", 2)
+    if rank is not None:
+        return _pod_of_rank(server, workload, rank)
+    return find_pod_name(server, workload, line.pod) if line.pod else ""
+
+
+def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: int) -> str:
+    """The pod that is this rank of the job."""
+    pods = client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")
+    ranks = {p["rank"]: str(p["name"]) for p in pods}
+    if name := ranks.get(f"rank {rank}"):
+        return name
+    if not any(tag.startswith("rank ") for tag in ranks):
+        raise CommandError(
+            f"the pods of {workload['name']} are not one rank each: name one with --pod ({', '.join(ranks) or 'none yet'})"
+        )
+    raise CommandError(f"{workload['name']} has no rank {rank}; it has {', '.join(ranks)}.")
+
+
+def write_lines(lines: Iterable[bytes]) -> None:
+    """To stdout as bytes, line by line: a follower sees each at once."""
+    for text in lines:
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()

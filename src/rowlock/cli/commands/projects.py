@@ -1,0 +1,107 @@
+"""`project create|list|set|update|delete`: a project is a namespace and a queue; one is selected."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.context import project, update_config
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.output import ask, format_number, show, show_json, table
+
+PATH = "/api/v1/org-unit/projects"
+
+
+def list_projects(server: client.ServerClient) -> list[dict[str, Any]]:
+    return client.list_all(server, PATH, "projects")
+
+
+def find_project(server: client.ServerClient, name: str) -> dict[str, Any]:
+    """Raises Refused with the nearest name."""
+    projects = list_projects(server)
+    for item in projects:
+        if item["name"] == name:
+            return dict(item)
+    names = [item["name"] for item in projects]
+    hint = (
+        f"{suggest_nearest(name, names)} `rowlock project list` shows them, `rowlock project create {name}` makes it."
+    )
+    raise CommandError(f"project {name} was not found.{hint}")
+
+
+def _quota_request(line: CommandLine) -> dict[str, Any]:
+    if line.gpus is None:
+        return {}
+    if line.gpus < 0:
+        raise CommandError(f"--gpus must be no less than 0, but is {line.gpus:g}", 2)
+    return {"resources": [{"nodePool": {"id": "default"}, "gpu": {"deserved": line.gpus}}]}
+
+
+def create(line: CommandLine) -> int:
+    name = line.word("name")
+    created = client.connect(line).post(PATH, {"name": name, **_quota_request(line)})
+    if line.json:
+        show_json(created)
+    else:
+        show(f"Project {name} created (namespace {created['status']['namespace']}, {_format_quota(created)}).")
+    return 0
+
+
+def update(line: CommandLine) -> int:
+    name, server = line.word("name"), client.connect(line)
+    if line.gpus is None:
+        raise CommandError("say what to change: `rowlock project update NAME --gpus Q`", 2)
+    updated = server.call("PUT", f"{PATH}/{find_project(server, name)['id']}", body=_quota_request(line))
+    if line.json:
+        show_json(updated)
+    else:
+        show(f"Project {name} changed ({_format_quota(updated)}).")
+    return 0
+
+
+def _format_quota(item: dict[str, Any]) -> str:
+    quota = item["totalResources"]["gpuQuota"]
+    return "GPUs without bound" if quota < 0 else f"{format_number(quota)} GPU{'' if quota == 1 else 's'}"
+
+
+def index(line: CommandLine) -> int:
+    projects = list_projects(client.connect(line))
+    if line.json:
+        show_json(projects)
+        return 0
+    selected = project(line)
+    rows = []
+    for item in projects:
+        quota = item["totalResources"]["gpuQuota"]
+        used_gpus = item["status"]["quotaStatus"]["allocated"]["gpu"]
+        star = " (selected)" if item["name"] == selected else ""
+        rows.append(
+            (
+                item["name"] + star,
+                item["status"]["namespace"],
+                "-" if quota < 0 else format_number(quota),
+                format_number(used_gpus),
+            )
+        )
+    show(table(("PROJECT", "NAMESPACE", "GPU QUOTA", "GPUS USED"), rows))
+    return 0
+
+
+def select(line: CommandLine) -> int:
+    name = line.word("name")
+    find_project(client.connect(line), name)
+    update_config(line, project=name)
+    show(f"project {name} configured successfully")
+    return 0
+
+
+def delete(line: CommandLine) -> int:
+    name, server = line.word("name"), client.connect(line)
+    item = find_project(server, name)
+    if not line.yes and sys.stdin.isatty():
+        if ask(f"Delete project {name} and everything in it? [y/N] ") not in ("y", "yes"):
+            raise CommandError("Nothing was deleted.")
+    server.delete(f"{PATH}/{item['id']}")
+    show(f"Project {name} deleted.")
+    return 0

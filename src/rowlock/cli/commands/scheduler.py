@@ -1,0 +1,118 @@
+"""`scheduler snapshot`, `scheduler replay`, `simulate` and `explain --what-if`: questions to the scheduler.
+
+The snapshot and the question go to the server; replaying and simulating need none: they become a program of the
+package that runs the real planner on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import show, show_json
+
+_API = "/api/v1/scheduler"
+
+
+def snapshot(line: CommandLine) -> int:
+    body = client.connect(line).get(f"{_API}/snapshot")
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":")) + "\n"
+    if not line.output:
+        sys.stdout.write(text)
+        return 0
+    with open(line.output, "w", encoding="utf-8") as file:
+        file.write(text)
+    show(f"{line.output}: {len(body['nodes'])} nodes, {len(body['queues'])} queues, {len(body['gangs'])} gangs")
+    return 0
+
+
+def replay(line: CommandLine) -> int:
+    return _exec_module("replay", line, *(["--json"] if line.json else []), "--", line.word("snapshot file"))
+
+
+def simulate(line: CommandLine) -> int:
+    if len(line.words) > 1:
+        raise CommandError(f"`{line.program} simulate` takes one trace, but {len(line.words)} were given", 2)
+    flags = [f"--{name}={getattr(line, name)}" for name in ("nodes", "gpus", "grace")]
+    flags += [f"--reserve-after={line.reserve_after}"]
+    options = {"generate": line.generate, "svg": line.svg, "half-life": line.half_life}
+    flags += [f"--{name}={value}" for name, value in options.items() if value]
+    return _exec_module("simulate", line, *flags, *(["--json"] if line.json else []), "--", *line.words)
+
+
+def _exec_module(module: str, line: CommandLine, *argv: str) -> int:
+    sys.stdout.flush()
+    program = f"{line.program} {line.verb}"
+    os.execv(sys.executable, [sys.executable, "-m", f"rowlock.simulator.{module}", "--program", program, *argv])
+
+
+# ---------------------------------------------------------------- what if
+
+
+def what_if(line: CommandLine) -> int:
+    """`explain --what-if -f FILE`."""
+    if line.words:
+        raise CommandError(
+            f"`--what-if` asks about a file, not about the job `{line.words[0]}`: leave out one of the two", 2
+        )
+    if not line.file:
+        raise CommandError(
+            "`--what-if` needs the file that would be submitted: `rowlock explain --what-if -f job.yaml`", 2
+        )
+    body = {"objects": load_manifests(line.file), "project": project(line)}
+    response = client.connect(line).call("POST", f"{_API}/what-if", body=body)
+    if line.json:
+        show_json(response)
+    for outcome in [] if line.json else response["outcomes"]:
+        show(outcome["message"])
+        for change in outcome["changes"]:
+            show(f"  it would start now: {change}")
+        if (hint := outcome["record"].get("hint")) and not outcome["changes"]:
+            show(f"  what helps: {hint}")
+    return 0
+
+
+def load_manifests(path: str) -> list[dict[str, Any]]:
+    """The objects of a YAML (or JSON) file; `-` reads stdin; a List counts as its items."""
+    import yaml
+
+    try:
+        text = sys.stdin.read() if path == "-" else read_text(path)
+        documents = [d for d in yaml.safe_load_all(text) if d is not None]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        position = f" in line {mark.line + 1}" if mark else ""
+        raise CommandError(f"{path} is not YAML{position}: {getattr(error, 'problem', None) or error}") from None
+    items: list[dict[str, Any]] = []
+    for document in documents:
+        if not isinstance(document, dict):
+            raise CommandError(f"{path} holds {type(document).__name__} where an object with `kind` should be")
+        items += _list_items(document)
+    if not items:
+        raise CommandError(f"{path} holds no object")
+    return items
+
+
+def _list_items(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a document holds; the elements of a `PodList`, as a server sends it, do not say that they are pods."""
+    kind = str(document.get("kind", ""))
+    if not kind.endswith("List"):
+        return [document]
+    head = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
+    return [{**head, **item} if isinstance(item, dict) else item for item in document.get("items") or []]
+
+
+def read_text(path: str) -> str:
+    """Raises Refused when the file cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CommandError(f"{path} is not text: UTF-8 is expected") from None

@@ -1,0 +1,54 @@
+"""`why`: what happened to a job, in one sentence, and what that rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.commands.jobs import WORKLOADS, find_workload
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandLine
+from rowlock.cli.output import show, show_json
+
+
+def why(line: CommandLine) -> int:
+    server = client.connect(line)
+    workload = find_workload(server, project(line), line.word("job"))
+    body = server.get(f"{WORKLOADS}/{workload['id']}/why")
+    if line.json:
+        show_json(body)
+        return 0
+    show(body["sentence"])
+    for text in (*_failure_lines(body["incidents"]), *_running_rank_lines(body["ranks"], line.stacks)):
+        show(text)
+    return 0
+
+
+def _failure_lines(incidents: list[dict[str, Any]]) -> Iterator[str]:
+    """The last incident, a line a rank, the cause first."""
+    for failure in incidents[-1]["deaths"] if incidents else ():
+        error = failure["trouble"]
+        text = f"exit code {failure['code']}"
+        if failure["reason"]:
+            text += f", {failure['reason']}"
+        if error:
+            location = f" ({error['place']})" if error["place"] else ""
+            text += f": {error['kind']}{': ' + error['text'] if error['text'] else ''}{location}"
+            text += "  [an echo: it lost a peer]" if error["secondary"] else ""
+        elif failure["stopped"]:
+            text += "  [it was asked to end]"
+        yield f"  {failure['rank']}, run {failure['run']}: {text}"
+    if len(incidents) > 1:
+        yield f"  {len(incidents) - 1} earlier incident{'s' if len(incidents) > 2 else ''}; `--json` shows all"
+
+
+def _running_rank_lines(ranks: list[dict[str, Any]], stacks: bool) -> Iterator[str]:
+    for rank in ranks:
+        waits = f"waits in {rank['waits']}" if rank["waits"] else "stopped" if rank["state"] == "T" else "at work"
+        yield f"  {rank['rank']}: {waits}, {rank['cpu']:.2f} CPUs, silent for {rank['silent']:.0f} s"
+        if not stacks:
+            continue
+        if rank["blind"]:
+            yield f"      {rank['blind']}"
+        yield from (f"      {frame}" for frame in rank["stack"])

@@ -1,0 +1,270 @@
+"""`exec`, `bash`, `attach` and `port-forward`: into the pods of a job, in both programs' words."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient
+from rowlock.cli.commands.jobs import find_workload
+from rowlock.cli.commands.logs import selected_pod
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.websocket import CLOSE, SEND_HIGH_WATER, WebSocket, write_all
+
+STDIN, STDOUT, STDERR, ERROR, RESIZE = 0, 1, 2, 3, 4
+_CHUNK = 1 << 15
+
+
+# ---------------------------------------------------------------- which pod
+
+
+def _find_running_pod(line: CommandLine, name: str) -> tuple[ServerClient, dict[str, Any]]:
+    """The running pod that is meant: the job's chief, `--pod`, or with `rowlock` a pod's own name."""
+    server = client.connect(line)
+    try:
+        workload = find_workload(server, project(line), name)
+    except CommandError as refusal:
+        alone = not line.pod and getattr(line, "rank", None) is None
+        if line.program == "rowlock" and alone and (bare_pod := _find_pod_by_name(server, line, name)):
+            return server, _require_running(bare_pod)
+        prefix = f"The job: '{name}' is not found. " if line.program == "runai" else ""
+        raise CommandError(prefix + refusal.message, refusal.code) from None
+    pod = selected_pod(server, workload, line) or str(workload["additionalFields"]["chief"])
+    if not pod:
+        raise CommandError(
+            f"Unable to run command in a pod that is not running: the job {name} has no pods "
+            f"({workload.get('phaseMessage') or workload['phase']})"
+        )
+    return server, _require_running(server.get(f"/api/v1/namespaces/{workload['namespace']}/pods/{pod}"))
+
+
+def _find_pod_by_name(server: ServerClient, line: CommandLine, name: str) -> dict[str, Any] | None:
+    """A pod of the project that belongs to no job, or is called by its full name."""
+    projects = client.list_all(server, "/api/v1/org-unit/projects", "projects")
+    namespace = next((p["status"]["namespace"] for p in projects if p["name"] == project(line)), "")
+    pods = server.get("/api/v1/pods", fieldSelector=f"metadata.name={name},metadata.namespace={namespace}")["items"]
+    return dict(pods[0]) if pods else None
+
+
+def _require_running(pod: dict[str, Any]) -> dict[str, Any]:
+    name, phase = pod["metadata"]["name"], pod.get("status", {}).get("phase", "Pending")
+    if phase != "Running":
+        raise CommandError(f"Unable to run command in a pod that is not running: {name} is {phase}")
+    return pod
+
+
+def _find_container(pod: dict[str, Any], line: CommandLine) -> dict[str, Any]:
+    containers = pod["spec"]["containers"]
+    name = line.container or containers[0]["name"]
+    for container in containers:
+        if container["name"] == name:
+            return dict(container)
+    raise CommandError(
+        f"{pod['metadata']['name']} has no container {name}: it has {', '.join(c['name'] for c in containers)}"
+    )
+
+
+def _subresource_path(pod: dict[str, Any], subresource: str) -> str:
+    meta = pod["metadata"]
+    return f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/{subresource}"
+
+
+# ---------------------------------------------------------------- exec, bash, attach
+
+
+def exec_(line: CommandLine) -> int:
+    """Runs a command in a pod; its exit code is ours."""
+    command = [*line.words[1:], *(line.rest or [])]
+    if not line.words or not command:
+        raise CommandError(f"`{line.program} {line.verb}` needs a job and a command: JOB -- COMMAND...", 2)
+    return _exec_in_pod(line, line.words[0], command, stdin=line.stdin, tty=line.tty)
+
+
+def bash(line: CommandLine) -> int:
+    """An interactive shell in a pod."""
+    return _exec_in_pod(line, line.word("job"), ["/bin/bash"], stdin=True, tty=sys.stdin.isatty())
+
+
+def _exec_in_pod(line: CommandLine, name: str, command: list[str], *, stdin: bool, tty: bool) -> int:
+    server, pod = _find_running_pod(line, name)
+    if tty and not sys.stdin.isatty():
+        print("Unable to use a TTY - input is not a terminal or the right kind of file", file=sys.stderr)
+        tty = False
+    query = _stream_query(_find_container(pod, line)["name"], stdin=stdin, tty=tty)
+    return _run_session(
+        WebSocket(server, _subresource_path(pod, "exec"), query + [("command", word) for word in command]), stdin, tty
+    )
+
+
+def attach(line: CommandLine) -> int:
+    """Joins the program of a pod."""
+    server, pod = _find_running_pod(line, line.word("job"))
+    container = _find_container(pod, line)
+    stdin = not line.no_stdin and bool(container.get("stdin"))
+    tty = not line.no_tty and sys.stdin.isatty() and bool(container.get("tty"))
+    if sys.stdin.isatty() and not line.no_tty and not container.get("tty"):
+        print(f"Unable to use a TTY - container {container['name']} did not allocate one", file=sys.stderr)
+    print(f"Connecting to pod {pod['metadata']['name']}", file=sys.stderr)
+    if stdin:
+        print("If you don't see a command prompt, try pressing enter.", file=sys.stderr)
+    query = _stream_query(container["name"], stdin=stdin, tty=bool(container.get("tty")))
+    return _run_session(WebSocket(server, _subresource_path(pod, "attach"), query), stdin, tty)
+
+
+def _stream_query(container: str, *, stdin: bool, tty: bool) -> list[tuple[str, str]]:
+    streams = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
+    return [("container", container), *((name, "true") for name, yes in streams.items() if yes)]
+
+
+def _run_session(websocket: WebSocket, stdin: bool, tty: bool) -> int:
+    """Until the program has ended; its exit code. What the terminal was like it is again afterwards."""
+    resize_reader, resize_writer = os.pipe()
+    for end in (resize_reader, resize_writer):
+        os.set_blocking(end, False)
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(websocket.close)
+        for end in (resize_reader, resize_writer):
+            cleanup.callback(os.close, end)
+        if tty:
+            cleanup.enter_context(_raw_terminal())
+            old_handler = signal.signal(signal.SIGWINCH, lambda *_: os.write(resize_writer, b"."))
+            cleanup.callback(signal.signal, signal.SIGWINCH, old_handler)
+            os.write(resize_writer, b".")
+        return _copy_streams(websocket, resize_reader, stdin)
+
+
+def _copy_streams(websocket: WebSocket, resized: int, stdin: bool) -> int:
+    status: bytes = b""
+    while True:
+        for channel, data in websocket.pump():
+            if channel in (STDOUT, STDERR):
+                write_all(channel, data)
+            elif channel == ERROR:
+                status += data
+        if not websocket.is_open:
+            return _exit_code(status)
+        readers: list[Any] = [websocket, resized, *([0] if stdin and websocket.queued_bytes < SEND_HIGH_WATER else [])]
+        ready, _, _ = select.select(
+            readers, [websocket] if websocket.queued_bytes else [], [], 0 if websocket.has_pending_data else None
+        )
+        if resized in ready:
+            os.read(resized, 4096)
+            size = os.get_terminal_size(0)
+            websocket.queue_message(RESIZE, f'{{"Width":{size.columns},"Height":{size.lines}}}'.encode())
+        if 0 in ready:
+            data = os.read(0, _CHUNK)
+            stdin = bool(data)
+            websocket.queue_message(*((STDIN, data) if data else (CLOSE, bytes((STDIN,)))))
+
+
+def _exit_code(status: bytes) -> int:
+    """The exit code in the last message. Raises Refused when there is none."""
+    import json
+
+    try:
+        result = json.loads(status)
+    except ValueError:
+        raise CommandError(
+            "the connection to the server broke; the command was stopped. Look: `rowlock status`"
+        ) from None
+    if result.get("status") == "Success":
+        return 0
+    for cause in result.get("details", {}).get("causes", ()):
+        if cause.get("reason") == "ExitCode":
+            return int(cause["message"])
+    raise CommandError(str(result.get("message", "the command could not be run")))
+
+
+@contextlib.contextmanager
+def _raw_terminal() -> Iterator[None]:
+    """Every key goes to the program, also Ctrl-C."""
+    import termios
+    import tty
+
+    old_attributes = termios.tcgetattr(0)
+    tty.setraw(0, termios.TCSADRAIN)  # what was typed ahead counts
+    try:
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, old_attributes)
+
+
+# ---------------------------------------------------------------- port-forward
+
+
+def port_forward(line: CommandLine) -> int:
+    """Ports of this machine lead into a pod, until Ctrl-C."""
+    pairs = [_parse_ports(text) for text in [*line.port, *line.words[1:]]]
+    if not line.words or not pairs:
+        raise CommandError(f"`{line.program} {line.verb}` needs a job and ports: JOB --port 8080:80", 2)
+    server, pod = _find_running_pod(line, line.words[0])
+    address = "127.0.0.1" if line.address == "localhost" else line.address
+    listeners: dict[socket.socket, int] = {}
+    with contextlib.ExitStack() as cleanup:
+        for local_port, remote_port in pairs:
+            try:
+                listener = cleanup.enter_context(socket.create_server((address, local_port)))
+            except OSError as error:
+                raise CommandError(
+                    f"port {local_port} of {address} cannot be used: {error.strerror or error}"
+                ) from None
+            listeners[listener] = remote_port
+            print(f"Forwarding from {address}:{listener.getsockname()[1]} -> {remote_port}", flush=True)
+        while True:
+            for ready_listener in select.select(list(listeners), [], [])[0]:
+                accepted = ready_listener.accept()[0]
+                job = (server, _subresource_path(pod, "portforward"), listeners[ready_listener], accepted)
+                threading.Thread(target=_forward_connection, args=job, daemon=True).start()
+
+
+def _parse_ports(text: str) -> tuple[int, int]:
+    local, _, remote = text.partition(":")
+    remote = remote or local
+    if not (local.isdigit() or local == "") or not remote.isdigit() or not 0 < int(remote) < 65536:
+        raise CommandError(f'"{text}" is no pair of ports: LOCAL:REMOTE, for example 8080:80', 2)
+    return int(local or 0), int(remote)
+
+
+def _forward_connection(server: ServerClient, path: str, port: int, local: socket.socket) -> None:
+    """One connection; what goes wrong is told and the others go on."""
+    with local:
+        try:
+            websocket = WebSocket(server, path, [("ports", str(port))])
+        except (CommandError, OSError) as error:
+            print(f"connection to port {port} failed: {error}", file=sys.stderr)
+            return
+        try:
+            _copy_both_ways(websocket, local)
+        except OSError as error:
+            print(f"connection to port {port} broke: {error}", file=sys.stderr)
+        finally:
+            websocket.close()
+
+
+def _copy_both_ways(websocket: WebSocket, local: socket.socket) -> None:
+    """Both ways, until the pod closes. Each channel begins with its port in two bytes."""
+    started_channels, more = set[int](), True
+    while websocket.is_open:
+        for channel, data in websocket.pump():
+            piece = data if channel in started_channels else data[2:]
+            started_channels.add(channel)
+            if channel == 0:
+                local.sendall(piece)
+            elif piece:
+                print(piece.decode(errors="replace"), file=sys.stderr)
+        readers: list[Any] = [websocket, *([local] if more and websocket.queued_bytes < SEND_HIGH_WATER else [])]
+        timeout = 0 if websocket.has_pending_data or not websocket.is_open else None
+        ready, _, _ = select.select(readers, [websocket] if websocket.queued_bytes else [], [], timeout)
+        if local in ready:
+            data = local.recv(_CHUNK)
+            more = bool(data)
+            websocket.queue_message(*((0, data) if data else (CLOSE, b"\0")))

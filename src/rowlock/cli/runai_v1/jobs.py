@@ -1,0 +1,256 @@
+"""`runai list jobs`, `describe job`, `logs`, `delete`, `suspend`, `resume`: jobs in V1's words and columns.
+
+Scripts read these tables with fixed-width readers: header order and the two blanks between columns are promises.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient, list_all
+from rowlock.cli.commands import jobs
+from rowlock.cli.commands.jobs import WORKLOADS
+from rowlock.cli.commands.logs import find_pod_name, write_lines
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.output import format_age, format_number, parse_duration, show, show_json, table
+
+HEADER = (
+    "NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs Allocated (Requested)",
+    "PODs Running (Pending)", "SERVICE URL(S)",
+)  # fmt: skip
+FINISHED_STATUSES = ("Succeeded", "Failed", "Deleted", "Preempted", "TimedOut")
+WORKLOAD_TYPE = "Train"
+
+
+def index(line: CommandLine) -> int:
+    server, project_name = client.connect(line), project(line)
+    query = "" if line.all_projects else f"projectName=={project_name}"
+    workloads = client.list_all(server, WORKLOADS, "workloads", filterBy=query)
+    if not workloads and not line.all_projects:
+        jobs.check_project(server, project_name)
+    if not line.all_projects:
+        show(f"Showing jobs for project {project_name}")
+    workloads.sort(key=lambda w: (w["projectName"], w["name"]))
+    show(table(HEADER, [_row(w) for w in workloads]))
+    return 0
+
+
+def _row(workload: dict[str, Any]) -> tuple[str, ...]:
+    extra = workload["additionalFields"]
+    allocated = "-" if extra["status"] in FINISHED_STATUSES else format_number(workload["allocatedResources"]["gpu"])
+    return (
+        workload["name"],
+        extra["status"],
+        format_age(workload["createdAt"]),
+        _node_text(extra["nodes"]),
+        extra["image"],
+        WORKLOAD_TYPE,
+        workload["projectName"],
+        workload["submittedBy"],
+        f"{allocated} ({_requested_gpus(workload)})",
+        f"{workload['runningPods']} ({extra['pendingPods']})",
+        "",
+    )
+
+
+def _node_text(nodes: list[str]) -> str:
+    return "N/A" if not nodes else nodes[0] if len(nodes) == 1 else "<multiple>"
+
+
+def _requested_gpus(workload: dict[str, Any]) -> str:
+    return format_number(workload["workloadRequestedResources"]["gpu"]["request"])
+
+
+# ---------------------------------------------------------------- describe
+
+
+def describe(line: CommandLine) -> int:
+    name = line.word("name of a job")
+    server = client.connect(line)
+    workload = jobs.find_workload(server, project(line), name)
+    if line.output == "name":
+        show(workload["name"])
+        return 0
+    path = f"{WORKLOADS}/{workload['id']}"
+    pods = client.list_all(server, f"{path}/pods", "pods")
+    if line.output in ("json", "yaml"):
+        return _show_structured(_workload_summary(workload, pods), line.output)
+    events = client.list_all(server, f"{path}/events", "events", sortOrder="asc")
+    show("\n".join(f"{key}: {value}".rstrip() for key, value in description_rows(workload)))
+    show("\nPods:")
+    rows = [
+        (p["name"], p["status"].upper(), WORKLOAD_TYPE.upper(), format_age(p["createdAt"]), _node_and_ip(p))
+        for p in pods
+    ]
+    show(table(("POD", "STATUS", "TYPE", "AGE", "NODE"), rows))
+    show("\nEvents:")
+    show(_events_table(events))
+    return 0
+
+
+def description_rows(workload: dict[str, Any]) -> list[tuple[str, Any]]:
+    """V1's keys, all of them, in their order."""
+    extra = workload["additionalFields"]
+    return [
+        ("NAME", workload["name"]),
+        ("NAMESPACE", workload["namespace"]),
+        ("TYPE", WORKLOAD_TYPE),
+        ("STATUS", extra["status"]),
+        ("TRAINING DURATION", _duration(workload)),
+        ("GPUS", format_number(workload["podsRequestedResources"]["gpu"]["request"])),
+        ("TOTAL REQUESTED GPUS", _requested_gpus(workload)),
+        ("ALLOCATED GPUS", format_number(workload["allocatedResources"]["gpu"])),
+        ("ALLOCATED GPUS MEMORY", workload["allocatedResources"].get("gpuMemory", "")),
+        ("RUNNING PODS", workload["runningPods"]),
+        ("PENDING PODS", extra["pendingPods"]),
+        ("PARALLELISM", workload["requestedPods"]["number"]),
+        ("COMPLETIONS", 0),
+        ("SUCCEEDED PODS", extra["succeededPods"]),
+        ("FAILED PODS", extra["failedPods"]),
+        ("IS DISTRIBUTED WORKLOAD", "true"),
+        ("CREATED BY CLI", "true" if workload["source"] == "CLI" else "false"),
+        ("SERVICE URL(S)", ""),
+        ("COMMAND LINE", extra["commandLine"]),
+    ]
+
+
+def _duration(workload: dict[str, Any]) -> str:
+    started = workload["additionalFields"]["startedAt"]
+    return format_age(started, workload["completedAt"]) if started else "0s"
+
+
+def _node_and_ip(pod: dict[str, Any]) -> str:
+    if not pod["nodeName"]:
+        return ""
+    return f"{pod['nodeName']}/{pod['hostIp']}" if pod.get("hostIp") else str(pod["nodeName"])
+
+
+def _events_table(events: list[dict[str, Any]]) -> str:
+    """An empty line between the events of different objects."""
+    if not events:
+        return "No events for resources"
+    rows: list[tuple[str, ...]] = [("--------", "----", "---", "-------")]
+    sources = [f"{e['involvedObject']['kind'].lower()}/{e['involvedObject']['name']}" for e in events]
+    for source in dict.fromkeys(sources):
+        if len(rows) > 1:
+            rows.append(("", "", "", ""))
+        for event, its in zip(events, sources, strict=True):
+            if its == source:
+                message = f"[{event['reason']}] {' '.join(event['message'].split())}"
+                rows.append((source, event["type"], format_age(event["createdAt"]), message))
+    return table(("SOURCE", "TYPE", "AGE", "MESSAGE"), rows)
+
+
+def _workload_summary(workload: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
+    extra = workload["additionalFields"]
+    return {
+        "name": workload["name"],
+        "namespace": workload["namespace"],
+        "status": extra["status"],
+        "duration": _duration(workload),
+        "trainer": WORKLOAD_TYPE.lower(),
+        "priority": workload["priorityClassName"],
+        "chiefName": extra["chief"],
+        "instances": [
+            {
+                "name": pod["name"],
+                "status": pod["status"],
+                "age": format_age(pod["createdAt"]),
+                "node": _node_and_ip(pod),
+                "isChief": pod["name"] == extra["chief"],
+            }
+            for pod in pods
+        ],
+        "commandLine": extra["commandLine"],
+    }
+
+
+def _show_structured(value: dict[str, Any], form: str) -> int:
+    if form == "json":
+        show_json(value)
+        return 0
+    import yaml
+
+    show(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
+    return 0
+
+
+# ---------------------------------------------------------------- logs
+
+
+def logs(line: CommandLine) -> int:
+    name = line.word("job")
+    server = client.connect(line)
+    workload = jobs.find_workload(server, project(line), name)
+    pod = find_pod_name(server, workload, line.pod) if line.pod else _wait_for_chief(server, workload, line.follow)
+    options: dict[str, Any] = {"follow": line.follow, "timestamps": line.timestamps, "sinceTime": line.since_time}
+    if line.tail >= 0:
+        options["tail"] = line.tail
+    if line.since:
+        options["since"] = parse_duration(line.since, "--since")
+    write_lines(server.stream_lines(f"{WORKLOADS}/{workload['id']}/pods/{pod}/logs", **options))
+    return 0
+
+
+def _wait_for_chief(server: ServerClient, workload: dict[str, Any], follow: bool) -> str:
+    """The pod meant when none is named; a follower waits for it to be made."""
+    while True:
+        chief = str(workload["additionalFields"]["chief"])
+        if chief:
+            return chief
+        if not follow or workload["phase"] in ("Completed", "Failed", "Deleted"):
+            reason = workload.get("phaseMessage") or f"it is {workload['phase']}"
+            raise CommandError(f"The job {workload['name']} has no pods: {reason}")
+        path = f"{WORKLOADS}/{workload['id']}/wait"
+        workload = server.get(path, **{"for": "Pending,Initializing,Running,Degraded,Completed,Failed", "timeout": 5})
+
+
+# ---------------------------------------------------------------- delete, suspend, resume
+
+
+def delete_any(line: CommandLine) -> int:
+    """`runai delete job A B`, and the older `runai delete A B`."""
+    if line.words[:1] in (["job"], ["jobs"]) and (len(line.words) > 1 or line.all):
+        line.words = line.words[1:]
+    return _for_each_job(
+        line, "deleted", lambda server, workload_id: server.delete(f"{WORKLOADS}/distributed/{workload_id}")
+    )
+
+
+def suspend(line: CommandLine) -> int:
+    return _for_each_job(
+        line, "suspended", lambda server, workload_id: server.post(f"{WORKLOADS}/distributed/{workload_id}/suspend")
+    )
+
+
+def resume(line: CommandLine) -> int:
+    return _for_each_job(
+        line, "resumed", lambda server, workload_id: server.post(f"{WORKLOADS}/distributed/{workload_id}/resume")
+    )
+
+
+def _for_each_job(line: CommandLine, word: str, act: Any) -> int:
+    job_names, project_name = jobs.selected_job_names(line), project(line)
+    server, failed = client.connect(line), False
+    for name in job_names:
+        workloads = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
+        if not workloads:
+            hint = "If the job exists in a different project, use -p <project-name>."
+            existing = [
+                w["name"] for w in list_all(server, WORKLOADS, "workloads", filterBy=f"projectName=={project_name}")
+            ]
+            show(f"Job {name} does not exist in project {project_name}.{suggest_nearest(name, existing)} {hint}")
+            failed = True
+            continue
+        try:
+            act(server, workloads[0]["id"])
+        except client.StatusError as refusal:
+            show(
+                f"Failed to {word.removesuffix('d') if word != 'suspended' else 'suspend'} job {name}: {refusal.message}"
+            )
+            failed = True
+            continue
+        show(f"Job {name} {word} successfully.")
+    return 1 if failed else 0

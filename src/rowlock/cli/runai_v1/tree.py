@@ -1,0 +1,117 @@
+"""`runai`'s commands of the first generation, in both their old and their newer spellings, as a table."""
+
+from __future__ import annotations
+
+from rowlock.cli import exec_flags
+from rowlock.cli.context import DATA_DIR, PROJECT
+from rowlock.cli.grammar import Command, Flag, Group
+
+_FRAMEWORKS = (
+    ("pytorch", "PyTorch", ""),
+    ("tf", "TensorFlow", "tensorflow"),
+    ("mpi", "MPI", ""),
+    ("xgboost", "XGBoost", ""),
+)
+_CONTEXT_FLAGS = (PROJECT, DATA_DIR)
+_ALL_PROJECTS = Flag("-A --all-projects", "switch", "of all projects")
+
+
+def _submit_command(verb: str, framework: tuple[str, str, str], hidden: bool) -> Command:
+    name, words, aliases = framework
+    summary = f"Submit a distributed {words} job."
+    flags = f"runai_v1.flags:{name.upper()}"
+    spellings = " ".join(f"{verb[: -len(name)]}{a}" for a in aliases.split()) if verb != name else aliases
+    return Command(
+        verb, summary, f"runai_v1.submit:{name}", "[NAME]", flags, "ARGUMENTS...", aliases=spellings, hidden=hidden
+    )
+
+
+SUBMIT_DIST = Group(
+    "submit-dist", "Submit a distributed job.", tuple(_submit_command(f[0], f, False) for f in _FRAMEWORKS)
+)
+SUBMIT_OLD = tuple(_submit_command(f"submit-{f[0]}", f, False) for f in _FRAMEWORKS)
+
+_JOBS = Command("jobs", "List jobs.", "runai_v1.jobs:index", flags=(_ALL_PROJECTS, *_CONTEXT_FLAGS), aliases="job")
+_NODES = Command("nodes", "List nodes.", "runai_v1.context:nodes", flags=_CONTEXT_FLAGS, aliases="node")
+_PROJECTS = Command("projects", "List projects.", "runai_v1.context:projects", flags=(DATA_DIR,), aliases="project")
+_CLUSTERS = Command("clusters", "List clusters.", "runai_v1.context:clusters", flags=(DATA_DIR,), aliases="cluster")
+LIST = Group("list", "List jobs, nodes, projects or clusters.", (_JOBS, _NODES, _PROJECTS, _CLUSTERS), default="jobs")
+
+_OUTPUT = Flag("-o --output", "wide|json|yaml|name", "how to print it")
+_DESCRIBE_JOB = Command(
+    "job", "Show a job.", "runai_v1.jobs:describe", "NAME", (_OUTPUT, *_CONTEXT_FLAGS), aliases="jobs"
+)
+_DESCRIBE_NODE = Command("node", "Show a node.", "runai_v1.context:node", "NAME", (DATA_DIR,), aliases="nodes")
+DESCRIBE = Group("describe", "Show a job or a node.", (_DESCRIBE_JOB, _DESCRIBE_NODE))
+
+LOGS = Command("logs", "Print the log of a job's chief pod, or of another.", "runai_v1.jobs:logs", "JOB", (
+    Flag("--pod", "text", "this pod", value="NAME"),
+    Flag("-f --follow", "switch", "go on until the pod ends"),
+    Flag("--since", "text", "only what is newer: 5s, 2m, 3h", value="DURATION"),
+    Flag("--since-time", "text", "only what is newer than this time (RFC 3339)", value="TIME"),
+    Flag("-t --tail", "int", "only the last N lines", -1, value="N"),
+    Flag("--timestamps", "switch", "begin every line with its time"),
+    *_CONTEXT_FLAGS,
+))  # fmt: skip
+
+_POD = Flag("--pod", "text", "this pod (default: the job's chief)", value="NAME")
+_POD_FLAGS = (_POD, exec_flags.CONTAINER, *_CONTEXT_FLAGS)
+EXEC = Command("exec", "Run a command in a job's pod.", "exec_commands:exec_", "JOB [COMMAND...]", (
+    *exec_flags.EXEC,
+    *_POD_FLAGS,
+), "COMMAND...")  # fmt: skip
+BASH = Command("bash", "Open a shell in a job's pod.", "exec_commands:bash", "JOB", _POD_FLAGS)
+ATTACH = Command("attach", "Join the program of a job's pod.", "exec_commands:attach", "JOB", (
+    *exec_flags.ATTACH,
+    *_POD_FLAGS,
+))  # fmt: skip
+PORT_FORWARD = Command("port-forward", "Let ports of this machine lead into a job's pod.", "exec_commands:port_forward",
+                       "JOB [PORTS...]", (
+    *exec_flags.PORT_FORWARD,
+    *_POD_FLAGS,
+))  # fmt: skip
+
+_ALL = Flag("-A --all", "switch", "every job of the project")
+_MANY_JOBS_FLAGS = (_ALL, *_CONTEXT_FLAGS)
+DELETE = Command("delete", "Delete jobs: `runai delete job NAME...` or `runai delete NAME...`.", "runai_v1.jobs:delete_any",
+                 "[job] NAME...", (Flag("-y --yes", "switch", "do not ask"), *_MANY_JOBS_FLAGS))  # fmt: skip
+SUSPEND = Command("suspend", "Stop jobs and keep them.", "runai_v1.jobs:suspend", "NAME...", _MANY_JOBS_FLAGS)
+RESUME = Command("resume", "Continue suspended jobs.", "runai_v1.jobs:resume", "NAME...", _MANY_JOBS_FLAGS)
+
+CONFIG = Group("config", "Select a project or a cluster.", (
+    Command("project", "Set the default project.", "runai_v1.context:config_project", "NAME", (DATA_DIR,)),
+    Command("cluster", "Set the current cluster.", "runai_v1.context:config_cluster", "NAME", (DATA_DIR,)),
+))  # fmt: skip
+PROJECT_GROUP = Group("project", "Select or list projects.", (
+    Command("set", "Set the default project.", "runai_v1.context:project_set", "NAME", (DATA_DIR,)),
+    Command("list", "List projects.", "runai_v1.context:projects", flags=(DATA_DIR,)),
+))  # fmt: skip
+CLUSTER_GROUP = Group("cluster", "Select or list clusters.", (
+    Command("set", "Set the current cluster.", "runai_v1.context:config_cluster", "NAME", (DATA_DIR,)),
+    Command("list", "List clusters.", "runai_v1.context:clusters", flags=(DATA_DIR,)),
+))  # fmt: skip
+LOGIN = Command("login", "Log in.", "runai_v1.context:login", flags=(DATA_DIR,))
+LOGOUT = Command("logout", "Log out.", "runai_v1.context:logout", flags=(DATA_DIR,))
+WHOAMI = Command("whoami", "Say who is logged in.", "runai_v1.context:whoami", flags=(DATA_DIR,))
+VERSION = Command(
+    "version", "Print the version.", "runai_v1.context:version", flags=(Flag("--short", "switch", "one line"),)
+)
+
+_V2_HINT = (
+    "It is of Run:ai's second command line (V2), which is not here yet; in the first: `runai submit-dist pytorch NAME"
+    " --workers=2 -g 0.1 -i IMAGE`, `runai list jobs`, `runai describe job NAME`, `runai logs NAME`, `runai delete job NAME`."
+)
+_FOREIGN_COMMANDS = (
+    ("distributed training pytorch tensorflow tf mpi xgboost jax workload workspace inference workloads", _V2_HINT),
+    (
+        "submit",
+        "Jobs here are distributed: `runai submit-dist pytorch NAME --workers=1 -g 1 -i IMAGE`; of a single pod:"
+        " `rowlock run -g 1 --image IMAGE -- COMMAND`.",
+    ),
+    ("top", "`runai list nodes` shows what nodes have and hold, `runai list jobs` what jobs hold."),
+    ("update", "Submit the job again; `kubectl edit` changes what Kubernetes lets change."),
+)
+ROOT = Group("runai", "Run:ai's command line for rowlock.", (
+    SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, LOGS, EXEC, BASH, ATTACH, PORT_FORWARD, DELETE, SUSPEND, RESUME, CONFIG, PROJECT_GROUP, CLUSTER_GROUP,
+    LOGIN, LOGOUT, WHOAMI, VERSION,
+), foreign_commands=_FOREIGN_COMMANDS)  # fmt: skip

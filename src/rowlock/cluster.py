@@ -1,0 +1,122 @@
+"""`LocalCluster`: one machine as a whole cluster: store, job operators, scheduler, collector and kubelet, assembled.
+
+An async context manager. Entered, it has an open store with what a new cluster holds; `run()` keeps its controllers
+and its kubelet at work until it is cancelled. Who serves it over HTTP is none of its business (`assembly.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rowlock import controllers
+from rowlock.api import Controller
+from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.patch.patches import Patcher
+from rowlock.diagnostics import diagnostics
+from rowlock.diagnostics.hang_detector import HangDetector
+from rowlock.errors import AlreadyExists
+from rowlock.kinds import NODE, Kind
+from rowlock.kubelet.node import fake_nodes
+from rowlock.kubelet.worker.kubelet import Kubelet, KubeletSettings
+from rowlock.objects import Object
+from rowlock.scheduling.controller import Scheduler
+from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning
+from rowlock.storage import bootstrap
+from rowlock.storage.store import Store
+from rowlock.system import garbage_collector, namespace_defaults, resource_quota
+from rowlock.training import controller as training
+from rowlock.training.framework import PARITIES
+from rowlock.training.pod_group import PodGroupController
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """What a cluster is told at its start. `disabled_parts` may name "kubelet" and "scheduler"."""
+
+    data_dir: Path
+    kubelet: KubeletSettings
+    disabled_parts: frozenset[str] = frozenset()
+    fake_nodes: int = 0
+    """Nodes that run nothing, for trying the scheduler; each with `kubelet.simulated_gpus` GPUs."""
+    ca_certificate: str = ""
+    """The CA certificate that pods and clients should trust (PEM)."""
+    parity: str = "default"
+    """How closely the job operators follow Kubeflow's: a key of `training.framework.PARITIES`."""
+    half_life: float = 0.0
+    """Of time-based fair share, in seconds; 0 = the past does not count."""
+    say: Callable[[str], None] = field(default=lambda _: None)
+    """Takes sentences that a person who starts the cluster should read."""
+
+
+class LocalCluster:
+    """The embedded cluster over one data directory."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self.settings = settings
+        admission = Admission()
+        admission.has_scheduler = "scheduler" not in settings.disabled_parts
+        self.store = Store.open(settings.data_dir / "cluster.db", admission=admission, patches=Patcher())
+        admission.parity = PARITIES[settings.parity]
+        admission.view = (
+            self.store.core.staged_view
+        )  # quotas, priority classes and service accounts are looked up in it
+        planning = Planning(half_life=settings.half_life)
+        self.scheduler = None if "scheduler" in settings.disabled_parts else Scheduler(planning)
+        self.kubelet: Kubelet | None = None
+        self.diagnostics: diagnostics.Diagnostics | None = None
+        if "kubelet" not in settings.disabled_parts:
+            self.kubelet = Kubelet(self.store, self.store.view, settings.kubelet)
+            self.store.log_source = self.kubelet.log
+            self.diagnostics = diagnostics.attach_diagnostics(self.kubelet, self.store.view, settings.data_dir)
+
+    async def __aenter__(self) -> Self:
+        await asyncio.gather(self._bootstrap(), *([self.kubelet.prepare()] if self.kubelet else []))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.store.close()
+
+    async def _bootstrap(self) -> None:
+        async def create_missing(kind: Kind, obj: Object) -> None:
+            try:
+                await self.store.create(kind, obj)
+            except AlreadyExists:
+                pass  # edited or not, it is theirs now
+
+        settings = self.settings
+        node_objects = fake_nodes.make_fake_nodes(settings.fake_nodes, settings.kubelet.simulated_gpus, time.time())
+        initial_objects = [*bootstrap.initial_objects(), *((NODE, node) for node in node_objects)]
+        missing = [(k, o) for k, o in initial_objects if self.store.view.get(k, "", o["metadata"]["name"]) is None]
+        await asyncio.gather(*(create_missing(kind, obj) for kind, obj in missing))  # one commit
+        for name in fake_nodes.superfluous_nodes(self.store.view, node_objects):
+            await self.store.delete(NODE, "", name)
+
+    def controllers(self) -> list[Controller]:
+        """Who decides here. Without a scheduler nobody declares gangs either: both belong together."""
+        active: list[Controller] = [
+            *training.controllers(PARITIES[self.settings.parity]),
+            *garbage_collector.controllers(),
+            fake_nodes.FakeKubelet(),
+            *namespace_defaults.controllers(self.settings.ca_certificate),
+            resource_quota.ResourceQuotaController(),
+        ]
+        if self.scheduler is not None:
+            active += [PodGroupController(), self.scheduler]
+        return active
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            if self.kubelet:
+                tasks.create_task(self.kubelet.run(self.store.changes()))
+            if self.diagnostics:
+                tasks.create_task(HangDetector(self.diagnostics).run())
+            tasks.create_task(controllers.run(self.store, self.store.view, self.controllers(), self.store.changes()))

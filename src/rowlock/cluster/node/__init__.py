@@ -1,1 +1,0 @@
-"""Pods as processes: kubelet, shims, pod network, images as programs. The embedded cluster's machines."""

@@ -1,0 +1,183 @@
+"""Who failed first, and why: one sentence over all ranks.
+
+Cause comes before time: a rank with an error of its own, a death by signal or by memory explains peers whose connections
+broke, even when clocks and buffers say otherwise. Among causes the earliest wins. The others are counted, never hidden.
+"""
+
+from __future__ import annotations
+
+import signal as signals
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rowlock.diagnosis.tracebacks import SEEN_BY_TORCHRUN, LoggedError
+
+INCIDENT_GAP = 30.0
+"""Seconds: deaths closer than this to the one before belong to the same incident."""
+_HINTS = {
+    signals.SIGBUS: "often a full /dev/shm: give it an emptyDir volume with `medium: Memory`",
+    signals.SIGSEGV: "memory was accessed that is not there: native code, or a library that does not fit",
+    signals.SIGABRT: "the program gave itself up",
+}
+
+
+_STOP_REASONS = "the job was suspended, scaled down or preempted, a pod was deleted, or a probe failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RankFailure:
+    """The end of one run of one rank that did not succeed. Times in seconds since the epoch."""
+
+    rank: str
+    """As people say it: `rank 1`, `worker-0`."""
+    pod: str
+    node: str
+    code: int
+    started: float
+    finished: float
+    run: int = 0
+    signal: int = 0
+    stopped: bool = False
+    """The platform itself had asked it to end."""
+    reason: str = ""
+    """Kubernetes' word where the code does not say it: OOMKilled, StartError…"""
+    message: str = ""
+    trouble: LoggedError | None = None
+    said: str = ""
+    """The last line of its log, where no error was recognised in it."""
+
+    @property
+    def failed_at(self) -> float:
+        """When it went wrong, as well as is known."""
+        return self.trouble.at if self.trouble is not None and self.trouble.at else self.finished
+
+    @property
+    def rank_name(self) -> str:
+        """The rank that its log names; of a pod of several ranks that is one of them."""
+        logged_rank = self.trouble.rank if self.trouble is not None else None
+        return self.rank if logged_rank is None else f"rank {logged_rank}"
+
+    @property
+    def is_secondary(self) -> bool:
+        """It died of another's death."""
+        if self.reason == "OOMKilled":
+            return False
+        if self.trouble is not None:
+            return self.trouble.secondary
+        return self.stopped or self.signal == signals.SIGTERM
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def failure_from_dict(fields: dict[str, Any]) -> RankFailure:
+    """The inverse of `Death.plain`."""
+    error = fields.get("trouble")
+    return RankFailure(**{**fields, "trouble": LoggedError(**error) if error else None})
+
+
+def group_incidents(failures: Sequence[RankFailure]) -> list[list[RankFailure]]:
+    """Deaths that belong together, in order of time."""
+    groups: list[list[RankFailure]] = []
+    for failure in sorted(failures, key=lambda d: d.finished):
+        if groups and failure.finished - groups[-1][-1].finished <= INCIDENT_GAP:
+            groups[-1].append(failure)
+        else:
+            groups.append([failure])
+    return groups
+
+
+def root_cause(incident: Sequence[RankFailure]) -> RankFailure:
+    """The death that explains the others."""
+    return min(incident, key=lambda d: (d.is_secondary, d.failed_at))
+
+
+def is_requested_stop(incident: Sequence[RankFailure]) -> bool:
+    """Nobody failed: the platform itself had asked each of them to end."""
+    return all(d.stopped and d.reason != "OOMKilled" for d in incident)
+
+
+def exit_description(code: int, signal: int, reason: str = "", message: str = "") -> str:
+    """How a program ended, in words: `was killed with SIGKILL (exit code 137)`. `message` says why it could not start."""
+    if reason == "OOMKilled":
+        return "was killed for its memory"
+    if reason == "StartError":
+        return f"could not start: {message}"
+    number = signal or (code - 128 if 128 < code < 128 + signals.NSIG else 0)
+    if number in {s.value for s in signals.Signals}:
+        return f"was killed with {signals.Signals(number).name} (exit code {code})"
+    return f"ended with exit code {code}"
+
+
+def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0) -> str:
+    """What happened. `ranks`: how many the job has, 0 = unknown."""
+    if is_requested_stop(incident):
+        names = sorted({d.rank for d in incident})
+        plural = "was" if len(names) == 1 else "were"
+        return f"Nobody failed: {join_names(names)} {plural} asked to end ({_STOP_REASONS})."
+    cause = root_cause(incident)
+    others = {d.rank for d in incident if d.rank != cause.rank}
+    secondary = {d.rank for d in incident if d.is_secondary} & others
+    text = f"{cause.rank_name} (pod {cause.pod}, node {cause.node}) {_cause_description(cause)}"
+    if cause.is_secondary:
+        text = f"{text}; no rank left an error of its own, so whoever went first did so in silence"
+    if not others:
+        return text + "."
+    count = (
+        f"all {len(others)} others" if ranks and len(others) == ranks - 1 and ranks > 2 else join_names(sorted(others))
+    )
+    if others == secondary:
+        return f"{text}; {count} then lost {'it' if not cause.is_secondary else 'their peers'} and ended too."
+    own_failures = sorted(others - secondary)
+    suffix = f", and {join_names(sorted(secondary))} lost a peer" if secondary else ""
+    return f"{text}; {join_names(own_failures)} failed {_compare_failures(cause, incident, own_failures)}{suffix}."
+
+
+def _compare_failures(cause: RankFailure, incident: Sequence[RankFailure], others: Sequence[str]) -> str:
+    """How the others' own failures stand to the one that is told."""
+    is_same = {_failure_signature(cause)} == {_failure_signature(d) for d in incident if d.rank in others}
+    return "the same way" if is_same else "too, but later" if len(others) == 1 else "as well, but later"
+
+
+def _failure_signature(failure: RankFailure) -> tuple[object, ...]:
+    error = (failure.trouble.kind, failure.trouble.text) if failure.trouble is not None else (failure.said,)
+    return (failure.code, failure.signal, failure.reason, failure.message, *error)
+
+
+def _cause_description(cause: RankFailure) -> str:
+    ending = exit_description(cause.code, cause.signal, cause.reason, cause.message)
+    if cause.reason == "StartError":
+        return ending
+    duration = f" after {format_duration(cause.finished - cause.started)}" if cause.finished > cause.started > 0 else ""
+    if cause.reason == "OOMKilled":
+        return f"{ending}{duration}" + (f": {cause.message}" if cause.message else "")
+    if cause.trouble is not None:
+        if cause.trouble.text == SEEN_BY_TORCHRUN:
+            return f"{cause.trouble.kind}{duration}, {SEEN_BY_TORCHRUN}"
+        return f"{ending}{duration}: {cause.trouble}"
+    number = cause.signal
+    if number == signals.SIGKILL and not cause.stopped:
+        return f"{ending}{duration}; not by rowlock, and it left no error: somebody's `kill -9`, or the kernel short of memory"
+    if hint := _HINTS.get(signals.Signals(number) if number in {s.value for s in signals.Signals} else signals.SIGCHLD):
+        return f"{ending}{duration}; {hint}"
+    if cause.said:
+        return f"{ending}{duration}; the last line of its log: {cause.said}"
+    return f"{ending}{duration} and left no error in its log"
+
+
+def join_names(names: Sequence[str], limit: int = 4) -> str:
+    """Names for a sentence: `a, b and 3 more`."""
+    shown_names = list(names[:limit])
+    if len(names) > limit:
+        return f"{', '.join(shown_names)} and {len(names) - limit} more"
+    return " and ".join([", ".join(shown_names[:-1]), shown_names[-1]] if len(shown_names) > 1 else shown_names)
+
+
+def format_duration(seconds: float) -> str:
+    """A length of time for people: `0.4 s`, `12 s`, `3 min`, `2.5 h`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,108 @@
+"""Where a rank stands: one Python stack as py-spy dumps it, and whether that place is a wait for the other ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_COLLECTIVES = frozenset(
+    {
+        "all_reduce", "all_reduce_coalesced", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_to_all",
+        "all_to_all_single", "barrier", "monitored_barrier", "broadcast", "broadcast_object_list", "gather",
+        "gather_object", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "recv",
+        "send", "recv_object_list", "send_object_list", "batch_isend_irecv", "init_process_group", "new_group",
+        "destroy_process_group", "rendezvous", "allreduce", "Allreduce", "Barrier", "Bcast", "bcast", "Recv", "Send",
+    }
+)  # fmt: skip
+_COLLECTIVE_LIBRARIES = ("torch/distributed/", "mpi4py", "horovod", "jax/", "tensorflow/python/distribute")
+_BACKWARD_FUNCTIONS = ("_engine_run_backward",)
+"""DDP averages gradients inside the backward pass: a rank that waits for its peers' gradients stands here."""
+_LIBRARY_PATHS = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call: `function` at `file:line`."""
+
+    function: str
+    file: str
+    line: int
+
+    @property
+    def location(self) -> str:
+        return f"{self.file.rpartition('/')[2]}:{self.line}"
+
+    @property
+    def is_library(self) -> bool:
+        return any(part in self.file for part in _LIBRARY_PATHS) or self.file.startswith("<")
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The main thread of a rank, innermost call first; what the other threads do is counted only."""
+
+    frames: tuple[Frame, ...]
+    active: bool = True
+    threads: int = 1
+
+    @property
+    def collective(self) -> str:
+        """The collective that it is in: `all_reduce`; "" when it is in none."""
+        for frame in self.frames:
+            if frame.function in _COLLECTIVES and any(part in frame.file for part in _COLLECTIVE_LIBRARIES):
+                return frame.function
+        return ""
+
+    @property
+    def awaited_collective(self) -> str:
+        """Like `collective`, and `backward` for a thread that sleeps there: it waits for its peers' gradients."""
+        if self.collective:
+            return self.collective
+        return "backward" if not self.active and any(f.function in _BACKWARD_FUNCTIONS for f in self.frames[:2]) else ""
+
+    @property
+    def place(self) -> str:
+        """The innermost place in the user's own code: `step (train.py:12)`."""
+        user_frame = next((f for f in self.frames if not f.is_library), self.frames[0] if self.frames else None)
+        if user_frame is None:
+            return "an unknown place"
+        return (
+            user_frame.location
+            if user_frame.function == "<module>"
+            else f"{user_frame.function} ({user_frame.location})"
+        )
+
+    @property
+    def library_call(self) -> str:
+        """What the user's code called last: the innermost frame, when it is not the user's own."""
+        top = self.frames[0] if self.frames else None
+        return f"{top.function} ({top.location})" if top is not None and top.is_library else ""
+
+    def format_frames(self, limit: int = 12) -> list[str]:
+        """For people, innermost first, without the tail of the library."""
+        return [f"{f.function} ({f.file}:{f.line})" for f in self.frames[:limit]]
+
+
+def parse_stack(threads: Iterable[Mapping[str, Any]]) -> Stack | None:
+    """From the JSON of `py-spy dump --json`; None when there is no thread."""
+    all_threads = list(threads)
+    main_thread = next(
+        (t for t in all_threads if t.get("thread_name") == "MainThread"), all_threads[0] if all_threads else None
+    )
+    if main_thread is None:
+        return None
+    frames = [_parse_frame(f) for f in main_thread.get("frames") or ()]
+    return Stack(_strip_warm_parent(frames), bool(main_thread.get("active")), len(all_threads))
+
+
+def _parse_frame(fields: Mapping[str, Any]) -> Frame:
+    return Frame(str(fields.get("name", "")), str(fields.get("filename", "")), int(fields.get("line") or 0))
+
+
+def _strip_warm_parent(frames: Sequence[Frame]) -> tuple[Frame, ...]:
+    """A rank that was forked warm has its parent's calls at the bottom: they are ours, not the program's."""
+    first_parent = next(
+        (n for n, f in enumerate(frames) if f.file.endswith("/rowlock/kubelet/warm/warm_parent.py")), len(frames)
+    )
+    return tuple(frames[:first_parent])

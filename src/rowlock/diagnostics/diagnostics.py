@@ -1,0 +1,218 @@
+"""The inquest: who failed first, who keeps whom waiting, and who is slow, told in one sentence each.
+
+Deaths come from the kubelet as they are noticed. While jobs of several ranks run, `hang_detector.py` takes their pulse from
+`/proc`; when a pulse is suspicious, or when somebody asks, stacks are read and judged. Verdicts become Events of the job
+(so `kubectl describe` shows them) and the answer of `rowlock why`.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rowlock import kinds
+from rowlock.api import Record, View
+from rowlock.controllers.recorder import Recorder
+from rowlock.diagnosis.hang import RankObservation, Verdict, judge_after, judge_ranks
+from rowlock.diagnosis.root_cause import RankFailure, group_incidents, incident_sentence, is_requested_stop, root_cause
+from rowlock.diagnosis.stacks import Stack
+from rowlock.diagnostics import stack_dumps
+from rowlock.diagnostics.rank_failures import RankFailureStore, failure_of_run, job_uid
+from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks, sort_by_rank
+from rowlock.diagnostics.stack_dumps import StackDump
+from rowlock.kubelet.pod.facts import Run
+from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.worker.kubelet import Kubelet
+from rowlock.objects import Object, controller_of, name, uid
+
+SOURCE = "rowlock"
+LOOK_INTERVAL = 0.5
+"""Seconds between two looks at the same ranks: who stands at the same line twice does not move."""
+_GATHER_DELAY = 1.5
+"""Seconds after a death before it is told: the others are dying, too."""
+
+
+@dataclass(slots=True)
+class KubeletContext:
+    """What the inquest sees of the kubelet."""
+
+    view: View
+    pods: Mapping[str, PodState]
+    directory: Callable[[str, str], Path]
+    recorder: Recorder
+    clock: Callable[[], float] = time.time
+
+
+def attach_diagnostics(kubelet: Kubelet, view: View, data: Path) -> "Diagnostics":
+    """The inquest of a kubelet, told of every end."""
+    diagnostics = Diagnostics(KubeletContext(view, kubelet.pod_states, kubelet.directory, kubelet.recorder), data)
+    kubelet.on_end = diagnostics.handle_exit
+    return diagnostics
+
+
+class Diagnostics:
+    """One per kubelet."""
+
+    def __init__(self, context: KubeletContext, data: Path) -> None:
+        self._context = context
+        self.failures = RankFailureStore(data)
+        self._pending_jobs: set[str] = set()
+        self._last_reported: dict[str, float] = {}
+        self._hangs: dict[str, tuple[list[RankObservation], float]] = {}
+        """Jobs, by uid, whose ranks were found standing and have not moved since: where, and at what time."""
+
+    # ------------------------------------------------------------ deaths
+
+    def handle_exit(self, pod_state: PodState, container: str, run: Run) -> None:
+        """A program has ended; called once or more for each."""
+        pod = self._context.view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
+        if pod is None or uid(pod) != pod_state.card.uid or run.exit is None or run.exit.code == 0:
+            return
+        owner_uid, job = job_uid(pod), self._owner_job(pod)
+        if job is None or container in {c["name"] for c in pod["spec"].get("initContainers") or ()}:
+            return
+        failure = failure_of_run(job, pod, run, self._context.directory(pod_state.card.uid, container))
+        if failure is not None and self.failures.add(owner_uid, failure) and owner_uid not in self._pending_jobs:
+            self._pending_jobs.add(owner_uid)
+            asyncio.get_running_loop().call_later(_GATHER_DELAY, self._report_latest_incident, job)
+
+    def _report_latest_incident(self, job: Object) -> None:
+        """The latest incident as an Event of the job; once."""
+        self._pending_jobs.discard(uid(job))
+        incident = group_incidents(self.failures.failures_of(uid(job)))[-1]
+        if self._last_reported.get(uid(job)) == incident[0].finished or is_requested_stop(incident):
+            return
+        self._last_reported[uid(job)] = incident[0].finished
+        self.record_event(job, "Warning", "RankFailed", incident_sentence(incident, self._pod_count(job)))
+
+    def status_message(self, job: str, phase: str) -> str:
+        """What is known of a job that stands like this, in a sentence; "" for nothing."""
+        if phase in ("Running", "Degraded"):
+            observations, found_at = self._hangs.get(job, ([], 0.0))
+            return (
+                judge_after(observations, max(0.0, self._context.clock() - found_at)).sentence if observations else ""
+            )
+        failures = (
+            [i for i in group_incidents(self.failures.failures_of(job)) if not is_requested_stop(i)]
+            if phase == "Failed"
+            else []
+        )
+        return incident_sentence(failures[-1]) if failures else ""
+
+    def set_hang(self, job: str, observations: list[RankObservation]) -> None:
+        """The ranks of a job, by uid, were found like this and do not move; no looks = they move again."""
+        if observations:
+            self._hangs[job] = observations, self._context.clock()
+        else:
+            self._hangs.pop(job, None)
+
+    def record_event(self, job: Object, kind: str, reason: str, message: str) -> None:
+        """An Event of the job."""
+        self._context.recorder.record(Record(job, kind, reason, message, SOURCE))  # type: ignore[arg-type] # Normal, Warning
+
+    def _owner_job(self, pod: Object) -> Object | None:
+        owner = controller_of(pod)
+        kind = kinds.by_api_version(str(owner["apiVersion"]), str(owner["kind"])) if owner and job_uid(pod) else None
+        job = self._context.view.get(kind, pod["metadata"]["namespace"], owner["name"]) if kind and owner else None
+        return job if job is not None and owner is not None and uid(job) == owner["uid"] else None
+
+    def _pod_count(self, job: Object) -> int:
+        return len(list(self._context.view.by_owner(kinds.POD, uid(job))))
+
+    # ------------------------------------------------------------ the living
+
+    def running_pods(self, job: str = "") -> list[RunningPod]:
+        """The pods that run on this machine: of one job, by uid, or of all."""
+        result = []
+        for pod_state in self._context.pods.values():
+            pod = self._context.view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
+            owner_uid = job_uid(pod) if pod is not None and uid(pod) == pod_state.card.uid else ""
+            if pod is None or not owner_uid or (job and owner_uid != job) or (owner := self._owner_job(pod)) is None:
+                continue
+            main_container = pod["spec"]["containers"][0]["name"]
+            container = pod_state.containers.get(main_container)
+            if container is not None and container.run is not None and container.run.is_running:
+                log = self._context.directory(pod_state.card.uid, main_container) / f"log.{container.run.number}"
+                result.append(RunningPod(owner, pod, container.run, log))
+        return sort_by_rank(result)
+
+    async def observe_ranks(self, job: str) -> list[RankObservation]:
+        """Every running rank of a job, looked at twice."""
+        ranks_now = await asyncio.to_thread(find_ranks, self.running_pods(job))
+        cpu_before = {rank.pid: stack_dumps.cpu_seconds(rank.pid) for rank in ranks_now}
+        started = time.monotonic()
+        first_dumps = await stack_dumps.dump_stacks(list(cpu_before))
+        await asyncio.sleep(max(0.0, LOOK_INTERVAL - (time.monotonic() - started)))
+        second_dumps = await stack_dumps.dump_stacks(list(cpu_before))
+        elapsed = time.monotonic() - started
+        now = self._context.clock()
+        observations = []
+        for rank in ranks_now:
+            dump, running_pod = second_dumps[rank.pid], rank.running_pod
+            observations.append(
+                RankObservation(
+                    rank=rank.name,
+                    pod=name(running_pod.pod),
+                    node=str(running_pod.pod["spec"].get("nodeName", "")),
+                    pid=rank.pid,
+                    state=stack_dumps.process_state(rank.pid) or "X",
+                    cpu=(stack_dumps.cpu_seconds(rank.pid) - cpu_before[rank.pid]) / elapsed,
+                    silent=now - (running_pod.last_output_time() or running_pod.run.started or now),
+                    stack=dump.stack,
+                    moved=_has_moved(first_dumps[rank.pid], dump),
+                    blind=dump.blind,
+                )
+            )
+        return [look for look in observations if look.state not in ("X", "Z")]
+
+    async def diagnose_job(self, job: Object) -> dict[str, Any]:
+        """What is known of a job: its last incident, and where its running ranks stand now."""
+        result: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": []}
+        for incident in group_incidents(self.failures.failures_of(uid(job))):
+            summary = {
+                "sentence": incident_sentence(incident, self._pod_count(job)),
+                "at": root_cause(incident).failed_at,
+                "asked": is_requested_stop(incident),
+            }
+            result["incidents"].append({**summary, "deaths": [d.to_dict() for d in _sort_cause_first(incident)]})
+        observations = await self.observe_ranks(uid(job))
+        if observations:
+            result["verdict"] = judge_ranks(observations).to_dict()
+            result["ranks"] = [_observation_json(look) for look in observations]
+        return result
+
+    async def dump_rank_stacks(self, rank_processes: list[RankProcess]) -> dict[str, Stack]:
+        """Where each of these ranks stands, once."""
+        dumps = await stack_dumps.dump_stacks([rank.pid for rank in rank_processes])
+        stacks_by_name = ((rank.name, dumps[rank.pid].stack) for rank in rank_processes)
+        return {rank: stack for rank, stack in stacks_by_name if stack is not None}
+
+    async def judge_job(self, job: str) -> tuple[Verdict, list[RankObservation]]:
+        observations = await self.observe_ranks(job)
+        return (judge_ranks(observations) if observations else Verdict("moving", "No rank runs.")), observations
+
+
+def _sort_cause_first(incident: list[RankFailure]) -> list[RankFailure]:
+    cause = root_cause(incident)
+    return [cause, *(d for d in sorted(incident, key=lambda d: d.failed_at) if d is not cause)]
+
+
+def _observation_json(observation: RankObservation) -> dict[str, Any]:
+    lines = observation.stack.format_frames() if observation.stack is not None else []
+    awaited, moved = observation.awaited_collective, observation.moved
+    facts = {
+        "rank": observation.rank,
+        "pod": observation.pod,
+        "node": observation.node,
+        "pid": observation.pid,
+        "state": observation.state,
+    }
+    return {**facts, "cpu": round(observation.cpu, 2), "silent": round(observation.silent, 1), "waits": awaited, "moved": moved,
+            "stack": lines, "blind": observation.blind}  # fmt: skip
+
+
+def _has_moved(first: StackDump, second: StackDump) -> bool:
+    """Another stack than a moment before; with one stack missing nobody knows, and nothing is claimed."""
+    return first.stack is None or second.stack is None or first.stack.frames != second.stack.frames

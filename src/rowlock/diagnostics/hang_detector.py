@@ -1,0 +1,261 @@
+"""Takes the pulse of running jobs and calls for an inquest when one seems to stand still.
+
+A pulse costs a few reads of `/proc` per rank and second, and one of each log's size; stacks are read only on suspicion.
+Suspicion is a stillness that is longer than any before in this job: nobody has written, and some rank does not compute.
+Every such stillness is looked at once, and again ever more rarely, so a job that is quiet by nature costs nothing.
+A verdict that says *hang* must be found twice before it becomes an Event, but for a rank that was stopped by a signal.
+Ranks are processes: which they are is looked up now and then, and whenever one of them has gone.
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rowlock.diagnosis.hang import STOPPED, RankObservation, Verdict
+from rowlock.diagnosis.root_cause import format_duration
+from rowlock.diagnosis.stacks import Stack
+from rowlock.diagnosis.stragglers import find_straggler
+from rowlock.diagnostics import stack_dumps
+from rowlock.diagnostics.diagnostics import Diagnostics
+from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks
+from rowlock.objects import Object, uid
+
+SAMPLE_INTERVAL = 1.0
+"""Seconds between pulses; longer where there are so many ranks that taking it would cost more than _COST of a CPU."""
+_COST = 0.01
+STILL, HALTED, SILENT, GROWTH = 2.0, 1.0, 10.0, 1.5
+"""Seconds of stillness that are worth a look; with a rank that was stopped; of silence, where all ranks spin; how much
+longer than ever before."""
+SLOW = 10.0
+"""Seconds for which the others wait before a rank that does move is called slow."""
+RESCAN = 5.0
+"""Seconds after which the processes of a job are looked up again, though none of its ranks has gone."""
+BLIND = ""
+"""Stands for the remark that nobody can be named, among those who were named."""
+_IDLE = 0.1
+_AGAIN, _MAX_LOOK_DELAY = 5.0, 300.0
+_SECONDS_PER_RANK = 1.0
+"""Seconds per rank between two examinations at least: a hundred stacks take some seconds of CPU."""
+_CONFIRM = 0.5
+_SWEEP_INTERVAL = 60.0
+_SEARCH_LOOKS, _APART, _FIRST = 12, 0.25, 10.0
+"""A search for a straggler: how many looks, seconds between them, and how long after a job's begin the first one is."""
+_SEARCH_SHARE = 0.004
+"""The part of the time that searches may take: stacks are read with the CPU that training wants."""
+log = logging.getLogger("rowlock.inquest")
+
+
+@dataclass(slots=True)
+class RankSample:
+    """One rank at one moment. `at` is monotonic; `cpu_share`: CPUs that it has used since the pulse before."""
+
+    at: float
+    cpu: float
+    output: float
+    state: str
+    cpu_share: float = 1.0
+
+
+@dataclass(slots=True)
+class WatchedJob:
+    """A job under watch. Times are monotonic, outputs are of the clock that stamps files."""
+
+    job: Object
+    first_seen: float
+    running_pods: Sequence[RunningPod] = ()
+    ranks: list[RankProcess] = field(default_factory=list)
+    scanned_at: float = 0.0
+    task: asyncio.Task[None] | None = None
+    """An examination or a search that is under way."""
+    samples: dict[RankProcess, RankSample] = field(default_factory=dict)
+    last_output: float = 0.0
+    still_since: float | None = None
+    longest_stillness: float = 0.0
+    next_look: float = 0.0
+    look_delay: float = _AGAIN
+    hang: Verdict | None = None
+    hang_since: float = 0.0
+    next_search: float = 0.0
+    reported_ranks: set[str] = field(default_factory=set)
+
+
+class HangDetector:
+    """One per kubelet; `run` for as long as it works."""
+
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self._diagnostics = diagnostics
+        self._jobs: dict[str, WatchedJob] = {}
+
+    async def run(self) -> None:
+        swept_at = 0.0
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                cost = self._update_jobs(time.monotonic())
+                samples, sampling_cost = await asyncio.to_thread(_sample_jobs, list(self._jobs.values()))
+                for job, watched in self._jobs.items():
+                    self._check_job(job, watched, samples.get(job, {}), tasks)
+                if time.monotonic() - swept_at > _SWEEP_INTERVAL:
+                    swept_at = time.monotonic()
+                    await asyncio.to_thread(self._diagnostics.failures.prune_old_jobs)
+                await asyncio.sleep(max(SAMPLE_INTERVAL, (cost + sampling_cost) / _COST))
+
+    def _update_jobs(self, now: float) -> float:
+        """The jobs that run and their pods; returns what it cost, in seconds of CPU."""
+        started = time.thread_time()
+        pods_by_job: dict[str, list[RunningPod]] = defaultdict(list)
+        for subject in self._diagnostics.running_pods():
+            pods_by_job[uid(subject.job)].append(subject)
+        for ended_job in self._jobs.keys() - pods_by_job.keys():
+            del self._jobs[ended_job]
+            self._diagnostics.set_hang(ended_job, [])
+        for job, running_pods in pods_by_job.items():
+            watched = self._jobs.setdefault(job, WatchedJob(running_pods[0].job, now, next_search=now + _FIRST))
+            if [s.run for s in running_pods] != [s.run for s in watched.running_pods]:
+                watched.scanned_at = 0.0
+            watched.running_pods = running_pods
+        return time.thread_time() - started
+
+    def _check_job(
+        self, job: str, watched: WatchedJob, samples: dict[RankProcess, RankSample], tasks: asyncio.TaskGroup
+    ) -> None:
+        """Feels the pulse; begins an examination or a search when one is due."""
+        now = time.monotonic()
+        if not samples:  # who was always alone waits for nobody: no pulse is taken
+            return
+        self._update_stillness(watched, samples, now)
+        if watched.hang is not None and watched.still_since is None:
+            self._report_moving_again(watched, now)
+        if len(samples) < 2 or (watched.task is not None and not watched.task.done()):
+            return
+        coroutine: Coroutine[None, None, None] | None = None
+        if self._is_suspicious(watched, now):
+            coroutine = self._examine_stacks(job, watched)
+        elif watched.still_since is None and now >= watched.next_search:
+            coroutine = self._search_straggler(watched)
+        watched.task = tasks.create_task(coroutine) if coroutine is not None else None
+
+    def _update_stillness(self, watched: WatchedJob, samples: dict[RankProcess, RankSample], now: float) -> None:
+        """Compares with the pulse before; begins and ends a stillness."""
+        for rank, sample in samples.items():
+            if before := watched.samples.get(rank):
+                sample.cpu_share = (sample.cpu - before.cpu) / max(0.001, sample.at - before.at)
+        output = max(pulse.output for pulse in samples.values())
+        is_quiet = output <= watched.last_output and samples.keys() <= watched.samples.keys()
+        is_still = is_quiet and watched.still_since is not None
+        has_idle_rank = any(pulse.cpu_share < _IDLE or pulse.state == STOPPED for pulse in samples.values())
+        if is_quiet and (has_idle_rank or is_still):
+            watched.still_since = watched.still_since if watched.still_since is not None else now
+        elif is_quiet and watched.last_output and time.time() - output > SILENT:
+            watched.still_since = now - SILENT
+        elif watched.still_since is not None:
+            if watched.hang is None and watched.last_output:  # the stillness before the first word teaches nothing
+                watched.longest_stillness = max(watched.longest_stillness, now - watched.still_since)
+            watched.still_since, watched.next_look, watched.look_delay = None, 0.0, _AGAIN
+        watched.last_output, watched.samples = max(output, watched.last_output), samples
+
+    def _is_suspicious(self, watched: WatchedJob, now: float) -> bool:
+        if watched.still_since is None or watched.hang is not None or now < watched.next_look:
+            return False
+        is_stopped = any(pulse.state == STOPPED for pulse in watched.samples.values())
+        return now - watched.still_since >= (HALTED if is_stopped else max(STILL, GROWTH * watched.longest_stillness))
+
+    async def _examine_stacks(self, job: str, watched: WatchedJob) -> None:
+        """Reads the stacks; a hang must be found twice."""
+        watched.next_look = time.monotonic() + max(watched.look_delay, _SECONDS_PER_RANK * len(watched.ranks))
+        watched.look_delay = min(2 * watched.look_delay, _MAX_LOOK_DELAY)
+        since, (verdict, observations) = watched.still_since, await self._diagnostics.judge_job(job)
+        if verdict.kind == "stopped":  # no doubt about it
+            return self._report_hang(job, watched, verdict, observations)
+        if verdict.is_hang:
+            await asyncio.sleep(_CONFIRM)
+            first_verdict, (verdict, later_observations) = verdict, await self._diagnostics.judge_job(job)
+            is_same = (verdict.kind, verdict.culprits) == (first_verdict.kind, first_verdict.culprits) and _rank_places(
+                observations
+            ) == _rank_places(later_observations)
+            if is_same:
+                return self._report_hang(job, watched, verdict, later_observations)
+        if since is None or (still_seconds := time.monotonic() - since) < SLOW:
+            return
+        if verdict.kind in ("slow", "behind"):
+            self._report_straggler(watched, verdict)
+        elif verdict.kind == "blind" and watched.last_output and BLIND not in watched.reported_ranks:
+            watched.reported_ranks.add(BLIND)
+            message = f"No rank has written a line for {format_duration(still_seconds)}, and one of them at least does not compute. {verdict.sentence}"
+            self._diagnostics.record_event(watched.job, "Warning", "JobStill", message)
+
+    def _report_hang(
+        self, job: str, watched: WatchedJob, verdict: Verdict, observations: list[RankObservation]
+    ) -> None:
+        if self._jobs.get(job) is watched:
+            watched.hang, watched.hang_since = verdict, time.monotonic()
+            self._diagnostics.set_hang(job, observations)
+            self._diagnostics.record_event(watched.job, "Warning", "JobHangs", verdict.sentence)
+
+    def _report_moving_again(self, watched: WatchedJob, now: float) -> None:
+        assert watched.hang is not None
+        after = format_duration(now - watched.hang_since)
+        self._diagnostics.record_event(
+            watched.job, "Normal", "JobMovesAgain", f"The ranks move again, {after} after they were found standing."
+        )
+        watched.hang = None
+        self._diagnostics.set_hang(uid(watched.job), [])
+
+    async def _search_straggler(self, watched: WatchedJob) -> None:
+        """For a straggler: some looks in a row, then not for a while."""
+        stacks_by_rank: dict[str, list[Stack]] = defaultdict(list)
+        output_at_half = spent = 0.0
+        for number in range(_SEARCH_LOOKS):
+            output_at_half = _last_output_time(watched.running_pods) if number == _SEARCH_LOOKS // 2 else output_at_half
+            spent -= time.monotonic()
+            for rank, stack in (await self._diagnostics.dump_rank_stacks(watched.ranks)).items():
+                stacks_by_rank[rank].append(stack)
+            spent += time.monotonic()
+            await asyncio.sleep(_APART)
+        now = time.monotonic()
+        watched.next_search = now + max(
+            min(max(60.0, now - watched.first_seen), _MAX_LOOK_DELAY), spent / _SEARCH_SHARE
+        )
+        if (
+            verdict := find_straggler(
+                stacks_by_rank, has_output=_last_output_time(watched.running_pods) > output_at_half
+            )
+        ) is not None:
+            self._report_straggler(watched, verdict)
+
+    def _report_straggler(self, watched: WatchedJob, verdict: Verdict) -> None:
+        """Once for each culprit."""
+        if not watched.reported_ranks >= set(verdict.culprits):
+            watched.reported_ranks.update(verdict.culprits)
+            self._diagnostics.record_event(watched.job, "Warning", "RankSlow", verdict.sentence)
+
+
+def _rank_places(observations: Iterable[RankObservation]) -> list[tuple[str, object]]:
+    return [(look.rank, look.stack.frames if look.stack else None) for look in observations]
+
+
+def _last_output_time(running_pods: Iterable[RunningPod]) -> float:
+    """When anybody wrote a line."""
+    return max((subject.last_output_time() for subject in running_pods), default=0.0)
+
+
+def _sample_jobs(jobs: Iterable[WatchedJob]) -> tuple[Mapping[str, dict[RankProcess, RankSample]], float]:
+    """The pulse of every job of several ranks, by its uid; and what that cost, in seconds of CPU. In a thread."""
+    started, samples = time.thread_time(), dict[str, dict[RankProcess, RankSample]]()
+    for watched in jobs:
+        now = time.monotonic()
+        if now - watched.scanned_at > RESCAN or not all(rank.is_alive for rank in watched.ranks):
+            watched.ranks, watched.scanned_at = find_ranks(watched.running_pods), now
+        if len(watched.ranks) > 1 or watched.samples:
+            samples[uid(watched.job)] = {rank: _sample_rank(rank, now) for rank in watched.ranks}
+    return samples, time.thread_time() - started
+
+
+def _sample_rank(rank: RankProcess, now: float) -> RankSample:
+    """Stopped, when the rank or the program of its pod is."""
+    is_stopped = any(stack_dumps.process_state(pid) == STOPPED for pid in {rank.pid, rank.running_pod.run.pid})
+    return RankSample(
+        now, stack_dumps.cpu_seconds(rank.pid), rank.running_pod.last_output_time(), STOPPED if is_stopped else "S"
+    )

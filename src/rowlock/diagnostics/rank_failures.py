@@ -1,0 +1,133 @@
+"""Writes down how ranks died, as soon as it is known: pods are deleted and logs rotate, what happened must not.
+
+One file per job, `deaths/<uid of the job>.jsonl`, a death a line; read again after a restart of the server, so that no
+death is written twice. Kept for the newest jobs only.
+"""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+from rowlock.diagnosis.root_cause import RankFailure, failure_from_dict
+from rowlock.diagnosis.tracebacks import LoggedError, find_error, last_line
+from rowlock.kubelet.pod.facts import Run
+from rowlock.objects import Object, controller_of, dig, name
+from rowlock.workloads import pods as ranks
+
+MAX_JOBS = 1000
+"""Jobs whose deaths are remembered."""
+_MAX_FAILURES_PER_JOB = 2000
+"""Deaths per job that are written down: a job that crashes for ever says the same."""
+_TAIL_BYTES = 64 * 1024
+
+
+class RankFailureStore:
+    """The `deaths` directory."""
+
+    def __init__(self, data: Path) -> None:
+        self._directory = data / "deaths"
+        self._by_job: dict[str, list[RankFailure]] = {}
+
+    def failures_of(self, job: str) -> list[RankFailure]:
+        """Every death of a job's ranks, by the job's uid, in the order they were noticed."""
+        if job not in self._by_job:
+            failures = []
+            with contextlib.suppress(OSError):
+                for line in self._file(job).read_text().splitlines():
+                    with contextlib.suppress(ValueError, TypeError):  # the last line of a crash
+                        failures.append(failure_from_dict(json.loads(line)))
+            self._by_job[job] = failures
+        return self._by_job[job]
+
+    def add(self, job: str, failure: RankFailure) -> bool:
+        """False when it was known already, or the job has died too often to be interesting."""
+        failures = self.failures_of(job)
+        if len(failures) >= _MAX_FAILURES_PER_JOB or any(
+            (d.pod, d.run, d.started) == (failure.pod, failure.run, failure.started) for d in failures
+        ):
+            return False
+        failures.append(failure)
+        self._directory.mkdir(exist_ok=True, mode=0o700)
+        with self._file(job).open("a") as file:
+            file.write(json.dumps(failure.to_dict()) + "\n")
+        return True
+
+    def prune_old_jobs(self) -> None:
+        """Keeps the files of the newest jobs."""
+        with contextlib.suppress(FileNotFoundError):
+            files = sorted(os.scandir(self._directory), key=lambda e: e.stat().st_mtime, reverse=True)
+            for entry in files[MAX_JOBS:]:
+                os.unlink(entry.path)
+                self._by_job.pop(entry.name.removesuffix(".jsonl"), None)
+
+    def _file(self, job: str) -> Path:
+        return self._directory / f"{job}.jsonl"
+
+
+def failure_of_run(job: Object, pod: Object, run: Run, directory: Path) -> RankFailure | None:
+    """The death of one run, from its facts and its log; None when it ended well."""
+    if run.exit is None or run.exit.code == 0:
+        return None
+    was_stopped = False
+    with contextlib.suppress(OSError, ValueError):
+        was_stopped = bool(json.loads((directory / f"exit.{run.number}").read_bytes()).get("stopped"))
+    error = None if run.exit.reason == "StartError" else find_run_error(directory, run.number)
+    return RankFailure(
+        rank=_rank_name(job, pod, directory.name),
+        pod=name(pod),
+        node=str(dig(pod, "spec.nodeName", "")),
+        code=run.exit.code,
+        started=run.exit.started,
+        finished=run.exit.finished,
+        run=run.number,
+        signal=run.exit.signal,
+        stopped=was_stopped,
+        reason=run.exit.reason,
+        message=run.exit.message if run.exit.reason in ("OOMKilled", "StartError") else "",
+        trouble=error,
+        said="" if error or run.exit.reason == "StartError" else last_line(_read_tail(directory / f"log.{run.number}")),
+    )
+
+
+def _rank_name(job: Object, pod: Object, container: str) -> str:
+    """The rank; a container beside it is named."""
+    label = ranks.rank_label(job, pod)
+    return label if pod["spec"]["containers"][0]["name"] == container else f"container {container} of {label}"
+
+
+def find_run_error(directory: Path, number: int) -> LoggedError | None:
+    """What torch's error file says (programs under `@record` and torchrun write one), else what the log says."""
+    return read_error_file(directory / f"error.{number}.json") or find_error(_read_tail(directory / f"log.{number}"))
+
+
+def read_error_file(path: Path) -> LoggedError | None:
+    """`{"message": {"message": "ValueError: no", "extraInfo": {"py_callstack": …, "timestamp": "1700000000"}}}`."""
+    try:
+        report = json.loads(path.read_bytes())["message"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if isinstance(report, str):
+        return LoggedError(report.partition(":")[0], report.partition(":")[2].strip())
+    traceback_error = find_error(str((report.get("extraInfo") or {}).get("py_callstack") or ""))
+    kind, _, text = str(report.get("message") or "").partition(": ")
+    timestamp = str((report.get("extraInfo") or {}).get("timestamp") or "0")
+    error = traceback_error or LoggedError(kind, text.partition("\n")[0])
+    at = float(timestamp) if timestamp.isdigit() else 0.0
+    return LoggedError(error.kind, error.text, at, error.place, error.rank, error.secondary)
+
+
+def _read_tail(path: Path) -> str:
+    """The end of a log; nothing when there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def job_uid(pod: Object) -> str:
+    """The uid of the kubeflow job that controls a pod; "" for other pods."""
+    owner = controller_of(pod) or {}
+    return str(owner.get("uid", "")) if str(owner.get("apiVersion", "")).startswith("kubeflow.org/") else ""

@@ -1,0 +1,137 @@
+"""Which processes are ranks: of one pod there may be several, below `torchrun`, `mpirun` or a shell script.
+
+A rank is the topmost Python process that was given a number of its own (RANK with LOCAL_RANK, or MPI's), else the topmost
+Python process; in a job without Python it is the pod's program. What a rank starts (data loaders) is a part of it.
+"""
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rowlock.kubelet.pod.facts import Run
+from rowlock.kubelet.shim.fact_files import ticks
+from rowlock.kubelet.shim.process_tree import children
+from rowlock.objects import Object, uid
+from rowlock.workloads import pods
+
+_MPI_RANK_VARIABLES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK")
+"""What MPI's launchers call a rank's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """A pod of a job whose program runs."""
+
+    job: Object
+    pod: Object
+    run: Run
+    log: Path
+
+    def last_output_time(self) -> float:
+        """When its last line was written; 0 when there is none."""
+        try:
+            status = self.log.stat()
+        except OSError:
+            return 0.0
+        return status.st_mtime if status.st_size else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RankProcess:
+    """A process that is a rank; `start_ticks` tells it from a later one of the same pid."""
+
+    name: str
+    pid: int
+    start_ticks: int
+    running_pod: RunningPod = field(compare=False)
+
+    @property
+    def is_alive(self) -> bool:
+        return ticks(self.pid) == self.start_ticks
+
+
+def find_ranks(running_pods: Iterable[RunningPod]) -> list[RankProcess]:
+    """Every rank of these pods, by number where that is known; no two have the same name."""
+    all_pods = list(running_pods)
+    processes = [(number, pid, subject) for subject in all_pods for pid, number in find_python_ranks(subject.run.pid)]
+    processes = processes or [("", subject.run.pid, subject) for subject in all_pods]
+    named_processes = [(f"rank {n}" if n else pods.rank_label(s.job, s.pod), pid, s) for n, pid, s in processes]
+    name_counts = Counter(name for name, _, _ in named_processes)
+    result = [
+        RankProcess(name if name_counts[name] == 1 else f"{name} (pid {pid})", pid, ticks(pid), subject)
+        for name, pid, subject in named_processes
+    ]
+    if all(number.isdigit() for number, _, _ in processes):
+        result = [
+            rank for _, rank in sorted(zip((int(n) for n, _, _ in processes), result, strict=True), key=lambda p: p[0])
+        ]
+    return [rank for rank in result if rank.start_ticks]
+
+
+def sort_by_rank(running_pods: Iterable[RunningPod]) -> list[RunningPod]:
+    """Pods in order of their ranks."""
+    by_uid = {uid(s.pod): s for s in running_pods}
+    return [by_uid[uid(pod)] for pod in pods.sort_by_rank(s.pod for s in by_uid.values())]
+
+
+def find_python_ranks(root: int) -> list[tuple[int, str]]:
+    """The Python ranks below (and with) process `root`: pid and number; "" where a rank has none but its pod's."""
+    tree = {root: children(root)}
+    unvisited = list(tree[root])
+    while unvisited:
+        pid = unvisited.pop()
+        tree[pid] = children(pid)
+        unvisited += tree[pid]
+    return list(_find_ranks_below(root, tree, _read_environ(root).get(b"RANK", b"")))
+
+
+def _find_ranks_below(pid: int, tree: dict[int, list[int]], pod_rank: bytes) -> Iterator[tuple[int, str]]:
+    is_python_process = is_python(pid)
+    if is_python_process and (number := _rank_number(_read_environ(pid), pod_rank)):
+        yield pid, number
+        return
+    below = [each for child in tree[pid] for each in _find_ranks_below(child, tree, pod_rank)]
+    if is_python_process:
+        below = [each for each in below if each[1]] or [(pid, "")]
+    yield from below
+
+
+def _rank_number(env: dict[bytes, bytes], pod_rank: bytes) -> str:
+    """A rank's number, if it was given one of its own: by `torchrun`, by MPI, or by a script other than its pod's."""
+    if b"LOCAL_RANK" in env or env.get(b"RANK", pod_rank) != pod_rank:
+        return env.get(b"RANK", env.get(b"LOCAL_RANK", b"")).decode(errors="replace")
+    return next((env[word].decode(errors="replace") for word in _MPI_RANK_VARIABLES if word in env), "")
+
+
+def is_python(pid: int) -> bool:
+    """By the name of its program; one that has Python inside has another."""
+    return program_name(pid).startswith(("python", "pypy"))
+
+
+def has_no_python(pid: int) -> bool:
+    """There is no Python in it for sure: neither is that its program nor has it loaded the library."""
+    if not program_name(pid) or is_python(pid):
+        return False
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return b"libpython" not in file.read()
+    except OSError:
+        return False
+
+
+def program_name(pid: int) -> str:
+    """The name of the file that it runs; "" when that may not be known, or it has gone."""
+    with contextlib.suppress(OSError):
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    return ""
+
+
+def _read_environ(pid: int) -> dict[bytes, bytes]:
+    """As the process was started, warm or cold (`command_line.py`); what it changed since then is not in it."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return dict(entry.partition(b"=")[::2] for entry in file.read().split(b"\0") if b"=" in entry)
+    return {}

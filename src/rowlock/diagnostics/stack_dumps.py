@@ -1,0 +1,102 @@
+"""Looks at processes while they run: whether they compute, where their code stands.
+
+Nothing is asked of the user's program, and nothing is done to it. `/proc` tells state and CPU; py-spy reads the Python
+stack from outside, without pausing the process: a pause ends system calls that have a time limit (a `recv` with
+SO_RCVTIMEO answers EINTR), and a library that does not expect that fails for it. A process that runs on while it is read
+can be caught in a muddle; then it is read again. Where py-spy may not or is not there, the reason comes back instead.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowlock.diagnosis import stacks
+from rowlock.diagnosis.stacks import Stack
+from rowlock.diagnostics.rank_processes import has_no_python
+from rowlock.kubelet.shim.process_tree import descendants
+
+_DUMP_TIMEOUT = 5.0
+_MAX_PARALLEL = 4
+_TRIES = 4
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class StackDump:
+    """A stack, or why there is none."""
+
+    stack: Stack | None
+    blind: str = ""
+
+
+def process_state(pid: int) -> str:
+    """The process's state letter, as in /proc; "" when it has gone."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0].decode()
+    return ""
+
+
+def cpu_seconds(root: int) -> float:
+    """CPU time of a process and all below it, since they began."""
+    total = 0
+    for pid in (root, *descendants(root)):
+        with contextlib.suppress(OSError, IndexError):
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / _TICKS_PER_SECOND
+
+
+def find_py_spy() -> str:
+    """Where py-spy is; "" when it is not installed."""
+    beside_python = Path(sys.executable).parent / "py-spy"
+    return str(beside_python) if beside_python.exists() else shutil.which("py-spy") or ""
+
+
+async def dump_stacks(pids: list[int]) -> dict[int, StackDump]:
+    """The stack of each process, some at a time."""
+    semaphore = asyncio.Semaphore(_MAX_PARALLEL)
+
+    async def dump_one(pid: int) -> StackDump:
+        async with semaphore:
+            return await dump_stack(pid)
+
+    return dict(zip(pids, await asyncio.gather(*(dump_one(pid) for pid in pids)), strict=True))
+
+
+async def dump_stack(pid: int) -> StackDump:
+    """One process's stack."""
+    tool = find_py_spy()
+    if not tool:
+        return StackDump(None, "py-spy is not installed where rowlock runs (`pip install py-spy`)")
+    if has_no_python(pid):
+        return StackDump(None, "they are no Python programs")
+    dump = StackDump(None)
+    for _ in range(_TRIES):
+        dump = await _run_py_spy(tool, pid)
+        if (dump.stack is not None and dump.stack.frames) or not process_state(pid):
+            break
+    return dump
+
+
+async def _run_py_spy(tool: str, pid: int) -> StackDump:
+    command = [tool, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        output, error_output = await asyncio.wait_for(process.communicate(), _DUMP_TIMEOUT)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return StackDump(None, f"py-spy did not answer within {_DUMP_TIMEOUT:.0f} s")
+    if process.returncode:
+        lines = error_output.decode(errors="replace").strip().splitlines()
+        return StackDump(None, f"py-spy: {lines[-1].strip() if lines else 'it failed without a word'}")
+    return StackDump(stacks.parse_stack(json.loads(output)))

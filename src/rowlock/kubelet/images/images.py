@@ -1,0 +1,360 @@
+"""Images as programs: what an image name means to a node, with or without a container engine.
+
+    python -m rowlock.kubelet.images.images --data-dir D  list | add NAME --host | add NAME --dir DIR … | remove NAME  [--json]
+
+An image is `images/<mangled name>/image.json` (+ `rootfs/`, `venv/` when `rowlock build` made it): directory,
+environment, entrypoint, command. `--host` images stand for the machine itself: the pod gives the command. A name that is
+not in the table is refused with the line that adds it; we never guess. `rowlock.dev/host` always is the host.
+"""
+
+import difflib
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rowlock.kubelet.pod.facts import Problem
+from rowlock.kubelet.shim import engine_client
+from rowlock.kubelet.shim.fact_files import write_fact
+
+HOST_NAMES = ("host", "rowlock.dev/host")
+"""Names that mean this machine's own programs without being in the table."""
+KUBECTL_DELIVERY = "ghcr.io/kubeflow/training-v1/kubectl-delivery"
+"""What the operator puts before an MPIJob's launcher: `kubectl_delivery.py` stands for it."""
+OWN_PREFIX = "rowlock.dev"
+"""What images of our own, in an engine, begin with."""
+_REGISTRIES = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_NAME = re.compile(rf"(?:[a-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-f]{32,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """How to run what the name stands for. Paths are absolute; `root` is where `/` of the image lies ("" = here)."""
+
+    name: str
+    host: bool = False
+    root: str = ""
+    path: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    workdir: str = ""
+    created: float = 0.0
+    source: str = ""
+    engine: str = ""
+    """Of the container engine that has it: the image's id there; "" = it runs as a process."""
+    user: str = ""
+    stop_signal: str = ""
+
+    @property
+    def id(self) -> str:
+        """As a registry has it: the name and a digest, another one for every build."""
+        if self.engine:
+            return self.engine
+        return f"rowlock://{self.name}@sha256:{hashlib.sha256(f'{self.name}@{self.created}'.encode()).hexdigest()}"
+
+
+def normalise(reference: str) -> str:
+    """One spelling for all of an image's names: no default registry, no `library/`, lower case, a tag.
+
+    Raises ValueError with a sentence for what cannot be an image name."""
+    text = reference.strip().lstrip("/")
+    head, at, digest = text.partition("@")
+    slash = head.rfind("/")
+    colon = head.find(":", slash + 1)
+    name, tag = (head, "latest") if colon < 0 else (head[:colon], head[colon + 1 :])
+    name = name.lower()
+    for registry in _REGISTRIES:
+        name = name.removeprefix(registry)
+    name = name.removeprefix("library/")
+    digest = digest.lower()
+    if not _NAME.fullmatch(name) or not _TAG.fullmatch(tag) or (at and not _DIGEST.fullmatch(digest)):
+        raise ValueError(f'couldn\'t parse image name "{reference}": invalid reference format')
+    return f"{name}@{digest}" if at else f"{name}:{tag}"
+
+
+def mangle(name: str) -> str:
+    """A normalised name as one directory name that may stand in PATH."""
+    return name.replace("/", "+").replace(":", "=")
+
+
+class Images:
+    """The table, in a directory; reads an entry again when its file has changed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._cache: dict[str, tuple[int, Image]] = {}
+        self.engine_images: dict[str, Image | Problem] = {}
+        """What the container engine was last seen to have, or why it could not be asked; see `container_runtime.py`."""
+
+    def directory_of(self, name: str) -> Path:
+        return self._directory / mangle(name)
+
+    def find(self, reference: str) -> Image | Problem:
+        """The image, or why a container of it cannot start."""
+        try:
+            name = normalise(reference)
+        except ValueError as error:
+            return Problem("InvalidImageName", f'Failed to apply default image tag "{reference}": {error}')
+        if name.rpartition(":")[0] in HOST_NAMES:
+            return Image(name, host=True)
+        image = self._read_entry(name)
+        if image is not None:
+            return image
+        if name in self.engine_images:
+            return self.engine_images[name]
+        if name.rpartition(":")[0] == KUBECTL_DELIVERY:
+            program = (sys.executable, "-m", "rowlock.kubelet.images.kubectl_delivery", str(self._directory.parent))
+            return Image(name, entrypoint=program)
+        if _has_upper_case(reference):
+            sentence = "repository name must be lowercase, and no image of that name was built or added"
+            return Problem(
+                "InvalidImageName",
+                f'Failed to apply default image tag "{reference}": {sentence}. {unknown_image_hint(reference)}',
+            )
+        return Problem("ErrImagePull", f'no image "{reference}" on this node: {unknown_image_hint(reference)}')
+
+    def is_engine_image(self, reference: str) -> bool:
+        """Is it an image that a container engine runs?"""
+        return not self.is_local(reference) and normalise(reference) in self.engine_images
+
+    def needs_pull(self, reference: str) -> bool:
+        """Is it an image that a container engine does not have and a registry may?"""
+        if self.is_local(reference) or _has_upper_case(reference):
+            return False
+        name = normalise(reference)
+        return name not in self.engine_images and name.rpartition(":")[0] != KUBECTL_DELIVERY
+
+    def is_local(self, reference: str) -> bool:
+        """Is no engine to be asked about it: the machine itself, a name in our table, or no image name at all?"""
+        try:
+            name = normalise(reference)
+        except ValueError:
+            return True
+        return name.rpartition(":")[0] in HOST_NAMES or self._read_entry(name) is not None
+
+    def _read_entry(self, name: str) -> Image | None:
+        path = self.directory_of(name) / "image.json"
+        try:
+            stamp = path.stat().st_mtime_ns
+        except OSError:
+            return None
+        if name not in self._cache or self._cache[name][0] != stamp:
+            self._cache[name] = (stamp, _from_json(json.loads(path.read_bytes())))
+        return self._cache[name][1]
+
+    def all(self) -> list[Image]:
+        try:
+            names = sorted(os.listdir(self._directory))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        rows = [self._read_entry(n.replace("+", "/").replace("=", ":")) for n in names]
+        return [row for row in rows if row is not None]
+
+    def add(self, image: Image) -> None:
+        """Writes the entry; whole or not at all."""
+        directory = self.directory_of(image.name)
+        directory.mkdir(parents=True, exist_ok=True)
+        write_fact(str(directory / "image.json"), asdict(image), durable=True)
+
+    def remove(self, reference: str) -> bool:
+        """Forgets an image; False when there was none. Running pods keep what they have open."""
+        directory = self.directory_of(normalise(reference))
+        if not (directory / "image.json").exists():
+            return False
+        (directory / "image.json").unlink()
+        shutil.rmtree(directory, ignore_errors=True)
+        return True
+
+
+def _has_upper_case(reference: str) -> bool:
+    """Upper case in the repository part: a container engine would refuse it."""
+    path, _, last = reference.partition("@")[0].rpartition("/")
+    repository = f"{path}/{last.partition(':')[0]}"
+    return repository != repository.lower()
+
+
+def unknown_image_hint(reference: str) -> str:
+    """The lines that make an unknown image known."""
+    return f"images are not pulled on a node without a container runtime; {build_hint(reference)}"
+
+
+def build_hint(reference: str) -> str:
+    """What can be done where a registry does not give it."""
+    return (
+        f"build it with `rowlock build -t {reference} DIR`, "
+        f"or run its command with this machine's programs: `rowlock image add {reference} --host`"
+    )
+
+
+def _from_json(data: Mapping[str, Any]) -> Image:
+    fields = {**data, **{k: tuple(data.get(k) or ()) for k in ("path", "entrypoint", "command")}}
+    return Image(**fields)
+
+
+def map_path(word: str, root: str) -> str:
+    """A word of a command line: an absolute path means the image's file when the image knows more of it than the host."""
+    if not root or not word.startswith("/"):
+        return word
+    image_depth = _existing_depth(root, word)
+    return root + word if image_depth and image_depth >= _existing_depth("", word) else word
+
+
+def _existing_depth(root: str, path: str) -> int:
+    """How many steps of `path` exist below `root`."""
+    steps = [step for step in path.split("/") if step]
+    for number in range(len(steps), 0, -1):
+        if os.path.lexists(f"{root}/{'/'.join(steps[:number])}"):
+            return number
+    return 0
+
+
+def command_line(image: Image, container: Mapping[str, Any]) -> list[str] | Problem:
+    """The words to exec, by Docker's rules; as they are written."""
+    command, args = list(container.get("command") or ()), list(container.get("args") or ())
+    if not command:
+        command = list(image.entrypoint)
+        args = args or list(image.command)
+    if words := [*command, *args]:
+        return words
+    sentence = f'no command: the image "{image.name}" names none, so the pod must give `command` or `args`'
+    if image.name.rpartition(":")[0] not in HOST_NAMES:
+        sentence = f"{sentence}, or build the image with a CMD: `rowlock build -t {image.name} DIR`"
+    return Problem("CreateContainerError", sentence)
+
+
+def working_directory(image: Image, container: Mapping[str, Any], pod_directory: str) -> str:
+    """Where the program starts: the pod's wish as it is written, the image's, else the pod's own empty directory."""
+    return str(container.get("workingDir") or "") or image.workdir or image.root or pod_directory
+
+
+# ---------------------------------------------------------------- the command
+
+
+@click.group()
+@click.option("--data-dir", type=click.Path(path_type=Path), required=True, envvar="ROWLOCK_DATA_DIR")
+@click.pass_context
+def main(context: click.Context, data_dir: Path) -> None:
+    """What image names mean on this machine."""
+    context.obj = Images(data_dir / "images")
+
+
+@main.command("list")
+@click.option("--json", "as_json", is_flag=True)
+@click.pass_obj
+def list_images(images: Images, as_json: bool) -> None:
+    """Shows every image."""
+    host_image = Image(HOST_NAMES[0], host=True)
+    all_images = [host_image, *images.all()]
+    all_images += [
+        image for image in list_engine_images(os.environ) if image.name not in {one.name for one in all_images}
+    ]
+    rows = [{**asdict(image), "kind": kind_of(image)} for image in all_images]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    click.echo(f"{'IMAGE':<60} {'KIND':<8} COMMAND")
+    for row in rows:
+        words = " ".join([*row["entrypoint"], *row["command"]]) or ("<image>" if row["engine"] else "<pod>")
+        click.echo(f"{row['name']:<60} {row['kind']:<8} {words}")
+
+
+def list_engine_images(env: Mapping[str, str]) -> list[Image]:
+    """What the container engine has, by name; nothing where there is none."""
+    container_engine, _ = engine_client.find_engine(env) if engine_client.has_socket(env) else (None, "")
+    try:
+        rows = container_engine.request("GET", "/images/json") if container_engine else []
+    except engine_client.EngineError:
+        return []
+    names = [(tag, str(row["Id"])) for row in rows for tag in row.get("RepoTags") or ()]
+    tagged = sorted(
+        (normalise(tag), id_) for tag, id_ in names if tag[0] != "<" and not tag.startswith(f"{OWN_PREFIX}/")
+    )
+    return [Image(name, engine=f"{container_engine.name}://{id_}") for name, id_ in tagged if container_engine]
+
+
+def kind_of(image: Image) -> str:
+    if image.engine:
+        return image.engine.partition(":")[0]
+    return "host" if image.host else "built" if image.created and image.source else "added"
+
+
+@main.command("add")
+@click.argument("name")
+@click.option("--host", is_flag=True, help="The host's programs; the pod gives the command.")
+@click.option("--dir", "directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--python", type=click.Path(path_type=Path, exists=True), help="An interpreter; its directory leads PATH."
+)
+@click.option("--entrypoint", help="What to run, as one shell-quoted line.")
+@click.option("--json", "as_json", is_flag=True)
+@click.pass_obj
+def add_image(images: Images, /, **options: Any) -> None:
+    """Maps NAME to the host, or to a directory with programs."""
+    try:
+        name = normalise(options["name"])
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    if bool(options["host"]) == bool(options["directory"]):
+        raise click.UsageError("say either --host (this machine's programs) or --dir DIRECTORY (a program of yours)")
+    image = Image(name, host=options["host"])
+    if options["directory"]:
+        image = replace(image, workdir=str(options["directory"].resolve()))
+    if options["python"]:
+        image = replace(image, path=(str(options["python"].absolute().parent),))
+    if options["entrypoint"]:
+        image = replace(image, entrypoint=tuple(shlex.split(options["entrypoint"])))
+    try:
+        images.add(replace(image, created=time.time()))
+    except OSError as error:
+        raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}") from None
+    click.echo(json.dumps({"added": name}) if options["as_json"] else f"image {name} added")
+
+
+@main.command("remove")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True)
+@click.pass_obj
+def remove_image(images: Images, name: str, as_json: bool) -> None:
+    """Forgets NAME."""
+    try:
+        removed = images.remove(name)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    if not removed:
+        engine_image = next((i for i in list_engine_images(os.environ) if i.name == normalise(name)), None)
+        if engine_image is not None:
+            raise click.ClickException(
+                f'"{name}" is an image of {kind_of(engine_image)}: `{kind_of(engine_image)} rmi {name}` removes it'
+            )
+        raise click.ClickException(_unknown_image_message(name, [image.name for image in images.all()]))
+    click.echo(json.dumps({"removed": normalise(name)}) if as_json else f"image {normalise(name)} removed")
+
+
+def _unknown_image_message(name: str, known_names: Sequence[str]) -> str:
+    close_matches = difflib.get_close_matches(normalise(name), known_names, 1)
+    return f'no image "{name}" here' + (
+        f'; did you mean "{close_matches[0]}"?' if close_matches else "; `rowlock image list` shows all"
+    )
+
+
+def interpreter_path() -> str:
+    """Where the programs of the environment rowlock runs in lie."""
+    return str(Path(sys.executable).parent)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Which pod network is in force, and what a pod needs of it: names and addresses, or names and ports rewritten.
+
+`namespaces`: the fabric (`netns.py`) with hosts files (`hosts.py`), kept here. `rewrite`: everything on loopback,
+`env_rewrite.py` with the free ports that are handed out here. The choice is made once, at the start, by trying.
+"""
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rowlock import kinds
+from rowlock.api import View
+from rowlock.errors import Invalid, Unavailable
+from rowlock.kubelet.network import env_rewrite, hosts
+from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.shim.fact_files import write_fact
+from rowlock.objects import Key, Object, key, namespace, phase
+from rowlock.objects import name as name_of
+from rowlock.objects import uid as uid_of
+
+MODES = ("auto", "namespaces", "rewrite")
+LOOPBACK = env_rewrite.LOOPBACK
+PORT_RANGE = (20000, 30000)
+"""Where ports are taken from that stand for the pods' own."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkChoice:
+    """The mode in force and why, in one sentence."""
+
+    mode: str
+    reason: str
+
+
+def choose_network(requested: str, fabric: bool, problem: str) -> NetworkChoice:
+    """What to do, after trying. Raises Invalid when namespaces were demanded and are not to be had."""
+    if requested == "rewrite":
+        return NetworkChoice("rewrite", "asked for: names become 127.0.0.1 and ports free ones")
+    if fabric:
+        return NetworkChoice("namespaces", "every pod has its own network namespace, real names and real ports")
+    if requested == "namespaces":
+        raise Invalid(f"network namespaces cannot be made here ({problem}); start with --network rewrite")
+    return NetworkChoice(
+        "rewrite", f"network namespaces cannot be made here ({problem}); names and ports are rewritten"
+    )
+
+
+@dataclass(slots=True)
+class PodNetwork:
+    """What the kubelet asks about the network; knows the mode."""
+
+    data: Path
+    view: View
+    choice: NetworkChoice = NetworkChoice("rewrite", "")
+    _addresses: hosts.PodAddresses = field(default_factory=hosts.PodAddresses)
+    _ports: dict[str, int] = field(default_factory=dict)
+    _hosts_texts: dict[str, str] = field(default_factory=dict)
+    dirty: bool = True
+    prefix: str = ""
+    """How the addresses of pods in containers begin (`10.77`); "" while there are none."""
+    runs_in_containers: Callable[[Object], bool] = lambda pod: False
+    """Does the pod run in containers? They have the engine's network, whatever the mode."""
+
+    @property
+    def has_namespaces(self) -> bool:
+        return self.choice.mode == "namespaces"
+
+    def has_own_address(self, pod: Object) -> bool:
+        """Has this pod an address, names and ports of its own?"""
+        return self.has_namespaces or self.runs_in_containers(pod)
+
+    def set_engine_prefix(self, prefix: str) -> None:
+        """The engine's network is there."""
+        self.dirty = self.dirty or self.prefix != prefix
+        self.prefix = prefix
+
+    def container_address(self, pod: Object) -> str:
+        """The address of a pod in containers: the same in another network; with `hostNetwork` the machine's in it."""
+        if (pod.get("spec") or {}).get("hostNetwork"):
+            return f"{self.prefix}.0.1"
+        return f"{self.prefix}.{'.'.join(self._addresses.address_of(uid_of(pod)).split('.')[2:])}"
+
+    def restore(self, cards: Iterable[PodCard]) -> None:
+        """What was given out before this server started."""
+        for card in cards:
+            if card.contained:
+                self.prefix = ".".join(card.ip.split(".")[:2])
+            if card.ip and card.ip != LOOPBACK:
+                self._addresses.restore(card.uid, ".".join([hosts.PREFIX, *card.ip.split(".")[2:]]))
+        try:
+            self._ports = json.loads((self.data / "ports.json").read_bytes())
+        except (OSError, ValueError):
+            self._ports = {}
+
+    def address(self, uid: str) -> str:
+        return self._addresses.address_of(uid) if self.has_namespaces else LOOPBACK
+
+    def release(self, pod: PodCard) -> None:
+        self._addresses.release(pod.uid)
+        self.dirty = True
+        pod_ports = [k for k in self._ports if k.startswith(f"{pod.namespace}/{pod.name}:")]
+        for entry in pod_ports:
+            del self._ports[entry]
+
+    def hosts_file(self, pod_namespace: str) -> Path:
+        return self.data / "hosts" / pod_namespace
+
+    def write_hosts(self) -> None:
+        """Brings the hosts files up to date, in place: they are mounted in pods."""
+        self.dirty = False
+        if not self.has_namespaces and not self.prefix:
+            return
+        pods = [p for p in self.view.all(kinds.POD) if phase(p) not in ("Succeeded", "Failed")]
+        pods = pods if self.has_namespaces else [p for p in pods if self.runs_in_containers(p)]
+        addresses = {key(p): self._pod_address(p) for p in pods}
+        services: dict[Key, list[str]] = {}
+        for service in self.view.all(kinds.SERVICE):
+            if key(service) not in addresses:
+                services[key(service)] = [addresses[key(p)] for p in hosts.selected_pods(service, pods)]
+        for pod_namespace in {pod.namespace for pod in addresses}:
+            self._write_hosts_file(pod_namespace, hosts.render_hosts_file(pod_namespace, addresses, services))
+
+    def _pod_address(self, pod: Object) -> str:
+        """Where others find it."""
+        inside = self.prefix and self.runs_in_containers(pod)
+        return self.container_address(pod) if inside else self._addresses.address_of(uid_of(pod))
+
+    def _write_hosts_file(self, pod_namespace: str, text: str) -> None:
+        path = self.hosts_file(pod_namespace)
+        if self._hosts_texts.get(pod_namespace) == text and path.exists():
+            return
+        path.parent.mkdir(exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            os.write(fd, text.encode())
+            os.ftruncate(fd, len(text.encode()))
+        finally:
+            os.close(fd)
+        self._hosts_texts[pod_namespace] = text
+
+    def rewrite_environment(self, pod: Object, env: dict[str, str]) -> dict[str, str]:
+        """The environment as this network needs it."""
+        if self.has_namespaces:
+            return env
+        changed = env_rewrite.rewrite_environment(
+            env, f"{namespace(pod)}/{name_of(pod)}", self._pod_resolver(pod), self._assign_port
+        )
+        if changed != env:
+            write_fact(str(self.data / "ports.json"), self._ports)
+        return changed
+
+    def hostfile_rewriter(self, pod: Object) -> Callable[[str], str]:
+        """How an MPI hostfile reads on this network."""
+        return lambda text: env_rewrite.rewrite_hostfile(text, self._pod_resolver(pod))
+
+    def _pod_resolver(self, pod: Object) -> Callable[[str], str]:
+        own_namespace = namespace(pod)
+
+        def resolve(text: str) -> str:
+            name, _, rest = text.partition(".")
+            pod_namespace = rest.partition(".")[0] or own_namespace
+            pod_or_service = self.view.get(kinds.POD, pod_namespace, name) or self.view.get(
+                kinds.SERVICE, pod_namespace, name
+            )
+            return f"{pod_namespace}/{name}" if pod_or_service is not None else ""
+
+        return resolve
+
+    def port(self, pod: Key, port: int) -> int:
+        """Where a pod's port is found: itself, or what stands for it on this machine."""
+        return port if self.has_namespaces else self._ports.get(f"{pod.namespace}/{pod.name}:{port}", port)
+
+    def _assign_port(self, pod: str, port: int) -> int:
+        """The machine's port that stands for a pod's port; the same whenever asked."""
+        entry = f"{pod}:{port}"
+        if entry not in self._ports:
+            self._ports[entry] = _unused_port(set(self._ports.values()))
+        return self._ports[entry]
+
+    def namespace_request(self, pod: Object, ip: str) -> dict[str, Any] | None:
+        """What the pod host is told about a pod's network."""
+        if not self.has_namespaces:
+            return None
+        hosts_file = str(self.hosts_file(namespace(pod)))
+        return {"uid": uid_of(pod), "ip": ip, "hosts": hosts_file, "hostname": hostname(pod)}
+
+
+def hostname(pod: Object) -> str:
+    """`spec.hostname`, else the pod's name, cut to what the kernel takes."""
+    return str((pod.get("spec") or {}).get("hostname") or name_of(pod))[:63].rstrip("-.")
+
+
+def _unused_port(taken: set[int]) -> int:
+    """A free port below the range from which the kernel takes ports for outgoing connections."""
+    for port in range(*PORT_RANGE):
+        if port not in taken:
+            with socket.socket() as listener, contextlib.suppress(OSError):
+                listener.bind(("", port))
+                return port
+    raise Unavailable(f"no free port between {PORT_RANGE[0]} and {PORT_RANGE[1]} for the pods' network")

@@ -1,0 +1,116 @@
+"""Pretend nodes: they take pods and say that they run, and nothing runs. For trying the scheduler at any size.
+
+`rowlock up --pretend-nodes 500 --simulated-gpus 8 --without kubelet` is what kwok is to Kubernetes. Every such node
+says so in its annotations and its pods in their status message; one status write makes a pod Running, a
+deleted pod goes at once. A pod with the annotation `rowlock.dev/pretend-seconds` succeeds after that long.
+"""
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from rowlock.api import NOTHING, Change, Decision, Delete, DeleteOptions, Patch, View
+from rowlock.kinds import NODE, POD, Kind
+from rowlock.kubelet.node import machine
+from rowlock.kubelet.node.machine import FAKE_NODE_ANNOTATION, Gpu, NodePlan
+from rowlock.objects import Key, Object, annotations, dig, is_deleting, key, name, phase, seconds, timestamp, uid
+
+DURATION_ANNOTATION = "rowlock.dev/pretend-seconds"
+STATUS_MESSAGE = "this pod is pretended: its node runs nothing (rowlock up --pretend-nodes)"
+
+
+def make_fake_nodes(count: int, gpus: int, now: float, *, cpus: float = 64.0, memory: int = 512 << 30) -> list[Object]:
+    """Node objects `pretend-0000` …, each with this many CPUs, bytes of memory and GPUs."""
+    fake_nodes = []
+    for number in range(count):
+        node_name = f"pretend-{number:04d}"
+        gpu_devices = tuple(
+            Gpu(f"GPU-{node_name}-{i}", machine.SIMULATED_PRODUCT, machine.SIMULATED_MEMORY) for i in range(gpus)
+        )
+        plan = NodePlan(name=node_name, cpus=Decimal(str(cpus)), memory=memory, gpus=gpu_devices, simulated=True)
+        node = machine.node_object(plan, ("none", "a pretend node runs nothing"), now)
+        node["metadata"]["annotations"][FAKE_NODE_ANNOTATION] = "true"
+        fake_nodes.append(node)
+    return fake_nodes
+
+
+def superfluous_nodes(view: View, current_nodes: Iterable[Object]) -> list[str]:
+    """Names of pretend nodes of an earlier start that are not wanted now."""
+    current_names = {name(node) for node in current_nodes}
+    return [
+        name(n)
+        for n in view.all(NODE)
+        if annotations(n).get(FAKE_NODE_ANNOTATION) == "true" and name(n) not in current_names
+    ]
+
+
+class FakeKubelet:
+    """A controller that plays the kubelets of all pretend nodes; one key per pod."""
+
+    name = "pretend-kubelet"
+    kinds: tuple[Kind, ...] = (POD,)
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        return (key(change.object),) if dig(change.object, "spec.nodeName") else ()
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        pod = view.get(POD, key.namespace, key.name)
+        node = view.get(NODE, "", str(dig(pod or {}, "spec.nodeName", "")))
+        if pod is None or node is None or annotations(node).get(FAKE_NODE_ANNOTATION) != "true":
+            return NOTHING
+        if is_deleting(pod):
+            return Decision((Delete(POD, key.namespace, key.name, DeleteOptions(grace=0, uid=uid(pod))),))
+        if phase(pod) in ("", "Pending"):
+            duration = _duration(pod)
+            return Decision((_status_patch(pod, "Running", now),), duration)
+        remaining = _remaining_seconds(pod, now)
+        if remaining is None or phase(pod) != "Running":
+            return NOTHING
+        return (
+            Decision((_status_patch(pod, "Succeeded", now),)) if remaining <= 0 else Decision(requeue_after=remaining)
+        )
+
+
+def _duration(pod: Object) -> float | None:
+    text = annotations(pod).get(DURATION_ANNOTATION, "")
+    try:
+        return max(0.0, float(text)) if text else None
+    except ValueError:
+        return None
+
+
+def _remaining_seconds(pod: Object, now: float) -> float | None:
+    """Seconds until the pod is to succeed; None when it runs until it is deleted."""
+    lasts = _duration(pod)
+    return None if lasts is None else seconds(dig(pod, "status.startTime", "")) + lasts - now
+
+
+def _status_patch(pod: Object, new_phase: str, now: float) -> Patch:
+    now_text = timestamp(now)
+    is_running = new_phase == "Running"
+    state: Object = {"running": {"startedAt": now_text}}
+    if not is_running:
+        state = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": now_text, "finishedAt": now_text}}
+    own_types = ("Initialized", "Ready", "ContainersReady")
+    other_conditions = [c for c in dig(pod, "status.conditions", ()) if c["type"] not in own_types]
+    own_conditions = [
+        {
+            "type": kind,
+            "status": "True" if is_running or kind == "Initialized" else "False",
+            "lastTransitionTime": now_text,
+        }
+        for kind in own_types
+    ]
+    containers = [
+        {"name": c["name"], "image": c.get("image", ""), "imageID": "", "ready": is_running, "restartCount": 0,
+         "state": state}
+        for c in pod["spec"]["containers"]
+    ]  # fmt: skip
+    status = {
+        "phase": new_phase,
+        "message": STATUS_MESSAGE,
+        "conditions": other_conditions + own_conditions,
+        "containerStatuses": containers,
+    }
+    if is_running:
+        status["startTime"] = now_text
+    return Patch(POD, *key(pod), {"status": status}, "merge", "status")

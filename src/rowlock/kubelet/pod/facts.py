@@ -1,0 +1,204 @@
+"""What the kubelet knows of a pod's programs: plain values, read from the pod's directory by `processes.py`.
+
+A *run* is one life of one container, numbered from 0 (its restart count). Deciding (`sync.py`) and reporting
+(`status.py`) see only these and the pod.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowlock.objects import Object, dig
+from rowlock.quantity import integer_value, parse
+
+EMULATED_INIT = "init-pytorch"
+LOST_EXIT_CODE = 137
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a run ended; `code` is 128+N for signal N. `reason` is Kubernetes' word where the code does not say it."""
+
+    code: int
+    started: float
+    finished: float
+    signal: int = 0
+    message: str = ""
+    reason: str = ""
+    container: str = ""
+    """Its container's id, where an engine ran it."""
+
+    @property
+    def status_reason(self) -> str:
+        return self.reason or ("Completed" if self.code == 0 else "Error")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One life of a container. `started` is None until the program has been exec'ed."""
+
+    number: int
+    shim: int = 0
+    shim_ticks: int = 0
+    pid: int = 0
+    started: float | None = None
+    backoff: int = 0
+    exit: Exit | None = None
+    container: str = ""
+    """Its container's id, where an engine runs it."""
+
+    @property
+    def is_running(self) -> bool:
+        return self.started is not None and self.exit is None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a container cannot be started: the reason as Kubernetes spells it, and one sentence."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """How it stands with the image of a container that a container engine must fetch first."""
+
+    under_way: bool = False
+    failures: int = 0
+    not_before: float = 0.0
+    """When it may be tried again."""
+    why: str = ""
+    """Why the last try failed."""
+    told: bool = False
+    """It has come, which an event has said."""
+
+
+NO_PULL = Pull()
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFacts:
+    """`run` is the newest life, `last` the end of the one before; `requests` the number of a start that is under way."""
+
+    run: Run | None = None
+    last: Exit | None = None
+    problem: Problem | None = None
+    problem_since: float = 0.0
+    asked: int | None = None
+    shim: int = 0
+    """The process that was made for that start."""
+    stop_by: float | None = None
+    image_id: str = ""
+    pull: Pull = NO_PULL
+    started: bool = False
+    """Of the newest run: its startup probe has passed and its postStart hook is done; only for who has these."""
+    ready: bool = False
+    """Of the newest run: its readiness probe says so; only for who has one."""
+
+    @property
+    def is_alive(self) -> bool:
+        """A program may be running."""
+        return self.asked is not None or (self.run is not None and self.run.exit is None)
+
+
+NO_FACTS = ContainerFacts()
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """Everything about one pod that is not in its object."""
+
+    ip: str = ""
+    host_ip: str = "127.0.0.1"
+    start_time: float = 0.0
+    containers: Mapping[str, ContainerFacts] = field(default_factory=dict)
+    master_ready: float | None = None
+    """When the master that an emulated init container waits for became ready; None = not yet."""
+    evicted: str = ""
+    """Why the pod must go."""
+
+    def for_container(self, container: Mapping[str, Any]) -> ContainerFacts:
+        return self.containers.get(container["name"], NO_FACTS)
+
+
+def main_containers(pod: Object) -> list[dict[str, Any]]:
+    return list(dig(pod, "spec.containers", ()))
+
+
+def init_containers(pod: Object) -> list[dict[str, Any]]:
+    return list(dig(pod, "spec.initContainers", ()))
+
+
+def all_containers(pod: Object) -> list[dict[str, Any]]:
+    return init_containers(pod) + main_containers(pod)
+
+
+def is_sidecar(container: Mapping[str, Any]) -> bool:
+    """An init container that keeps running beside the others (main containers have no restart policy of their own)."""
+    return container.get("restartPolicy") == "Always"
+
+
+def sidecars(pod: Object) -> list[dict[str, Any]]:
+    return [c for c in init_containers(pod) if is_sidecar(c)]
+
+
+def has_started(container: Mapping[str, Any], facts: ContainerFacts) -> bool:
+    """It runs, and whatever shall be over before it counts as started is over."""
+    has_start_checks = bool(container.get("startupProbe")) or bool((container.get("lifecycle") or {}).get("postStart"))
+    return facts.run is not None and facts.run.is_running and (facts.started or not has_start_checks)
+
+
+def is_ready(container: Mapping[str, Any], facts: ContainerFacts) -> bool:
+    return has_started(container, facts) and (facts.ready or not container.get("readinessProbe"))
+
+
+def is_initialised(pod: Object, facts: PodFacts) -> bool:
+    """Some main container has begun: what init containers do from then on does not matter to the others."""
+    return any(facts.for_container(c).run is not None for c in main_containers(pod))
+
+
+def kubelet_failure(pod: Object, facts: PodFacts, now: float) -> tuple[str, str] | None:
+    """Reason and message when the pod has failed whatever its programs do: evicted, or active for too long."""
+    if facts.evicted:
+        return "Evicted", facts.evicted
+    limit = dig(pod, "spec.activeDeadlineSeconds")
+    if limit is not None and now >= facts.start_time + float(limit):
+        return "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+    return None
+
+
+def restart_policy(pod: Object) -> str:
+    return str(dig(pod, "spec.restartPolicy", "Always"))
+
+
+def is_emulated_init(container: Mapping[str, Any]) -> bool:
+    """The operator's own init container: it only waits for the master's name, so the kubelet waits instead."""
+    command = " ".join(container.get("command") or ())
+    return container.get("name") == EMULATED_INIT and "nslookup" in command
+
+
+def awaited_master(pod: Object) -> str:
+    """The name that the emulated init container looks up; "" when the pod has none."""
+    for container in init_containers(pod):
+        if is_emulated_init(container):
+            words = " ".join(container["command"]).replace(";", " ").split()
+            return words[words.index("nslookup") + 1]
+    return ""
+
+
+def has_alive_container(facts: PodFacts, containers: Iterable[Mapping[str, Any]]) -> bool:
+    return any(facts.for_container(c).is_alive for c in containers)
+
+
+def shim_limits(container: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits of a container for the shim: memory in bytes, CPUs in cores; empty when it has none."""
+    limits, requests = dig(container, "resources.limits", {}), dig(container, "resources.requests", {})
+    kept_limits: dict[str, Any] = {}
+    if integer_value(limits.get("memory", 0)):
+        kept_limits["memory"] = integer_value(limits["memory"])
+    if parse(limits.get("cpu", 0)):
+        kept_limits["cpu"] = float(parse(limits["cpu"]))
+    if kept_limits and requests.get("cpu"):
+        kept_limits["share"] = float(parse(requests["cpu"]))
+    return kept_limits

@@ -1,0 +1,74 @@
+"""What the kubelet remembers of a pod between turns; all of it can be made again from disk."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.pod.facts import ContainerFacts, PodFacts, Run
+from rowlock.kubelet.volumes.volumes import Volume
+
+
+@dataclass(slots=True)
+class PodState:
+    """A pod in the kubelet's care."""
+
+    card: PodCard
+    containers: dict[str, ContainerFacts] = field(default_factory=dict)
+    master_ready: float | None = None
+    finished: bool = False
+    are_warnings_sent: bool = False
+    has_lost_shim: bool = False
+    """A shim was lost: its container may run on."""
+    evicted: str = ""
+    """Why it must go; after a restart of the server its status says so."""
+    volumes: tuple[Volume, ...] | None = None
+    """As they are on disk; None = not looked at since the kubelet started."""
+    reported_exits: set[tuple[str, int]] = field(default_factory=set)
+    """Runs whose bad end has been told."""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def facts(self) -> PodFacts:
+        card = self.card
+        return PodFacts(card.ip, "127.0.0.1", card.begun, self.containers, self.master_ready, self.evicted)
+
+    def live_runs(self) -> Iterator[Run]:
+        """Runs that have not ended."""
+        yield from (k.run for k in self.containers.values() if k.run is not None and k.run.exit is None)
+
+    def has_started(self) -> bool:
+        return any(k.run is not None and k.run.started is not None for k in self.containers.values())
+
+    def is_unstarted(self) -> bool:
+        """Nothing of it was ever started: how it runs is still to be decided."""
+        return all(k.run is None and k.asked is None for k in self.containers.values())
+
+    def has_problem(self) -> bool:
+        return any(k.problem is not None for k in self.containers.values())
+
+    def has_file_volumes(self) -> bool:
+        """Does it see ConfigMaps or Secrets as files?"""
+        return any(v.kind == "files" for v in self.volumes or ())
+
+    def retry_problems(self) -> None:
+        """What stood in the way may be gone: try again now."""
+        for name, facts in self.containers.items():
+            if facts.problem is not None:
+                self.containers[name] = replace(facts, problem_since=0.0)
+
+    def holds_devices(self) -> bool:
+        return not self.finished
+
+    def containers_to_poll(self, *, pidfds: bool) -> list[str]:
+        """Containers worth a look though nothing was heard of them."""
+        return [
+            name
+            for name, k in self.containers.items()
+            if k.asked is not None or (k.run is not None and k.run.exit is None and (not pidfds or not k.run.started))
+        ]
+
+    def set_facts(self, container: str, facts: ContainerFacts) -> None:
+        """New facts; wakes whoever waits for this pod."""
+        self.containers[container] = facts
+        previous, self.changed = self.changed, asyncio.Event()
+        previous.set()

@@ -1,0 +1,238 @@
+"""What to do about one pod now: pure. The kubelet does it and asks again when a fact or the pod changes.
+
+The rules are Kubernetes' (operator.md §4.15): init containers one after the other, then all others; restarts by policy
+with a back-off that doubles and is forgotten after ten good minutes (the first restart is immediate). A sidecar is an
+init container that lets the next one begin when it has started, and is restarted until the main containers are over;
+then sidecars stop, the last one first. A deleted pod gets SIGTERM, its grace, SIGKILL (sidecars after the others), and
+its object goes when the last program has gone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock.kubelet.pod.facts import (
+    ContainerFacts,
+    Exit,
+    PodFacts,
+    all_containers,
+    has_alive_container,
+    has_started,
+    init_containers,
+    is_emulated_init,
+    is_initialised,
+    is_sidecar,
+    kubelet_failure,
+    main_containers,
+    restart_policy,
+    sidecars,
+)
+from rowlock.objects import Object, dig, is_deleting, meta, phase, seconds
+
+DEFAULT_GRACE = 30.0
+BACKOFF_RESET_AFTER = 600.0
+MAX_BACKOFF_FACTOR = 30
+"""The longest back-off, in units of the first."""
+INIT_PUBLISH_DELAY = 0.05
+START_PUBLISH_DELAY = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    container: str
+    number: int
+    backoff: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ask the shim: SIGTERM to the tree now, SIGKILL after `grace` seconds."""
+
+    container: str
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Nothing runs any more and the pod was deleted: the object may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """The status is worth writing now (whether it differs is the kubelet's to see)."""
+
+
+PodAction = Start | Stop | Remove | Publish
+
+
+@dataclass(frozen=True, slots=True)
+class PodActions:
+    """The chores, in order; `requeue_after` in seconds, None = when something changes."""
+
+    actions: tuple[PodAction, ...] = ()
+    requeue_after: float | None = None
+
+
+def backoff_delay(level: int, base: float) -> float:
+    """Seconds to wait before the restart that follows `level` recent ones."""
+    return 0.0 if level <= 0 else float(min(base * 2 ** min(level - 1, 20), base * MAX_BACKOFF_FACTOR))
+
+
+def should_restart(pod: Object, container: Mapping[str, Any], run_exit: Exit, facts: PodFacts) -> bool:
+    """Shall this container run again?"""
+    if container in main_containers(pod):
+        return restart_policy(pod) == "Always" or (restart_policy(pod) == "OnFailure" and run_exit.code != 0)
+    if is_sidecar(container):
+        return not are_mains_over(pod, facts)
+    return run_exit.code != 0 and restart_policy(pod) != "Never"
+
+
+def are_mains_over(pod: Object, facts: PodFacts) -> bool:
+    """Every main container has ended and none will run again."""
+    runs = [(c, facts.for_container(c).run) for c in main_containers(pod)]
+    return all(
+        run is not None and run.exit is not None and not should_restart(pod, c, run.exit, facts) for c, run in runs
+    )
+
+
+def backoff_level(facts: ContainerFacts) -> int:
+    """How many restarts are still remembered when the newest run has ended."""
+    run = facts.run
+    if run is None or run.exit is None or run.exit.finished - run.exit.started >= BACKOFF_RESET_AFTER:
+        return 0
+    return run.backoff
+
+
+def compute_pod_actions(pod: Object, facts: PodFacts, now: float, base: float = 10.0) -> PodActions:
+    """The chores for a pod that is bound to one of our nodes."""
+    if is_deleting(pod):
+        return _delete_actions(pod, facts, now)
+    if phase(pod) in ("Succeeded", "Failed"):
+        grace = 0.0 if facts.evicted else _grace_period(pod)
+        return PodActions((*_stop_actions(pod, facts, grace, now), Publish()))
+    if failed := _failure_actions(pod, facts, now):
+        return failed
+    if are_mains_over(pod, facts) or _has_failed_init(pod, facts):
+        return PodActions((*_stop_actions(pod, facts, _grace_period(pod), now), Publish()))
+    ready, actions = _init_actions(pod, facts, now, base)
+    if ready:
+        actions = _start_actions([*sidecars(pod), *main_containers(pod)], pod, facts, (now, base))
+    deadline = _seconds_to_deadline(pod, facts, now)
+    requeue_after = min((x for x in (actions.requeue_after, deadline) if x is not None), default=None)
+    return PodActions(actions.actions, requeue_after)
+
+
+def _delete_actions(pod: Object, facts: PodFacts, now: float) -> PodActions:
+    if not has_alive_container(facts, all_containers(pod)):
+        return PodActions((Remove(),))
+    grace = max(0.0, seconds(meta(pod)["deletionTimestamp"]) - now)
+    stops = _stop_actions(
+        pod, facts, min(grace, float(meta(pod).get("deletionGracePeriodSeconds", DEFAULT_GRACE))), now
+    )
+    return PodActions(stops, grace + 1)
+
+
+def _has_failed_init(pod: Object, facts: PodFacts) -> bool:
+    """An init container has failed for good: what runs beside it has nothing to wait for."""
+    for container in init_containers(pod):
+        run = facts.for_container(container).run
+        if not is_sidecar(container) and run is not None and run.exit is not None and run.exit.code != 0:
+            return not is_initialised(pod, facts) and not should_restart(pod, container, run.exit, facts)
+    return False
+
+
+def _stop_actions(pod: Object, facts: PodFacts, grace: float, now: float) -> tuple[PodAction, ...]:
+    """Everything that runs; sidecars only when nothing else does, one after the other, the last one first."""
+    to_stop = [c for c in all_containers(pod) if c not in sidecars(pod)]
+    if not has_alive_container(facts, to_stop):
+        to_stop = [c for c in sidecars(pod) if facts.for_container(c).is_alive][-1:]
+    if grace <= 0:
+        to_stop = all_containers(pod)
+    stops = []
+    for container in to_stop:
+        container_facts = facts.for_container(container)
+        if container_facts.is_alive and (
+            container_facts.stop_by is None or now + grace < container_facts.stop_by - 0.5
+        ):
+            stops.append(Stop(container["name"], grace))
+    return tuple(stops)
+
+
+def _grace_period(pod: Object) -> float:
+    return float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE))
+
+
+def _seconds_to_deadline(pod: Object, facts: PodFacts, now: float) -> float | None:
+    limit = dig(pod, "spec.activeDeadlineSeconds")
+    return None if limit is None else max(0.01, facts.start_time + float(limit) - now)
+
+
+def _failure_actions(pod: Object, facts: PodFacts, now: float) -> PodActions | None:
+    if kubelet_failure(pod, facts, now) is None:
+        return None
+    grace = 0.0 if facts.evicted else _grace_period(pod)
+    requeue_after = 1.0 if has_alive_container(facts, all_containers(pod)) else None
+    return PodActions((*_stop_actions(pod, facts, grace, now), Publish()), requeue_after)
+
+
+def _init_actions(pod: Object, facts: PodFacts, now: float, base: float) -> tuple[bool, PodActions]:
+    """(True, …) when every init container is done; else what the first unfinished one needs."""
+    if is_initialised(pod, facts):
+        return True, PodActions()
+    started_sidecars = []
+    for container in init_containers(pod):
+        if is_emulated_init(container):
+            if facts.master_ready is None:
+                remaining = INIT_PUBLISH_DELAY - (now - facts.start_time)
+                return False, PodActions((), remaining) if remaining > 0 else PodActions((Publish(),))
+            continue
+        container_facts = facts.for_container(container)
+        if is_sidecar(container):
+            started_sidecars.append(container)
+            if not has_started(container, container_facts):
+                return False, _start_actions(started_sidecars, pod, facts, (now, base))
+        elif container_facts.run is None or container_facts.run.exit is None or container_facts.run.exit.code != 0:
+            return False, _start_actions([*started_sidecars, container], pod, facts, (now, base))
+    return True, PodActions()
+
+
+def _start_actions(
+    containers: list[dict[str, Any]], pod: Object, facts: PodFacts, clock: tuple[float, float]
+) -> PodActions:
+    actions: list[PodAction] = []
+    waits: list[float] = []
+    starting = False
+    for container in containers:
+        container_facts = facts.for_container(container)
+        if container_facts.asked is not None:
+            starting = True
+            continue
+        start, wait = _next_start(pod, container, facts, clock)
+        actions += [start] if start else []
+        waits += [] if wait is None else [wait]
+        starting |= start is not None
+    if starting:
+        return PodActions(tuple(actions), START_PUBLISH_DELAY)
+    return PodActions((*actions, Publish()), min(waits, default=None))
+
+
+def _next_start(
+    pod: Object, container: Mapping[str, Any], facts: PodFacts, clock: tuple[float, float]
+) -> tuple[Start | None, float | None]:
+    """The start that is due, or how long until it is."""
+    container_facts, (now, base) = facts.for_container(container), clock
+    if container_facts.pull.under_way:
+        return None, None  # its end is the next turn
+    if container_facts.problem is not None:
+        wait = container_facts.problem_since + base / 2 - now
+        if wait > 0:
+            return None, wait
+    if container_facts.run is None:
+        return Start(container["name"], 0, 0), None
+    if container_facts.run.exit is None or not should_restart(pod, container, container_facts.run.exit, facts):
+        return None, None
+    level = backoff_level(container_facts)
+    wait = container_facts.run.exit.finished + backoff_delay(level, base) - now
+    if wait > 0:
+        return None, wait
+    return Start(container["name"], container_facts.run.number + 1, level + 1), None

@@ -1,0 +1,200 @@
+"""What a running container is asked, again and again: its hooks, its startup, liveness and readiness probes.
+
+One task per run of a container that has any of these; `sync_probes` starts and ends them as the facts want it, so a restart of
+the server begins them again (what the pod's status says of that very run is believed). The thresholds are Kubernetes';
+one thing is quicker: while a probe has never passed, the first tries come early (0.1 s, doubling up to the period) and
+an early failure is neither counted nor told, so a pod is ready when its program is.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts, all_containers, restart_policy
+from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.prober.probe_handlers import HandlerRunner
+from rowlock.objects import Object, dig, is_deleting, phase
+
+EARLY_DELAY, EARLY_WINDOW = 0.1, 2.0
+"""Seconds until the first of the early tries, and the least time for them all."""
+MIN_GRACE_PERIOD = 2.0
+"""Seconds that a program has after its preStop hook, however long that took."""
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+
+
+def has_probes(container: Mapping[str, Any]) -> bool:
+    return any(container.get(p) for p in PROBES) or bool((container.get("lifecycle") or {}).get("postStart"))
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTarget:
+    """One run of one container, and its pod as it was when the run began."""
+
+    pod: Object
+    state: PodState
+    container: Mapping[str, Any]
+    number: int
+    started: float
+
+    @property
+    def name(self) -> str:
+        return str(self.container["name"])
+
+
+class ProbeManager:
+    """The probes of all pods of this machine."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._tasks: dict[str, dict[tuple[str, int], asyncio.Task[None]]] = {}
+        self.task_group: asyncio.TaskGroup | None = None
+        """Where tasks belong; None until the kubelet runs."""
+        self.probe_handlers: HandlerRunner
+        self.on_changed: Callable[[str], None] = lambda uid: None
+        self.record_event: Callable[[Object, str, str, str, str], None] = lambda *_: None
+        self.stop_container: Callable[[Object, PodState, str, float], None] = lambda *_: None
+
+    def sync_probes(self, pod: Object, state: PodState) -> None:
+        """Begins and ends what the pod's facts want."""
+        uid, targets = state.card.uid, dict[tuple[str, int], ProbeTarget]()
+        if self.task_group is None:
+            return
+        for container in (
+            all_containers(pod) if not is_deleting(pod) and phase(pod) not in ("Succeeded", "Failed") else ()
+        ):
+            run = state.containers.get(container["name"], NO_FACTS).run
+            if run is not None and run.is_running and has_probes(container):
+                target = ProbeTarget(pod, state, container, run.number, run.started or 0.0)
+                targets[container["name"], run.number] = target
+        pod_tasks = self._tasks.get(uid, {})
+        for key in [k for k in pod_tasks if k not in targets]:
+            pod_tasks.pop(key).cancel()
+        for key, target in targets.items():
+            if key not in pod_tasks:
+                pod_tasks[key] = self.task_group.create_task(self._run_probes(target, _restored_facts(target)))
+        if pod_tasks:
+            self._tasks[uid] = pod_tasks
+        else:
+            self._tasks.pop(uid, None)
+
+    def forget(self, uid: str) -> None:
+        """The pod has gone."""
+        for task in self._tasks.pop(uid, {}).values():
+            task.cancel()
+
+    async def _run_probes(self, target: ProbeTarget, facts: ContainerFacts) -> None:
+        if not facts.started:
+            if not await self._wait_until_started(target):
+                return
+            self._set_ready(target, ready=False)
+        async with asyncio.TaskGroup() as tasks:
+            if target.container.get("livenessProbe"):
+                tasks.create_task(self._run_liveness(target))
+            if target.container.get("readinessProbe"):
+                tasks.create_task(self._run_readiness(target, ready=facts.ready))
+
+    async def _wait_until_started(self, target: ProbeTarget) -> bool:
+        """Its postStart hook and its startup probe; False when the container was stopped over one of them."""
+        if hook := dig(target.container, "lifecycle.postStart"):
+            outcome = await self.probe_handlers.perform(target.state.card, target.container, hook)
+            if not outcome.ok:
+                self.record_event(
+                    target.pod, "Warning", "FailedPostStartHook", f"PostStartHook failed: {outcome.text}", target.name
+                )
+                self._kill_container(target, f"Container {target.name} failed its postStart hook", None)
+                return False
+        if target.container.get("startupProbe"):
+            async for passed in self._probe_results(target, "startupProbe", None):
+                if not passed:
+                    self._kill_container(
+                        target, f"Container {target.name} failed startup probe", target.container["startupProbe"]
+                    )
+                return passed
+        return True
+
+    async def _run_liveness(self, target: ProbeTarget) -> None:
+        async for passed in self._probe_results(target, "livenessProbe", True):
+            if not passed:
+                self._kill_container(
+                    target, f"Container {target.name} failed liveness probe", target.container["livenessProbe"]
+                )
+                return
+
+    async def _run_readiness(self, target: ProbeTarget, *, ready: bool) -> None:
+        async for passed in self._probe_results(target, "readinessProbe", ready):
+            self._set_ready(target, ready=passed)
+
+    def _kill_container(self, target: ProbeTarget, text: str, probe: Mapping[str, Any] | None) -> None:
+        grace = (probe or {}).get("terminationGracePeriodSeconds")
+        if grace is None:
+            grace = dig(target.pod, "spec.terminationGracePeriodSeconds", 30)
+        restart_note = ", will be restarted" if restart_policy(target.pod) != "Never" else ""
+        self.record_event(target.pod, "Normal", "Killing", text + restart_note, target.name)
+        if not self.begin_pre_stop(target.pod, target.state, target.container, float(grace)):
+            self.stop_container(target.pod, target.state, target.name, float(grace))
+
+    def _set_ready(self, target: ProbeTarget, *, ready: bool) -> None:
+        """It has started; is it ready?"""
+        facts = target.state.containers.get(target.name, NO_FACTS)
+        if facts.run is not None and facts.run.number == target.number:
+            target.state.set_facts(target.name, replace(facts, started=True, ready=ready))
+            self.on_changed(target.state.card.uid)
+
+    async def _probe_results(self, target: ProbeTarget, probe_kind: str, result: bool | None) -> AsyncIterator[bool]:
+        """Every change of the probe's result. `result`: what holds before it has been asked; None = nothing."""
+        probe = target.container[probe_kind]
+        period, timeout = float(probe.get("periodSeconds") or 10), float(probe.get("timeoutSeconds") or 1)
+        thresholds = {True: probe.get("successThreshold") or 1, False: probe.get("failureThreshold") or 3}
+        first_probe_at = target.started + float(probe.get("initialDelaySeconds") or 0)
+        await asyncio.sleep(max(0.0, first_probe_at - self._clock()))
+        pause, is_early, streak, last = (period if result else min(EARLY_DELAY, period)), not result, 0, None
+        while True:
+            await asyncio.sleep(pause)
+            outcome = await self.probe_handlers.perform(target.state.card, target.container, probe, timeout)
+            is_early = is_early and not outcome.ok and self._clock() - first_probe_at < max(period, EARLY_WINDOW)
+            pause = min(pause * 2, period) if is_early else period
+            if is_early:
+                continue
+            streak = streak + 1 if outcome.ok == last else 1
+            last = outcome.ok
+            if not outcome.ok:
+                kind_word = probe_kind.removesuffix("Probe").capitalize()
+                self.record_event(
+                    target.pod, "Warning", "Unhealthy", f"{kind_word} probe failed: {outcome.text}", target.name
+                )
+            if streak >= thresholds[last] and last != result:
+                result = last
+                yield result
+
+    def begin_pre_stop(self, pod: Object, state: PodState, container: Mapping[str, Any], grace: float) -> bool:
+        """Begins the container's preStop hook; `stop_container` follows when it is over. False when it has none."""
+        hook = dig(container, "lifecycle.preStop")
+        if not hook or self.task_group is None or grace <= 0:
+            return False
+        facts = state.containers[container["name"]]
+        state.set_facts(container["name"], replace(facts, stop_by=self._clock() + grace))
+        self.task_group.create_task(self._run_pre_stop(pod, state, container, grace))
+        return True
+
+    async def _run_pre_stop(self, pod: Object, state: PodState, container: Mapping[str, Any], grace: float) -> None:
+        started = self._clock()
+        outcome = await self.probe_handlers.perform(state.card, container, container["lifecycle"]["preStop"], grace)
+        if not outcome.ok:
+            text = f"PreStopHook failed: {outcome.text}"
+            self.record_event(pod, "Warning", "FailedPreStopHook", text, container["name"])
+        remaining = grace - (self._clock() - started)
+        with contextlib.suppress(KeyError):  # the pod has gone meanwhile
+            self.stop_container(pod, state, container["name"], max(MIN_GRACE_PERIOD, remaining))
+
+
+def _restored_facts(target: ProbeTarget) -> ContainerFacts:
+    """The container's facts, with what the pod's status says of this very run: a new server knows no more."""
+    facts = target.state.containers[target.name]
+    statuses = [*dig(target.pod, "status.initContainerStatuses", ()), *dig(target.pod, "status.containerStatuses", ())]
+    status: Mapping[str, Any] = next((c for c in statuses if c["name"] == target.name), {})
+    if status.get("restartCount") == target.number and status.get("started") and not facts.started:
+        facts = replace(facts, started=True, ready=bool(status.get("ready")))
+        target.state.containers[target.name] = facts
+    return facts

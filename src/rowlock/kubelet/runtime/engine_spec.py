@@ -1,0 +1,293 @@
+"""What a container engine is asked for, for one container of a pod: pure.
+
+`container_create_body` is the engine's own JSON for a container; `engine_proxy.py` (in the shim) sends it. A pod of one container has its
+address itself. Where several share an address, or memory, a *sandbox* holds it: a container that does nothing
+(`pause.py`), as on a real node.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock.kubelet.images.images import Image
+from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.pod.facts import all_containers, is_emulated_init
+from rowlock.kubelet.volumes.volumes import Volume
+from rowlock.kubelet.worker.environment import ContainerConfigError
+from rowlock.objects import Object, dig, namespace, uid
+from rowlock.objects import name as name_of
+from rowlock.quantity import parse
+
+LABEL_PREFIX = "dev.rowlock."
+"""Before `cluster`, `pod`, `container` and `run` in the labels of everything that is made."""
+SANDBOX_IMAGE = "rowlock.dev/sandbox-1:latest"
+RUNTIMES = ("auto", "process", "container")
+CPU_PERIOD = 100_000
+_TERMINATION_LOG, TORCH_ERROR_FILE = "/dev/termination-log", "/dev/torchelastic-error.json"
+UNSUPPORTED_SECURITY_FIELDS = (
+    "seccompProfile",
+    "appArmorProfile",
+    "seLinuxOptions",
+    "procMount",
+    "windowsOptions",
+    "seLinuxChangePolicy",
+)
+"""Parts of a securityContext that are left to the engine's own defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSandboxConfig:
+    """What the containers of a pod have in common."""
+
+    cluster: str
+    network: str
+    pod: Object
+    card: PodCard
+    hostname: str
+    hosts: str
+    memory: tuple[Volume, ...] = ()
+    """Its memory volumes."""
+    engine: str = "docker"
+    shared_memory: int = 0
+    """The most bytes of /dev/shm."""
+
+    @property
+    def sandbox_name(self) -> str:
+        return self.container_name("POD", 0)
+
+    def container_name(self, container: str, number: int) -> str:
+        """The container's name in the engine, as Docker was used by Kubernetes."""
+        pod = self.pod
+        return f"rowlock_{container}_{name_of(pod)}_{namespace(pod)}_{uid(pod)}_{number}"
+
+    def volume_name(self, name: str) -> str:
+        """The engine's volume behind a memory volume."""
+        return f"rowlock_{uid(self.pod)}_{name}"
+
+    def labels(self, container: str, number: int) -> dict[str, str]:
+        values = {"cluster": self.cluster, "pod": uid(self.pod), "container": container, "run": str(number)}
+        return {f"{LABEL_PREFIX}{k}": v for k, v in values.items()} | {
+            "io.kubernetes.pod.name": name_of(self.pod),
+            "io.kubernetes.pod.namespace": namespace(self.pod),
+            "io.kubernetes.container.name": container,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerConfig:
+    """What runs in one container, as the pod and its image say."""
+
+    container: Mapping[str, Any]
+    image: Image
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    binds: Sequence[Mapping[str, Any]] = ()
+    """{source, target, read_only}; a source that is a memory volume's name has `memory`."""
+    limits: Mapping[str, Any] | None = None
+    devices: tuple[str, ...] = ()
+
+
+def needs_sandbox(pod: Object) -> bool:
+    """Must something hold the pod's address or its memory volumes, however often its containers start?"""
+    memory = any(dig(v, "emptyDir.medium") == "Memory" for v in dig(pod, "spec.volumes", ()))
+    return memory or len([c for c in all_containers(pod) if not is_emulated_init(c)]) > 1
+
+
+def cluster_id(data: str) -> str:
+    """The cluster's name in the engine: of its data directory."""
+    return hashlib.sha256(data.encode()).hexdigest()[:12]
+
+
+def container_create_body(pod_config: PodSandboxConfig, config: ContainerConfig, number: int) -> dict[str, Any]:
+    """The container to create."""
+    container = config.container
+    security_context = {**dig(pod_config.pod, "spec.securityContext", {}), **(container.get("securityContext") or {})}
+    stdin = bool(container.get("stdin"))
+    host, networking = _network_config(pod_config)
+    create_body: dict[str, Any] = {
+        "Image": config.image.engine.partition("://")[2],
+        "Entrypoint": list(config.argv[:1]),
+        "Cmd": list(config.argv[1:]),
+        "Env": [f"{k}={v}" for k, v in config.env.items()],
+        "WorkingDir": config.cwd,
+        "User": _user_string(security_context),
+        "Tty": bool(container.get("tty")),
+        "OpenStdin": stdin,
+        "StdinOnce": stdin,
+        **{f"Attach{end}": True for end in ("Stdin", "Stdout", "Stderr")},
+        "Labels": pod_config.labels(container["name"], number),
+        "HostConfig": host
+        | _resource_limits(config)
+        | _security_options(pod_config, security_context)
+        | _device_requests(pod_config, config),
+        **networking,
+    }
+    create_body["HostConfig"]["Mounts"] = [_mount(pod_config, bind) for bind in config.binds]
+    create_body["HostConfig"]["Init"] = True
+    return create_body
+
+
+def sandbox_create_spec(pod_config: PodSandboxConfig) -> dict[str, Any] | None:
+    """The sandbox that must be there before any of the pod's containers; None when it needs none."""
+    if not needs_sandbox(pod_config.pod):
+        return None
+    mounts = [_mount(pod_config, {"memory": v.name, "target": f"/memory/{v.name}"}) for v in pod_config.memory]
+    host = {
+        "LogConfig": {"Type": "none"},
+        "IpcMode": "shareable",
+        "ShmSize": pod_config.shared_memory,
+        "Mounts": mounts,
+    }
+    host |= {"NetworkMode": _host_network_mode(pod_config) or pod_config.network}
+    create_body = {
+        "Image": SANDBOX_IMAGE,
+        "Entrypoint": ["/pause"],
+        "Labels": pod_config.labels("", 0),
+        "HostConfig": host,
+    }
+    volumes = [_volume(pod_config, volume) for volume in pod_config.memory]
+    return {"name": pod_config.sandbox_name, "create": create_body | _endpoint_config(pod_config), "volumes": volumes}
+
+
+def _volume(pod_config: PodSandboxConfig, volume: Volume) -> dict[str, Any]:
+    sized = volume.limit and pod_config.engine != "podman"  # which takes a size for a quota of the disk, and refuses
+    options = "mode=1777" + (f",size={volume.limit}" if sized else "")
+    volume_body = {"Name": pod_config.volume_name(volume.name), "Driver": "local", "Labels": pod_config.labels("", 0)}
+    return volume_body | {"DriverOpts": {"type": "tmpfs", "device": "tmpfs", "o": options}}
+
+
+def _host_network_mode(pod_config: PodSandboxConfig) -> str:
+    return "host" if dig(pod_config.pod, "spec.hostNetwork") else ""
+
+
+def _endpoint_config(pod_config: PodSandboxConfig) -> dict[str, Any]:
+    if _host_network_mode(pod_config):
+        return {}
+    endpoint = {"IPAMConfig": {"IPv4Address": pod_config.card.ip}}
+    return {"Hostname": pod_config.hostname, "NetworkingConfig": {"EndpointsConfig": {pod_config.network: endpoint}}}
+
+
+def _network_config(pod_config: PodSandboxConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+    """HostConfig's part of it, and what stands beside HostConfig."""
+    host: dict[str, Any] = {"LogConfig": {"Type": "none"}}
+    if needs_sandbox(pod_config.pod):
+        shared = f"container:{pod_config.sandbox_name}"
+        return host | {"NetworkMode": shared, "IpcMode": shared}, {}
+    host |= {"NetworkMode": _host_network_mode(pod_config) or pod_config.network, "ShmSize": pod_config.shared_memory}
+    return host, _endpoint_config(pod_config)
+
+
+def _user_string(security_context: Mapping[str, Any]) -> str:
+    number, group = security_context.get("runAsUser"), security_context.get("runAsGroup")
+    if group is not None:
+        return f"{0 if number is None else number}:{group}"
+    return "" if number is None else str(number)
+
+
+def _resource_limits(config: ContainerConfig) -> dict[str, Any]:
+    limits, host_config = config.limits or {}, dict[str, Any]()
+    if memory := limits.get("memory"):
+        host_config |= {"Memory": memory, "MemorySwap": memory}
+    if cpu := limits.get("cpu"):
+        host_config |= {"CpuPeriod": CPU_PERIOD, "CpuQuota": max(1000, int(float(cpu) * CPU_PERIOD))}
+    cpu_request = dig(config.container, "resources.requests", {}).get("cpu")
+    if cpu_request:
+        host_config["CpuShares"] = min(262144, max(2, int(float(parse(cpu_request)) * 1024)))
+    return host_config
+
+
+def _security_options(pod_config: PodSandboxConfig, security_context: Mapping[str, Any]) -> dict[str, Any]:
+    spec, options = pod_config.pod["spec"], dict[str, Any]()
+    groups = [
+        *(security_context.get("supplementalGroups") or ()),
+        *([security_context["fsGroup"]] if security_context.get("fsGroup") else ()),
+    ]
+    capabilities = security_context.get("capabilities") or {}
+    rows = {
+        "GroupAdd": [str(group) for group in groups],
+        "CapAdd": list(capabilities.get("add") or ()),
+        "CapDrop": list(capabilities.get("drop") or ()),
+        "Privileged": bool(security_context.get("privileged")),
+        "ReadonlyRootfs": bool(security_context.get("readOnlyRootFilesystem")),
+        "SecurityOpt": ["no-new-privileges"] if security_context.get("allowPrivilegeEscalation") is False else [],
+        "Sysctls": {row["name"]: row["value"] for row in security_context.get("sysctls") or ()},
+        "PidMode": "host" if spec.get("hostPID") else "",
+    }
+    options = {key: value for key, value in rows.items() if value}
+    if spec.get("hostIPC"):
+        options["IpcMode"] = "host"
+    if spec.get("shareProcessNamespace") and needs_sandbox(pod_config.pod):
+        options["PidMode"] = f"container:{pod_config.sandbox_name}"
+    return options
+
+
+def _device_requests(pod_config: PodSandboxConfig, config: ContainerConfig) -> dict[str, Any]:
+    """Whole GPUs by UUID, through the engine's NVIDIA runtime. Ranks of one machine must see the same /dev/shm, or NCCL
+    loses its fast path between them."""
+    if not config.devices:
+        return {}
+    device_request: dict[str, Any] = {"Driver": "nvidia", "DeviceIDs": list(config.devices), "Capabilities": [["gpu"]]}
+    if pod_config.engine == "podman":
+        device_request = {"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={device}" for device in config.devices]}
+    return {"DeviceRequests": [device_request], "IpcMode": "host"}
+
+
+def _mount(pod_config: PodSandboxConfig, bind: Mapping[str, Any]) -> dict[str, Any]:
+    mount = {"Target": bind["target"], "ReadOnly": bool(bind.get("read_only"))}
+    if bind.get("memory"):
+        return mount | {"Type": "volume", "Source": pod_config.volume_name(bind["memory"])}
+    return mount | {"Type": "bind", "Source": bind["source"]}
+
+
+def verify_run_as_non_root(pod: Object, container: Mapping[str, Any], image: Image) -> None:
+    """Raises Missing when it may not run as root and would."""
+    security_context = {**dig(pod, "spec.securityContext", {}), **(container.get("securityContext") or {})}
+    number = security_context.get("runAsUser")
+    user = image.user.partition(":")[0] if number is None else str(number)
+    if not security_context.get("runAsNonRoot") or user not in ("", "0", "root"):
+        return
+    location = f'(pod: "{name_of(pod)}_{namespace(pod)}({uid(pod)})", container: {container["name"]})'
+    if number is None:
+        raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {location}")
+    raise ContainerConfigError(f"container's runAsUser breaks non-root policy {location}")
+
+
+def remarks(pod: Object, engine: str = "docker") -> list[str]:
+    """What a pod in containers asks of its engine and does not get, a sentence each."""
+    sentences = []
+    for volume in dig(pod, "spec.volumes", ()) if engine == "podman" else ():
+        if dig(volume, "emptyDir.medium") == "Memory" and dig(volume, "emptyDir.sizeLimit"):
+            sentences.append(f"sizeLimit of the memory volume {volume['name']} is not kept: Podman's have no size")
+    for owner, security_context in [("the pod", dig(pod, "spec.securityContext", {}))] + [
+        (c["name"], c.get("securityContext") or {}) for c in all_containers(pod)
+    ]:
+        unsupported = sorted(
+            key for key in UNSUPPORTED_SECURITY_FIELDS if security_context.get(key) not in (None, {}, "")
+        )
+        if unsupported:
+            sentences.append(
+                f"securityContext of {owner}: {', '.join(unsupported)} left to the container engine's defaults"
+            )
+    return sentences
+
+
+def message_path(container: Mapping[str, Any]) -> str:
+    """Where the program leaves its last words."""
+    return str(container.get("terminationMessagePath") or _TERMINATION_LOG)
+
+
+def orphan_ids(
+    listed: Sequence[Mapping[str, Any]], live_runs: set[tuple[str, str, str]], active_pods: set[str]
+) -> list[str]:
+    """Ids of containers that nobody looks after: neither a run that lives, nor the sandbox of a pod that is at work.
+
+    `found` as the engine lists them; `live_runs` (pod, container, run); `active_pods` that are at work."""
+    ids = []
+    for row in listed:
+        row_labels = row.get("Labels") or {}
+        pod, container, run = (str(row_labels.get(f"{LABEL_PREFIX}{key}", "")) for key in ("pod", "container", "run"))
+        if (pod not in active_pods) if not container else (pod, container, run) not in live_runs:
+            ids.append(str(row["Id"]))
+    return ids

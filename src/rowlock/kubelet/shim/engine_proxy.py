@@ -1,0 +1,397 @@
+"""A container's program where a container engine runs it, as its shim sees it.
+
+What the shim starts instead of the program is this: a fork that creates the container, is attached to it before it
+starts, passes everything on between it and its own stdin, stdout and stderr, and ends when it has ended. So logs,
+terminals, stop and exit facts keep the shim's one path. SIGTERM is passed on; when the fork has gone, for whatever
+reason, `collect_exit` (in the shim) asks the engine how the container ended and removes it. Standard library only.
+"""
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import time
+import tty
+from collections.abc import Callable
+from typing import Any
+
+from rowlock.kubelet.shim.engine_client import Engine, EngineError, Stream
+from rowlock.kubelet.shim.fact_files import run_fact_path, ticks, write_fact
+
+RECONNECT_TIMEOUT = 10.0
+"""Seconds in which an engine that has gone may come back without the container being given up."""
+KILLED_EXIT_CODE = 137
+_START_ERROR = re.compile(r'(exec: ".*?"): (?:stat [^:]*: )?(.*?)(?:: unknown)?$')
+_INIT_EXEC_ERROR = re.compile(
+    rb"(?:\[FATAL tini \(\d+\)\] exec .* failed: |(?:ERROR )?\(?catatonit.*?: )(No such file[^\r\n]*|Perm[^\r\n]*)"
+)
+"""What the engine's init says when there is no such program."""
+_INIT_ERROR_PREFIXES = (b"[FATAL tini (", b"ERROR catatonit", b"ERROR (catatonit", b"catatonit")
+"""How such a line begins; it comes in several pieces."""
+_EXIT_CODE_MEANINGS = {126: "permission denied", 127: "no such file or directory"}
+"""What the exit code of a program that could not begin means, where the engine does not say it better."""
+_CHUNK = 1 << 16
+_FRAME_HEADER_SIZE = 8
+"""Bytes before each piece of output without a terminal: which stream it is of, and how long."""
+
+
+def connect_engine(spec: dict[str, Any]) -> Engine:
+    engine_socket = spec["engine"]["socket"]
+    return Engine(engine_socket["path"], engine_socket["name"])
+
+
+def run_container(spec: dict[str, Any]) -> str:
+    """In the shim's fork, where another program would be exec'ed: runs the container to its end and never returns,
+    except with why it could not be started."""
+    engine, engine_spec, console = connect_engine(spec), spec["engine"], spec["console"]
+    name = engine_spec["name"]
+    try:
+        for path in engine_spec["touch"]:
+            with open(path, "w"):
+                os.chmod(path, 0o666)
+        if engine_spec.get("sandbox"):
+            _ensure_sandbox(engine, engine_spec["sandbox"])
+        engine.request("POST", f"/containers/create?name={name}", engine_spec["create"])
+        stream = _attach_container(engine, spec)
+        engine.request("POST", f"/containers/{name}/start")
+    except EngineError as error:
+        with contextlib.suppress(EngineError):  # mostly there is none
+            engine.request("DELETE", f"/containers/{name}?force=1&v=1")
+        return start_error_message(error)
+
+    def on_term(*_: object) -> None:
+        with contextlib.suppress(EngineError):  # it has just ended
+            engine.request("POST", f"/containers/{name}/kill?signal={engine_spec['stop_signal']}")
+
+    signal.signal(signal.SIGTERM, on_term)
+    start_fact_path = f"{run_fact_path(spec, 'start')}.begun"
+    with open(start_fact_path) as file:
+        fact = json.load(file)
+    write_fact(start_fact_path, fact | _start_fact(engine, name))
+    _close_other_fds(stream.socket.fileno())
+    pump = StreamPump(bool(console.get("tty")), stdin=bool(console.get("stdin")))
+    if console.get("tty"):
+        pump.forward_resizes(
+            lambda rows, columns: engine.request("POST", f"/containers/{name}/resize?h={rows}&w={columns}")
+        )
+    os._exit(_pump_until_exit(engine, spec, stream, pump))
+
+
+def _close_other_fds(kept_fd: int) -> None:
+    """As exec would: nothing of the shim's stays open. So the shim learns that the program runs."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != kept_fd:
+            with contextlib.suppress(OSError):  # the listing's own descriptor
+                os.close(int(name))
+
+
+def _ensure_sandbox(engine: Engine, sandbox_spec: dict[str, Any]) -> None:
+    """What holds the pod's network and memory volumes, however often its containers start; there already, mostly."""
+    for volume in sandbox_spec["volumes"]:
+        engine.request("POST", "/volumes/create", volume)
+    deadline = time.monotonic() + RECONNECT_TIMEOUT
+    while True:
+        try:
+            engine.request("POST", f"/containers/create?name={sandbox_spec['name']}", sandbox_spec["create"])
+        except EngineError as error:
+            if error.status != 409 and "already in use" not in str(error):
+                raise
+        try:
+            engine.request("POST", f"/containers/{sandbox_spec['name']}/start")
+            return
+        except EngineError as error:  # 404: another container of the pod is just making it
+            if error.status != 404 or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def _attach_container(engine: Engine, spec: dict[str, Any]) -> Stream:
+    stdin = 1 if spec["console"].get("stdin") else 0
+    path = f"/containers/{spec['engine']['name']}/attach?stream=1&stdout=1&stderr=1&stdin={stdin}"
+    return engine.open_stream("POST", path)[0]
+
+
+def _pump_until_exit(engine: Engine, spec: dict[str, Any], stream: Stream, pump: "StreamPump") -> int:
+    """Passes on until the container has ended; its exit code. An engine that is restarted beneath it is waited for."""
+    name = spec["engine"]["name"]
+    while True:
+        with stream:
+            pump.run(stream)
+        if pump.start_error:
+            write_fact(run_fact_path(spec, "refused"), {"why": pump.start_error})
+        try:
+            return int(
+                (engine.request("POST", f"/containers/{name}/wait", timeout=None) or {}).get(
+                    "StatusCode", KILLED_EXIT_CODE
+                )
+            )
+        except EngineError as error:
+            reattached = None if error.status else _reattach_container(engine, spec)
+            if reattached is None:
+                return KILLED_EXIT_CODE
+            stream = reattached
+
+
+def _reattach_container(engine: Engine, spec: dict[str, Any]) -> Stream | None:
+    """An engine that has gone may come back, and find its containers alive."""
+    deadline = time.monotonic() + RECONNECT_TIMEOUT
+    while time.monotonic() < deadline:
+        with contextlib.suppress(EngineError):
+            running = _inspect_state(engine, spec["engine"]["name"]).get("Running")
+            return _attach_container(engine, spec) if running else None
+        time.sleep(0.1)
+    return None
+
+
+def _inspect_state(engine: Engine, name: str) -> dict[str, Any]:
+    return dict((engine.request("GET", f"/containers/{name}/json") or {}).get("State") or {})
+
+
+def start_error_message(error: EngineError) -> str:
+    """The engine's sentence, without its own insides."""
+    if error.status == 0:
+        return f"{error}: start the engine again, or give the pod an image that runs as a process"
+    match = _START_ERROR.search(str(error))
+    return f"{match[1]}: {match[2]}" if match else str(error)
+
+
+def _start_fact(engine: Engine, name: str) -> dict[str, Any]:
+    """What `start.N` says of it. The pid is the container's own where this user may look into it (stacks, ports), else
+    the fork's."""
+    fact: dict[str, Any] = {"started": time.time()}
+    with contextlib.suppress(EngineError, KeyError):
+        inspected = engine.request("GET", f"/containers/{name}/json")
+        fact["container"], pid = f"{engine.name}://{inspected['Id']}", int(inspected["State"]["Pid"])
+        if pid and can_enter_namespaces(pid, inspected["Id"]):
+            fact |= {"pid": pid, "ticks": ticks(pid)}
+    return fact
+
+
+def can_enter_namespaces(pid: int, container: str) -> bool:
+    """Is that process of this machine, and may we into its namespaces? (An engine may live in a virtual machine.)"""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/cgroup") as file:
+            if container not in file.read():
+                return False
+        os.close(os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC))
+        return True
+    return False
+
+
+def collect_exit(spec: dict[str, Any], code: int) -> dict[str, Any]:
+    """In the shim, when the fork has gone: how the container ended, as the exit fact says it; and it is removed."""
+    engine, name = connect_engine(spec), spec["engine"]["name"]
+    exit_fact: dict[str, Any] = {"code": code}
+    try:
+        state = _inspect_state(engine, name)
+        if state.get("Running"):
+            exit_fact = {"code": KILLED_EXIT_CODE}
+        elif state:
+            exit_fact["code"] = int(state.get("ExitCode", code))
+            if state.get("OOMKilled") and exit_fact["code"]:
+                exit_fact |= {"reason": "OOMKilled", "message": _oom_message(spec)}
+    except EngineError as error:
+        if error.status == 0:
+            message = (
+                f"{error}: how the container ended is not known; what still runs of it is ended when the engine is back"
+            )
+            exit_fact = {"code": KILLED_EXIT_CODE, "reason": "ContainerStatusUnknown", "message": message}
+    exit_fact |= _start_error_fact(spec)
+    exit_fact["signal"] = exit_fact["code"] - 128 if 128 < exit_fact["code"] < 160 else 0
+    with contextlib.suppress(EngineError):  # the kubelet sweeps what is left
+        engine.request("DELETE", f"/containers/{name}?force=1&v=1")
+    return exit_fact
+
+
+def _start_error_fact(spec: dict[str, Any]) -> dict[str, Any]:
+    """Of a program that is not there: in the words of every other start that failed."""
+    try:
+        with open(run_fact_path(spec, "refused")) as file:
+            reason = str(json.load(file)["why"])
+    except FileNotFoundError:
+        return {}
+    return {"code": 128, "reason": "StartError", "message": _exec_error_message(spec["argv"][0], reason)}
+
+
+def _exec_error_message(program: str, reason: str) -> str:
+    """The sentence that a process would have got."""
+    if "/" not in program and "o such file" in reason:
+        reason = "executable file not found in $PATH"
+    return f'exec: "{program}": {reason[:1].lower()}{reason[1:]}'
+
+
+def _oom_message(spec: dict[str, Any]) -> str:
+    limit = int(spec["engine"]["create"]["HostConfig"].get("Memory") or 0)
+    return (
+        f"more memory wanted than its limit of {limit / (1 << 20):.1f}Mi (ended by {spec['engine']['socket']['name']})"
+    )
+
+
+def _wait_exec_started(engine: Engine, exec_id: str) -> dict[str, Any]:
+    """A program that has begun, or could not."""
+    while True:
+        state = dict(engine.request("GET", f"/exec/{exec_id}/json"))
+        if state.get("Pid") or not state.get("Running"):
+            return state
+        time.sleep(0.005)
+
+
+def _read_all(stream: Stream) -> str:
+    """What the engine says instead of a program."""
+    return b"".join(iter(lambda: stream.recv(_CHUNK), b"")).decode(errors="replace").strip()
+
+
+class StreamPump:
+    """Passes on, both ways, between a stream of the engine and this process's stdin, stdout and stderr."""
+
+    def __init__(self, terminal: bool, *, stdin: bool) -> None:
+        self._terminal, self._stdin = terminal, stdin
+        self._frames = b""
+        self._output_started = False
+        self._pending = b""
+        """The beginning of what may be a line of the engine's init."""
+        self.start_error = ""
+        """Why the engine's init could not start the program."""
+        if terminal:
+            tty.setraw(0)
+
+    def forward_resizes(self, resize: Callable[[int, int], Any]) -> None:
+        """Tells the engine the size of our terminal, now and whenever it changes."""
+
+        def send_size(*_: object) -> None:
+            size = os.get_terminal_size(0)
+            with contextlib.suppress(EngineError):  # it has just ended
+                resize(size.lines, size.columns) if size.lines else None
+
+        signal.signal(signal.SIGWINCH, send_size)
+        send_size()
+
+    def run(self, stream: Stream) -> None:
+        """Until the engine's end is closed."""
+        connection, unsent = stream.socket, b""
+        connection.settimeout(None)
+        self._write_frames(stream.take_buffered())
+        while True:
+            poll = select.poll()
+            poll.register(connection, select.POLLIN | (select.POLLOUT if unsent else 0))
+            if self._stdin and not unsent:
+                poll.register(0, select.POLLIN)
+            ready = dict(poll.poll())
+            stream_events = ready.get(connection.fileno(), 0)
+            if stream_events & ~select.POLLOUT:
+                piece = _receive_chunk(connection)
+                if not piece:
+                    self._flush_pending()
+                    return
+                self._write_frames(piece)
+            if 0 in ready:
+                unsent = self._read_stdin(connection)
+            elif stream_events & select.POLLOUT:
+                unsent = unsent[connection.send(unsent[:_CHUNK]) :]
+
+    def _read_stdin(self, connection: Any) -> bytes:
+        piece = b""
+        with contextlib.suppress(OSError):  # nobody has the other end of the terminal any more
+            piece = os.read(0, _CHUNK)
+        if not piece:
+            self._stdin = False
+            with contextlib.suppress(OSError):
+                connection.shutdown(1)
+        return piece
+
+    def _write_frames(self, piece: bytes) -> None:
+        if self._terminal:
+            self._write_output(1, piece)
+            return
+        self._frames += piece
+        while len(self._frames) >= _FRAME_HEADER_SIZE:
+            size = int.from_bytes(self._frames[4:_FRAME_HEADER_SIZE], "big")
+            payload = self._frames[_FRAME_HEADER_SIZE : _FRAME_HEADER_SIZE + size]
+            self._write_output(2 if self._frames[0] == 2 else 1, payload)
+            if len(payload) < size:  # the rest of it comes with the same head
+                self._frames = self._frames[:4] + (size - len(payload)).to_bytes(4, "big")
+                return
+            self._frames = self._frames[_FRAME_HEADER_SIZE + size :]
+
+    def _write_output(self, fd: int, data: bytes) -> None:
+        if not self._output_started and data:
+            self._pending, data = b"", self._pending + data
+            if b"\n" not in data and data.startswith(_INIT_ERROR_PREFIXES):
+                self._pending = data
+                return
+            if match := _INIT_EXEC_ERROR.match(data):
+                self.start_error = match[1].decode(errors="replace")
+                return
+            self._output_started = True
+        _write(fd, data)
+
+    def _flush_pending(self) -> None:
+        """Nothing more will come: what was held back is looked at as it is."""
+        pending, self._pending = self._pending, b""
+        if match := _INIT_EXEC_ERROR.match(pending):
+            self.start_error = match[1].decode(errors="replace")
+        elif pending:
+            _write(1 if self._terminal else 2, pending)
+
+
+def _receive_chunk(connection: Any) -> bytes:
+    """The next piece; none at the end, however that came."""
+    with contextlib.suppress(OSError):
+        return bytes(connection.recv(_CHUNK))
+    return b""
+
+
+def _write(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    with contextlib.suppress(BrokenPipeError):
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+
+
+# ---------------------------------------------------------------- one more program in it
+
+
+def exec_in_container(exec_spec: dict[str, Any], *, terminal: bool) -> str:
+    """In a fork of the pod host whose stdin, stdout and stderr are the client's: runs a program in the container to its
+    end and never returns, except with why it could not be started."""
+    engine = connect_engine(exec_spec)
+    exec_config = {
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Tty": terminal,
+        "Cmd": exec_spec["argv"],
+    }
+    exec_config |= {"Env": ["TERM=xterm"]} if terminal else {}
+    try:
+        exec_id = engine.request("POST", f"/containers/{exec_spec['engine']['name']}/exec", exec_config)["Id"]
+        stream, _ = engine.open_stream("POST", f"/exec/{exec_id}/start", {"Detach": False, "Tty": terminal})
+    except EngineError as error:
+        return start_error_message(error)
+    state = _wait_exec_started(engine, exec_id)
+    if not state.get("Pid") and state.get("ExitCode") in (126, 127):
+        with stream:
+            match = _START_ERROR.search(_read_all(stream))
+        return _exec_error_message(exec_spec["argv"][0], match[2] if match else _EXIT_CODE_MEANINGS[state["ExitCode"]])
+    _close_other_fds(stream.socket.fileno())
+
+    def on_hangup(*_: object) -> None:
+        """Engines do not end what they have executed: where we may, we do."""
+        with contextlib.suppress(OSError, EngineError):
+            os.kill(int(engine.request("GET", f"/exec/{exec_id}/json")["Pid"]), signal.SIGKILL)
+        os._exit(129)
+
+    signal.signal(signal.SIGHUP, on_hangup)
+    pump = StreamPump(terminal, stdin=True)
+    if terminal:
+        pump.forward_resizes(
+            lambda rows, columns: engine.request("POST", f"/exec/{exec_id}/resize?h={rows}&w={columns}")
+        )
+    with stream:
+        pump.run(stream)
+    with contextlib.suppress(EngineError):
+        while (state := engine.request("GET", f"/exec/{exec_id}/json")).get("Running"):
+            time.sleep(0.02)
+    os._exit(KILLED_EXIT_CODE if state.get("ExitCode") is None else int(state["ExitCode"]))

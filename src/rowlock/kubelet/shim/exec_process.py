@@ -1,0 +1,217 @@
+"""One more program in a container that runs (`exec`): a forked copy of the pod host that starts it and waits for it.
+
+It takes the environment, the working directory and the limits of the container's program from `program.N`, and its
+namespaces from the program itself. What runs here never outlives the container: its shim is watched. The server is at
+the other end of a socket: it gets the program's ends (stdin, stdout, stderr, or one terminal) with the first line, how
+the program ended with the second. When the server hangs up before that, whoever asked has gone: the program is stopped.
+Standard library only.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from rowlock.kubelet.shim import container_init, netns, process_tree, shim, stdio
+from rowlock.kubelet.shim.fact_files import ticks
+
+HANGUP_GRACE = 2.0
+"""Seconds between SIGHUP and SIGKILL for a program whose client has gone."""
+_NAMESPACES = (("user", 0x10000000), ("net", 0x40000000), ("uts", 0x04000000), ("ipc", 0x08000000), ("mnt", 0x20000))
+
+
+class ContainerGone(Exception):
+    """The container does not run (any more)."""
+
+
+class ExecProcess:
+    """The life of one such program."""
+
+    def __init__(self, request: dict[str, Any], server: socket.socket) -> None:
+        self._server = server
+        self._tty = bool(request.get("tty"))
+        started = _read_fact(request, "start")
+        self._pid, self._ticks = int(started["pid"]), int(started["ticks"])
+        self._exec_spec = {**_read_fact(request, "program"), "argv": request["argv"]}
+        self._child = -1
+        self._status: int | None = None
+        self._kill_at: float | None = None
+
+    def run(self) -> None:
+        """Everything, in order; returns when nothing of the program is left."""
+        self._prepare()
+        server_fds, child_fds = self._open_stdio()
+        failure = self._launch(child_fds)
+        for fd in set(child_fds):
+            os.close(fd)
+        if failure:
+            os.waitpid(self._child, 0)
+            return self._send_line({"error": failure}, [])
+        self._send_line({"pid": self._child}, server_fds)
+        for fd in server_fds:
+            os.close(fd)
+        self._supervise_child()
+
+    def _prepare(self) -> None:
+        netns.prctl(shim.SUBREAPER, 1)
+        if not hasattr(os, "pidfd_open"):
+            raise ContainerGone("this needs Linux 5.3, which can tell when a container ends")
+        self._container = os.pidfd_open(self._pid)
+        if ticks(self._pid) != self._ticks:
+            raise ContainerGone("the container has ended")
+        self._waker = os.pipe()
+        for end in self._waker:
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._waker[1], warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _open_stdio(self) -> tuple[list[int], list[int]]:
+        """The server's ends and the program's stdin, stdout and stderr."""
+        if self._tty:
+            master, slave = os.openpty()
+            return [master], [slave, slave, slave]
+        pipes = [os.pipe() for _ in range(3)]
+        return [pipes[0][1], pipes[1][0], pipes[2][0]], [pipes[0][0], pipes[1][1], pipes[2][1]]
+
+    def _launch(self, stdio_fds: list[int]) -> str:
+        """Forks and execs. Returns why it could not, "" when the program runs."""
+        reading, writing = os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            os.write(writing, self._exec_program(stdio_fds).encode())
+            os._exit(127)
+        os.close(writing)
+        with open(reading, "rb") as pipe:
+            return pipe.read().decode(errors="replace")
+
+    def _exec_program(self, stdio_fds: list[int]) -> str:
+        """In the child: becomes the program, or returns a sentence why not."""
+        exec_spec = self._exec_spec
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            os.setsid()
+            if exec_spec.get("engine"):
+                return self._exec_in_engine(stdio_fds)
+            _join_namespaces(self._pid)
+            container_init.apply_limits(exec_spec)
+            os.chdir(exec_spec["cwd"])
+            user, env = exec_spec.get("user") or {}, exec_spec["env"]
+            _dup_onto_stdio(stdio_fds)
+            if self._tty:
+                os.fchown(0, -1 if user.get("uid") is None else user["uid"], -1)
+                stdio.set_controlling_terminal(0)
+                env = {"TERM": "xterm", **env}
+            container_init.drop_privileges(user)
+            os.execvpe(exec_spec["argv"][0], exec_spec["argv"], env)
+        except (OSError, ValueError, KeyError) as error:
+            return container_init.start_error_message(error, exec_spec)
+
+    def _exec_in_engine(self, stdio_fds: list[int]) -> str:
+        """Its engine starts the program; this process stands for it."""
+        from rowlock.kubelet.shim import engine_proxy  # only where there are containers
+
+        _dup_onto_stdio(stdio_fds)
+        if self._tty:
+            stdio.set_controlling_terminal(0)
+        netns.prctl(1, signal.SIGKILL)
+        return engine_proxy.exec_in_container(self._exec_spec, terminal=self._tty)
+
+    def _supervise_child(self) -> None:
+        poll = select.poll()
+        for fd in (self._waker[0], self._server.fileno(), self._container):
+            poll.register(fd, select.POLLIN)
+        reported = False
+        while self._reap_children():
+            if self._status is not None and not reported:
+                reported = True
+                self._report_exit(poll)
+            for fd, _ in poll.poll(None if self._kill_at is None else 100):
+                if fd == self._waker[0]:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(fd, 4096)
+                elif fd == self._container:
+                    poll.unregister(fd)
+                    self._kill_at = 0.0
+                else:
+                    poll.unregister(fd)
+                    shim.signal_all(process_tree.descendants(os.getpid()), signal.SIGHUP)
+                    self._kill_at = time.monotonic() + HANGUP_GRACE
+            if self._kill_at is not None and time.monotonic() >= self._kill_at:
+                shim.signal_all(process_tree.descendants(os.getpid()), signal.SIGKILL)
+        if not reported:
+            self._report_exit(poll)
+
+    def _report_exit(self, poll: "select.poll") -> None:
+        """How it ended. What it left running stays, as in any container, until that ends."""
+        self._send_line({"code": process_tree.decode_wait_status(self._status or 0)[0]}, [])
+        with contextlib.suppress(KeyError):  # the server has hung up already
+            poll.unregister(self._server.fileno())
+        self._server.close()
+
+    def _reap_children(self) -> bool:
+        """Collects the dead; True while children are left."""
+        children_left, status = process_tree.reap_children(self._child)
+        self._status = self._status if status is None else status
+        return children_left
+
+    def _send_line(self, message: dict[str, Any], fds: list[int]) -> None:
+        send_line(self._server, message, fds)
+
+
+def _dup_onto_stdio(stdio_fds: list[int]) -> None:
+    """stdin, stdout and stderr of the calling process."""
+    for target, source in enumerate(stdio_fds):
+        os.dup2(source, target)
+
+
+def send_line(server: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
+    """One line, with descriptors; a server that has gone does not hear it."""
+    with contextlib.suppress(OSError):
+        socket.send_fds(server, [json.dumps(message).encode() + b"\n"], fds)
+
+
+def _read_fact(request: dict[str, Any], name: str) -> dict[str, Any]:
+    """What the container's shim wrote. Raises Gone when it has not (it was started by an older rowlock, say)."""
+    try:
+        with open(f"{request['dir']}/{name}.{request['n']}") as file:
+            return dict(json.load(file))
+    except FileNotFoundError:
+        raise ContainerGone(
+            f"its {name} fact is not there: the pod was started before this version, or has ended"
+        ) from None
+
+
+def _join_namespaces(pid: int) -> None:
+    """The namespaces of a process of this user: its network, names and mounts."""
+    namespace_fds = []
+    for name, kind in _NAMESPACES:
+        path = f"/proc/{pid}/ns/{name}"
+        if os.path.exists(path) and os.stat(path).st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
+            namespace_fds.append((os.open(path, os.O_RDONLY | os.O_CLOEXEC), kind))
+    for fd, kind in namespace_fds:
+        netns.join_namespace(fd, kind)
+
+
+def run_forked(request: dict[str, Any], server: socket.socket) -> None:
+    """In the process that the pod host has just forked; never returns."""
+    status = 1
+    try:
+        os.setsid()
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        ExecProcess(request, server).run()
+        status = 0
+    except (OSError, ContainerGone) as error:
+        send_line(server, {"error": f"the container cannot be entered: {error}"}, [])
+        status = 0
+    finally:
+        if status:
+            sys.excepthook(*sys.exc_info())
+        os._exit(status)

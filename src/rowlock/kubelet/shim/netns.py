@@ -1,0 +1,232 @@
+"""The pod network's kernel side: namespaces, made by the pod host, joined by each pod's programs.
+
+The pod host lives in the *fabric*: one network and one mount namespace with a bridge in it (inside a user namespace
+when the user is not root). Every pod gets a network namespace with `eth0` on that bridge. The fabric exists as long as
+a process is in it; shims stay in it, so it survives the pod host, and the next pod host joins it through a shim.
+Users keep their own uid: the map is the identity, and capabilities end at exec. Standard library only; Linux only.
+"""
+
+import contextlib
+import ctypes
+import os
+import socket
+from collections.abc import Mapping
+
+from rowlock.kubelet.shim import netlink
+
+_NEWNS, _NEWUTS, _NEWUSER, _NEWNET = 0x20000, 0x04000000, 0x10000000, 0x40000000
+_BIND, _REC, _PRIVATE = 0x1000, 0x4000, 0x40000
+GATEWAY, PREFIX = "10.77.0.1", 16
+PROXY_PORT = 3128
+_BRIDGE = "pods"
+_FIRST_INDEX = 1000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_prctl = getattr(_libc, "prctl", None)
+"""Looked up once, in the pod host: a shim that does it has the memory for it all its life."""
+
+
+def _call(name: str, *args: object) -> int:
+    result = int(getattr(_libc, name)(*args))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{name}: {os.strerror(code)}")
+    return result
+
+
+def prctl(option: int, value: int) -> None:
+    """prctl(2) with one argument; does nothing where there is no such call."""
+    if _prctl is not None:
+        _prctl(option, value, 0, 0, 0)
+
+
+def _mount(source: str, target: str, flags: int) -> None:
+    _call("mount", source.encode(), target.encode(), None, ctypes.c_ulong(flags), None)
+
+
+def _unshare_as_user() -> None:
+    """A user namespace in which everybody keeps the number they have; root keeps all numbers, a user the own one."""
+    uid, gid = os.getuid(), os.getgid()
+    if os.geteuid() == 0 and _unshare_as_root():
+        return
+    _call("unshare", _NEWUSER | _NEWNET | _NEWNS)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{uid} {uid} 1")
+    _write("/proc/self/gid_map", f"{gid} {gid} 1")
+
+
+def _unshare_as_root() -> bool:
+    """Whole ranges can only be mapped from outside: by a child that stays there until its parent has moved."""
+    parent, maps = os.getpid(), {k: _identity_map(f"/proc/self/{k}") for k in ("uid_map", "gid_map")}
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with contextlib.suppress(OSError):
+            os.read(reading, 1)
+            for name, text in maps.items():
+                _write(f"/proc/{parent}/{name}", text)
+            status = 0
+        os._exit(status)
+    _call("unshare", _NEWUSER | _NEWNET | _NEWNS)
+    os.write(writing, b".")
+    os.close(writing)
+    os.close(reading)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _identity_map(path: str) -> str:
+    with open(path) as file:
+        return "\n".join(f"{row[0]} {row[0]} {row[2]}" for row in (line.split() for line in file))
+
+
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+class BridgeNetwork:
+    """The network as its one owner, the pod host, sees it."""
+
+    def __init__(self, *, user_namespace: bool = False) -> None:
+        """Makes a new fabric around the calling process. Raises OSError where the kernel does not allow it."""
+        if user_namespace or os.geteuid() != 0:
+            _unshare_as_user()
+        else:
+            try:
+                _call("unshare", _NEWNET | _NEWNS)
+            except PermissionError:
+                _unshare_as_user()
+        _mount("none", "/", _REC | _PRIVATE)
+        self._open_namespace()
+        self._netlink.set_up(1)
+        self._netlink.add_link(netlink.bridge(_BRIDGE))
+        self._bridge = self._netlink.index_of(_BRIDGE)
+        self._netlink.add_address(netlink.address(self._bridge, GATEWAY, PREFIX))
+
+    @classmethod
+    def join_existing(cls, pid: int) -> "BridgeNetwork":
+        """The fabric that process `pid` (a shim) is in: a pod host has died and this is its successor."""
+        for name, kind in (("user", _NEWUSER), ("mnt", _NEWNS), ("net", _NEWNET)):
+            if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
+                fd = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+                _call("setns", fd, kind)
+                os.close(fd)
+        network = cls.__new__(cls)
+        network._open_namespace()
+        network._bridge = network._netlink.index_of(_BRIDGE)
+        return network
+
+    def _open_namespace(self) -> None:
+        self._netlink = netlink.Netlink()
+        self._home_netns = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        self._pod_fds: dict[str, int] = {}
+
+    def probe(self) -> None:
+        """Makes one real pod network and enters it, in a child. Raises OSError when pods could not."""
+        fd = self.pod_netns("probe", "10.77.255.250")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            with contextlib.suppress(OSError):
+                enter_pod_network({"hostname": "probe", "hosts": "/etc/hosts"}, fd)
+                status = 0
+            os._exit(status)
+        self.forget("probe")
+        if os.waitpid(child, 0)[1] != 0:
+            raise OSError("a program could not enter a pod's network, mount and host name namespaces")
+
+    def pod_netns(self, uid: str, ip: str) -> int:
+        """The pod's network namespace as a file descriptor; made at the first call."""
+        if uid not in self._pod_fds:
+            self._pod_fds[uid] = self._create_pod_netns(ip)
+        return self._pod_fds[uid]
+
+    def adopt(self, uid: str, pid: int) -> None:
+        """Takes over a pod of a previous pod host, through one of its programs."""
+        if uid not in self._pod_fds:
+            self._pod_fds[uid] = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+    def forget(self, uid: str) -> None:
+        """The pod's programs are gone: its namespace ends with the last reference."""
+        fd = self._pod_fds.pop(uid, None)
+        if fd is not None:
+            os.close(fd)
+
+    def _create_pod_netns(self, ip: str) -> int:
+        number = int.from_bytes(socket.inet_aton(ip), "big") & 0xFFFF
+        index = _FIRST_INDEX + number
+        _call("unshare", _NEWNET)
+        try:
+            fd = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            with contextlib.suppress(OSError):  # without IPv6 there is nothing to silence on the bridge
+                _write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
+            inside = netlink.Netlink()
+        finally:
+            _call("setns", self._home_netns, _NEWNET)
+        try:
+            inside.set_up(1)
+            self._netlink.add_link(netlink.veth(f"pod{number}", index, self._bridge, ("eth0", fd)))
+            inside.set_up(index)
+            inside.add_address(netlink.address(index, ip, PREFIX))
+        except OSError:
+            os.close(fd)
+            raise
+        finally:
+            inside.close()
+        return fd
+
+    def listen(self, port: int = PROXY_PORT) -> socket.socket:
+        """A listening socket that pods reach and that anybody, outside too, may serve."""
+        server = socket.socket()
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((GATEWAY, port))
+        server.listen(128)
+        return server
+
+    def pod_socket(self, uid: str) -> socket.socket:
+        """A socket of the pod's network, not connected yet. Raises KeyError for a foreign uid."""
+        _call("setns", self._pod_fds[uid], _NEWNET)
+        try:
+            return socket.socket()
+        finally:
+            _call("setns", self._home_netns, _NEWNET)
+
+    def dial(self, uid: str, port: int) -> socket.socket:
+        """A socket that will connect from inside the pod (probes, port-forward). Raises KeyError for a foreign uid."""
+        client = self.pod_socket(uid)
+        client.settimeout(1)
+        client.connect(("127.0.0.1", port))
+        return client
+
+
+def process_socket(pid: int) -> socket.socket:
+    """A socket in the network of a process, not connected yet. Raises OSError where we may not enter it."""
+    home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        target = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _call("setns", target, _NEWNET)
+            return socket.socket()
+        finally:
+            _call("setns", home, _NEWNET)
+            os.close(target)
+    finally:
+        os.close(home)
+
+
+def join_namespace(fd: int, kind: int) -> None:
+    """setns(2): this process moves into the namespace behind a file descriptor."""
+    _call("setns", fd, kind)
+
+
+def enter_pod_network(network: Mapping[str, object], fd: int) -> None:
+    """In a program's own process, before exec: the pod's network, its host name and its hosts file."""
+    _call("setns", fd, _NEWNET)
+    _call("unshare", _NEWNS | _NEWUTS)
+    socket.sethostname(str(network["hostname"]))
+    if os.path.exists("/etc/hosts"):
+        _mount(str(network["hosts"]), "/etc/hosts", _BIND)

@@ -1,0 +1,300 @@
+"""The pod host: a small process beside the server that starts containers by forking itself (1 ms, no exec).
+
+    python -S -E -I -c BOOT SRC LISTENING-FD NETWORK [SHIM-PID]
+
+It owns the fabric (see `netns.py`) and listens on a unix socket: one JSON request a line, one JSON answer a line.
+It outlives the server and ends when nobody is connected and no shim is left, at once when the server takes its leave.
+Pods do not need it once they run.
+Only the standard library, because every shim is a copy of it.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from rowlock.kubelet.shim import cgroups, exec_process, fork_server, mounts, netns, shim
+from rowlock.kubelet.shim.fact_files import ticks
+from rowlock.kubelet.warm import warm_parents
+
+PROTOCOL = 5
+_IDLE_TIMEOUT = 3.0
+"""Seconds that it waits for the next server when one has died."""
+_DISMISS_TIMEOUT = 1.0
+"""Seconds that shims, whose programs have ended, may take to be gone when the server takes its leave."""
+_MAX_REQUEST_BYTES = 64 << 20
+_MAX_FDS = 1 << 16
+_PRIMING_RUNS = 20
+"""As often as it takes until Python has specialised the instructions (8 calls, then some more)."""
+_SOURCE = os.path.abspath(__file__).rsplit("/rowlock/", 1)[0]
+"""The directory that holds the package."""
+
+
+class PodHost:
+    """The loop: connections in, forks out."""
+
+    def __init__(self, listener: socket.socket, network: str, join: int) -> None:
+        self._listener = listener
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._buffers: dict[socket.socket, bytes] = {}
+        self._shims: set[int] = set()
+        self._fabric: netns.BridgeNetwork | None = None
+        self._proxy: socket.socket | None = None
+        self._mounts = mounts.PodMounts()
+        self._warm_parents = warm_parents.WarmParents(_SOURCE)
+        self._fork_server = fork_server.ForkServer(become_shim, close_other_fds)
+        self._forked_shims: dict[int, int] = {}
+        self._limits = cgroups.detect_backend()
+        self._is_dismissed = False
+        self.problem = ""
+        if network != "none":
+            self._make_fabric(network, join)
+
+    def _make_fabric(self, network: str, join: int) -> None:
+        try:
+            if join:
+                self._fabric = netns.BridgeNetwork.join_existing(join)
+                mounts.leave_pod_namespaces()
+            else:
+                new_fabric = netns.BridgeNetwork(user_namespace=network == "user")
+                new_fabric.probe()
+                self._fabric = new_fabric
+        except OSError as error:
+            self.problem = str(error)
+
+    def run(self) -> None:
+        """Until idle: no connection and no shim; or until dismissed."""
+        while not self._is_dismissed:
+            events = self._selector.select(_IDLE_TIMEOUT)
+            self._reap()
+            if not events:
+                self._drop_ended_shims()
+            for key, _ in events:
+                if key.fileobj is self._listener:
+                    self._accept()
+                else:
+                    self._receive(key.fileobj)  # type: ignore[arg-type] # only sockets are registered
+            if not events and not self._buffers and not self._shims and not self._forked_shims:
+                return
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while pid := os.waitpid(-1, os.WNOHANG)[0]:
+                self._shims.discard(pid)
+                self._warm_parents.handle_shim_exit(pid)
+        self._warm_parents.make_due_parents()
+
+    def _drop_ended_shims(self) -> None:
+        """Nobody tells us of the ends of grandchildren."""
+        self._forked_shims = {pid: began for pid, began in self._forked_shims.items() if _is_alive(pid, began)}
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        self._buffers[connection] = b""
+        self._selector.register(connection, selectors.EVENT_READ)
+
+    def _receive(self, connection: socket.socket) -> None:
+        data = b""
+        with contextlib.suppress(OSError):
+            data = connection.recv(1 << 20)
+        *lines, rest = (self._buffers[connection] + data).split(b"\n")
+        self._buffers[connection] = rest
+        if not data or len(rest) > _MAX_REQUEST_BYTES:
+            self._drop(connection)
+        for line in lines:
+            request = json.loads(line)
+            answer, passed_socket = self._handle_request(request)
+            self._send(connection, {"id": request.get("id"), **answer}, passed_socket)
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
+        del self._buffers[connection]
+        connection.close()
+
+    def _send(self, connection: socket.socket, answer: dict[str, Any], passed_socket: socket.socket | None) -> None:
+        data = json.dumps(answer).encode() + b"\n"
+        with contextlib.suppress(OSError):  # the server has gone; its successor reads the facts
+            if passed_socket is None:
+                connection.sendall(data)
+            else:
+                socket.send_fds(connection, [data], [passed_socket.fileno()])
+
+    def _handle_request(self, request: dict[str, Any]) -> tuple[dict[str, Any], socket.socket | None]:
+        operations = {
+            "hello": self._hello,
+            "start": self._start_shim,
+            "adopt": self._adopt_pod,
+            "forget": self._forget_pod,
+        }
+        operations["dismiss"] = self._dismiss
+        passing = {
+            "proxy": self._proxy_listener,
+            "dial": self._dial,
+            "socket": self._pod_socket,
+            "enter": self._enter_container,
+        }
+        try:
+            if request["op"] in passing:
+                return {}, passing[request["op"]](request)
+            return operations[request["op"]](request), None
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            return {"error": f"{type(error).__name__}: {error}"}, None
+
+    def _hello(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "protocol": PROTOCOL,
+            "fabric": self._fabric is not None,
+            "problem": self.problem,
+            "limits": self._limits,
+            "unmountable": mounts.probe_mount_namespaces(),
+            "memory": self._fabric is not None or os.geteuid() == 0,
+        }
+
+    def _start_shim(self, request: dict[str, Any]) -> dict[str, Any]:
+        netns, network = -1, request.get("network")
+        if network and self._fabric:
+            netns = self._fabric.pod_netns(network["uid"], network["ip"])
+        uid = request["hint"].partition("/")[0]
+        mount_namespace = self._mounts.namespace_of(uid, request["memory"]) if request.get("memory") else -1
+        cold_reason = ""
+        if request.get("warm"):
+            pid, cold_reason = self._warm_parents.fork(request, {"network": netns, "room": mount_namespace})
+            if pid:
+                self._forked_shims[pid] = ticks(pid)
+                return {"shim": pid, "warm": True}
+        if not request.get("warm"):
+            pid = self._fork_server.fork(request, {"network": netns, "room": mount_namespace})
+            self._forked_shims[pid] = ticks(pid)
+            return {"shim": pid, "cold": ""}
+        pid = os.fork()  # one whose end we are told of: its environment gets a warm parent
+        if pid == 0:
+            close_other_fds(netns, mount_namespace)
+            shim.run_forked(request, netns, mount_namespace)
+        self._shims.add(pid)
+        self._warm_parents.add_cold_run(request, pid)
+        return {"shim": pid, "cold": cold_reason}
+
+    def _pod_socket(self, request: dict[str, Any]) -> socket.socket:
+        if request.get("pid"):
+            return netns.process_socket(request["pid"])
+        if self._fabric is None:
+            raise ValueError("there is no fabric to connect in")
+        return self._fabric.pod_socket(request["uid"])
+
+    def _enter_container(self, request: dict[str, Any]) -> socket.socket:
+        """One more program in a container that runs: what is returned leads to it (see `exec_process.py`)."""
+        host_end, shim_end = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            close_other_fds(shim_end.fileno())
+            exec_process.run_forked(request, shim_end)
+        shim_end.close()
+        self._shims.add(pid)
+        return host_end
+
+    def _adopt_pod(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._fabric:
+            self._fabric.adopt(request["uid"], request["pid"])
+        self._mounts.adopt(request["uid"], request["shim"])
+        return {}
+
+    def _forget_pod(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._fabric:
+            self._fabric.forget(request["uid"])
+        self._mounts.forget(request["uid"])
+        cgroups.remove_pod_groups(request["uid"])
+        return {}
+
+    def _dismiss(self, _: dict[str, Any]) -> dict[str, Any]:
+        """The server ends on purpose: so does the pod host, but for programs that run on."""
+        deadline = time.monotonic() + _DISMISS_TIMEOUT
+        while True:
+            self._reap()
+            self._drop_ended_shims()
+            running = len(self._shims) + len(self._forked_shims)
+            if not running or time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        self._is_dismissed = not running
+        if self._is_dismissed:
+            self._warm_parents.kill_parents()
+        return {"running": running}
+
+    def _proxy_listener(self, _: dict[str, Any]) -> socket.socket:
+        if self._fabric is None:
+            raise ValueError("there is no fabric to listen in")
+        self._proxy = self._proxy or self._fabric.listen()
+        return self._proxy
+
+    def _dial(self, request: dict[str, Any]) -> socket.socket:
+        if self._fabric is None:
+            return socket.create_connection(("127.0.0.1", request["port"]), timeout=1)
+        return self._fabric.dial(request["uid"], request["port"])
+
+
+def _is_alive(pid: int, start_ticks: int) -> bool:
+    """Is it still that process? Where there is no /proc, any of that pid will do."""
+    if start_ticks:
+        return ticks(pid) == start_ticks
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return not os.path.isdir("/proc/self")
+
+
+def become_shim(request: dict[str, Any], fds: dict[str, int]) -> None:
+    """In a child of the nursery: it becomes a shim."""
+    shim.run_forked(request, fds.get("network", -1), fds.get("room", -1))
+
+
+def close_other_fds(*kept: int) -> None:
+    """In a fork: of the pod host's descriptors none but these, stdin, stdout and stderr stay open.
+
+    By number: an object that is told to close is a page of memory that the fork has for itself from then on."""
+    first = 3
+    for fd in (*sorted(kept), _MAX_FDS):
+        if fd >= first:
+            os.closerange(first, fd)
+            first = fd + 1
+
+
+def main(listening_fd: str, network: str, join: str = "0") -> None:
+    """Entry point of the process; the server has made the listening socket."""
+    listener = socket.socket(fileno=int(listening_fd))
+    shim.set_close_on_exec(listener.fileno())
+    path = listener.getsockname()
+    own_inode = os.stat(path).st_ino
+    with contextlib.suppress(PermissionError):  # it leads a session already
+        os.setsid()
+    os.chdir("/")
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    host = PodHost(listener, network, int(join))
+    shim.prime_caches(_PRIMING_RUNS)
+    fork_server.prime_caches(_PRIMING_RUNS)
+    gc.freeze()
+    gc.disable()
+    host.run()
+    with contextlib.suppress(OSError):
+        if os.stat(path).st_ino == own_inode:  # a newer pod host may listen there by now
+            os.unlink(path)
+
+
+BOOT = (
+    "import sys; sys.path.append(sys.argv[1]); from rowlock.kubelet.shim import pod_host; pod_host.main(*sys.argv[2:])"
+)
+
+
+def command(source: str, listening_fd: int, network: str, join: int = 0) -> list[str]:
+    """The command line that starts a pod host; `source` is the directory that holds the package."""
+    isolated = [sys.executable, "-S", "-E", "-I", "-c", BOOT]
+    return [*isolated, source, str(listening_fd), network, str(join)]

@@ -1,0 +1,362 @@
+"""One shim per container: a forked copy of the pod host that starts the program, keeps its log and its end.
+
+It needs nobody: the server and the pod host may die. Everything it learns is on disk, written atomically:
+`start.N` (who runs), `program.N` (its environment, for who comes in later: `exec_process.py`), `log.N` (`time text` per
+line, stdout and stderr in order), `exit.N` (how it ended). A byte in the wake pipe tells a living server to look.
+SIGTERM asks it to stop the program: what and how fast is in `stop`.
+When the program ends, whatever it left running is killed. Standard library only, few imports: it is copied per pod.
+
+A shim lives as long as its program, and memory that it has once touched is its own for ever. So everything that is done
+once is done in the program's own process (`container_init.py`), which gives all that back when it becomes the program.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+import time
+from _signal import signal as handle  # type: ignore[import-not-found] # signal.signal makes enums: 0.3 MiB a shim
+from collections.abc import Callable
+from typing import Any
+
+from rowlock.kubelet.shim import cgroups, container_init, log_writer, mounts, netns, process_tree
+from rowlock.kubelet.shim import stdio as stdio_streams
+from rowlock.kubelet.shim.fact_files import run_fact_path, write_fact
+
+CHUNK = 65536
+_DEFAULT_GRACE = 30.0
+_MAX_MESSAGE_BYTES, _MAX_LOG_MESSAGE_BYTES, _MAX_LOG_MESSAGE_LINES = 4096, 2048, 80
+"""The most bytes of a termination message; of one taken from the log, and its lines."""
+SUBREAPER = 36
+_SIGCHLD, _SIGTERM, _SIG_IGN = int(signal.SIGCHLD), int(signal.SIGTERM), int(signal.SIG_IGN)
+_IGNORED_SIGNALS = tuple(int(n) for n in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ))
+
+
+def _noop_handler(*_: object) -> None:
+    """A signal that is there to wake us."""
+
+
+class Shim:
+    """The life of one container's program, from claim to exit fact."""
+
+    def __init__(self, spec: dict[str, Any], netns: int, begin: Callable[[dict[str, Any]], str]) -> None:
+        self._spec = spec
+        self._container_init = container_init.ContainerInit(spec, netns, begin)
+        self._log: log_writer.LogFile
+        self._child = -1
+        self._exit_status: int | None = None
+        self._stop_requested = self._stop_begun = False
+        self._kill_at: float | None = None
+        resource_limits = spec.get("limits") or {}
+        self._memory_limit = (
+            int(resource_limits.get("memory") or 0) if resource_limits.get("how", "watchdog") == "watchdog" else 0
+        )
+        self._measure_at = 0.0
+        self._overuse_text = ""
+
+    def run(self) -> None:
+        """Everything, in order. Returns when the exit fact is on disk."""
+        self._set_up_signals()
+        stdio = stdio_streams.Stdio(self._spec.get("console") or {})
+        failure = self._fork_program(stdio)
+        stdio.close_child_fds()
+        if failure == container_init.ALREADY_CLAIMED:
+            return
+        self._log = log_writer.LogFile(
+            self._fact_path("log"), int(self._spec.get("log_limit") or log_writer.DEFAULT_LOG_LIMIT)
+        )
+        if failure:
+            os.waitpid(self._child, 0)
+            self._write_exit(128, 0, failure, "StartError")
+            return
+        stdio.listen(self._fact_path("in"))
+        self._notify_server("started")
+        self._supervise_program(stdio.output_fd)
+        code, signal_number = process_tree.decode_wait_status(self._exit_status or 0)
+        if self._spec.get("engine"):
+            return self._write_container_exit(code)
+        overuse = self._overuse_text or self._kernel_oom_message()
+        self._write_exit(code, signal_number, overuse if code else "", "OOMKilled" if overuse and code else "")
+
+    def prime_caches(self) -> None:
+        """What every shim does while it lives, without effect."""
+        self._set_up_signals()
+        stdio = stdio_streams.Stdio({})
+        stdio.close_child_fds()
+        read_end, write_end = os.pipe()
+        os.close(write_end)
+        self._read_start_failure(read_end)
+        self._log = log_writer.LogFile(os.devnull)
+        self._log.write(b"a line\n")
+        self._fact_path("log")
+        self._notify_server("started")
+        poll = self._register_poll(stdio.output_fd)
+        poll.poll(0)
+        self._copy_output(stdio.output_fd)
+        self._handle_due_work()
+        for fd in (*self._waker, stdio.output_fd):
+            os.close(fd)
+        self._log.close()
+
+    def _fact_path(self, name: str) -> str:
+        return run_fact_path(self._spec, name)
+
+    def _set_up_signals(self) -> None:
+        netns.prctl(SUBREAPER, 1)
+        self._waker = os.pipe()
+        for end in self._waker:
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._waker[1], warn_on_full_buffer=False)
+        handle(_SIGCHLD, _noop_handler)
+        handle(_SIGTERM, self._on_term)
+        for ignored in _IGNORED_SIGNALS:
+            handle(ignored, _SIG_IGN)
+
+    def _on_term(self, *_: object) -> None:
+        self._stop_requested = True
+
+    def _fork_program(self, stdio: stdio_streams.Stdio) -> str:
+        """Forks the program. Returns why it could not begin, "" when it runs."""
+        read_end, write_end = os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            signal.set_wakeup_fd(-1)
+            os.write(write_end, self._container_init.become_program(stdio).encode())
+            os._exit(127)
+        os.close(write_end)
+        return self._read_start_failure(read_end)
+
+    def _read_start_failure(self, read_end: int) -> str:
+        """What the program's process says until it is the program."""
+        failure = b""
+        while piece := os.read(read_end, CHUNK):
+            failure += piece
+        os.close(read_end)
+        has_begun = container_init.commit_start_fact(self._spec)
+        if not failure and not has_begun:
+            return "it was killed before its program began"
+        return failure.decode(errors="replace")
+
+    def _supervise_program(self, output: int) -> None:
+        """Copies output until the program and all it started are gone."""
+        poll = self._register_poll(output)
+        while self._exit_status is None:
+            for fd, _ in poll.poll(self._poll_timeout_ms()):
+                if fd == self._waker[0]:
+                    os.read(fd, 4096)
+                elif self._copy_output(output) == 0:
+                    poll.unregister(output)  # closed by the program; it may run on without
+            self._handle_due_work()
+        self._kill_remaining()
+        while self._copy_output(output):
+            pass
+
+    def _register_poll(self, output: int) -> "select.poll":
+        os.set_blocking(output, False)
+        poll = select.poll()
+        poll.register(output, select.POLLIN)
+        poll.register(self._waker[0], select.POLLIN)
+        return poll
+
+    def _poll_timeout_ms(self) -> int | None:
+        waits = [max(0.001, self._kill_at - time.monotonic())] if self._kill_at is not None else []
+        waits += [cgroups.WATCHDOG_INTERVAL] if self._memory_limit else []
+        return int(min(waits) * 1000) + 1 if waits else None
+
+    def _handle_due_work(self) -> None:
+        """Reaps; carries out a request to stop; kills when the grace is over."""
+        self._reap()
+        if self._stop_requested:
+            self._stop_requested = False
+            self._begin_stop()
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._signal_tree(signal.SIGKILL)
+            self._kill_at = time.monotonic() + 0.1
+        if self._memory_limit and time.monotonic() >= self._measure_at:
+            self._measure_at = time.monotonic() + cgroups.WATCHDOG_INTERVAL
+            self._check_memory()
+
+    def _check_memory(self) -> None:
+        """The watchdog: the whole tree is killed when it has more memory than its limit."""
+        tree = process_tree.descendants(os.getpid())
+        if cgroups.resident_memory(tree) <= self._memory_limit:
+            return
+        used = cgroups.resident_memory(tree, exact=True)
+        if used > self._memory_limit:
+            self._signal_tree(signal.SIGKILL)
+            self._overuse_text = _overuse_message(used, self._memory_limit, "found by the watchdog")
+
+    def _kernel_oom_message(self) -> str:
+        """What the control group knows of a lack of memory; "" when there was none."""
+        resource_limits = self._spec.get("limits") or {}
+        group = cgroups.Cgroup.by_name(container_init.cgroup_name(self._spec), resource_limits)
+        kills, peak = group.oom_kills(), group.peak_memory()
+        group.remove()
+        return (
+            _overuse_message(peak, int(resource_limits.get("memory") or 0), f"cgroup {group.version}") if kills else ""
+        )
+
+    def _begin_stop(self) -> None:
+        request: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):
+            with open(f"{self._spec['dir']}/stop") as file:
+                request = json.load(file)
+        deadline = time.monotonic() + float(request.get("grace", self._spec.get("grace", _DEFAULT_GRACE)))
+        self._kill_at = deadline if self._kill_at is None else min(deadline, self._kill_at)
+        if not self._stop_begun:
+            self._signal_tree(signal.SIGTERM)
+        self._stop_begun = True
+
+    def _signal_tree(self, number: int) -> None:
+        """Everything below us; where there is no /proc, the program's process group."""
+        signal_all(process_tree.descendants(os.getpid()) or [-self._child], number)
+
+    def _reap(self) -> bool:
+        """Collects the dead; True while children are left."""
+        has_children, status = process_tree.reap_children(self._child)
+        self._exit_status = self._exit_status if status is None else status
+        return has_children
+
+    def _kill_remaining(self) -> None:
+        while self._reap():
+            self._signal_tree(signal.SIGKILL)
+            select.select([self._waker[0]], [], [], 0.05)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._waker[0], 4096)
+
+    def _copy_output(self, output: int) -> int:
+        """One chunk from the program to its log; how many bytes, 0 = nothing there (any more)."""
+        try:
+            chunk = os.read(output, CHUNK)
+        except OSError:  # nothing there now; EIO: nobody has the terminal any more
+            return 0
+        if chunk:
+            self._log.write(chunk)
+        return len(chunk)
+
+    def _write_container_exit(self, code: int) -> None:
+        """The engine knows how it ended."""
+        from rowlock.kubelet.shim import engine_proxy
+
+        fact = engine_proxy.collect_exit(self._spec, code)
+        self._write_exit(fact["code"], fact["signal"], fact.get("message", ""), fact.get("reason", ""))
+
+    def _write_exit(self, code: int, signal_number: int, message: str, reason: str) -> None:
+        fact: dict[str, Any] = {
+            "code": code,
+            "signal": signal_number,
+            "started": self._read_start_time(),
+            "finished": time.time(),
+        }
+        message = message or self._termination_message(code)
+        fact |= {k: v for k, v in (("message", message), ("reason", reason)) if v}
+        if self._stop_begun:
+            fact["stopped"] = True
+        while True:
+            try:
+                write_fact(self._fact_path("exit"), fact, on_written=lambda: self._notify_server("exited"))
+                return
+            except FileNotFoundError:
+                return  # the pod's directory was removed: nobody wants to know
+            except OSError:
+                time.sleep(1)  # a full disk: the fact must not be lost, so wait for room
+
+    def _read_start_time(self) -> float:
+        """When the program began, as its own process wrote it down; 0 when it never came that far."""
+        with contextlib.suppress(OSError, ValueError):
+            with open(self._fact_path("start")) as file:
+                return float(json.load(file).get("started") or 0.0)
+        return 0.0
+
+    def _termination_message(self, code: int) -> str:
+        """What the program left in its message file; else, when it failed and that is asked for, the end of its log."""
+        message = _read_tail(self._fact_path("message"), _MAX_MESSAGE_BYTES)
+        if message or code == 0 or not self._spec.get("message_from_log"):
+            return message.decode(errors="replace")
+        lines = _read_tail(
+            self._fact_path("log"), _MAX_LOG_MESSAGE_BYTES + _MAX_LOG_MESSAGE_LINES * log_writer.TIMESTAMP_WIDTH
+        ).split(b"\n")[-_MAX_LOG_MESSAGE_LINES - 1 :]
+        return b"\n".join(line[log_writer.TIMESTAMP_WIDTH :] for line in lines)[-_MAX_LOG_MESSAGE_BYTES:].decode(
+            errors="replace"
+        )
+
+    def _notify_server(self, event: str) -> None:
+        notify_server(str(self._spec["wake"]), f"{event} {self._spec['hint']} {self._spec['n']}\n")
+
+
+def notify_server(path: str, line: str) -> None:
+    """Tells the server, if one listens; when not, it will read the facts."""
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(fd, line.encode())
+        finally:
+            os.close(fd)
+
+
+def _overuse_message(used: int, limit: int, how: str) -> str:
+    return f"{cgroups.format_bytes(used)} of memory used, the limit is {cgroups.format_bytes(limit)} ({how})"
+
+
+def _read_tail(path: str, size: int) -> bytes:
+    """The last bytes of a file; none when it is not there."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+            return file.read(size)
+    except OSError:
+        return b""
+
+
+def signal_all(pids: list[int], number: int) -> None:
+    """A signal to processes, or (negative) process groups; who has gone is no error."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if pid < 0:
+                os.killpg(-pid, number)
+            else:
+                os.kill(pid, number)
+
+
+def run_forked(
+    spec: dict[str, Any],
+    netns: int,
+    mount_namespace: int = -1,
+    begin: Callable[[dict[str, Any]], str] = container_init.exec_program,
+) -> None:
+    """In the process that the pod host has just forked; never returns. `mount_namespace`: the mount namespace of its pod.
+
+    `begin`, called in the program's own process, becomes the program, or returns why it could not."""
+    status = 1
+    try:
+        os.setsid()
+        if mount_namespace >= 0:
+            mounts.enter_namespace(mount_namespace)
+            os.close(mount_namespace)
+        Shim(spec, netns, begin).run()
+        status = 0
+    finally:
+        if status:
+            sys.excepthook(*sys.exc_info())
+        os._exit(status)
+
+
+def prime_caches(times: int) -> None:
+    """In the pod host, once: a shim's steps, without a program.
+
+    What Python remembers of code that runs for the first times (caches of types and of instructions) is written to
+    memory. Here that is memory which all shims share; each of them would have 0.2 MiB of it for itself."""
+    for _ in range(times):
+        Shim({"dir": "/proc/none", "n": 0, "hint": "", "wake": ""}, -1, container_init.exec_program).prime_caches()
+    netns.prctl(SUBREAPER, 0)
+    signal.set_wakeup_fd(-1)
+    for number in (_SIGCHLD, _SIGTERM):
+        handle(number, int(signal.SIG_DFL))
+
+
+def set_close_on_exec(fd: int) -> None:
+    """An inherited descriptor that the program must not see."""
+    fcntl.fcntl(fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)

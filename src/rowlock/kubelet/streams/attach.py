@@ -1,0 +1,84 @@
+"""Attached to a container's own program: what it prints from now on is read from its log, input goes to its stdin.
+
+stdout and stderr are one stream, as in the log. Leaving does nothing to the program, but a stdin with `stdinOnce`
+ends with the first who had it.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import termios
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+
+from rowlock.kubelet.shim.stdio import short_socket_path
+from rowlock.kubelet.streams.async_fd import AsyncFd
+
+STDOUT = 1
+
+
+class AttachSession:
+    """One client. See `Session` in `exec_sessions.py` for what each of these is."""
+
+    channels: tuple[int, ...] = (STDOUT,)
+
+    def __init__(self, output: AsyncIterator[bytes], pid: int, *, tty: bool) -> None:
+        self._output, self._pid, self._tty = output, pid, tty
+        self._input: socket.socket | None = None
+        self._input_fd: AsyncFd | None = None
+        self._ended = asyncio.Event()
+
+    def open_input(self, path: Path) -> None:
+        """Connects to the program's stdin. Raises OSError when it has ended (somebody had it before)."""
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            with short_socket_path(str(path)) as name:
+                sock.connect(name)
+        except OSError:
+            sock.close()
+            raise
+        self._input, self._input_fd = sock, AsyncFd(sock.fileno())
+
+    async def read(self, channel: int) -> bytes:
+        """What the program prints; b"" when it has ended."""
+        chunk = await anext(self._output, b"")
+        if not chunk:
+            self._ended.set()
+        return chunk
+
+    async def write(self, data: bytes) -> None:
+        """Waits while the program reads nothing."""
+        if self._input_fd is not None:
+            await self._input_fd.write(data)
+
+    def finish_input(self) -> None:
+        """No more input from this client."""
+        if self._input is not None:
+            with contextlib.suppress(OSError):  # the program has ended
+                self._input.shutdown(socket.SHUT_WR)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """The size of the program's terminal, where it has one."""
+        if not self._tty:
+            return
+        with contextlib.suppress(OSError):  # it has just ended
+            fd = os.open(f"/proc/{self._pid}/fd/0", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+            try:
+                fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            finally:
+                os.close(fd)
+
+    async def wait_exit(self) -> tuple[int, str]:
+        """Always 0: how the program ended is in the pod's status."""
+        await self._ended.wait()
+        return 0, ""
+
+    async def close(self) -> None:
+        if self._input_fd is not None and self._input is not None:
+            self._input.detach()
+            self._input_fd.close()
+        if isinstance(self._output, AsyncGenerator):
+            await self._output.aclose()

@@ -1,0 +1,237 @@
+"""A container's log: read, tail, since, follow. The files are written by shims, `time text` a line, time 31 bytes wide.
+
+`read(path, options, finished)` yields bytes as kubectl wants them. A follower samples *finished?* before each read,
+never after, or the last lines would be lost. It is woken by inotify (one instance for all followers); elsewhere it
+looks again after 5 to 200 ms.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import re
+import struct
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from rowlock.api import LogOptions
+from rowlock.kubelet.shim.log_writer import TIMESTAMP_WIDTH
+from rowlock.objects import seconds
+
+_BLOCK = 1 << 18
+_TIMESTAMPS = re.compile(rb"^.{%d}" % TIMESTAMP_WIDTH, re.M)
+_MODIFY, _NONBLOCK, _CLOEXEC = 0x2, 0o4000, 0o2000000
+
+
+class TimestampStripper:
+    """Takes the stamps off a stream that may be cut anywhere."""
+
+    def __init__(self, *, at_line_start: bool = True) -> None:
+        """`at_line_start`: the stream begins with a line, not within one."""
+        self._at_line_start = at_line_start
+        self._pending = b""
+
+    def __call__(self, data: bytes) -> bytes:
+        data = self._pending + data
+        self._pending = b""
+        if not data:
+            return b""
+        cut = data.rfind(b"\n") + 1 if (self._at_line_start or b"\n" in data) else 0
+        rest = data[cut:]
+        if (cut or self._at_line_start) and 0 < len(rest) < TIMESTAMP_WIDTH:  # half a stamp: wait for the other half
+            self._pending, data = rest, data[:cut]
+        if not self._at_line_start:
+            first, newline, data = data.partition(b"\n")
+            head = first + newline
+            self._at_line_start = bool(newline)
+        else:
+            head = b""
+        if data:
+            self._at_line_start = data.endswith(b"\n")
+        return head + _TIMESTAMPS.sub(b"", data)
+
+
+def timestamp_of(line: bytes) -> float:
+    """When a stored line was written; 0.0 when it cannot be told."""
+    try:
+        return seconds(line[:26].decode() + "Z")
+    except ValueError:
+        return 0.0
+
+
+def first_kept_offset(file: BinaryIO, position: int) -> int:
+    """`position`; or, when what was there has been given back to the disk, the first line that is kept after it."""
+    fd = file.fileno()
+    current = os.lseek(fd, 0, os.SEEK_CUR)
+    try:
+        data = os.lseek(fd, position, os.SEEK_DATA) if hasattr(os, "SEEK_DATA") else position
+    except OSError:  # the end of the file, or a file system that does not know
+        data = position
+    finally:
+        os.lseek(fd, current, os.SEEK_SET)  # the buffer above the descriptor notices nothing
+    if data <= position:
+        return position
+    file.seek(data)
+    file.readline()
+    return file.tell()
+
+
+def start_offset(file: BinaryIO, options: LogOptions) -> int:
+    """The offset where the wanted part begins."""
+    size, first = file.seek(0, os.SEEK_END), first_kept_offset(file, 0)
+    start = first if options.since is None else _since_offset(file, (first, size), options.since)
+    if options.tail is not None:
+        start = max(start, _tail_offset(file, (first, size), options.tail))
+    return start
+
+
+def _tail_offset(file: BinaryIO, bounds: tuple[int, int], lines: int) -> int:
+    """Where the last `lines` lines begin, read backwards in blocks."""
+    first, size = bounds
+    if lines <= 0:
+        return size
+    end, missing = size, lines
+    while end > first:
+        begin = max(first, end - _BLOCK)
+        file.seek(begin)
+        block = file.read(end - begin)
+        stop = len(block) - 1 if end == size and block.endswith(b"\n") else len(block)
+        while (newline := block.rfind(b"\n", 0, stop)) >= 0:
+            missing -= 1
+            if missing == 0:
+                return begin + newline + 1
+            stop = newline
+        end = begin
+    return first
+
+
+def _since_offset(file: BinaryIO, bounds: tuple[int, int], since: float) -> int:
+    """The first line not older than `since`: lines are in order of time, so halve the file."""
+    low, high = bounds
+    while low < high:
+        middle = (low + high) // 2
+        begin = _next_line_offset(file, middle)
+        line = file.readline()
+        if not line or timestamp_of(line) >= since:
+            high = middle
+        else:
+            low = begin + len(line)
+    return _next_line_offset(file, low)
+
+
+def _next_line_offset(file: BinaryIO, offset: int) -> int:
+    """The first line that begins at `offset` or later; the file stands there."""
+    file.seek(max(0, offset - 1))
+    if offset:
+        file.readline()
+    return file.tell()
+
+
+class LogWatcher:
+    """Wakes followers when a file grows; one inotify instance for the process, opened at first use."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self._events: dict[int, set[asyncio.Event]] = {}
+
+    def _open(self) -> bool:
+        if self._fd < 0 and sys.platform == "linux":
+            self._fd = int(ctypes.CDLL(None).inotify_init1(_NONBLOCK | _CLOEXEC))
+            if self._fd >= 0:
+                asyncio.get_running_loop().add_reader(self._fd, self._wake)
+        return self._fd >= 0
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._fd, 65536)
+            at = 0
+            while at < len(data):
+                watch, _, _, length = struct.unpack_from("iIII", data, at)
+                at += 16 + length
+                for event in self._events.get(watch, ()):
+                    event.set()
+
+    @contextlib.contextmanager
+    def watch_file(self, path: Path) -> Iterator[asyncio.Event | None]:
+        """An event that is set whenever the file grows; None where the system cannot tell."""
+        if not self._open():
+            yield None
+            return
+        watch = int(ctypes.CDLL(None).inotify_add_watch(self._fd, os.fsencode(path), _MODIFY))
+        if watch < 0:
+            yield None
+            return
+        event = asyncio.Event()
+        self._events.setdefault(watch, set()).add(event)
+        try:
+            yield event
+        finally:
+            self._events[watch].discard(event)
+            if not self._events[watch]:
+                del self._events[watch]
+                ctypes.CDLL(None).inotify_rm_watch(self._fd, watch)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+
+async def read(
+    path: Path,
+    options: LogOptions,
+    is_finished: Callable[[], bool],
+    change_event: Callable[[], asyncio.Event],
+    watcher: LogWatcher,
+) -> AsyncIterator[bytes]:
+    """The log of one run. `is_finished` says that nothing will be added; `change_event` gives an event set when that may be."""
+    if not path.exists():
+        return
+    bytes_left = options.limit_bytes
+    with path.open("rb") as file, watcher.watch_file(path) as grown:
+        start = start_offset(file, options)
+        file.seek(max(0, start - 1))
+        strip = None if options.timestamps else TimestampStripper(at_line_start=not start or file.read(1) == b"\n")
+        file.seek(start)
+        pause = 0.005
+        while bytes_left is None or bytes_left > 0:
+            at_end = not options.follow or is_finished()
+            if grown is not None:
+                grown.clear()
+            position = file.tell()
+            if (begin := _next_read_offset(file, position)) != position:  # we were slower than the log is long
+                file.seek(begin)
+                strip = None if options.timestamps else TimestampStripper()
+            data = file.read(_BLOCK)
+            if data:
+                pause = 0.005
+                chunk = data if strip is None else strip(data)
+                chunk = chunk if bytes_left is None else chunk[:bytes_left]
+                bytes_left = bytes_left if bytes_left is None else bytes_left - len(chunk)
+                if chunk:
+                    yield chunk
+                await asyncio.sleep(0)
+            elif at_end:
+                return
+            else:
+                await _wait_for_growth(grown, change_event(), pause)
+                pause = min(0.2, pause * 2)
+
+
+def _next_read_offset(file: BinaryIO, position: int) -> int:
+    """Where to read on: here, unless that is gone; from the start where a file had to be emptied."""
+    return first_kept_offset(file, position) if os.fstat(file.fileno()).st_size >= position else 0
+
+
+async def _wait_for_growth(grown: asyncio.Event | None, ended: asyncio.Event, pause: float) -> None:
+    """Until the file grows or its program ends; at most two seconds, or `pause` where growth cannot be told."""
+    events = [ended.wait()] if grown is None else [grown.wait(), ended.wait()]
+    tasks = [asyncio.ensure_future(event) for event in events]
+    try:
+        await asyncio.wait(tasks, timeout=pause if grown is None else 2.0, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,91 @@
+"""Persistent volume claims of the embedded node: a directory each, bound when a pod first uses it.
+
+`claims/<namespace>_<name>_<uid>` is the directory; the claim says so in an annotation. Capacity is what was asked for: a
+directory cannot refuse to grow, so who has more is told (`ClaimUsageMonitor`), as a real volume would be full by then. The
+directory goes when the claim has gone and no pod uses it (reclaim policy Delete, as claims on a real cluster have by
+default).
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+
+from rowlock import kinds
+from rowlock.api import Api, Record, View
+from rowlock.errors import NotFound
+from rowlock.kubelet.node.eviction import disk_usage
+from rowlock.kubelet.shim.cgroups import format_bytes
+from rowlock.kubelet.volumes.directories import VolumeDirectories
+from rowlock.kubelet.volumes.volumes import Volume, claim_directory
+from rowlock.objects import Object, annotations, dig, name, namespace, uid
+from rowlock.quantity import integer_value
+from rowlock.system.garbage_collector import claims_of
+
+DIRECTORY_ANNOTATION = "rowlock.dev/directory"
+CLAIM = kinds.PERSISTENT_VOLUME_CLAIM
+
+
+async def bind(api: Api, view: View, pod: Object, directories: VolumeDirectories, volumes: Collection[Volume]) -> None:
+    """Writes down where the pod's claims lie. Raises ApiError when the store refuses."""
+    claim_volumes = {v.path: v for v in volumes if v.kind == "claim"}
+    for claim in view.all(CLAIM, namespace(pod)) if claim_volumes else ():
+        volume = claim_volumes.get(claim_directory(claim))
+        if volume is None or dig(claim, "status.phase") == "Bound":
+            continue
+        directory = str(directories.volume_path("", volume))
+        patch = {
+            "metadata": {"annotations": {DIRECTORY_ANNOTATION: directory}},
+            "spec": {"volumeName": f"pvc-{uid(claim)}"},
+        }
+        if annotations(claim).get(DIRECTORY_ANNOTATION) != directory:
+            await api.patch(CLAIM, namespace(claim), name(claim), patch)
+        status = {"phase": "Bound", "accessModes": dig(claim, "spec.accessModes", [])}
+        status["capacity"] = dict(dig(claim, "spec.resources.requests", {}))
+        await api.patch(CLAIM, namespace(claim), name(claim), {"status": status}, subresource="status")
+
+
+def used_claims(pods: Iterable[Object]) -> set[tuple[str, str]]:
+    """Namespace and name of every claim that these pods name."""
+    return {(namespace(pod), claim) for pod in pods for claim in claims_of(pod)}
+
+
+class ClaimUsageMonitor:
+    """Which claims have more in their directory than they asked for; told once, and again after they were below."""
+
+    def __init__(self, record: Callable[[Record], None]) -> None:
+        self._record = record
+        self._warned: set[str] = set()
+
+    async def check_sizes(self, view: View, directories: VolumeDirectories) -> None:
+        """Measures every claim that has a directory."""
+        existing = set(directories.claim_directories())
+        measured = [c for c in view.all(CLAIM) if claim_directory(c) in existing and dig(c, "status.capacity.storage")]
+        sizes = await asyncio.to_thread(
+            lambda: [disk_usage(directories.claim_path(claim_directory(c))) for c in measured]
+        )
+        for claim, size in zip(measured, sizes, strict=True):
+            capacity = str(dig(claim, "status.capacity.storage"))
+            if size <= integer_value(capacity):
+                self._warned.discard(uid(claim))
+            elif uid(claim) not in self._warned:
+                self._warned.add(uid(claim))
+                text = f"the claim holds {format_bytes(size)} and asked for {capacity}: here it may, elsewhere the volume would be full"
+                self._record(Record(claim, "Warning", "ClaimOverCapacity", text, "kubelet"))
+
+
+async def remove_unused(api: Api, directories: VolumeDirectories, claims_in_use: Collection[tuple[str, str]]) -> None:
+    """Removes the directories whose claim has gone and is not `used` any more."""
+    for directory in directories.claim_directories():
+        claim_namespace, claim_name, claim_uid = directory.split("_", 2) if directory.count("_") == 2 else ("", "", "")
+        if (
+            claim_uid
+            and (claim_namespace, claim_name) not in claims_in_use
+            and not await _claim_exists(api, claim_namespace, claim_name, claim_uid)
+        ):
+            directories.remove_claim(directory)
+
+
+async def _claim_exists(api: Api, claim_namespace: str, claim_name: str, claim_uid: str) -> bool:
+    try:
+        return uid(await api.get(CLAIM, claim_namespace, claim_name)) == claim_uid
+    except NotFound:
+        return False

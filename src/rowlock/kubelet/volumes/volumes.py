@@ -1,0 +1,258 @@
+"""A pod's volumes as values: what each is made of and what lies in it. Pure; `directories.py` makes them real.
+
+`volumes(pod, lookup, resource)` looks at the pod and the ConfigMaps, Secrets and claims of its namespace as they are
+now; called again later it gives what the files should say by then. What cannot be mounted is `Missing`, in the
+kubelet's words: the pod waits and an event `FailedMount` says why.
+"""
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rowlock import kinds
+from rowlock.kinds import Kind
+from rowlock.kubelet.worker.environment import ContainerConfigError, Lookup
+from rowlock.objects import Object, annotations, dig, labels, name, namespace, uid
+from rowlock.quantity import integer_value
+
+DEFAULT_MODE = 0o644
+TOKEN_VOLUME_PREFIX = "kube-api-access-"
+"""The token volume that admission adds to every pod as a real API server does; the embedded node mints no tokens."""
+SUPPORTED_KINDS = ("emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim")
+
+Files = Mapping[str, tuple[bytes, int]]
+"""Path inside the volume → (content, mode)."""
+FieldLookup = Callable[[str], str]
+"""A path such as `metadata.name` → its text."""
+ResourceLookup = Callable[[Mapping[str, Any]], str]
+"""A resourceFieldRef → its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """One volume. `kind`: empty, memory (both with an optional `limit` in bytes), files, host (`path`, `check` = its
+    type) or claim (`path` = the directory's name)."""
+
+    name: str
+    kind: str
+    files: Files = field(default_factory=dict)
+    path: str = ""
+    check: str = ""
+    limit: int | None = None
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeContext:
+    """What a volume may show: objects of the pod's namespace, fields and resources of the pod."""
+
+    pod: Object
+    lookup: Lookup
+    field: FieldLookup
+    resource: ResourceLookup
+
+
+def resolve_volumes(context: VolumeContext) -> tuple[Volume, ...]:
+    """Every volume of the pod. Raises Missing with a sentence for the first that cannot be mounted."""
+    return tuple(_resolve_volume(context, v) for v in dig(context.pod, "spec.volumes", ()) if not is_ignored(v["name"]))
+
+
+def is_ignored(volume: str) -> bool:
+    return volume.startswith(TOKEN_VOLUME_PREFIX)
+
+
+def _resolve_volume(context: VolumeContext, volume: Mapping[str, Any]) -> Volume:
+    volume_name = volume["name"]
+    kind = next((k for k in volume if k != "name"), "emptyDir")
+    source = volume.get(kind) or {}
+    try:
+        if kind == "emptyDir":
+            limit = integer_value(source["sizeLimit"]) if source.get("sizeLimit") is not None else None
+            return Volume(
+                volume_name, _empty_dir_kind(source.get("medium") or ""), limit=limit if limit and limit > 0 else None
+            )
+        if kind == "hostPath":
+            return Volume(volume_name, "host", path=source["path"], check=source.get("type") or "")
+        if kind == "persistentVolumeClaim":
+            return _resolve_claim(context, volume_name, source)
+        if kind in SUPPORTED_KINDS:
+            return Volume(volume_name, "files", files=_FILE_SOURCES[kind](context, source))
+        raise ContainerConfigError(f"the embedded node does not mount {kind}; it knows {', '.join(SUPPORTED_KINDS)}")
+    except ContainerConfigError as missing:
+        text = f'MountVolume.SetUp failed for volume "{volume_name}" : {missing.problem.message}'
+        raise ContainerConfigError(text, "FailedMount") from None
+
+
+def _empty_dir_kind(medium: str) -> str:
+    if medium not in ("", "Memory"):
+        raise ContainerConfigError(f'the embedded node has no medium "{medium}"; it knows "" (disk) and Memory')
+    return "memory" if medium else "empty"
+
+
+def _resolve_claim(context: VolumeContext, volume_name: str, source: Mapping[str, Any]) -> Volume:
+    claim_name = source["claimName"]
+    claim = context.lookup(kinds.PERSISTENT_VOLUME_CLAIM, namespace(context.pod), claim_name)
+    if claim is None:
+        raise ContainerConfigError(f'persistentvolumeclaim "{claim_name}" not found')
+    if dig(claim, "spec.volumeMode") == "Block":
+        raise ContainerConfigError(
+            f'persistentvolumeclaim "{claim_name}" wants a block device; the embedded node gives directories'
+        )
+    return Volume(volume_name, "claim", path=claim_directory(claim), read_only=bool(source.get("readOnly")))
+
+
+def claim_directory(claim: Object) -> str:
+    """The name of a claim's directory: a claim that is deleted and made again is another one."""
+    return f"{namespace(claim)}_{name(claim)}_{uid(claim)}"
+
+
+# ---------------------------------------------------------------- files
+
+
+def _config_map_files(context: VolumeContext, source: Mapping[str, Any]) -> Files:
+    return _files_of_keys(context, source, (kinds.CONFIG_MAP, source.get("name", "")), _default_mode(source))
+
+
+def _secret_files(context: VolumeContext, source: Mapping[str, Any]) -> Files:
+    return _files_of_keys(
+        context, source, (kinds.SECRET, source.get("secretName") or source.get("name", "")), _default_mode(source)
+    )
+
+
+def _default_mode(source: Mapping[str, Any]) -> int:
+    mode = source.get("defaultMode")
+    return DEFAULT_MODE if mode is None else int(mode)
+
+
+_ERROR_WORDS = {"ConfigMap": ("configmap", "configmap references non-existent config key"),
+          "Secret": ("secret", "references non-existent secret key")}  # fmt: skip
+
+
+def _files_of_keys(context: VolumeContext, source: Mapping[str, Any], reference: tuple[Kind, str], mode: int) -> Files:
+    kind, object_name = reference
+    source_object = context.lookup(kind, namespace(context.pod), object_name)
+    kind_word, missing_key_text = _ERROR_WORDS[kind.name]
+    if source_object is None and not source.get("optional"):
+        raise ContainerConfigError(f'{kind_word} "{object_name}" not found')
+    data = _decode_data(kind, source_object or {})
+    if source.get("items") is None:
+        return {key: (content, mode) for key, content in data.items()}
+    files = {}
+    for item in source["items"]:
+        if item["key"] in data:
+            files[_check_relative(item["path"])] = (data[item["key"]], _item_mode(item, mode))
+        elif not source.get("optional"):
+            raise ContainerConfigError(f"{missing_key_text}: {item['key']}")
+    return files
+
+
+def _decode_data(kind: Kind, source_object: Object) -> dict[str, bytes]:
+    encoded = source_object.get("data" if kind is kinds.SECRET else "binaryData") or {}
+    plain = {} if kind is kinds.SECRET else source_object.get("data") or {}
+    return {k: v.encode() for k, v in plain.items()} | {k: b64decode(v) for k, v in encoded.items()}
+
+
+def _item_mode(item: Mapping[str, Any], mode: int) -> int:
+    return mode if item.get("mode") is None else int(item["mode"])
+
+
+def _check_relative(path: str) -> str:
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ContainerConfigError(
+            f'the path "{path}" leads out of the volume; give one without a leading / and without ..'
+        )
+    return path
+
+
+def _downward_files(context: VolumeContext, source: Mapping[str, Any]) -> Files:
+    mode = _default_mode(source)
+    files = {}
+    for item in source.get("items") or ():
+        if item.get("fieldRef"):
+            text = _field_text(context, item["fieldRef"]["fieldPath"])
+        else:
+            text = context.resource(item.get("resourceFieldRef") or {})
+        files[_check_relative(item["path"])] = (text.encode(), _item_mode(item, mode))
+    return files
+
+
+def _field_text(context: VolumeContext, path: str) -> str:
+    if path in ("metadata.labels", "metadata.annotations"):
+        pairs = labels(context.pod) if path == "metadata.labels" else annotations(context.pod)
+        return "\n".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in sorted(pairs.items()))
+    return context.field(path)
+
+
+def _projected_files(context: VolumeContext, source: Mapping[str, Any]) -> Files:
+    mode = {"defaultMode": _default_mode(source)}
+    files: dict[str, tuple[bytes, int]] = {}
+    for part in source.get("sources") or ():
+        for kind, inner in part.items():
+            if kind == "serviceAccountToken":
+                raise ContainerConfigError(
+                    "the embedded node makes no service account tokens: take a Secret with a token of your own"
+                )
+            if kind not in ("configMap", "secret", "downwardAPI"):
+                raise ContainerConfigError(
+                    f"the embedded node does not project {kind}; it knows configMap, secret, downwardAPI"
+                )
+            files |= _FILE_SOURCES[kind](context, {**inner, **mode})
+    return files
+
+
+_FILE_SOURCES: Mapping[str, Callable[[VolumeContext, Mapping[str, Any]], Files]] = {
+    "configMap": _config_map_files,
+    "secret": _secret_files,
+    "downwardAPI": _downward_files,
+    "projected": _projected_files,
+}
+
+
+# ---------------------------------------------------------------- mounts
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Where a container sees a volume: `sub_path` is a path inside it, "" = all of it."""
+
+    volume: str
+    target: str
+    sub_path: str = ""
+    read_only: bool = False
+
+
+def resolve_mounts(
+    container: Mapping[str, Any], expand: Callable[[str], str], pod_volumes: Sequence[Volume]
+) -> Iterator[Mount]:
+    """The container's mounts, outer ones first. Raises Missing for a path that leads out of its volume."""
+    read_only_by_name = {v.name: v.read_only for v in pod_volumes}
+    volume_mounts = [m for m in container.get("volumeMounts") or () if not is_ignored(m["name"])]
+    for mount in sorted(volume_mounts, key=lambda m: m["mountPath"].rstrip("/").count("/")):
+        sub = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
+        if mount["name"] not in read_only_by_name:
+            raise ContainerConfigError(
+                f'container {container["name"]} mounts "{mount["name"]}", which is no volume of the pod'
+            )
+        try:
+            inside = _check_relative(sub)
+        except ContainerConfigError as missing:
+            raise ContainerConfigError(
+                f'failed to prepare subPath for volumeMount "{mount["name"]}": {missing}'
+            ) from None
+        read_only = bool(mount.get("readOnly")) or read_only_by_name[mount["name"]]
+        yield Mount(mount["name"], "/" + mount["mountPath"].strip("/"), inside, read_only)
+
+
+def rewrite_hostfile(volume: Volume, rewrite: Callable[[str], str]) -> Volume:
+    """The volume with its MPI hostfile rewritten, for a network where names and ports are."""
+    if "hostfile" not in volume.files:
+        return volume
+    content, mode = volume.files["hostfile"]
+    return replace(volume, files={**volume.files, "hostfile": (rewrite(content.decode()).encode(), mode)})
+
+
+def has_file_volumes(pod: Object) -> bool:
+    """May the content of the pod's volumes change while it runs?"""
+    return any(k in v for v in dig(pod, "spec.volumes", ()) for k in _FILE_SOURCES if not is_ignored(v["name"]))

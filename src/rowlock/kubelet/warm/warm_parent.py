@@ -1,0 +1,190 @@
+"""A warm parent: the interpreter of an image that has imported torch already and forks ranks from itself.
+
+    PYTHON [FLAGS] -c BOOT SRC SOCKET-FD MODULES
+
+`import torch` costs a rank one to three seconds before its first line; a fork costs milliseconds. The parent is started by
+the pod host with the interpreter, flags and environment that the program would get, imports, and proves that it may be
+forked: one thread, no CUDA context. Then each request makes a shim (`shim.py`) by forking, and the shim forks the
+program: instead of exec it becomes `__main__` here (`become_program`). It runs under the image's Python: standard library only.
+"""
+
+import atexit
+import contextlib
+import gc
+import importlib
+import importlib.machinery
+import io
+import json
+import os
+import random
+import runpy
+import signal
+import socket
+import sys
+import threading
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rowlock.kubelet.warm import command_line
+
+IDLE_TIMEOUT = 900.0
+"""Seconds without a request after which a parent gives its memory back."""
+_CHUNK_BYTES = 1 << 16
+
+
+def import_modules(modules: Sequence[str]) -> str:
+    """Imports; returns why this process must not be forked, "" when it may."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # noqa: BLE001 (whatever a package does at import: ranks then start cold, and it is said)
+            return f"import {name} failed: {type(error).__name__}: {error}"
+    threads = len(os.listdir("/proc/self/task"))
+    if threads != 1:
+        return f"{threads} threads run after the imports, and a fork would lose all but one"
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return "the imports opened a CUDA context, which does not survive a fork"
+    return ""
+
+
+def serve_forks(connection: socket.socket, fork: Callable[[dict[str, Any], list[int]], int]) -> None:
+    """One JSON request a line, with the descriptors it needs; answers the pid of the shim. Until the pod host has gone."""
+    connection.settimeout(IDLE_TIMEOUT)
+    while True:
+        try:
+            data, fds, _, _ = socket.recv_fds(connection, _CHUNK_BYTES, 4)
+        except TimeoutError:
+            return
+        while data and not data.endswith(b"\n"):
+            data += connection.recv(_CHUNK_BYTES)
+        if not data:
+            return
+        pid = fork(json.loads(data), fds)
+        for fd in fds:
+            os.close(fd)
+        connection.sendall(json.dumps({"shim": pid}).encode() + b"\n")
+
+
+def become_program(spec: dict[str, Any]) -> str:
+    """In the program's own process, where a cold start would exec: never returns, except with why it could not begin."""
+    how, target, *rest = spec["warm"]["program"]
+    coerced = {k: v for k, v in os.environ.items() if k == "LC_CTYPE"}  # by the interpreter itself (PEP 538)
+    os.environ.clear()
+    os.environ.update(coerced | spec["env"])
+    sys.argv = [{"file": target, "text": "-c"}.get(how, "-m"), *rest]
+    sys.orig_argv = list(spec["warm"]["words"])
+    command_line.show(spec["argv"][0], sys.orig_argv, spec["env"])
+    sys.path[0] = {"file": os.path.dirname(os.path.realpath(target)), "module": os.getcwd()}.get(how, "")
+    for number, action in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGPIPE, signal.SIG_IGN),
+        (signal.SIGXFSZ, signal.SIG_IGN),
+    ):
+        signal.signal(number, action)
+    _reset_interpreter(spec["env"])
+    return _run_and_exit(lambda: _run_program(how, target))
+
+
+def _reset_interpreter(env: dict[str, str]) -> None:
+    """What a new interpreter would have of its own: nobody else's modules, descriptors, randomness and threads."""
+    for name in [n for n in sys.modules if n == "rowlock" or n.startswith("rowlock.")]:
+        del sys.modules[name]
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with contextlib.suppress(OSError):  # the listing's own descriptor
+                os.close(int(name))
+    gc.enable()
+    random.seed()
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+    if torch := sys.modules.get("torch"):
+        thread_count = env.get("OMP_NUM_THREADS", "").split(",")[0]
+        torch.set_num_threads(
+            int(thread_count) if thread_count.isdigit() and int(thread_count) else len(os.sched_getaffinity(0))
+        )
+
+
+def _run_program(how: str, target: str) -> None:
+    """As the interpreter's own start does: `python FILE`, `python -m MODULE`, `python -c TEXT`."""
+    if how == "module":
+        runpy.run_module(target, run_name="__main__", alter_sys=True)
+        return
+    main = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    if how == "text":
+        exec(compile(target, "<string>", "exec"), main.__dict__)
+        return
+    main.__file__ = target = os.path.join(os.getcwd(), target)
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", target)
+    with io.open_code(target) as file:
+        source = file.read()
+    exec(compile(source, target, "exec"), main.__dict__)
+
+
+def _run_and_exit(run: Callable[[], None]) -> str:
+    """The end of an interpreter: threads joined, `atexit` done, output flushed, the exit code. Never returns."""
+    code, interrupted = 0, False
+    try:
+        run()
+    except SystemExit as error:
+        code = _exit_code(error.code)
+    except BaseException as error:  # noqa: BLE001 (the program's own failure: said as an interpreter says it)
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
+            traceback = traceback.tb_next
+        sys.excepthook(type(error), error.with_traceback(traceback), traceback)
+        code = 1
+        interrupted = isinstance(error, KeyboardInterrupt)
+    threading._shutdown()  # type: ignore[attr-defined] # joins the program's threads, as the interpreter does before atexit
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or replaced by the program
+            stream.flush()
+    if interrupted:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(code)
+
+
+def _exit_code(value: Any) -> int:
+    """What `sys.exit(value)` makes of a process."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value & 0xFF
+    print(value, file=sys.stderr)
+    return 1
+
+
+def main(source: str, fd: str, modules: str) -> None:
+    """Entry point of the process: where the package lies, the pod host's socket, what to import (comma-separated)."""
+    connection = socket.socket(fileno=int(fd))
+    os.set_inheritable(connection.fileno(), False)
+    shim = importlib.import_module("rowlock.kubelet.shim.shim")
+    sys.path.remove(source)
+    os.setsid()
+    os.chdir("/")
+    unfit_reason = import_modules(modules.split(",") if modules else ())
+    imported = sorted({name.partition(".")[0] for name in sys.modules} - {"__main__", "rowlock"})
+    connection.sendall(json.dumps({"unfit": unfit_reason, "modules": imported}).encode() + b"\n")
+    if unfit_reason:
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are reaped by the kernel
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    gc.freeze()
+    gc.disable()
+
+    def fork(spec: dict[str, Any], fds: list[int]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            connection.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            named = dict(zip(spec["warm"]["fds"], fds, strict=True))
+            shim.run_forked(spec, named.get("network", -1), named.get("room", -1), begin=become_program)
+        return pid
+
+    serve_forks(connection, fork)

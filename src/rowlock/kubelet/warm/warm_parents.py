@@ -1,0 +1,170 @@
+"""The pod host's side of warm starts: one parent (`warm_parent.py`) per environment that has shown it is used.
+
+The first program of an environment starts cold; when it ends, or after some seconds at work, its parent is made. Until the
+parent has said that it may be forked, and whenever it does not answer, programs start cold. Standard library only.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any
+
+PRELOADED_MODULES = (
+    "torch",
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch.optim",
+    "torch.utils.data",
+    "torch._dynamo",  # the first optimizer step imports it: half of a short script's start
+)
+BOOT = (
+    "import sys; sys.path.append(sys.argv[1]); from rowlock.kubelet.warm import warm_parent; "
+    "warm_parent.main(*sys.argv[1:4])"
+)
+COLD_RUN_SECONDS = 20.0
+"""Seconds that a first program runs before its environment's parent is made, so that they do not quarrel for the CPU."""
+MAX_PARENTS = 4
+"""Parents at a time: each holds what an imported torch takes. The one that has not been asked for longest leaves."""
+MAX_UNUSED_PARENTS = 8
+"""After so many parents in a row that nobody forked from, only an environment that has come twice gets one."""
+_ANSWER_TIMEOUT = 5.0
+
+
+class _Parent:
+    def __init__(self, pid: int, connection: socket.socket) -> None:
+        self.pid, self.connection = pid, connection
+        self.modules: frozenset[str] | None = None
+        """What it has imported; None until it has said so."""
+
+    def find_shadowed_path(self, directory: str) -> str:
+        """What a program would import from the directory that leads its path, were it not imported already; "" = nothing."""
+        for name in sorted(os.listdir(directory)):
+            module, _, suffix = name.partition(".")
+            if module in (self.modules or ()) and (suffix or os.path.exists(f"{directory}/{name}/__init__.py")):
+                return os.path.join(directory, name)
+        return ""
+
+
+class WarmParents:
+    """Parents by their key."""
+
+    def __init__(self, source: str, imports: Sequence[str] = PRELOADED_MODULES) -> None:
+        self._source, self._imports = source, ",".join(imports)
+        self._parents: dict[str, _Parent] = {}
+        self._cold_runs: dict[int, tuple[float, dict[str, Any]]] = {}
+        self._unfit_reasons: dict[str, str] = {}
+        self._unused_parents = 0
+        self._keys_seen_once: set[str] = set()
+
+    def fork(self, request: dict[str, Any], fds: dict[str, int]) -> tuple[int, str]:
+        """A shim from the parent of this program's environment. (0, why) = start it cold; "" when it is only too early."""
+        warm_spec = request["warm"]
+        parent = self._parents.get(warm_spec["key"])
+        if parent is None or not self._is_ready(warm_spec["key"], parent):
+            return 0, self._unfit_reasons.get(warm_spec["key"], "")
+        with contextlib.suppress(OSError):
+            if shadowed_path := parent.find_shadowed_path(warm_spec["first"]):
+                return 0, f"{shadowed_path} has the name of a module that torch imports"
+        fds = {name: fd for name, fd in fds.items() if fd >= 0}
+        message = {**request, "warm": {**warm_spec, "fds": list(fds)}}
+        parent.connection.settimeout(_ANSWER_TIMEOUT)
+        try:
+            socket.send_fds(parent.connection, [json.dumps(message).encode() + b"\n"], list(fds.values()))
+            shim = int(_read_answer(parent.connection)["shim"])
+        except (OSError, ValueError, KeyError):
+            self._kill_parent(warm_spec["key"])  # gone, or stuck; a run that it did begin has claimed its number
+            return 0, ""
+        self._unused_parents = 0
+        self._parents[warm_spec["key"]] = self._parents.pop(warm_spec["key"])  # the last one is the one asked last
+        return shim, ""
+
+    def add_cold_run(self, request: dict[str, Any], pid: int) -> None:
+        """A program that could have been warm runs: its environment is in use."""
+        key = request["warm"]["key"]
+        if key not in self._parents and key not in self._unfit_reasons:
+            self._cold_runs[pid] = (time.monotonic(), request["warm"])
+
+    def handle_shim_exit(self, pid: int) -> None:
+        """A shim has gone."""
+        if pid in self._cold_runs:
+            self._make_parent(self._cold_runs.pop(pid)[1])
+
+    def make_due_parents(self) -> None:
+        """From time to time."""
+        now = time.monotonic()
+        for pid, (since, warm_spec) in list(self._cold_runs.items()):
+            if now - since > COLD_RUN_SECONDS:
+                del self._cold_runs[pid]
+                self._make_parent(warm_spec)
+
+    def close_connections(self) -> None:
+        """In a forked shim, and at the end: parents leave when nobody holds the other end."""
+        for parent in self._parents.values():
+            parent.connection.close()
+
+    def kill_parents(self) -> None:
+        """Now, and they are gone when this returns."""
+        for key in list(self._parents):
+            self._kill_parent(key)
+
+    def _make_parent(self, warm_spec: dict[str, Any]) -> None:
+        if warm_spec["key"] in self._parents or not self._is_worth_parent(warm_spec["key"]):
+            return
+        host_end, parent_end = socket.socketpair()
+        os.set_inheritable(parent_end.fileno(), True)
+        arguments = [self._source, str(parent_end.fileno()), self._imports]
+        command = [warm_spec["interpreter"], *warm_spec["flags"], "-c", BOOT, *arguments]
+        null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+        with (
+            parent_end,
+            contextlib.suppress(OSError),
+        ):  # an interpreter that cannot be started says so at the cold start
+            pid = os.posix_spawn(command[0], command, warm_spec["env"], file_actions=null)
+            self._unused_parents += 1
+            self._parents[warm_spec["key"]] = _Parent(pid, host_end)
+            while len(self._parents) > MAX_PARENTS:
+                self._kill_parent(next(iter(self._parents)))
+            return
+        host_end.close()
+
+    def _is_worth_parent(self, key: str) -> bool:
+        """Whether programs of this environment seem to come again."""
+        if self._unused_parents < MAX_UNUSED_PARENTS or key in self._keys_seen_once:
+            self._keys_seen_once.discard(key)
+            return True
+        if len(self._keys_seen_once) >= 1000:
+            self._keys_seen_once.clear()
+        self._keys_seen_once.add(key)
+        return False
+
+    def _is_ready(self, key: str, parent: _Parent) -> bool:
+        if parent.modules is not None:
+            return True
+        parent.connection.setblocking(False)
+        try:
+            answer = _read_answer(parent.connection)
+            why, parent.modules = str(answer["unfit"]), frozenset(answer["modules"])
+        except BlockingIOError:
+            return False
+        except (OSError, ValueError, KeyError):
+            why = "its interpreter could not import what a warm start needs"
+        if why:
+            self._unfit_reasons[key] = why
+            self._kill_parent(key)
+        return not why
+
+    def _kill_parent(self, key: str) -> None:
+        parent = self._parents.pop(key)
+        parent.connection.close()
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(parent.pid, signal.SIGKILL)
+            os.waitpid(parent.pid, 0)
+
+
+def _read_answer(connection: socket.socket) -> dict[str, Any]:
+    """One short answer. Raises OSError, or ValueError at the end of the stream."""
+    return dict(json.loads(connection.recv(1 << 16)))

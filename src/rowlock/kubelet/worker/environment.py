@@ -1,0 +1,233 @@
+"""The environment of a program: pure.
+
+Order, later wins: the base (a small set, never the user's shell) < the image's ENV < `envFrom` < `env` (with `$(VAR)`,
+fields, resources, ConfigMaps, Secrets) ; and what the platform adds where the pod says nothing (threads, proxy), or
+always (devices). The annotation `rowlock.dev/inherit-env` ("*" or names, with wildcards) adds variables of the
+environment the server was started in.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from rowlock import kinds
+from rowlock.kinds import Kind
+from rowlock.kubelet.node import gpu_fractions
+from rowlock.kubelet.node.gpu_fractions import GpuFraction
+from rowlock.kubelet.pod.facts import Problem
+from rowlock.objects import Object, dig, labels, meta, namespace
+from rowlock.objects import annotations as notes
+from rowlock.objects import name as name_of
+from rowlock.quantity import parse
+
+INHERIT_ANNOTATION = "rowlock.dev/inherit-env"
+BASE_VARIABLES = (
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+)
+"""What a program gets of the server's own environment without asking."""
+HOST_VARIABLES = ("LD_LIBRARY_PATH", "CONDA_PREFIX", "VIRTUAL_ENV", "PYTHONPATH", "CUDA_HOME")
+"""And with an image that stands for the host."""
+STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_REFERENCE = re.compile(r"\$(\$|\([A-Za-z_.-][A-Za-z0-9_.-]*\))")
+_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
+_RESOURCE_NAMES = {"ConfigMap": "configmap", "Secret": "secret"}
+
+Lookup = Callable[[Kind, str, str], Object | None]
+
+
+class ContainerConfigError(Exception):
+    """The environment cannot be built; carries what the container's status says."""
+
+    def __init__(self, message: str, reason: str = "CreateContainerConfigError") -> None:
+        super().__init__(message)
+        self.problem = Problem(reason, message)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentContext:
+    """Where a container runs, as far as its environment says so."""
+
+    node: str
+    pod_ip: str
+    host_ip: str = "127.0.0.1"
+    cpus: Decimal = Decimal(1)
+    memory: int = 0
+    pods_on_node: int = 1
+    """Pods that share the node's CPUs, this one included."""
+    devices: tuple[str, ...] | None = None
+    """UUIDs of its GPUs; () = none; None = this machine has no GPUs and no pretend ones."""
+    simulated: str | None = None
+    proxy: str = ""
+    peers: tuple[str, ...] = ()
+    """Short names of the pods of the same job: to be reached without the proxy."""
+    extra_env: Mapping[str, str] = field(default_factory=dict)
+    gpu_fraction: GpuFraction | None = None
+    """Of a GPU, when it has less than a whole one."""
+
+
+def expand(text: str, env: Mapping[str, str]) -> str:
+    """`$(NAME)` from `env`, `$$` an escaped dollar; what is unknown stays as it is."""
+
+    def replace_reference(match: re.Match[str]) -> str:
+        token = match[1]
+        if token == "$":
+            return "$"
+        return env.get(token[1:-1], match[0])
+
+    return _REFERENCE.sub(replace_reference, text)
+
+
+def base_environment(server: Mapping[str, str], *, host: bool, first: str = "") -> dict[str, str]:
+    """The minimal environment: `first` leads PATH; an image that stands for the host gets the server's PATH too."""
+    env = {k: server[k] for k in BASE_VARIABLES + (HOST_VARIABLES if host else ()) if k in server}
+    env.setdefault("LANG", "C.UTF-8")
+    parts = [first, server.get("PATH", "") if host else "", STANDARD_PATH]
+    path = [step for part in parts for step in part.split(":") if step]
+    return {**env, "PATH": ":".join(dict.fromkeys(path))}
+
+
+def inherited_environment(pod: Object, server: Mapping[str, str]) -> dict[str, str]:
+    """What `rowlock.dev/inherit-env` asks for."""
+    patterns = [p.strip() for p in notes(pod).get(INHERIT_ANNOTATION, "").split(",") if p.strip()]
+    return {k: v for k, v in server.items() if any(fnmatch.fnmatchcase(k, p) for p in patterns)}
+
+
+def declared_environment(
+    pod: Object, container: Mapping[str, Any], context: EnvironmentContext, lookup: Lookup
+) -> dict[str, str]:
+    """`envFrom` and `env` of the container. Raises Missing when something they name is not there."""
+    env: dict[str, str] = {}
+    for source in container.get("envFrom") or ():
+        for kind, ref in ((kinds.CONFIG_MAP, source.get("configMapRef")), (kinds.SECRET, source.get("secretRef"))):
+            if ref:
+                prefix = source.get("prefix", "")
+                env |= {prefix + k: v for k, v in _source_data(kind, namespace(pod), ref, lookup).items()}
+    for entry in container.get("env") or ():
+        if entry.get("valueFrom"):
+            value = _value_from(pod, container, context, entry["valueFrom"], lookup)
+            if value is None:
+                continue
+        else:
+            value = expand(entry.get("value") or "", env)
+        env[entry["name"]] = value
+    return env
+
+
+def _source_data(kind: Kind, source_namespace: str, ref: Mapping[str, Any], lookup: Lookup) -> dict[str, str]:
+    obj = lookup(kind, source_namespace, ref["name"])
+    if obj is None:
+        if ref.get("optional"):
+            return {}
+        raise ContainerConfigError(f'{_RESOURCE_NAMES[kind.name]} "{ref["name"]}" not found')
+    if kind is kinds.SECRET:
+        return {k: b64decode(v).decode(errors="surrogateescape") for k, v in (obj.get("data") or {}).items()}
+    return dict(obj.get("data") or {})
+
+
+def _value_from(
+    pod: Object, container: Mapping[str, Any], context: EnvironmentContext, source: Mapping[str, Any], lookup: Lookup
+) -> str | None:
+    if ref := source.get("fieldRef"):
+        return pod_field(pod, context, ref["fieldPath"])
+    if ref := source.get("resourceFieldRef"):
+        return pod_resource(pod, container, context, ref)
+    for kind, key in ((kinds.CONFIG_MAP, "configMapKeyRef"), (kinds.SECRET, "secretKeyRef")):
+        if ref := source.get(key):
+            data = _source_data(kind, namespace(pod), ref, lookup)
+            if ref["key"] not in data and not ref.get("optional"):
+                raise ContainerConfigError(
+                    f"couldn't find key {ref['key']} in {kind.name} {namespace(pod)}/{ref['name']}"
+                )
+            return data.get(ref["key"])
+    raise ContainerConfigError(f"rowlock does not know the source of this variable: {', '.join(source)}")
+
+
+def pod_field(pod: Object, context: EnvironmentContext, path: str) -> str:
+    """The downward API's fields."""
+    if match := _FIELD.fullmatch(path):
+        return (labels(pod) if match[1] == "labels" else notes(pod)).get(match[2], "")
+    fields = {
+        "metadata.name": name_of(pod),
+        "metadata.namespace": namespace(pod),
+        "metadata.uid": str(meta(pod).get("uid", "")),
+        "spec.nodeName": context.node,
+        "spec.host": context.node,  # its name in old manifests
+        "spec.serviceAccountName": dig(pod, "spec.serviceAccountName", "default"),
+        "status.hostIP": context.host_ip,
+        "status.hostIPs": context.host_ip,
+        "status.podIP": context.pod_ip,
+        "status.podIPs": context.pod_ip,
+    }
+    if path not in fields:
+        raise ContainerConfigError(
+            f"unsupported field path {path}: rowlock knows {', '.join(fields)}, metadata.labels['…']"
+        )
+    return str(fields[path])
+
+
+def pod_resource(pod: Object, container: Mapping[str, Any], context: EnvironmentContext, ref: Mapping[str, Any]) -> str:
+    """A resourceFieldRef: the container's limit or request, divided and rounded up; the node's where it has none."""
+    container_name = ref.get("containerName") or container["name"]
+    all_containers = [*dig(pod, "spec.containers", ()), *dig(pod, "spec.initContainers", ())]
+    chosen = next((c for c in all_containers if c["name"] == container_name), container)
+    side, _, resource = str(ref["resource"]).partition(".")
+    amount = dig(chosen, f"resources.{side}", {}).get(resource)
+    if amount is None:
+        amount = {"limits.cpu": context.cpus, "limits.memory": context.memory}.get(str(ref["resource"]), 0)
+    divisor = parse(ref.get("divisor") or 1) or Decimal(1)
+    return str(int((parse(str(amount)) / divisor).to_integral_value("ROUND_CEILING")))
+
+
+def thread_count(container: Mapping[str, Any], context: EnvironmentContext) -> int:
+    """Threads that this container's CPU share is worth: its limit, else its request, else its part of the node."""
+    for side in ("limits", "requests"):
+        amount = dig(container, f"resources.{side}", {}).get("cpu")
+        if amount is not None and (side == "limits" or parse(amount) >= 1):
+            return max(1, int(parse(amount)))
+    return max(1, int(context.cpus / max(1, context.pods_on_node)))
+
+
+def platform_environment(
+    container: Mapping[str, Any], context: EnvironmentContext, pod_env: Mapping[str, str]
+) -> dict[str, str]:
+    """What rowlock adds to `pod_env`: threads and proxy where the pod is silent, devices always."""
+    env: dict[str, str] = {}
+    if "OMP_NUM_THREADS" not in pod_env:
+        env["OMP_NUM_THREADS"] = str(thread_count(container, context))
+    if context.proxy:
+        values = {
+            "http_proxy": context.proxy,
+            "https_proxy": context.proxy,
+            "no_proxy": ",".join((NO_PROXY, *context.peers)),
+        }
+        for name, value in values.items():
+            if name not in pod_env and name.upper() not in pod_env:
+                env |= {name: value, name.upper(): value}
+    if context.devices is not None:
+        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(context.devices)
+        env["NVIDIA_VISIBLE_DEVICES"] = ",".join(context.devices) or "void"
+    if context.simulated is not None:
+        env |= {"CUDA_VISIBLE_DEVICES": "", "ROWLOCK_SIMULATED_GPU": context.simulated}
+    if context.gpu_fraction is not None:
+        env |= gpu_fractions.fraction_environment(context.gpu_fraction, pod_env)
+    return {**env, **context.extra_env}
+
+
+NO_PROXY = "localhost,127.0.0.1,::1,10.77.0.0/16,.svc,.cluster.local"

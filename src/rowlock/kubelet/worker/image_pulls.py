@@ -1,0 +1,142 @@
+"""Of a container whose image the engine does not have: who asks for it, what is said meanwhile, when it is tried again.
+
+What is there is used as it is, so a pull happens only for what is absent. It runs beside the pod's turns: a turn sees
+that one is under way and does nothing more, and its end causes the next turn. A pull that failed is a back-off (ten
+seconds, doubled up to thirty times), during which the engine is only asked whether the image has come by other means.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rowlock import kinds
+from rowlock.api import View
+from rowlock.kubelet.images import images
+from rowlock.kubelet.images.images import normalise
+from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts, Problem, Pull
+from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.sync import backoff_delay
+from rowlock.kubelet.runtime import registry
+from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
+from rowlock.kubelet.runtime.pulls import PullResult, Pulls
+from rowlock.kubelet.runtime.registry import Auths
+from rowlock.kubelet.shim.engine_client import Engine
+from rowlock.objects import Object, dig, namespace
+
+ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF = "ErrImagePull", "ImagePullBackOff"
+IMAGE_PULL_REASONS = (ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF)
+
+
+class ImagePullManager:
+    """The pulls of all pods of this machine."""
+
+    def __init__(self, runtime: ContainerRuntime, view: View, clock: Callable[[], float]) -> None:
+        self._runtime, self._view, self._clock = runtime, view, clock
+        self.pulls = Pulls()
+        self._tasks: dict[str, set[asyncio.Task[None]]] = {}
+        self.task_group: asyncio.TaskGroup | None = None
+        """Where tasks belong; None until the kubelet runs."""
+        self.backoff = 10.0
+        self.on_changed: Callable[[str], None] = lambda uid: None
+        self.record_event: Callable[[Object, str, str, str, str], None] = lambda *_: None
+
+    def ensure_image_pull(self, pod: Object, state: PodState, container: Mapping[str, Any]) -> bool:
+        """Begins a pull of the container's image, or says that it is to be waited with; False when there is none to be."""
+        engine = self._runtime.engine
+        if (
+            not state.card.contained
+            or not self._runtime.needs_pull(container)
+            or engine is None
+            or self.task_group is None
+        ):
+            return False
+        facts = state.containers.get(container["name"], NO_FACTS)
+        if self._clock() < facts.pull.not_before:
+            self._report_back_off(pod, state, container, facts)
+            return True
+        state.set_facts(container["name"], replace(facts, pull=replace(facts.pull, under_way=True)))
+        task = self.task_group.create_task(self._pull_image(pod, state, container, engine))
+        pod_tasks = self._tasks.setdefault(state.card.uid, set())
+        pod_tasks.add(task)
+        task.add_done_callback(pod_tasks.discard)
+        return True
+
+    def forget(self, uid: str) -> None:
+        """The pod has gone, or has ended: it wants no image any more."""
+        for task in self._tasks.pop(uid, ()):
+            task.cancel()
+
+    def _report_back_off(
+        self, pod: Object, state: PodState, container: Mapping[str, Any], facts: ContainerFacts
+    ) -> None:
+        """Said once for every back-off."""
+        image, name = container["image"], container["name"]
+        text = f'Back-off pulling image "{image}"'
+        if facts.problem is None or facts.problem.reason != IMAGE_PULL_BACK_OFF:
+            self.record_event(pod, "Normal", "BackOff", text, name)
+            self.record_event(pod, "Warning", "Failed", f"Error: {IMAGE_PULL_BACK_OFF}", name)
+        problem = Problem(IMAGE_PULL_BACK_OFF, f"{text}: {ERR_IMAGE_PULL}: {facts.pull.why}")
+        state.set_facts(name, replace(facts, problem=problem, problem_since=self._clock()))
+
+    async def _pull_image(self, pod: Object, state: PodState, container: Mapping[str, Any], engine: Engine) -> None:
+        reference, container_name = str(container["image"]), str(container["name"])
+        name, clock = normalise(reference), asyncio.get_running_loop().time
+        assert self.task_group is not None
+        auths, missing_secrets = self._pull_secrets(pod)
+        user_auths = await asyncio.to_thread(_user_auths, self._runtime.env)
+        if missing_secrets:
+            self.record_event(
+                pod, "Warning", "FailedToRetrieveImagePullSecret", registry.missing_secrets_message(missing_secrets), ""
+            )
+        self.record_event(pod, "Normal", "Pulling", f'Pulling image "{reference}"', container_name)
+        began = clock()
+        result = await self.pulls.pull_image(
+            self.task_group, engine, name, registry.lookup_credentials(name, [*auths, user_auths])
+        )
+        size = await self._runtime.inspect_pulled_image(name)
+        if not result.error and size is not None:
+            text = registry.pulled_message(reference, result.seconds, clock() - began, size)
+            self.record_event(pod, "Normal", "Pulled", text, container_name)
+        facts = state.containers.get(container_name, NO_FACTS)
+        if size is not None:
+            state.set_facts(container_name, replace(facts, pull=Pull(told=not result.error), problem=None))
+        else:
+            self._record_failure(pod, state, container, result)
+        self.on_changed(state.card.uid)
+
+    def _record_failure(self, pod: Object, state: PodState, container: Mapping[str, Any], result: PullResult) -> None:
+        reference, container_name, now = str(container["image"]), str(container["name"]), self._clock()
+        sentence = result.error or f"{self._runtime.name} ended the pull without a word, and does not have the image"
+        why = f"{sentence}; {images.build_hint(reference)}"
+        self.record_event(pod, "Warning", "Failed", f'Failed to pull image "{reference}": {why}', container_name)
+        self.record_event(pod, "Warning", "Failed", f"Error: {ERR_IMAGE_PULL}", container_name)
+        facts = state.containers.get(container_name, NO_FACTS)
+        failures = facts.pull.failures + 1
+        pull = Pull(failures=failures, not_before=now + backoff_delay(failures, self.backoff), why=why)
+        state.set_facts(
+            container_name, replace(facts, pull=pull, problem=Problem(ERR_IMAGE_PULL, why), problem_since=now)
+        )
+
+    def _pull_secrets(self, pod: Object) -> tuple[list[Auths], list[str]]:
+        """What the pod's secrets say, and the names of those that are of no use."""
+        readable, missing = list[Auths](), list[str]()
+        for ref in dig(pod, "spec.imagePullSecrets", ()):
+            secret = self._view.get(kinds.SECRET, namespace(pod), str(ref.get("name") or ""))
+            auths = registry.auths_of_secret(secret) if secret is not None else None
+            if auths is None:
+                missing.append(str(ref.get("name") or ""))
+            else:
+                readable.append(auths)
+        return readable, missing
+
+
+def _user_auths(env: Mapping[str, str]) -> Auths:
+    """What the user's `docker login` has left."""
+    home = env.get("DOCKER_CONFIG") or os.path.join(env.get("HOME") or "/", ".docker")
+    try:
+        return registry.auths_of_config_file((Path(home) / "config.json").read_text())
+    except (OSError, ValueError):
+        return {}

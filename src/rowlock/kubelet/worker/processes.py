@@ -1,0 +1,293 @@
+"""The server's side of the pod host: start containers, stop them, read what became of them, adopt after a restart.
+
+Facts are files in `pods/<uid>/<container>/` that shims write (see `shim.py`); everything here can be forgotten and
+read again. A process is known by its pid *and* its start time, so a reused pid is never signalled.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import rowlock
+from rowlock.errors import Unavailable
+from rowlock.kubelet.pod.facts import LOST_EXIT_CODE, Exit, Run
+from rowlock.kubelet.shim import pod_host
+from rowlock.kubelet.shim.fact_files import ticks, write_fact
+
+_SOCKET_LIMIT = 100
+_ATTEMPTS = 3
+_DISMISS_TIMEOUT = 5.0
+"""Seconds that a pod host may take to end."""
+HOST_GONE = {"error": "the pod host has gone"}
+POD_UID_VARIABLE = "ROWLOCK_POD_UID"
+"""Every program carries its pod's uid under this name: how a stray is told from a stranger."""
+
+
+def read_run(directory: Path, number: int) -> Run | None:
+    """One life of a container, from disk; None when it was never claimed."""
+    start, end = _read_fact(directory / f"start.{number}"), _read_fact(directory / f"exit.{number}")
+    if start is None:
+        return None
+    run = Run(
+        number,
+        int(start.get("shim", 0)),
+        int(start.get("shim_ticks", 0)),
+        int(start.get("pid", 0)),
+        start.get("started"),
+        int(start.get("backoff", 0)),
+        container=str(start.get("container", "")),
+    )
+    return (
+        run
+        if not end
+        else dataclasses.replace(run, exit=dataclasses.replace(_exit_of_fact(end), container=run.container))
+    )
+
+
+def _exit_of_fact(fact: dict[str, Any]) -> Exit:
+    return Exit(
+        int(fact["code"]),
+        float(fact["started"]),
+        float(fact["finished"]),
+        int(fact.get("signal", 0)),
+        str(fact.get("message", "")),
+        str(fact.get("reason", "")),
+    )
+
+
+def _read_fact(path: Path) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads(path.read_bytes() or b"{}"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError:
+        return {}
+
+
+def newest_run(directory: Path) -> int | None:
+    """The number of the newest life of a container; None when it has none."""
+    try:
+        numbers = [int(name[6:]) for name in os.listdir(directory) if name.startswith("start.") and name[6:].isdigit()]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return max(numbers, default=None)
+
+
+def is_shim_alive(run: Run) -> bool:
+    """Is the shim that claimed this run still the process with that pid?"""
+    if run.shim <= 0:
+        return False
+    if os.path.isdir("/proc/self"):
+        return ticks(run.shim) == run.shim_ticks
+    try:
+        os.kill(run.shim, 0)
+    except OSError:
+        return False
+    return True
+
+
+def record_lost_run(directory: Path, run: Run, now: float) -> Run:
+    """A shim that died without a word (kill -9 on it, power): its end is made up, as a real kubelet does.
+
+    Written down, so that the story stays the same after the next restart."""
+    current = read_run(directory, run.number)
+    if current is not None and current.exit is not None:
+        return current
+    message = "The container could not be located when the pod was terminated"
+    fact = {"code": LOST_EXIT_CODE, "signal": 9, "started": run.started or now, "finished": now, "message": message}
+    fact["reason"] = "ContainerStatusUnknown"
+    if directory.is_dir():
+        write_fact(str(directory / f"exit.{run.number}"), fact, durable=True)
+    return dataclasses.replace(run, exit=_exit_of_fact(fact))
+
+
+def stop_run(directory: Path, run: Run, grace: float) -> None:
+    """Asks the shim to end the program: SIGTERM to its tree, SIGKILL after `grace`. It does so even if we die now."""
+    with contextlib.suppress(FileNotFoundError):
+        write_fact(str(directory / "stop"), {"grace": grace})
+    if is_shim_alive(run):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(run.shim, signal.SIGTERM)
+
+
+def find_strays(uids: Iterable[str]) -> list[int]:
+    """Processes that carry the mark of one of these pods; for after a shim was killed. Slow: reads all of /proc."""
+    marks = {f"{POD_UID_VARIABLE}={uid}".encode() for uid in uids}
+    pids = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if not marks.isdisjoint(file.read().split(b"\0")):
+                        pids.append(int(name))
+    return pids
+
+
+def kill_strays(uids: Iterable[str]) -> int:
+    """SIGKILL for everything that still runs for these pods; how many there were."""
+    pids = find_strays(uids)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return len(pids)
+
+
+def socket_path(data: Path) -> Path:
+    """Where the pod host listens: in the data directory, or in a private temporary one where that path is too long."""
+    path = data / "podhost.sock"
+    if len(str(path)) < _SOCKET_LIMIT:
+        return path
+    private = Path(tempfile.gettempdir()) / f"rowlock-{os.getuid()}"
+    private.mkdir(mode=0o700, exist_ok=True)
+    if private.stat().st_uid != os.getuid():
+        raise Unavailable(f"{private} belongs to somebody else; choose a shorter data directory than {data}")
+    return private / f"{hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:16]}.sock"
+
+
+class PodHostClient:
+    """A connection to the pod host; starts one when none answers."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._path = socket_path(data)
+        self._child = 0
+        self._writer: asyncio.StreamWriter | None = None
+        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._reader_task: asyncio.Task[None] | None = None
+        self._sequence = 0
+        self.hello: dict[str, Any] = {}
+        self.disconnected = asyncio.Event()
+        """Set when the connection is lost."""
+
+    @property
+    def is_connected(self) -> bool:
+        return self._writer is not None and not self._writer.is_closing()
+
+    async def connect(self, network: str, join: int = 0) -> dict[str, Any]:
+        """Connects; `network` is `none`, `auto` or `user`; `join` a shim whose fabric a new pod host shall enter.
+
+        Raises Unavailable when no pod host can be started."""
+        for _ in range(_ATTEMPTS):
+            self.hello = await self._say_hello(network, join)
+            if self.hello.get("protocol") == pod_host.PROTOCOL:
+                return self.hello
+            await self.close()  # it died between our call and its answer: the next attempt starts another
+            if "error" not in self.hello:
+                self._path.unlink(missing_ok=True)  # an older one serves its pods to the end and leaves
+        raise Unavailable(f"the pod host does not start: {self._data / 'podhost.log'} says why")
+
+    async def _say_hello(self, network: str, join: int) -> dict[str, Any]:
+        if not await self._open_connection():
+            self._launch_host(network, join)
+            if not await self._open_connection():
+                return dict(HOST_GONE)
+        return await self.ask("hello")
+
+    async def _open_connection(self) -> bool:
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(self._path), limit=1 << 24)
+        except OSError:
+            return False
+        self._writer = writer
+        self.disconnected.clear()
+        self._reader_task = asyncio.create_task(self._read_answers(reader))
+        return True
+
+    def _launch_host(self, network: str, join: int) -> None:
+        self._path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self._path))
+        os.chmod(self._path, 0o600)
+        listener.listen(16)
+        os.set_inheritable(listener.fileno(), True)
+        command = pod_host.command(str(Path(rowlock.__file__).parents[1]), listener.fileno(), network, join)
+        log = os.open(self._data / "podhost.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in ((null, 0), (log, 1), (log, 2))]
+        with listener:
+            self._child = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
+        os.close(log)
+        os.close(null)
+
+    def _reap_child(self) -> None:
+        """If the pod host was our child and has ended: no zombie."""
+        if self._child:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._child, os.WNOHANG)
+
+    async def _read_answers(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError):
+            while line := await reader.readline():
+                answer = json.loads(line)
+                future = self._pending.pop(answer.get("id"), None)
+                if future is not None and not future.done():
+                    future.set_result(answer)
+        if self._writer is not None:
+            self._writer.close()
+        self._reap_child()
+        for future in self._pending.values():
+            if not future.done():
+                future.set_result(dict(HOST_GONE))
+        self._pending.clear()
+        self.disconnected.set()
+
+    async def ask(self, op: str, **request: Any) -> dict[str, Any]:
+        """One request, its answer; a failure is `{"error": sentence}`, also when nobody listens any more."""
+        if not self.is_connected or self._writer is None:
+            return dict(HOST_GONE)
+        self._sequence += 1
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._pending[self._sequence] = future
+        self._writer.write(json.dumps({"op": op, "id": self._sequence, **request}).encode() + b"\n")
+        return await future
+
+    async def request_socket(self, op: str, **request: Any) -> socket.socket:
+        """A request whose answer is a socket: `proxy`, `dial`. Raises Unavailable with the pod host's sentence."""
+        return await asyncio.to_thread(self._receive_socket, json.dumps({"op": op, **request}).encode() + b"\n")
+
+    def _receive_socket(self, request: bytes) -> socket.socket:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(5)
+            try:
+                client.connect(str(self._path))
+                client.sendall(request)
+                data, fds, _, _ = socket.recv_fds(client, 65536, 1)
+            except OSError as error:
+                raise Unavailable(f"the pod host does not answer ({error}): try again in a moment") from None
+        if not fds:
+            raise Unavailable(str(json.loads(data or b"{}").get("error", "the pod host has gone")))
+        return socket.socket(fileno=fds[0])
+
+    async def dismiss(self) -> None:
+        """Nothing runs, and this server is not coming back: the pod host ends, and this is when it has."""
+        pid = int(self.hello.get("pid") or 0)
+        start_ticks = ticks(pid) if pid else 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISMISS_TIMEOUT):
+                if (await self.ask("dismiss")).get("running") != 0:
+                    return
+                await self.disconnected.wait()
+                while start_ticks and ticks(pid) == start_ticks:
+                    self._reap_child()
+                    await asyncio.sleep(0.002)
+
+    async def close(self) -> None:
+        """Leaves; the pod host and all pods live on."""
+        if self._reader_task is not None:
+            self._reader_task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader_task
+        if self._writer is not None:
+            self._writer.close()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
+        self._reap_child()

@@ -1,0 +1,176 @@
+"""Who a container's program is: `securityContext` for processes of this machine.
+
+Root can become anybody, so `runAsUser`, `runAsGroup`, `supplementalGroups` and `fsGroup` are applied where the cluster
+was started by root; elsewhere programs are the user who started it, which `security_context_warnings` says. The rest of a
+`securityContext` belongs to containers: what a process does not get is said, too.
+"""
+
+import os
+import pwd
+import stat
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock.kubelet.pod.facts import all_containers
+from rowlock.kubelet.worker.environment import ContainerConfigError
+from rowlock.objects import Object, dig, namespace, uid
+from rowlock.objects import name as name_of
+
+ROOT_ONLY_FIELDS = ("runAsUser", "runAsGroup", "supplementalGroups", "fsGroup", "fsGroupChangePolicy")
+"""What is applied where root started the cluster."""
+ALWAYS_APPLIED_FIELDS = ("runAsNonRoot", "allowPrivilegeEscalation")
+"""What is applied, or needs nothing, everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of this machine."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+
+
+AccountLookup = Callable[[int], Account | None]
+
+
+def find_account(number: int) -> Account | None:
+    """The machine's user with this number."""
+    try:
+        entry = pwd.getpwuid(number)
+    except KeyError:
+        return None
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSecurityContext:
+    """What becomes of the program before exec; None and () = as the cluster's own process."""
+
+    account: Account | None = None
+    group: int | None = None
+    groups: tuple[int, ...] = ()
+    no_new_privileges: bool = False
+
+    def user_spec(self) -> dict[str, Any]:
+        """For the shim."""
+        spec: dict[str, Any] = {"no_new_privileges": True} if self.no_new_privileges else {}
+        if self.account is not None or self.group is not None or self.groups:
+            gid = self.group if self.group is not None else self.account.gid if self.account else None
+            spec |= {"uid": self.account.uid if self.account else None, "gid": gid, "groups": list(self.groups)}
+        return spec
+
+    def environment(self) -> dict[str, str]:
+        """The variables that say who one is."""
+        if self.account is None:
+            return {}
+        return {"HOME": self.account.home, "USER": self.account.name, "LOGNAME": self.account.name}
+
+
+def effective_security_context(
+    pod: Object, container: Mapping[str, Any], *, euid: int = os.geteuid(), accounts: AccountLookup = find_account
+) -> EffectiveSecurityContext:
+    """Raises Missing with a sentence when the program may not run as it would."""
+    security_context = {**dig(pod, "spec.securityContext", {}), **(container.get("securityContext") or {})}
+    run_as_user = security_context.get("runAsUser")
+    _verify_run_as_non_root(pod, container, security_context, euid)
+    no_new_privileges = security_context.get("allowPrivilegeEscalation") is False
+    if euid != 0:
+        return EffectiveSecurityContext(no_new_privileges=no_new_privileges)
+    account_of_user = None if run_as_user is None or int(run_as_user) == euid else accounts(int(run_as_user))
+    if run_as_user is not None and int(run_as_user) != euid and account_of_user is None:
+        raise ContainerConfigError(
+            f"container {container['name']}: runAsUser {run_as_user} is no user of this machine, where programs are "
+            f"processes: name one that is (`id -u NAME`), or make one with `useradd -u {run_as_user} NAME`"
+        )
+    groups = [int(g) for g in security_context.get("supplementalGroups") or ()]
+    if security_context.get("fsGroup") is not None:
+        groups.append(int(security_context["fsGroup"]))
+    group = security_context.get("runAsGroup")
+    return EffectiveSecurityContext(
+        account_of_user, None if group is None else int(group), tuple(groups), no_new_privileges
+    )
+
+
+def _verify_run_as_non_root(
+    pod: Object, container: Mapping[str, Any], security_context: Mapping[str, Any], euid: int
+) -> None:
+    run_as_user = security_context.get("runAsUser")
+    if (
+        not security_context.get("runAsNonRoot")
+        or (run_as_user if run_as_user is not None and euid == 0 else euid) != 0
+    ):
+        return
+    location = f'(pod: "{name_of(pod)}_{namespace(pod)}({uid(pod)})", container: {container["name"]})'
+    if run_as_user is None:
+        raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {location}")
+    raise ContainerConfigError(f"container's runAsUser breaks non-root policy {location}")
+
+
+def unwritable_mounts(
+    mounts: Sequence[Mapping[str, Any]], user: Mapping[str, Any], *, euid: int = os.geteuid()
+) -> list[str]:
+    """What a program of this user (see `Rights.spec`) cannot write to though it is mounted to be written, a sentence each.
+
+    Files of ConfigMaps and Secrets are there to be read."""
+    user_id, sentences = user.get("uid") if user.get("uid") is not None else euid, []
+    groups = {user["gid"], *user["groups"]} if "gid" in user else {os.getegid(), *os.getgroups()}
+    for mount in mounts:
+        source = str(mount["source"])
+        if mount.get("read_only") or os.path.lexists(f"{source}/..data") or not os.path.exists(source):
+            continue
+        file_stat, location = os.stat(source), f"volume {mount['volume']} ({source}) at {mount['target']}"
+        if os.statvfs(source).f_flag & os.ST_RDONLY:
+            sentences.append(
+                f"{location} lies on a read-only file system: writing there will fail; mount it with readOnly: true"
+            )
+        elif user_id != 0 and not _may_write(file_stat, int(user_id or 0), groups):
+            help_ = (
+                "fsGroup gives a pod's own volumes to a group"
+                if "/.volumes/" in source
+                else "chown it or choose another"
+            )
+            owner = f"user {file_stat.st_uid}, group {file_stat.st_gid}, mode {stat.S_IMODE(file_stat.st_mode):o}"
+            sentences.append(f"{location} belongs to {owner}, and user {user_id} may not write there: {help_}")
+    return sentences
+
+
+def _may_write(file_stat: os.stat_result, user_id: int, groups: Collection[int | None]) -> bool:
+    """By the bits of the mode."""
+    if file_stat.st_uid == user_id:
+        return bool(file_stat.st_mode & stat.S_IWUSR)
+    return bool(file_stat.st_mode & (stat.S_IWGRP if file_stat.st_gid in groups else stat.S_IWOTH))
+
+
+def fs_group(pod: Object, euid: int = os.geteuid()) -> int | None:
+    """The group that owns the pod's volumes; None = as they are made."""
+    group = dig(pod, "spec.securityContext.fsGroup")
+    return None if group is None or euid != 0 else int(group)
+
+
+def security_context_warnings(pod: Object, euid: int = os.geteuid()) -> list[str]:
+    """What the pod's security contexts ask for and do not get, a sentence each."""
+    warnings = _unapplied_warnings(dig(pod, "spec.securityContext", {}), "the pod", euid)
+    for container in all_containers(pod):
+        warnings += _unapplied_warnings(container.get("securityContext") or {}, container["name"], euid)
+    return warnings
+
+
+def _unapplied_warnings(security_context: Mapping[str, Any], owner: str, euid: int) -> list[str]:
+    """Empty wishes and `false` ask for nothing; whoever one is already is no wish either."""
+    applied = {*ALWAYS_APPLIED_FIELDS, *(ROOT_ONLY_FIELDS if euid == 0 else ())}
+    unapplied = sorted(
+        key
+        for key, value in security_context.items()
+        if key not in applied
+        and value not in (None, {}, [])
+        and value is not False
+        and not (key == "runAsUser" and value == euid)
+    )
+    if not unapplied:
+        return []
+    return [
+        f"securityContext of {owner} is not applied ({', '.join(unapplied)}): programs run as the user who started the cluster"
+    ]

@@ -1,0 +1,397 @@
+"""From a pod and a container to the request that starts its program: image, command, environment, devices, network.
+
+All lookups are in memory or in small files; what cannot be started comes back as a Problem, in Kubernetes' words and
+one sentence. What the embedded node does not do is said, never ignored (`pod_warnings`).
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
+from itertools import islice
+from typing import Any
+
+from rowlock import kinds
+from rowlock.api import View
+from rowlock.kubelet.images import images
+from rowlock.kubelet.images.images import Image, Images
+from rowlock.kubelet.network.pod_network import PodNetwork, hostname
+from rowlock.kubelet.node import gpu_fractions
+from rowlock.kubelet.node.machine import NodePlan
+from rowlock.kubelet.pod.directory import PodCard, PodDirectories
+from rowlock.kubelet.pod.facts import Problem, all_containers, main_containers, shim_limits
+from rowlock.kubelet.pod.sync import DEFAULT_GRACE, Start
+from rowlock.kubelet.runtime import engine_spec
+from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
+from rowlock.kubelet.shim.log_writer import DEFAULT_LOG_LIMIT
+from rowlock.kubelet.volumes import volumes
+from rowlock.kubelet.volumes.checkpoints import Checkpoints
+from rowlock.kubelet.volumes.directories import VolumeDirectories
+from rowlock.kubelet.volumes.volumes import Volume, VolumeContext
+from rowlock.kubelet.warm import eligibility
+from rowlock.kubelet.worker import environment
+from rowlock.kubelet.worker import security_context as security
+from rowlock.kubelet.worker.environment import ContainerConfigError, EnvironmentContext
+from rowlock.kubelet.worker.processes import POD_UID_VARIABLE
+from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
+from rowlock.objects import Object, annotations, controller_of, dig, namespace
+from rowlock.objects import name as name_of
+from rowlock.quantity import integer_value
+
+DEVICES_ANNOTATION = "rowlock.dev/devices"
+GPU_RESOURCE = "nvidia.com/gpu"
+MESSAGE_PATH = "/dev/termination-log"
+WATCHDOG_REASON = "the control groups of this machine cannot be written here"
+_DISK_KINDS = {"memory": "empty"}
+CHECKPOINT_DIR_VARIABLE = "ROWLOCK_CHECKPOINT_DIR"
+PROXY_URL = "http://10.77.0.1:3128"
+MAX_NO_PROXY_PEERS = 128
+"""Names in no_proxy: a job of more pods than that on one machine does not talk HTTP between them."""
+
+
+def pod_warnings(pod: Object, limits: str = "watchdog", *, engine: str = "") -> list[str]:
+    """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: what runs its containers."""
+    warnings = engine_spec.remarks(pod, engine) if engine else security.security_context_warnings(pod)
+    if dig(pod, "spec.automountServiceAccountToken"):
+        warnings.append("automountServiceAccountToken: the embedded node makes no tokens, so nothing is mounted")
+    for container in main_containers(pod):
+        if limits == "watchdog" and not engine and dig(container, "resources.limits.cpu"):
+            text = f"the cpu limit of {container['name']} is counted by the scheduler but not enforced"
+            warnings.append(f"{text}: {WATCHDOG_REASON}")
+        for mount in container.get("volumeMounts") or ():
+            if mount.get("mountPropagation") not in (None, "None"):
+                warnings.append(f"mountPropagation of {mount['name']} in {container['name']} is not applied")
+    return warnings
+
+
+def requested_gpus(pod: Object) -> int:
+    """Whole devices the pod asks for."""
+    return sum(_container_gpus(c) for c in main_containers(pod))
+
+
+def _container_gpus(container: Mapping[str, Any]) -> int:
+    return integer_value(dig(container, "resources.limits", {}).get(GPU_RESOURCE, 0))
+
+
+def is_fractional(pod: Object) -> bool:
+    return any(annotations(pod).get(k) for k in ("gpu-fraction", "gpu-memory"))
+
+
+_CONSOLE_FIELDS = {"tty": "tty", "stdin": "stdin", "once": "stdinOnce"}
+
+
+@dataclass(frozen=True, slots=True)
+class RootfsCopy:
+    """Every start gets its own copy of the image's files: what a program writes there must not change the image, and
+    a restart begins afresh, as a container's does. Rewrites paths inside `find_image` to the same inside `copy`."""
+
+    image: str
+    copy: str
+
+    def __call__(self, text: str) -> str:
+        if not self.image or self.image not in text:
+            return text
+        parts = text.split(":")  # PATH and its like
+        return ":".join(self.copy + p[len(self.image) :] if self._is_in_image(p) else p for p in parts)
+
+    def original_path(self, path: str) -> str:
+        """Where a file of the copy can be read before there is a copy."""
+        return self.image + path[len(self.copy) :] if self.image and path.startswith(self.copy + "/") else path
+
+    def _is_in_image(self, path: str) -> bool:
+        return path == self.image or path.startswith(self.image + "/")
+
+
+@dataclass(slots=True)
+class RunContainerOptions:
+    """What is around a container's program, whoever starts it; `expand_word` and `map_path` say what a text of the pod means here."""
+
+    env: dict[str, str]
+    cwd: str
+    rootfs: RootfsCopy
+    security_context: EffectiveSecurityContext
+    mount_targets: tuple[str, ...]
+    mounts: list[dict[str, Any]]
+    memory_volumes: list[dict[str, Any]] = dataclass_field(default_factory=list)
+
+    def expand_word(self, text: str) -> str:
+        """A word of a command line."""
+        return self.map_path(environment.expand(text, self.env))
+
+    def map_path(self, text: str) -> str:
+        """A path, if it is one: of a volume, of the image's files, else of this machine."""
+        if any(text == t or text.startswith(t + "/") for t in self.mount_targets):
+            return text
+        return self.rootfs(images.map_path(text, self.rootfs.image))
+
+
+@dataclass(slots=True)
+class ContainerStarter:
+    """Knows where everything is that a start needs."""
+
+    view: View
+    images: Images
+    network: PodNetwork
+    directories: PodDirectories
+    nodes: Mapping[str, NodePlan]
+    server_env: Mapping[str, str]
+    """The environment the server was started in."""
+    wake_path: str
+    neighbours: Mapping[str, int]
+    """Active pods on each node."""
+    volume_directories: VolumeDirectories
+    checkpoints: Checkpoints
+    runtime: ContainerRuntime
+    mount_problem: str = ""
+    """Why containers cannot have mounts of their own here; "" when they can."""
+    warm_start: bool = True
+    log_limit: int = DEFAULT_LOG_LIMIT
+    """Bytes of a run's log that are kept."""
+    limits_mode: str = "watchdog"
+    """How limits are kept: `v2` or `v1` (control groups), or `watchdog`."""
+    can_mount_memory: bool = True
+    """Can the pod host make memory volumes?"""
+
+    def assign_devices(self, pod: Object, held_devices: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+        """The pod's devices, as UUIDs: the scheduler's choice, else free whole ones. `held_devices`: who holds what."""
+        node = self.nodes[dig(pod, "spec.nodeName")]
+        if chosen := annotations(pod).get(DEVICES_ANNOTATION):
+            indices = [int(i) for i in chosen.split(",") if i.strip().isdigit()]
+            return tuple(node.gpus[i].uuid for i in indices if i < len(node.gpus))
+        taken_uuids = {uuid for devices in held_devices.values() for uuid in devices}
+        free = [gpu.uuid for gpu in node.gpus if gpu.uuid not in taken_uuids]
+        return tuple(free[: requested_gpus(pod)])
+
+    def find_image(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> Image | Problem:
+        """The image of one of the pod's containers, as far as it can be part of the pod."""
+        image = self.images.find(str(container.get("image") or ""))
+        if isinstance(image, Problem):
+            return _apply_pull_policy(container, image)
+        return self.runtime.image_conflict(pod, image, card.contained) or image
+
+    def process_request(
+        self, pod: Object, card: PodCard, start: Start, image: Image
+    ) -> tuple[dict[str, Any], Image] | Problem:
+        """What to send to the pod host for a process of this machine."""
+        container = next(c for c in all_containers(pod) if c["name"] == start.container)
+        try:
+            options = self.generate_run_options(pod, card, container, image)
+        except ContainerConfigError as missing:
+            return missing.problem
+        command = images.command_line(image, container)
+        if isinstance(command, Problem):
+            return command
+        if controller_of(pod):  # torch's own account of a failure, of programs under `@record` and of torchrun
+            error_file = self.directories.container_directory(card.uid, start.container) / f"error.{start.number}.json"
+            options.env.setdefault("TORCHELASTIC_ERROR_FILE", str(error_file))
+        request = {
+            "dir": str(self.directories.container_directory(card.uid, start.container)),
+            "n": start.number,
+            "argv": [options.expand_word(word) for word in command],
+            "env": options.env,
+            "cwd": options.cwd,
+            "copy": [options.rootfs.image, options.rootfs.copy] if options.rootfs.image else None,
+            "hint": f"{card.uid}/{start.container}",
+            "wake": self.wake_path,
+            "network": self.network.namespace_request(pod, card.ip),
+            "backoff": start.backoff,
+            "grace": float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE)),
+            "mounts": options.mounts,
+            "memory": options.memory_volumes,
+            "user": options.security_context.user_spec(),
+            "console": {ours: True for ours, theirs in _CONSOLE_FIELDS.items() if container.get(theirs)},
+            "log_limit": self.log_limit,
+            "limits": limits | {"how": self.limits_mode} if (limits := shim_limits(container)) else {},
+        }
+        if (
+            self.warm_start
+            and annotations(pod).get(eligibility.WARM_START_ANNOTATION) != "false"
+            and not request["console"]
+        ):
+            argv = [options.expand_word(word) for word in command]
+            warm_start = eligibility.plan_warm_start(argv, options.env, options.cwd, options.rootfs.original_path)
+            request |= {"warm": warm_start.spec()} if warm_start else {}
+        return request | self._message_fields(container, request), image
+
+    def generate_run_options(
+        self, pod: Object, card: PodCard, container: Mapping[str, Any], image: Image
+    ) -> RunContainerOptions:
+        """Everything around the container's program. Raises Missing."""
+        place = self.container_place(pod, card, container)
+        security_context = security.effective_security_context(pod, container)
+        env = self._environment(pod, container, image, (place, security_context))
+        pod_volumes = self.pod_volumes(pod, card)
+        volume_mounts = list(volumes.resolve_mounts(container, lambda text: environment.expand(text, env), pod_volumes))
+        if volume_mounts and self.mount_problem:
+            raise ContainerConfigError(
+                f"container {container['name']} mounts {volume_mounts[0].volume} at {volume_mounts[0].target}: {self.mount_problem}"
+            )
+        rootfs = RootfsCopy(
+            image.root, str(self.directories.container_directory(card.uid, container["name"]) / "rootfs")
+        )
+        shim_mounts = self.shim_mounts(card, pod_volumes, volume_mounts)
+        if image.root:  # the image's own `/` is elsewhere: what it names by relative paths is there
+            shim_mounts += [{**m, "target": rootfs.copy + m["target"]} for m in shim_mounts]
+        options = RunContainerOptions(
+            env, "", rootfs, security_context, tuple(mount.target for mount in volume_mounts), shim_mounts
+        )
+        options.memory_volumes = [
+            {"path": str(self.volume_directories.volume_path(card.uid, v)), "size": v.limit or 0}
+            for v in pod_volumes
+            if v.kind == "memory"
+        ]
+        options.cwd = options.map_path(
+            images.working_directory(image, container, self._work_directory(card, security_context))
+        )
+        options.env = {name: rootfs(value) for name, value in env.items()}
+        return options
+
+    def _message_fields(self, container: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+        """Where the program leaves its last words (`terminationMessagePath`).
+
+        The machine has no such file, so it costs a mount: the default path is given to who names it."""
+        path = container.get("terminationMessagePath") or MESSAGE_PATH
+        is_named = path != MESSAGE_PATH or any(path in text for text in (*request["argv"], *request["env"].values()))
+        return {
+            "message_path": path if is_named and not self.mount_problem else "",
+            "message_from_log": container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        }
+
+    def shim_mounts(
+        self, card: PodCard, pod_volumes: Sequence[Volume], volume_mounts: Sequence[volumes.Mount]
+    ) -> list[dict[str, Any]]:
+        by_name = {v.name: v for v in pod_volumes}
+        return [
+            {
+                "source": self.volume_directories.mount_source(card.uid, by_name[mount.volume], mount),
+                "target": mount.target,
+                "volume": mount.volume,
+                "read_only": mount.read_only,
+            }
+            for mount in volume_mounts
+        ]
+
+    def _work_directory(self, card: PodCard, security_context: EffectiveSecurityContext) -> str:
+        """The pod's own empty directory."""
+        work = self.directories.pod_directory(card.uid) / "work"
+        if not work.exists():
+            work.mkdir()
+            if security_context.account is not None:
+                os.chown(work, security_context.account.uid, security_context.account.gid)
+        return str(work)
+
+    def pod_volumes(self, pod: Object, card: PodCard) -> tuple[Volume, ...]:
+        """The pod's volumes as they should be now. Raises Missing (FailedMount)."""
+        if not dig(pod, "spec.volumes", ()):
+            return ()
+        containers = {c["name"]: c for c in all_containers(pod)}
+
+        def resource(ref: Mapping[str, Any]) -> str:
+            container = containers.get(ref.get("containerName") or "", main_containers(pod)[0])
+            return environment.pod_resource(pod, container, self.container_place(pod, card, container), ref)
+
+        def field(path: str) -> str:
+            return environment.pod_field(pod, self.container_place(pod, card, main_containers(pod)[0]), path)
+
+        all_volumes = volumes.resolve_volumes(VolumeContext(pod, self.view.get, field, resource))
+        if not self.network.has_own_address(pod):
+            all_volumes = tuple(volumes.rewrite_hostfile(v, self.network.hostfile_rewriter(pod)) for v in all_volumes)
+        return (
+            all_volumes
+            if self.can_mount_memory or card.contained
+            else tuple(replace(v, kind=_DISK_KINDS.get(v.kind, v.kind)) for v in all_volumes)
+        )
+
+    def _environment(
+        self,
+        pod: Object,
+        container: Mapping[str, Any],
+        image: Image,
+        place_and_context: tuple[EnvironmentContext, EffectiveSecurityContext],
+    ) -> dict[str, str]:
+        place, security_context = place_and_context
+        path_prefix = ":".join((*image.path, images.interpreter_path()))
+        env = environment.base_environment(self.server_env, host=image.host, first=path_prefix)
+        env |= environment.inherited_environment(pod, self.server_env) | security_context.environment()
+        env |= {"TERM": "xterm"} if container.get("tty") else {}
+        env |= {
+            "HOSTNAME": hostname(pod),
+            CHECKPOINT_DIR_VARIABLE: str(self.checkpoints.directory_for(pod)),
+            **image.env,
+        }
+        declared_env = environment.declared_environment(pod, container, place, self.view.get)
+        env = self.network.rewrite_environment(pod, {**env, **declared_env})
+        return {
+            **env,
+            **environment.platform_environment(container, place, env),
+            POD_UID_VARIABLE: str(pod["metadata"]["uid"]),
+        }
+
+    def container_place(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> EnvironmentContext:
+        node = self.nodes[card.node]
+        devices = self._container_devices(pod, card, container) if node.gpus and not node.simulated else None
+        simulated = ",".join(u.rpartition("-")[2] for u in self._container_devices(pod, card, container))
+        return EnvironmentContext(
+            node=card.node,
+            pod_ip=card.ip,
+            cpus=node.cpus,
+            memory=node.memory,
+            pods_on_node=max(1, self.neighbours.get(card.node, 1)),
+            devices=devices,
+            simulated=simulated if node.simulated else None,
+            proxy=self._proxy_url(card),
+            peers=self._no_proxy_peers(pod) if self.network.has_own_address(pod) else (),
+            extra_env=self._gpu_variables(pod, card),
+            gpu_fraction=gpu_fractions.pod_fraction(pod, node, card.devices)
+            if self._container_devices(pod, card, container)
+            else None,
+        )
+
+    def _proxy_url(self, card: PodCard) -> str:
+        """The way out: of the pods' network; in containers the engine has one, unless the machine itself needs a proxy."""
+        if not card.contained:
+            return PROXY_URL if self.network.has_namespaces else ""
+        proxy = next(
+            (self.server_env[k] for k in ("https_proxy", "HTTPS_PROXY", "http_proxy") if self.server_env.get(k)), ""
+        )
+        return "" if "//127." in proxy or "//localhost" in proxy else proxy
+
+    def _container_devices(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> tuple[str, ...]:
+        """The container's part of the pod's devices: as many as it asks for, in order of the containers."""
+        mains = main_containers(pod)
+        if is_fractional(pod):
+            chosen = annotations(pod).get("gpu-fraction-container-name") or mains[0]["name"]
+            return card.devices if container["name"] == chosen else ()
+        first = 0
+        for other in mains:
+            if other["name"] == container["name"]:
+                return card.devices[first : first + _container_gpus(other)]
+            first += _container_gpus(other)
+        return ()
+
+    def _gpu_variables(self, pod: Object, card: PodCard) -> dict[str, str]:
+        """NCCL: whole GPUs of one node are one host (its fast path); who shares a card must be a host of its own.
+
+        Between network namespaces NCCL's newer memory handles cannot be passed, so the older way is asked for."""
+        variables: dict[str, str] = {}
+        if requested_gpus(pod):
+            variables["RUNAI_NUM_OF_GPUS"] = str(requested_gpus(pod))
+        if card.devices and not self.nodes[card.node].simulated:
+            variables["NCCL_HOSTID"] = card.uid if is_fractional(pod) else card.node
+            if self.network.has_own_address(pod):
+                variables |= {"NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0"}
+        return variables
+
+    def _no_proxy_peers(self, pod: Object) -> tuple[str, ...]:
+        owner = controller_of(pod)
+        if owner is None:
+            return (name_of(pod),)
+        names = (name_of(p) for p in self.view.by_owner(kinds.POD, owner["uid"]) if namespace(p) == namespace(pod))
+        return tuple(islice(names, MAX_NO_PROXY_PEERS))
+
+
+def _apply_pull_policy(container: Mapping[str, Any], problem: Problem) -> Problem:
+    if problem.reason == "ErrImagePull" and container.get("imagePullPolicy") == "Never":
+        sentence = f'Container image "{container["image"]}" is not present with pull policy of Never'
+        return Problem("ErrImageNeverPull", sentence)
+    return problem

@@ -1,0 +1,150 @@
+"""The door of the REST API: routes, one shape of errors, and `RestApi`, which `serve.py` wires in.
+
+    face = Face(api, Settings(token=..., user=...))
+    app = Starlette(routes=[*face.routes, *others])        # before the Kubernetes API's catch-all
+    tasks.create_task(face.run())                          # keeps the catalog; reads wait for its first picture
+
+An endpoint takes a `Call` and returns JSON (or a Response); every ApiError becomes Run:ai's Error body here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from rowlock.api import Api
+from rowlock.errors import ApiError, Internal, NotFound
+from rowlock.rest.authentication import Authenticator
+from rowlock.rest.call import (
+    AppContext,
+    Diagnose,
+    Endpoint,
+    ImageProblems,
+    JsonResult,
+    RestCall,
+    RestSettings,
+    SnapshotSource,
+)
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.routes import ROUTES
+from rowlock.workloads.submit_fields import did_you_mean
+
+log = logging.getLogger(__name__)
+
+
+def error_body(error: ApiError) -> dict[str, Any]:
+    """Run:ai's Error; a refused submit also says which fields, which rules."""
+    body: dict[str, Any] = {"code": error.code, "message": error.message, "details": error.reason}
+    if error.causes:
+        body["complianceIssues"] = [{"field": c.field, "details": c.message, "rule": c.reason} for c in error.causes]
+    return body
+
+
+def json_response(code: int, body: Any) -> Response:
+    return Response(msgspec.json.encode(body), code, media_type="application/json")
+
+
+_MISTAKEN_PATHS = ("workload", "distributed", "projects", "project", "cluster", "jobs")
+"""What people take for resources of the REST API; else the Kubernetes API would answer that it has none."""
+
+
+class RestApi:
+    """The REST API of one cluster."""
+
+    def __init__(
+        self,
+        api: Api,
+        settings: RestSettings,
+        *,
+        clock: Callable[[], float] = time.time,
+        take_snapshot: SnapshotSource = None,
+        diagnose: Diagnose = None,
+        image_problems: ImageProblems = None,
+        diagnosis_message: Callable[[str, str], str] | None = None,
+    ) -> None:
+        self.cache = InformerCache(api, settings.cluster_id, diagnosis_message)
+        self._context = AppContext(
+            api,
+            self.cache,
+            settings,
+            clock,
+            take_snapshot=take_snapshot,
+            diagnose=diagnose,
+            image_problems=image_problems,
+        )
+        self._authenticator = Authenticator(settings.token, settings.user, settings.authenticate_token)
+
+    async def run(self) -> None:
+        """Keep the catalog, until cancelled."""
+        await self.cache.run()
+
+    @property
+    def routes(self) -> list[Route]:
+        routes = [Route(path, self._endpoint(serve), methods=[method]) for method, path, serve in ROUTES]
+        routes.append(Route("/api/v1/token", self._exchange_token, methods=["POST"]))
+        prefixes = ("workloads", "org-unit", "clusters", "workload-types", "workload-priorities", "scheduler")
+        routes += [
+            Route(f"/api/v1/{p}/{{rest:path}}", self._refuse_unknown_path) for p in (*prefixes, *_MISTAKEN_PATHS)
+        ]
+        routes += [Route(f"/api/v1/{p}", self._refuse_unknown_path) for p in _MISTAKEN_PATHS]
+        return routes
+
+    def _endpoint(self, serve: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        async def respond(request: Request) -> Response:
+            async with _error_boundary() as outcome:
+                user = self._authenticator.authenticate(request)
+                await self.cache.wait_for_sync()
+                result = await serve(RestCall(self._context, request, user))
+                if isinstance(result, JsonResult):
+                    outcome.response = json_response(result.code, result.body)
+                else:
+                    outcome.response = result if isinstance(result, Response) else json_response(200, result)
+            return outcome.response
+
+        return respond
+
+    async def _exchange_token(self, request: Request) -> Response:
+        async with _error_boundary() as outcome:
+            self._authenticator.exchange(await RestCall(self._context, request, "").json())
+        return outcome.response
+
+    async def _refuse_unknown_path(self, request: Request) -> Response:
+        async with _error_boundary() as outcome:
+            self._authenticator.authenticate(request)
+            known_paths = sorted({path for _, path, _ in ROUTES})
+            path = request.url.path
+            raise NotFound(f"there is no {request.method} {path} in this API.{did_you_mean(path, known_paths)}")
+        return outcome.response
+
+
+@dataclass(slots=True)
+class _Outcome:
+    response: Response
+
+
+@asynccontextmanager
+async def _error_boundary() -> AsyncIterator[_Outcome]:
+    """The only place of the REST API that catches broadly: nobody gets a stack trace for an answer."""
+    outcome = _Outcome(json_response(500, {"code": 500, "message": "no answer was made", "details": ""}))
+    try:
+        yield outcome
+    except ApiError as error:
+        outcome.response = json_response(error.code, error_body(error))
+    except Exception as error:
+        log.exception("a request failed unexpectedly")
+        internal = Internal(f"the server failed unexpectedly ({type(error).__name__}: {error}); its log says more")
+        outcome.response = json_response(500, error_body(internal))
+
+
+def routes(api: Api, settings: RestSettings) -> list[Route]:
+    """The routes of a `RestApi` nobody runs: only for looking at the table (docs, tests)."""
+    return RestApi(api, settings).routes

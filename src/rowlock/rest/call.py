@@ -1,0 +1,106 @@
+"""What an endpoint takes and gives: a `RestCall` in a `AppContext`, answered with JSON, an `JsonResult` or a Response."""
+
+from __future__ import annotations
+
+import getpass
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+
+from rowlock.api import Api
+from rowlock.errors import BadRequest
+from rowlock.objects import Object
+from rowlock.rest.authentication import TokenAuthenticator
+from rowlock.rest.informers import InformerCache
+from rowlock.scheduling.model.snapshot import Snapshot
+from rowlock.workloads.submit_fields import did_you_mean
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+"""Bytes of a request body."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestSettings:
+    """What the face must be told. `cluster_id` "" takes the uid of the kube-system namespace."""
+
+    token: str = ""
+    user: str = field(default_factory=getpass.getuser)
+    version: str = ""
+    cluster_id: str = ""
+    cluster_name: str = "rowlock"
+    authenticate_token: TokenAuthenticator | None = None
+    """Who may come in besides the owner, where others can reach the server."""
+
+
+SnapshotSource = Callable[[], Snapshot] | None
+"""What the scheduler would plan from now; None where none of ours runs."""
+Diagnose = Callable[[Object], Awaitable[dict[str, Any]]] | None
+"""What is known of how a job's ranks died and where they stand; None where no node of ours runs."""
+
+ImageProblems = Callable[[Object], Awaitable[list[str]]] | None
+"""Why programs of such a pod could not begin, for want of images; None where no node of ours runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppContext:
+    """What every endpoint works with."""
+
+    api: Api
+    cache: InformerCache
+    settings: RestSettings
+    clock: Callable[[], float] = time.time
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+    take_snapshot: SnapshotSource = None
+    diagnose: Diagnose = None
+    image_problems: ImageProblems = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestCall:
+    """One request, authenticated."""
+
+    context: AppContext
+    request: Request
+    user: str
+
+    @property
+    def path(self) -> dict[str, Any]:
+        return self.request.path_params
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(self.request.query_params)
+
+    async def json(self) -> Any:
+        """The body. Raises BadRequest when it is not JSON."""
+        length = self.request.headers.get("content-length", "0")
+        if length.isdigit() and int(length) > MAX_BODY_BYTES:
+            raise BadRequest(f"the body has {length} bytes; {MAX_BODY_BYTES} are allowed")
+        raw = await self.request.body()
+        try:
+            return msgspec.json.decode(raw)
+        except msgspec.DecodeError as error:
+            raise BadRequest(f"the body is not JSON: {error}") from None
+
+    def validate_query(self, *allowed: str) -> dict[str, str]:
+        """The query, with nothing in it but these. Raises BadRequest."""
+        for name in self.query:
+            if name.rstrip("?") and name not in allowed:
+                raise BadRequest(f"there is no query parameter {name!r}.{did_you_mean(name, allowed)}")
+        return self.query
+
+
+@dataclass(frozen=True, slots=True)
+class JsonResult:
+    """JSON with a status other than 200."""
+
+    code: int
+    body: Any
+
+
+Endpoint = Callable[[RestCall], Awaitable[Any]]

@@ -1,0 +1,350 @@
+"""What the cluster holds, kept current by watching: jobs, their pods and pod groups, projects, nodes.
+
+Lists, searches and waits answer from here; nothing in it is a source of truth, and losing it costs one list. A writer
+that must be seen by its own next read waits with `wait_until`. One task per kind (`run`); a watch that expired begins
+again and what vanished in between is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.api import Api, Change
+from rowlock.errors import ApiError, Expired, Unavailable
+from rowlock.kinds import Kind
+from rowlock.objects import Key, Object
+from rowlock.workloads import list_query, projects, runai_json
+from rowlock.workloads import pods as ranks
+from rowlock.workloads.phase import WorkloadStatus, phase_of, workload_status
+from rowlock.workloads.projects import Project
+from rowlock.workloads.runai_json import Workload
+from rowlock.workloads.submission import PRIORITIES
+
+WATCHED: tuple[Kind, ...] = (*kinds.JOBS, kinds.POD, kinds.POD_GROUP, kinds.NAMESPACE, kinds.QUEUE, kinds.NODE)
+WAIT_TIMEOUT = 5.0
+"""Seconds that a read waits for the first picture, and a writer for its own write."""
+_RETRY_DELAY = 0.2
+
+
+class InformerCache:
+    """The cluster at a glance. `version` counts changes; it moves whenever anything does."""
+
+    def __init__(self, api: Api, cluster: str = "", diagnosis_message: Callable[[str, str], str] | None = None) -> None:
+        self._api = api
+        self._cluster = cluster
+        self.diagnosis_message = diagnosis_message
+        self._stores: dict[Kind, dict[Key, Object]] = {kind: {} for kind in WATCHED}
+        self._synced: set[Kind] = set()
+        self._jobs: dict[str, Object] = {}
+        self._ids: dict[str, str] = {}
+        self._pods: dict[str, dict[Key, Object]] = {}
+        self._groups: dict[str, Object] = {}
+        self._phases: dict[str, str] = {}
+        self._statuses: dict[str, WorkloadStatus] = {}
+        self._projects: dict[str, Project] | None = None
+        self._rows_by_uid: dict[str, WorkloadRow] = {}
+        self._listing = CreationOrder()
+        self._visible: tuple[frozenset[str], list[WorkloadRow]] | None = None
+        self._waiters: dict[str, set[asyncio.Event]] = {}
+
+    # ------------------------------------------------------------ keeping it current
+
+    async def run(self) -> None:
+        """Watch for ever. One task of the server's TaskGroup."""
+        async with asyncio.TaskGroup() as tasks:
+            for kind in WATCHED:
+                tasks.create_task(self._watch_forever(kind), name=f"catalog {kind.plural}")
+
+    async def _watch_forever(self, kind: Kind) -> None:
+        while True:
+            try:
+                await self._watch_once(kind)
+            except Expired:
+                continue
+            except ApiError:
+                await asyncio.sleep(_RETRY_DELAY)
+
+    async def _watch_once(self, kind: Kind) -> None:
+        """One watch from the beginning: the first bookmark ends the picture, and with it what was known before."""
+        stale_keys = set(self._stores[kind])
+        first = True
+        async for change in self._api.watch(kind, since=None, bookmarks=True):
+            if change.type == "Bookmark":
+                if first:
+                    for key in stale_keys:
+                        self._drop_object(kind, key)
+                    first = False
+                    self._synced.add(kind)
+                    self._notify("")
+                continue
+            stale_keys.discard(objects.key(change.object))
+            self._apply_change(kind, change)
+
+    def _apply_change(self, kind: Kind, change: Change) -> None:
+        key = objects.key(change.object)
+        if change.type == "Deleted":
+            self._drop_object(kind, key)
+        else:
+            self._store_object(kind, key, change.object)
+
+    def _store_object(self, kind: Kind, key: Key, obj: Object) -> None:
+        previous = self._stores[kind].get(key)
+        if previous is not None and objects.uid(previous) != objects.uid(obj):
+            self._drop_object(kind, key)
+        self._stores[kind][key] = obj
+        self._index(kind, key, obj)
+
+    def _index(self, kind: Kind, key: Key, obj: Object) -> None:
+        owner = (objects.controller_of(obj) or {}).get("uid", "")
+        if kind in kinds.JOBS:
+            owner = objects.uid(obj)
+            if owner not in self._jobs:
+                self._rows_by_uid[owner] = WorkloadRow(owner, obj, self, objects.name(obj), runai_json.created_at(obj))
+                self._listing.add(self._sort_key(obj), self._rows_by_uid[owner])
+                self._visible = None
+            self._jobs[owner] = self._rows_by_uid[owner].job = obj
+            self._ids[runai_json.workload_id(obj)] = owner
+        elif kind == kinds.POD and owner:
+            self._pods.setdefault(owner, {})[key] = obj
+        elif kind == kinds.POD_GROUP:
+            owner = _group_owner(obj)
+            self._groups[owner] = obj
+        elif kind != kinds.NODE:
+            self._projects = None
+        self._invalidate(owner)
+
+    def _drop_object(self, kind: Kind, key: Key) -> None:
+        obj = self._stores[kind].pop(key, None)
+        if obj is None:
+            return
+        owner = (objects.controller_of(obj) or {}).get("uid", "")
+        if kind in kinds.JOBS:
+            owner = objects.uid(obj)
+            self._jobs.pop(owner, None)
+            self._rows_by_uid.pop(owner, None)
+            self._ids.pop(runai_json.workload_id(obj), None)
+            self._listing.remove(self._sort_key(obj))
+            self._visible = None
+        elif kind == kinds.POD and owner:
+            job_pods = self._pods.get(owner, {})
+            job_pods.pop(key, None)
+            if not job_pods:
+                self._pods.pop(owner, None)
+        elif kind == kinds.POD_GROUP:
+            owner = _group_owner(obj)
+            self._groups.pop(owner, None)
+        elif kind != kinds.NODE:
+            self._projects = None
+        self._invalidate(owner)
+
+    def _sort_key(self, job: Object) -> SortKey:
+        return runai_json.created_at(job), objects.name(job), objects.uid(job)
+
+    def _invalidate(self, uid: str) -> None:
+        self._phases.pop(uid, None)
+        self._statuses.pop(uid, None)
+        self._notify(uid)
+
+    # ------------------------------------------------------------ waiting
+
+    def _notify(self, uid: str) -> None:
+        for name in {uid, ""}:
+            for event in self._waiters.get(name, ()):
+                event.set()
+
+    async def wait_until(self, uid: str, condition: Callable[[], bool], timeout: float | None = WAIT_TIMEOUT) -> bool:
+        """Wait until `condition()`, looking again whenever something about `job_uid` ("" = anything) changes. False: time out."""
+        event = asyncio.Event()
+        self._waiters.setdefault(uid, set()).add(event)
+        try:
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    await event.wait()
+                    event.clear()
+            return True
+        except TimeoutError:
+            return condition()
+        finally:
+            self._waiters[uid].discard(event)
+            if not self._waiters[uid]:
+                del self._waiters[uid]
+
+    async def wait_for_sync(self) -> None:
+        """Until the first picture is complete. Raises Unavailable when it does not come."""
+        if len(self._synced) == len(WATCHED):
+            return
+        if not await self.wait_until("", lambda: len(self._synced) == len(WATCHED)):
+            missing = ", ".join(kind.plural for kind in WATCHED if kind not in self._synced)
+            raise Unavailable(f"the server has not read the cluster's {missing} yet; try again in a moment")
+
+    # ------------------------------------------------------------ questions
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's UUID: that of its kube-system namespace, unless the settings name one."""
+        system = self.namespace("kube-system")
+        return self._cluster or (objects.uid(system) if system else "") or "00000000-0000-0000-0000-000000000000"
+
+    def projects(self) -> dict[str, Project]:
+        """Every project by its namespace."""
+        if self._projects is None:
+            self._projects = {}
+            for namespace in self._stores[kinds.NAMESPACE].values():
+                if projects.is_project(namespace):
+                    queue = self.queue(objects.labels(namespace)[projects.QUEUE_LABEL])
+                    self._projects[objects.name(namespace)] = projects.project_of(namespace, queue)
+        return self._projects
+
+    def project(self, id_or_name: str) -> Project | None:
+        """By id, else by name."""
+        all_projects = list(self.projects().values())
+        by_id = next((p for p in all_projects if p.id == id_or_name), None)
+        return by_id or next((p for p in all_projects if p.name == id_or_name), None)
+
+    def queue(self, name: str) -> Object | None:
+        return self._stores[kinds.QUEUE].get(Key("", name))
+
+    def namespace(self, name: str) -> Object | None:
+        return self._stores[kinds.NAMESPACE].get(Key("", name))
+
+    def nodes(self) -> Iterable[Object]:
+        return self._stores[kinds.NODE].values()
+
+    def job_uid(self, identifier: str) -> str:
+        """The job uid behind a workload id (or a job's uid); "" when there is none."""
+        return self._ids.get(identifier) or (identifier if identifier in self._jobs else "")
+
+    def workload(self, uid: str) -> Workload | None:
+        """None when the job is gone or lies in no project."""
+        job = self._jobs.get(uid)
+        project = self.projects().get(objects.namespace(job)) if job else None
+        if job is None or project is None:
+            return None
+        job_pods = ranks.sort_by_rank(self._pods.get(uid, {}).values())
+        return Workload(job, job_pods, self._groups.get(uid), project, self.cluster, self.diagnosis_message)
+
+    def jobs_named(self, namespace: str, name: str) -> list[Object]:
+        """Jobs of any kind with this name."""
+        jobs = (self._stores[kind].get(Key(namespace, name)) for kind in kinds.JOBS)
+        return [job for job in jobs if job is not None]
+
+    def phase(self, uid: str) -> str:
+        """The phase alone: what lists filter and sort by, without the sentence that explains it."""
+        job_phase = self._phases.get(uid)
+        if job_phase is None:
+            job_phase = phase_of(self._jobs[uid], list(self._pods.get(uid, {}).values()), self._groups.get(uid))
+            self._phases[uid] = job_phase
+        return job_phase
+
+    def status(self, uid: str) -> WorkloadStatus:
+        job_status = self._statuses.get(uid)
+        if job_status is None:
+            job_status = workload_status(self._jobs[uid], list(self._pods.get(uid, {}).values()), self._groups.get(uid))
+            self._statuses[uid] = job_status
+        return job_status
+
+    def rows(self) -> list[WorkloadRow]:
+        """Every workload of every project, newest first."""
+        namespaces = frozenset(self.projects())
+        if self._visible is None or self._visible[0] != namespaces:
+            everything = reversed(self._listing.rows)
+            self._visible = namespaces, [row for row in everything if row.job["metadata"]["namespace"] in namespaces]
+        return self._visible[1]
+
+    def rows_named(self, name: str) -> list[WorkloadRow]:
+        """The workloads of this name in any project: what `describe NAME` asks for, without looking at the others."""
+        jobs = (job for namespace in self.projects() for job in self.jobs_named(namespace, name))
+        return [self._rows_by_uid[objects.uid(job)] for job in jobs]
+
+
+SortKey = tuple[str, str, str]
+
+
+class CreationOrder:
+    """Rows kept in the order of creation, so that a list of ten thousand is a slice and not a sort."""
+
+    def __init__(self) -> None:
+        self._sort_keys: list[SortKey] = []
+        self.rows: list[WorkloadRow] = []
+
+    def add(self, sort_key: SortKey, row: WorkloadRow) -> None:
+        index = bisect_left(self._sort_keys, sort_key)
+        self._sort_keys.insert(index, sort_key)
+        self.rows.insert(index, row)
+
+    def remove(self, sort_key: SortKey) -> None:
+        index = bisect_left(self._sort_keys, sort_key)
+        if index < len(self._sort_keys) and self._sort_keys[index] == sort_key:
+            del self._sort_keys[index], self.rows[index]
+
+
+def _group_owner(group: Object) -> str:
+    """The job a pod group was declared for: its first owner, controlling or not."""
+    owners = objects.meta(group).get("ownerReferences") or [{}]
+    return str(owners[0].get("uid", ""))
+
+
+@dataclass(slots=True, eq=False)
+class WorkloadRow:
+    """A workload in a list, with the job as it is now; `FIELDS` reads the rest when a query asks for it."""
+
+    uid: str
+    job: Object
+    cache: InformerCache = field(repr=False)
+    name: str
+    created_at: str
+    search_text: str = ""
+    """What a search looks through and never changes; made at the first search."""
+
+    @property
+    def project(self) -> Project:
+        return self.cache.projects()[self.job["metadata"]["namespace"]]
+
+
+def _search_text(row: WorkloadRow) -> str:
+    if not row.search_text:
+        words = (
+            objects.name(row.job),
+            row.project.name,
+            runai_json.framework_name(row.job),
+            runai_json.creator(row.job),
+        )
+        row.search_text = "\n".join((*words, "Distributed")).lower()
+    return f"{row.search_text}\n{row.cache.phase(row.uid).lower()}"
+
+
+def _allocated_gpus(row: WorkloadRow) -> Any:
+    workload = row.cache.workload(row.uid)
+    return runai_json.json_number(runai_json.allocated_gpus(workload, "")) if workload else 0
+
+
+FIELDS: list_query.Readers[WorkloadRow] = {
+    list_query.SEARCH: _search_text,
+    "type": lambda row: "Distributed",
+    "category": lambda row: "Train",
+    "id": lambda row: runai_json.workload_id(row.job),
+    "name": lambda row: row.name,
+    "namespace": lambda row: row.project.namespace,
+    "clusterId": lambda row: row.cache.cluster,
+    "projectId": lambda row: row.project.id,
+    "projectName": lambda row: row.project.name,
+    "departmentId": lambda row: row.project.department,
+    "departmentName": lambda row: row.project.department,
+    "createdAt": lambda row: row.created_at,
+    "completedAt": lambda row: runai_json.completed_at(row.job),
+    "deletedAt": lambda row: row.job["metadata"].get("deletionTimestamp"),
+    "submittedBy": lambda row: runai_json.creator(row.job),
+    "phase": lambda row: row.cache.phase(row.uid),
+    "phaseUpdatedAt": lambda row: row.cache.status(row.uid).since,
+    "nodepool": lambda row: runai_json.node_pool_name(row.job),
+    "distributedFramework": lambda row: runai_json.framework_name(row.job),
+    "allocatedGPU": _allocated_gpus,
+    "priority": lambda row: PRIORITIES.get(runai_json.priority_class(row.job)),
+    "priorityClassName": lambda row: runai_json.priority_class(row.job),
+}
+"""How each field of `query.FIELDS` is read from a row."""

@@ -1,0 +1,359 @@
+"""Logs over REST: of one pod, and of all pods of a workload in one stream, every line under its rank.
+
+Nothing of a log is kept here; `Api.log` gives the bytes. A followed stream waits for pods that have not started,
+goes on through restarts of a rank, and ends when the workload has. Ranks that outlive the master are heard to their
+end; one that was started again is not heard for ever: it may wait for a master that is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.responses import StreamingResponse
+
+from rowlock import objects
+from rowlock.api import Api, LogOptions
+from rowlock.errors import ApiError, BadRequest, NotFound
+from rowlock.objects import Object
+from rowlock.rest.call import RestCall
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.workloads import find_workload
+from rowlock.workloads import pods as ranks
+from rowlock.workloads.phase import TERMINAL
+from rowlock.workloads.runai_json import Workload
+from rowlock.workloads.submit_fields import did_you_mean
+
+_PARAMETERS = (
+    "follow", "tail", "tailLines", "since", "sinceSeconds", "sinceTime", "timestamps", "previous", "container",
+    "limitBytes", "prefix",
+)  # fmt: skip
+_FIRST_CHUNK_TIMEOUT = 0.25
+"""Seconds to wait for the first bytes, so that a refusal is still a status code."""
+_DRAIN_TIMEOUT = 2.0
+"""Seconds that followers may go on after the end; a parameter server, or a rank of a failed job, may never end."""
+_RESTARTED_RANK_GRACE = 30.0
+"""Seconds after the end of a job in which ranks that were started again are still heard."""
+_QUEUE_SIZE = 1000
+
+
+def parse_log_options(call: RestCall) -> LogOptions:
+    """The query as LogOptions. Raises BadRequest."""
+    params = call.validate_query(*_PARAMETERS)
+    since = _parse_seconds(params, "sinceSeconds") or _parse_seconds(params, "since")
+    since_time = objects.seconds(_check_time(params.get("sinceTime"))) or None
+    return LogOptions(
+        container=params.get("container", ""),
+        follow=_parse_bool(params, "follow"),
+        previous=_parse_bool(params, "previous"),
+        tail=_parse_count(params, "tail", "tailLines"),
+        since=call.context.clock() - since if since is not None else since_time,
+        timestamps=_parse_bool(params, "timestamps"),
+        limit_bytes=_parse_count(params, "limitBytes"),
+    )
+
+
+def _parse_bool(params: dict[str, str], name: str) -> bool:
+    value = params.get(name, "false")
+    if value not in ("true", "false"):
+        raise BadRequest(f"{name} must be true or false, but is {value!r}.")
+    return value == "true"
+
+
+def _parse_count(params: dict[str, str], *names: str) -> int | None:
+    for name in names:
+        value = params.get(name)
+        if value and value != "-1":
+            if not value.isdigit():
+                raise BadRequest(f"{name} must be a whole number no less than 0, but is {value!r}.")
+            return int(value)
+    return None
+
+
+def _parse_seconds(params: dict[str, str], name: str) -> float | None:
+    value = params.get(name)
+    if not value:
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        raise BadRequest(f"{name} must be a number of seconds, but is {value!r}.") from None
+
+
+def _check_time(text: str | None) -> str | None:
+    try:
+        objects.seconds(text)
+    except ValueError:
+        raise BadRequest(f"sinceTime must be an RFC 3339 time, but is {text!r}.") from None
+    return text
+
+
+# ---------------------------------------------------------------- endpoints
+
+
+async def pod_logs(call: RestCall) -> Any:
+    log_options, workload, pod_word = parse_log_options(call), find_workload(call), str(call.path["pod"])
+    pod = next((p for p in workload.pods if pod_word in (objects.name(p), objects.uid(p))), None)
+    if pod is None:
+        names = [objects.name(p) for p in workload.pods]
+        job = objects.name(workload.job)
+        raise NotFound(f"Failed to find pod: '{pod_word}' of job: '{job}'.{did_you_mean(pod_word, names)}")
+    source = _source(call, workload)
+    if log_options.follow:
+        return await _stream_response(source.follow_pod(pod, log_options))
+    if not objects.dig(pod, "spec.nodeName", ""):
+        raise BadRequest(
+            f"{objects.name(pod)} has not started yet: {_waiting_reason(workload)}. Follow with -f to wait."
+        )
+    return await _stream_response(source.read_pod(pod, log_options))
+
+
+def _waiting_reason(workload: Workload) -> str:
+    status = workload.status()
+    return (status.message or f"it is {status.phase}").rstrip(".")
+
+
+async def workload_logs(call: RestCall) -> Any:
+    log_options, workload = parse_log_options(call), find_workload(call)
+    source = _source(call, workload)
+    if log_options.follow:
+        return await _stream_response(source.follow_all(log_options))
+    if not any(has_started(pod) for pod in workload.pods):
+        status = workload.status()
+        name = objects.name(workload.job)
+        if status.phase in ("Stopping", "Stopped"):
+            raise BadRequest(f"{name} is suspended and has no pods: `rowlock resume {name}` starts it again.")
+        raise BadRequest(f"no pod of {name} has started yet: {_waiting_reason(workload)}. Follow with -f to wait.")
+    return await _stream_response(source.read_all(workload, log_options))
+
+
+def _source(call: RestCall, workload: Workload) -> _LogSource:
+    return _LogSource(call.context.api, call.context.cache, objects.uid(workload.job), call.context.clock)
+
+
+async def _stream_response(lines: AsyncIterator[bytes]) -> StreamingResponse:
+    """The stream as a response; what fails at once is raised, and so gets its status code."""
+    first = asyncio.ensure_future(anext(lines, None))
+    done, _ = await asyncio.wait({first}, timeout=_FIRST_CHUNK_TIMEOUT)
+    if done:
+        first.result()
+
+    async def body() -> AsyncIterator[bytes]:
+        try:
+            chunk = await first
+            if chunk is not None:
+                yield chunk
+                async for chunk in lines:
+                    yield chunk
+        except ApiError as error:
+            yield f"rowlock: the log ends here: {error.message}\n".encode()
+        finally:
+            first.cancel()
+            await _close_stream(lines)
+
+    return StreamingResponse(body(), media_type="text/plain; charset=utf-8")
+
+
+async def _close_stream(lines: AsyncIterator[bytes]) -> None:
+    close = getattr(lines, "aclose", None)
+    if close is not None:
+        await close()
+
+
+# ---------------------------------------------------------------- sources
+
+
+def has_started(pod: Object) -> bool:
+    """There is (or was) a process of the main container."""
+    states = objects.dig(pod, "status.containerStatuses", [])
+    return any(
+        (s.get("state") or {}).keys() & {"running", "terminated"} or (s.get("lastState") or {}).get("terminated")
+        for s in states
+    )
+
+
+def attempt(pod: Object) -> tuple[str, int]:
+    """One life of a rank: pod and restart."""
+    states = objects.dig(pod, "status.containerStatuses", [])
+    return objects.uid(pod), max((int(s.get("restartCount") or 0) for s in states), default=0)
+
+
+async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Chunks as whole lines, each with its newline."""
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+    if rest:
+        yield rest + b"\n"
+
+
+async def take_lines(lines: AsyncIterator[bytes], count: int | None) -> AsyncIterator[bytes]:
+    """No more than `count` of them: a log may grow while it is read."""
+    if count == 0:
+        return
+    async for line in lines:
+        yield line
+        if count is not None and (count := count - 1) == 0:
+            return
+
+
+def _strip_timestamp(line: bytes) -> bytes:
+    return line.partition(b" ")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class _LogSource:
+    """Reads and follows the logs of one workload's pods."""
+
+    api: Api
+    cache: InformerCache
+    uid: str
+    clock: Callable[[], float]
+
+    def read_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
+        return self.api.log(objects.namespace(pod), objects.name(pod), log_options)
+
+    async def follow_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
+        """One pod, waited for when it has not started."""
+        name = objects.name(pod)
+
+        def is_readable() -> bool:
+            workload = self.cache.workload(self.uid)
+            same_name = [p for p in workload.pods if objects.name(p) == name] if workload else []
+            return not same_name or has_started(same_name[0]) or self.is_over()
+
+        await self.cache.wait_until(self.uid, is_readable, None)
+        workload = self.cache.workload(self.uid)
+        if not has_started(pod) and not any(objects.name(p) == name for p in (workload.pods if workload else ())):
+            raise NotFound(f"{name} was deleted before it started.")
+        async for chunk in self.read_pod(pod, log_options):
+            yield chunk
+
+    def is_over(self) -> bool:
+        return self.cache.workload(self.uid) is None or self.cache.status(self.uid).phase in TERMINAL
+
+    def _is_finished(self) -> bool:
+        """The master's end completes a job, but the other ranks' last words and exit codes are wanted too."""
+        workload = self.cache.workload(self.uid)
+        if workload is None:
+            return True
+        if not self.is_over():
+            return False
+        has_ranks = ranks.has_ranked_pods(workload.job) and self.cache.status(self.uid).phase == "Completed"
+        running_pods = self._running_pods(workload)
+        return (
+            not has_ranks
+            or not running_pods
+            or (self._remaining_grace() == 0 and all(attempt(pod)[1] for pod in running_pods))
+        )
+
+    @staticmethod
+    def _running_pods(workload: Workload) -> list[Object]:
+        return [pod for pod in workload.pods if objects.phase(pod) not in ("Succeeded", "Failed")]
+
+    def _remaining_grace(self) -> float | None:
+        """Seconds in which ranks that were started again are still heard; None while the job is not over."""
+        workload = self.cache.workload(self.uid)
+        completion_time = objects.seconds(objects.dig(workload.job, "status.completionTime", None)) if workload else 0.0
+        return (
+            max(completion_time + _RESTARTED_RANK_GRACE - self.clock(), 0.0)
+            if completion_time and self.is_over()
+            else None
+        )
+
+    # -------------------------------------------------------- all, at rest
+
+    async def read_all(self, workload: Workload, log_options: LogOptions) -> AsyncIterator[bytes]:
+        """Every pod's log, merged by time."""
+        dated_options = replace(log_options, timestamps=True)
+        sources = [
+            (self._tag(workload, p), take_lines(split_lines(self.read_pod(p, dated_options)), log_options.tail))
+            for p in workload.pods
+            if has_started(p)
+        ]
+        heads = [(await anext(lines, None), tag, lines) for tag, lines in sources]
+        pending_lines = [(line, tag, lines) for line, tag, lines in heads if line is not None]
+        while pending_lines:
+            earliest = min(range(len(pending_lines)), key=lambda n: pending_lines[n][0].partition(b" ")[0])
+            line, tag, lines = pending_lines[earliest]
+            yield tag + (line if log_options.timestamps else _strip_timestamp(line))
+            next_line = await anext(lines, None)
+            if next_line is None:
+                pending_lines.pop(earliest)
+            else:
+                pending_lines[earliest] = (next_line, tag, lines)
+
+    def _tag(self, workload: Workload, pod: Object) -> bytes:
+        return f"[{ranks.rank_label(workload.job, pod)}] ".encode()
+
+    # -------------------------------------------------------- all, followed
+
+    async def follow_all(self, log_options: LogOptions) -> AsyncIterator[bytes]:
+        """Every pod's log as it is written, through restarts, until the workload is over."""
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE_SIZE)
+        feeder = asyncio.create_task(self._feed_queue(queue, log_options))
+        try:
+            while (line := await queue.get()) is not None:
+                yield line
+            await feeder
+        finally:
+            feeder.cancel()
+            await asyncio.wait({feeder})
+
+    async def _feed_queue(self, queue: asyncio.Queue[bytes | None], log_options: LogOptions) -> None:
+        """Start a follower for every life of every rank; then drain."""
+        followers: dict[tuple[str, int], asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                workload = self.cache.workload(self.uid)
+                for pod in workload.pods if workload else ():
+                    if has_started(pod) and attempt(pod) not in followers and workload:
+                        tag = self._tag(workload, pod)
+                        followers[attempt(pod)] = tasks.create_task(
+                            self._follow_into_queue(pod, tag, queue, log_options)
+                        )
+                if self._is_finished():
+                    break
+                await self._wait_for_changes(followers)
+            if followers:
+                await asyncio.wait(followers.values(), timeout=_DRAIN_TIMEOUT)
+            drained = {life for life, follower in followers.items() if follower.done()}
+            for follower in followers.values():
+                follower.cancel()
+        if farewell := self._still_running_message(drained):
+            await queue.put(farewell)
+        await queue.put(None)
+
+    def _still_running_message(self, drained: set[tuple[str, int]]) -> bytes:
+        """Who is not heard any more although it runs. A rank heard to its end ran: the word of its end is on the way."""
+        workload = self.cache.workload(self.uid)
+        running_pods = self._running_pods(workload) if workload and ranks.has_ranked_pods(workload.job) else []
+        running_pods = [pod for pod in running_pods if attempt(pod) not in drained]
+        if not workload or not running_pods or self._remaining_grace() is None:
+            return b""
+        job, names = objects.name(workload.job), ", ".join(objects.name(pod) for pod in running_pods)
+        run = "run" if len(running_pods) > 1 else "runs"
+        hint = f"`rowlock logs -f {job} --pod {objects.name(running_pods[0])}`"
+        return f"rowlock: {job} is over, but {names} still {run}: {hint} goes on; `rowlock delete {job}` ends them.\n".encode()
+
+    async def _wait_for_changes(self, followers: dict[tuple[str, int], Any]) -> None:
+        def has_news() -> bool:
+            workload = self.cache.workload(self.uid)
+            if workload is None or self._is_finished():
+                return True
+            return any(has_started(p) and attempt(p) not in followers for p in workload.pods)
+
+        await self.cache.wait_until(self.uid, has_news, self._remaining_grace() or None)
+
+    async def _follow_into_queue(
+        self, pod: Object, tag: bytes, queue: asyncio.Queue[bytes | None], log_options: LogOptions
+    ) -> None:
+        try:
+            async for line in split_lines(self.read_pod(pod, log_options)):
+                await queue.put(tag + line)
+        except ApiError:
+            return  # the pod went between being seen and being read: its next life has a follower of its own

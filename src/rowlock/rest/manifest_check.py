@@ -1,0 +1,65 @@
+"""`rowlock check`: what would become of manifests, without writing anything: refused by whom, and what surprises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.api import WriteOptions
+from rowlock.errors import AlreadyExists, ApiError
+from rowlock.objects import Object
+from rowlock.rest.call import RestCall
+from rowlock.rest.scheduler import parse_manifests, project_namespace
+from rowlock.training.admission import advice
+from rowlock.training.defaults import parse_job
+from rowlock.training.frameworks.registry import FRAMEWORKS
+from rowlock.workloads.submit_fields import did_you_mean
+
+
+async def check(call: RestCall) -> Any:
+    """`{"objects": [...], "project": NAME}` → for each object the refusal ("" = admitted), a hint, and remarks."""
+    call.validate_query()
+    body = await call.json()
+    manifests, namespace = parse_manifests(body), project_namespace(call, body)
+    return {"results": [await _check_object(call, obj, namespace) for obj in manifests]}
+
+
+async def _check_object(call: RestCall, obj: Object, namespace: str) -> dict[str, Any]:
+    kind_name = str(obj.get("kind", ""))
+    result: dict[str, Any] = {"kind": kind_name, "name": objects.name(obj), "refused": "", "hint": "", "remarks": []}
+    kind = kinds.by_api_version(str(obj.get("apiVersion", "")), kind_name)
+    if kind is None or kind.api_version != obj.get("apiVersion"):
+        kind_names = [k.name for k in kinds.KINDS]
+        refused = f'no matches for kind "{kind_name}" in version "{obj.get("apiVersion", "")}"'
+        hint = f"It is served as `{kind.api_version}`." if kind else did_you_mean(kind_name, kind_names).strip()
+        return {**result, "refused": refused, "hint": hint or "rowlock serves no such kind."}
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict):
+        return {**result, "refused": f"{kind_name}: metadata with a name is missing"}
+    placed = {**obj, "metadata": {**meta, "namespace": meta.get("namespace") or namespace}}
+    refused = await _refusal(call, kind, placed)
+    if kind in kinds.JOBS and not refused:
+        refused = advice.late_refusal(kind, placed)
+        result["remarks"] = [] if refused else advice.job_remarks(kind, placed)
+    if not refused and call.context.image_problems is not None:
+        problems = [text for pod in _pod_templates(kind, placed) for text in await call.context.image_problems(pod)]
+        result["remarks"] += list(dict.fromkeys(problems))
+    return {**result, "refused": refused, "hint": advice.hint_for(refused) if refused else ""}
+
+
+def _pod_templates(kind: kinds.Kind, obj: Object) -> list[Object]:
+    """What runs of it: itself, or a pod of each type."""
+    if kind is kinds.POD:
+        return [obj]
+    replicas = parse_job(FRAMEWORKS[kind], obj).replicas.values() if kind in FRAMEWORKS else ()
+    return [replica.template for replica in replicas]
+
+
+async def _refusal(call: RestCall, kind: kinds.Kind, obj: Object) -> str:
+    try:
+        await call.context.api.create(kind, obj, options=WriteOptions(dry_run=True, validation="Strict"))
+    except AlreadyExists:
+        return ""  # it is there: checked when it was made
+    except ApiError as error:
+        return error.message
+    return ""

@@ -1,0 +1,156 @@
+"""Projects and the cluster: `GET/POST/PUT/DELETE /api/v1/org-unit/projects`, `GET /api/v1/clusters`.
+
+A project is two objects; they are written queue first, so that a namespace never names a queue that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.api import DeleteOptions
+from rowlock.errors import AlreadyExists, BadRequest, Conflict, NotFound
+from rowlock.rest.call import JsonResult, RestCall
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
+from rowlock.workloads import list_query, projects
+from rowlock.workloads import runai_json as workload_json
+from rowlock.workloads.phase import TERMINAL
+from rowlock.workloads.projects import Project
+from rowlock.workloads.submit_fields import did_you_mean
+
+_FIELDS = ("name", "id", "clusterId", "createdAt", "departmentName")
+
+
+_READERS: list_query.Readers[Project] = {
+    "name": lambda project: project.name,
+    "id": lambda project: project.id,
+    "createdAt": lambda project: project.created,
+    "departmentName": lambda project: project.department,
+    list_query.SEARCH: lambda project: project.name.lower(),
+}
+
+
+def _select_projects(call: RestCall) -> tuple[Sequence[Project], list_query.Query]:
+    cache = call.context.cache
+    parsed_query = list_query.parse_query(call.query, _FIELDS)
+    all_projects = sorted(cache.projects().values(), key=lambda p: p.name)
+    return list_query.select_rows(
+        all_projects, parsed_query, {**_READERS, "clusterId": lambda _: cache.cluster}
+    ), parsed_query
+
+
+async def index(call: RestCall) -> Any:
+    matches, parsed_query = _select_projects(call)
+    page, next_offset = list_query.page_of(matches, parsed_query)
+    body: dict[str, Any] = {"projects": [_project_json(call.context.cache, project) for project in page]}
+    return body if next_offset is None else {**body, "next": next_offset}
+
+
+async def count(call: RestCall) -> Any:
+    return {"count": len(_select_projects(call)[0])}
+
+
+def _project_json(cache: InformerCache, project: Project) -> dict[str, Any]:
+    return projects.project_json(project, cache.queue(project.queue), cache.cluster)
+
+
+def _find_project(call: RestCall) -> Project:
+    id_or_name = str(call.path["id"])
+    project = call.context.cache.project(id_or_name)
+    if project is None:
+        names = [p.name for p in call.context.cache.projects().values()]
+        raise NotFound(f"project {id_or_name!r} was not found.{did_you_mean(id_or_name, names)}")
+    return project
+
+
+async def show(call: RestCall) -> Any:
+    return _project_json(call.context.cache, _find_project(call))
+
+
+async def create(call: RestCall) -> Any:
+    project = projects.parse_project_request(await call.json())
+    cache, api = call.context.cache, call.context.api
+    existing = cache.projects().get(project.namespace)
+    if existing is not None:
+        same = f"project {project.name!r} already exists"
+        other = f"project {existing.name!r} already has the namespace {project.namespace}, which {project.name!r} would need"
+        raise AlreadyExists(f"{same if existing.name == project.name else other}; choose another name")
+    department = projects.to_department(project.department)
+    if cache.queue(objects.name(department)) is None:
+        if project.department != "default":
+            raise BadRequest(f"there is no department {project.department!r}; leave parentId out for the default one")
+        await api.create(kinds.QUEUE, department, options=WRITE_OPTIONS)
+    queue = projects.to_queue(project)
+    if cache.queue(objects.name(queue)) is not None:
+        raise AlreadyExists(f"there is a queue {objects.name(queue)!r} already; choose another name for the project")
+    await api.create(kinds.QUEUE, queue, options=WRITE_OPTIONS)
+    try:
+        namespace = await api.create(kinds.NAMESPACE, projects.to_namespace(project), options=WRITE_OPTIONS)
+    except AlreadyExists:
+        await api.delete(kinds.QUEUE, "", objects.name(queue))
+        raise AlreadyExists(f"the namespace {project.namespace} exists already and is no project's") from None
+    await cache.wait_until("", lambda: project.namespace in cache.projects())
+    queue_name = objects.name(queue)
+    await cache.wait_until("", lambda: cache.queue(queue_name) is not None)
+    return JsonResult(201, _project_json(cache, projects.project_of(namespace, cache.queue(queue_name))))
+
+
+async def update(call: RestCall) -> Any:
+    """New quotas; a project keeps its name."""
+    project, body = _find_project(call), await call.json()
+    requested = projects.parse_project_request(
+        {**body, "name": body.get("name", project.name)} if isinstance(body, dict) else body
+    )
+    if requested.name != project.name:
+        raise BadRequest(f"a project cannot be renamed ({project.name!r} to {requested.name!r}); create another one")
+    gpu = projects.to_queue(requested)["spec"]["resources"]["gpu"]
+    patch = {"spec": {"resources": {"gpu": gpu}}}
+    changed = await call.context.api.patch(kinds.QUEUE, "", project.queue, patch, type="merge", options=WRITE_OPTIONS)
+    cache = call.context.cache
+    await cache.wait_until(
+        "", lambda: objects.revision(cache.queue(project.queue) or changed) >= objects.revision(changed)
+    )
+    return _project_json(cache, cache.project(project.id) or project)
+
+
+async def delete(call: RestCall) -> Any:
+    """The namespace and the queue; not while workloads are unfinished."""
+    project = _find_project(call)
+    cache, api = call.context.cache, call.context.api
+    rows = [row for row in cache.rows() if row.project.namespace == project.namespace]
+    unfinished = [objects.name(row.job) for row in rows if cache.status(row.uid).phase not in TERMINAL]
+    if unfinished:
+        single = len(unfinished) == 1
+        count, them = f"{len(unfinished)} unfinished workload{'' if single else 's'}", "it" if single else "them"
+        names = ", ".join(sorted(unfinished)[:3]) + (" …" if len(unfinished) > 3 else "")
+        line = f"`rowlock delete -p {project.name} {min(unfinished) if single else '--all'}`"
+        raise Conflict(f"project {project.name!r} has {count} ({names}); delete {them} first: {line}")
+    await api.delete(kinds.NAMESPACE, "", project.namespace, options=DeleteOptions(propagation="Background"))
+    if cache.queue(project.queue) is not None:
+        await api.delete(kinds.QUEUE, "", project.queue)
+
+    def is_leaving() -> bool:
+        remaining = cache.projects().get(project.namespace)
+        return remaining is None or remaining.deleting
+
+    await cache.wait_until("", is_leaving)
+    return JsonResult(202, ACCEPTED)
+
+
+async def clusters(call: RestCall) -> Any:
+    """A bare array, as Run:ai answers."""
+    settings, cache = call.context.settings, call.context.cache
+    system = cache.namespace("kube-system") or {}
+    created = str(objects.meta(system).get("creationTimestamp") or "1970-01-01T00:00:00Z")
+    return [
+        {
+            "uuid": cache.cluster,
+            "tenantId": workload_json.TENANT,
+            "name": settings.cluster_name,
+            "createdAt": created,
+            "version": settings.version,
+            "status": {"state": "Connected", "conditions": []},
+        }
+    ]

@@ -1,0 +1,94 @@
+"""The scheduler's own endpoints: the snapshot it plans from, and what would become of a job that nobody submitted.
+
+A snapshot holds requests, labels of nodes, queues and names: no secrets and no environment, for the planner never
+reads them. A question is answered by the real planner on a copy, in a thread, so that the server goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.responses import Response
+
+from rowlock import kinds, objects
+from rowlock.api import WriteOptions
+from rowlock.errors import AlreadyExists, BadRequest, Conflict
+from rowlock.objects import Object
+from rowlock.rest.call import RestCall
+from rowlock.scheduling.explain.what_if import DryRunOutcome, DryRunPlanner
+from rowlock.scheduling.model.snapshot import Snapshot, dumps
+from rowlock.workloads import dry_run_gangs
+from rowlock.workloads.submit_fields import did_you_mean
+
+_MAX_OBJECTS = 100
+"""Objects of one question."""
+
+
+def _take_snapshot(call: RestCall) -> Snapshot:
+    """Raises Conflict where no scheduler of ours runs."""
+    take_snapshot = call.context.take_snapshot
+    if take_snapshot is None:
+        raise Conflict("this cluster runs without rowlock's scheduler: start it without `--without scheduler`")
+    return take_snapshot()
+
+
+async def snapshot(call: RestCall) -> Response:
+    call.validate_query()
+    return Response(dumps(_take_snapshot(call)), media_type="application/json")
+
+
+async def what_if(call: RestCall) -> Any:
+    """`{"objects": [...], "project": NAME}` → an outcome for each gang, in order."""
+    call.validate_query()
+    body = await call.json()
+    manifests, namespace = parse_manifests(body), project_namespace(call, body)
+    admitted = [await _dry_run_create(call, obj, namespace) for obj in manifests]
+    homes = {objects.name(n): n for n in (await call.context.api.list(kinds.NAMESPACE)).items}
+    page = await call.context.api.list(kinds.PRIORITY_CLASS)
+    classes = {objects.name(c): int(c.get("value") or 0) for c in page.items}
+    gangs = dry_run_gangs.dry_run_gangs(admitted, homes, classes, call.context.clock())
+    copy = _take_snapshot(call)
+    outcomes: list[DryRunOutcome] = await asyncio.to_thread(lambda: DryRunPlanner(copy).dry_run(gangs))
+    return {"outcomes": [outcome.to_json() for outcome in outcomes]}
+
+
+def parse_manifests(body: Any) -> list[Object]:
+    """The manifests of a question. Raises BadRequest."""
+    manifests = body.get("objects") if isinstance(body, dict) else None
+    if not isinstance(manifests, list) or not manifests or not all(isinstance(o, dict) for o in manifests):
+        raise BadRequest("the body must be an object with `objects`: a list of at least one manifest")
+    if len(manifests) > _MAX_OBJECTS:
+        raise BadRequest(f"{len(manifests)} objects were given; one question may have {_MAX_OBJECTS}")
+    return manifests
+
+
+def project_namespace(call: RestCall, body: dict[str, Any]) -> str:
+    """The project's namespace, for objects that name none."""
+    name = str(body.get("project") or "default")
+    project = call.context.cache.project(name)
+    if project is None:
+        names = [p.name for p in call.context.cache.projects().values()]
+        raise BadRequest(f"project {name!r} was not found.{did_you_mean(name, names)}")
+    return project.namespace
+
+
+async def _dry_run_create(call: RestCall, obj: Object, namespace: str) -> Object:
+    """The object as the cluster would store it: refused if it would be refused. Nothing is written."""
+    version, kind_name = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
+    kind = kinds.by_api_version(version, kind_name)
+    if kind not in dry_run_gangs.SUPPORTED_KINDS:
+        names = [k.name for k in dry_run_gangs.SUPPORTED_KINDS]
+        raise BadRequest(
+            f"kind {version} {kind_name} starts nothing.{did_you_mean(kind_name, names)} Known: {', '.join(names)}"
+        )
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict):
+        raise BadRequest(f"{kind_name}: metadata with a name is missing")
+    placed = {**obj, "metadata": {**meta, "namespace": meta.get("namespace") or namespace}}
+    options = WriteOptions(dry_run=True, validation="Strict")
+    try:
+        return await call.context.api.create(kind, placed, options=options)
+    except AlreadyExists:  # it was submitted before: asked is then about one more like it
+        renamed = {**placed, "metadata": {**placed["metadata"], "name": f"{meta.get('name')}-again"}}
+        return await call.context.api.create(kind, renamed, options=options)

@@ -1,0 +1,339 @@
+"""Submit, list, show, suspend, resume, delete, wait: thin over `rowlock.workloads`, which decides, and the `Api`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.api import DeleteOptions, WriteOptions
+from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.rest.call import JsonResult, RestCall
+from rowlock.rest.informers import FIELDS, InformerCache, WorkloadRow
+from rowlock.workloads import history as workload_history
+from rowlock.workloads import list_query, runai_json, submission
+from rowlock.workloads import pods as ranks
+from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause
+from rowlock.workloads.frameworks import FRAMEWORKS
+from rowlock.workloads.objects import Submitter, to_job
+from rowlock.workloads.phase import TERMINAL
+from rowlock.workloads.projects import Project
+from rowlock.workloads.runai_json import Workload
+from rowlock.workloads.submission import Submission
+from rowlock.workloads.submit_fields import did_you_mean
+
+ACCEPTED = {"code": 202, "message": "Request has been accepted."}
+WRITE_OPTIONS = WriteOptions(manager="rowlock")
+_SCHEDULER_TIMEOUT = 3.0
+"""Seconds that a question waits for the scheduler's first word about a new workload."""
+_DELETION_TIMEOUT = 15.0
+"""Seconds that a submit waits for a deleted workload of the same name to be gone."""
+_MAX_PREFIX_LENGTH = 36
+_MAX_WAIT = 60.0
+
+
+def _kind(job: Object) -> Kind:
+    return kinds.by_object(job)
+
+
+def find_workload(call: RestCall) -> Workload:
+    """The workload that the path names. Raises NotFound."""
+    return _lookup_workload(call.context.cache, str(call.path["id"]))
+
+
+def _lookup_workload(cache: InformerCache, identifier: str) -> Workload:
+    workload = cache.workload(cache.job_uid(identifier))
+    if workload is None:
+        raise NotFound(f"Resource id not found: there is no workload {identifier!r}. GET /api/v1/workloads lists them.")
+    return workload
+
+
+# ---------------------------------------------------------------- submit
+
+
+async def submit(call: RestCall) -> Any:
+    dry_run = call.validate_query("dryRun").get("dryRun") == "true"
+    request = submission.parse_submission(await call.json())
+    cache = call.context.cache
+    project = _find_project(cache, request)
+    _check_cluster(cache, request)
+    _check_feasible(cache, request, project)
+    identity = call.context.new_id()
+    if request.is_name_prefix:
+        request = _generate_name(request, identity)
+    source = "CLI" if "rowlock-cli" in call.request.headers.get("user-agent", "") else "Other"
+    job = to_job(request, project, Submitter(identity, call.user, source))
+    if dry_run:
+        return {"objects": [job]}
+    await _ensure_name_is_free(cache, project, request.name)
+    created = await call.context.api.create(_kind(job), job, options=WriteOptions(manager=WRITE_OPTIONS.manager))
+    uid = objects.uid(created)
+    await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
+    workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
+    return JsonResult(202, runai_json.distributed_workload_json(workload))
+
+
+def _find_project(cache: InformerCache, request: Submission) -> Project:
+    project = cache.project(request.project)
+    if project is None:
+        names = [p.name for p in cache.projects().values()]
+        message = f"project {request.project!r} was not found.{did_you_mean(request.project, names)}"
+        hint = " `rowlock project list` shows them, `rowlock project create NAME` makes one."
+        raise BadRequest(message + hint, causes=[Cause("unknown", message, "projectId")])
+    if project.deleting:
+        raise Conflict(f"project {project.name!r} is being deleted; nothing can be submitted to it")
+    return project
+
+
+def _check_cluster(cache: InformerCache, request: Submission) -> None:
+    if request.cluster and request.cluster != cache.cluster:
+        message = f"there is no cluster {request.cluster!r}. This server has one: {cache.cluster}."
+        raise BadRequest(message, causes=[Cause("unknown", message, "clusterId")])
+
+
+def _check_feasible(cache: InformerCache, request: Submission, project: Project) -> None:
+    """Refuse what no node of this cluster could ever hold, nor the project's limit; a cluster without nodes is given the
+    benefit of the doubt."""
+    for role in (request.worker, request.master):
+        cause = infeasible_cause(role.compute, cache.nodes(), request.options.pool)
+        if cause is not None:
+            raise BadRequest(cause.message, causes=[cause])
+    cause = queue_limit_cause(request, _queue_path(cache, project))
+    if cause is not None:
+        raise BadRequest(cause.message, causes=[cause])
+
+
+def _queue_path(cache: InformerCache, project: Project) -> list[Object]:
+    """The project's queue and those above it."""
+    path: list[Object] = []
+    queue = cache.queue(project.queue)
+    while queue is not None and queue not in path:
+        path.append(queue)
+        queue = cache.queue(str(objects.dig(queue, "spec.parentQueue") or ""))
+    return path
+
+
+def _generate_name(request: Submission, identity: str) -> Submission:
+    if len(request.name) > _MAX_PREFIX_LENGTH:
+        message = f"as a prefix {request.name!r} may have {_MAX_PREFIX_LENGTH} characters, it has {len(request.name)}."
+        raise BadRequest(message, causes=[Cause("max", message, "name")])
+    return replace(request, name=f"{request.name}-{identity.replace('-', '')[:12]}")
+
+
+async def _ensure_name_is_free(cache: InformerCache, project: Project, name: str) -> None:
+    """A name is taken by any kind of job. One that is leaving is waited for: delete, then submit, is no race."""
+
+    def same_named_jobs() -> list[Object]:
+        return cache.jobs_named(project.namespace, name)
+
+    def remaining_jobs() -> list[Object]:
+        return [job for job in same_named_jobs() if not objects.is_deleting(job)]
+
+    if same_named_jobs() and not remaining_jobs():
+        await cache.wait_until("", lambda: not same_named_jobs() or bool(remaining_jobs()), _DELETION_TIMEOUT)
+    if remaining_jobs():
+        raise AlreadyExists(f"the job {name} already exists, please delete it first (use 'runai delete {name}')")
+    if same_named_jobs():
+        raise Conflict(f"the job {name} of before is still being deleted; try again in a moment")
+
+
+# ---------------------------------------------------------------- one workload
+
+
+async def show(call: RestCall) -> Any:
+    call.validate_query()
+    return runai_json.workload_detail_json(find_workload(call))
+
+
+async def show_distributed(call: RestCall) -> Any:
+    call.validate_query()
+    return runai_json.distributed_workload_json(find_workload(call))
+
+
+async def delete(call: RestCall) -> Any:
+    call.validate_query("force")
+    job = find_workload(call).job
+    uid, cache = objects.uid(job), call.context.cache
+    options = DeleteOptions(propagation="Background", uid=uid)
+    await call.context.api.delete(_kind(job), objects.namespace(job), objects.name(job), options=options)
+
+    def is_leaving() -> bool:
+        remaining = cache.workload(uid)
+        return remaining is None or objects.is_deleting(remaining.job)
+
+    await cache.wait_until(uid, is_leaving)
+    return JsonResult(202, ACCEPTED)
+
+
+async def suspend(call: RestCall) -> Any:
+    return await _set_suspended(call, suspended=True)
+
+
+async def resume(call: RestCall) -> Any:
+    return await _set_suspended(call, suspended=False)
+
+
+async def _set_suspended(call: RestCall, *, suspended: bool) -> Any:
+    call.validate_query()
+    workload = find_workload(call)
+    job, phase = workload.job, workload.status().phase
+    word = "suspended" if suspended else "resumed"
+    if phase in TERMINAL:
+        raise Conflict(
+            f"workload {objects.name(job)} has {phase.lower()} and cannot be {word}; submit it again instead"
+        )
+    patch = {"spec": {"runPolicy": {"suspend": suspended}}}
+    kind, namespace, name = _kind(job), objects.namespace(job), objects.name(job)
+    changed = await call.context.api.patch(kind, namespace, name, patch, type="merge", options=WRITE_OPTIONS)
+    cache, uid = call.context.cache, objects.uid(job)
+    await cache.wait_until(uid, lambda: _has_observed(cache, uid, objects.revision(changed)))
+    return JsonResult(202, ACCEPTED)
+
+
+def _has_observed(cache: InformerCache, uid: str, revision: int) -> bool:
+    workload = cache.workload(uid)
+    return workload is None or objects.revision(workload.job) >= revision
+
+
+async def wait(call: RestCall) -> Any:
+    """`?for=Completed,Failed&timeout=30`: answers when the phase is one of these, or as it stands after the timeout.
+
+    A workload that is deleted meanwhile answers with the phase Deleted."""
+    params = call.validate_query("for", "timeout")
+    phases = set(filter(None, params.get("for", "Completed,Failed").split(",")))
+    seconds = _parse_timeout(params.get("timeout", "30"))
+    workload = find_workload(call)
+    cache, uid = call.context.cache, objects.uid(workload.job)
+
+    def has_arrived() -> bool:
+        return cache.workload(uid) is None or cache.status(uid).phase in phases
+
+    await cache.wait_until(uid, has_arrived, min(seconds, _MAX_WAIT))
+    current = cache.workload(uid)
+    return (
+        runai_json.workload_detail_json(current)
+        if current
+        else {**runai_json.workload_detail_json(workload), "phase": "Deleted", "phaseMessage": ""}
+    )
+
+
+def _parse_timeout(text: str) -> float:
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        raise BadRequest(f"timeout must be a number of seconds, but is {text!r}.") from None
+
+
+# ---------------------------------------------------------------- lists
+
+
+async def index(call: RestCall) -> Any:
+    parsed_query = list_query.parse_query(call.query, other_parameters=("deleted",))
+    if call.query.get("deleted") == "true":
+        return {"workloads": []}  # deleted workloads are not kept: there is nothing beside the cluster's own objects
+    cache = call.context.cache
+    page, next_offset = list_query.page_of(_select_rows(cache, parsed_query), parsed_query)
+    page_workloads = [workload for row in page if (workload := cache.workload(row.uid))]
+    bodies = [runai_json.workload_json(workload) for workload in page_workloads]
+    await _fill_creation_failures(call, page_workloads, bodies)
+    return _list_body("workloads", bodies, next_offset)
+
+
+async def _fill_creation_failures(
+    call: RestCall, page_workloads: Sequence[Workload], bodies: Sequence[dict[str, Any]]
+) -> None:
+    """A workload that waits without the scheduler's word may have pods that the operator cannot make."""
+    events: dict[str, list[Object]] = {}
+    for workload, body in zip(page_workloads, bodies, strict=True):
+        if body["phase"] == "Pending" and not body["phaseMessage"]:
+            namespace = objects.namespace(workload.job)
+            if namespace not in events:
+                events[namespace] = (await call.context.api.list(kinds.EVENT, namespace)).items
+            body["phaseMessage"] = workload_history.create_failure_message(workload.job, events[namespace])
+
+
+def _select_rows(cache: InformerCache, parsed_query: list_query.Query) -> Sequence[WorkloadRow]:
+    name = next((f.value for f in parsed_query.filters if (f.field, f.operator) == ("name", "==")), None)
+    return list_query.select_rows(cache.rows() if name is None else cache.rows_named(name), parsed_query, FIELDS)
+
+
+def _list_body(name: str, items: list[Any], next_offset: int | None) -> dict[str, Any]:
+    return {name: items} if next_offset is None else {name: items, "next": next_offset}
+
+
+async def count(call: RestCall) -> Any:
+    parsed_query = list_query.parse_query(call.query, other_parameters=("deleted",))
+    return {"count": len(_select_rows(call.context.cache, parsed_query))}
+
+
+async def pods(call: RestCall) -> Any:
+    parsed_query = list_query.parse_query(call.query, (), other_parameters=("deleted",))
+    workload = find_workload(call)
+    body = runai_json.workload_json(workload)
+    pod_items = [
+        {**ranks.pod_json(pod, body), "rank": ranks.rank_label(workload.job, pod)}
+        for pod in workload.pods
+        if parsed_query.search in objects.name(pod)
+    ]
+    page, next_offset = list_query.page_of(pod_items, parsed_query)
+    return _list_body("pods", list(page), next_offset)
+
+
+async def _workload_events(call: RestCall, workload: Workload) -> list[Object]:
+    """The workload's events, oldest first."""
+    event_list = await call.context.api.list(kinds.EVENT, objects.namespace(workload.job))
+    return sorted((e for e in event_list.items if workload_history.is_about_workload(e, workload)), key=workload_history.event_order)
+
+
+async def events(call: RestCall) -> Any:
+    parsed_query = list_query.parse_query({"sortOrder": "desc", **call.query}, ("createdAt",))
+    workload = find_workload(call)
+    all_events = await _workload_events(call, workload)
+    page, next_offset = list_query.page_of(all_events[::-1] if parsed_query.descending else all_events, parsed_query)
+    return _list_body("events", [workload_history.event_json(e, workload.cluster) for e in page], next_offset)
+
+
+async def history(call: RestCall) -> Any:
+    parsed_query = list_query.parse_query(call.query, ())
+    workload = find_workload(call)
+    page, next_offset = list_query.page_of(
+        workload_history.history(workload, await _workload_events(call, workload)), parsed_query
+    )
+    return _list_body("records", list(page), next_offset)
+
+
+async def explain(call: RestCall) -> Any:
+    call.validate_query()
+    workload = find_workload(call)
+    if workload_history.is_undecided(workload):  # just submitted: its pods come, the scheduler speaks, within a moment
+        uid = objects.uid(workload.job)
+        await call.context.cache.wait_until(
+            uid, lambda: not workload_history.is_undecided(find_workload(call)), _SCHEDULER_TIMEOUT
+        )
+        workload = find_workload(call)
+    return workload_history.explanation(workload, await _workload_events(call, workload))
+
+
+async def why(call: RestCall) -> Any:
+    """What happened to a workload, in one sentence, and what that rests on."""
+    call.validate_query()
+    workload = find_workload(call)
+    diagnose = call.context.diagnose
+    diagnosis = (
+        await diagnose(workload.job) if diagnose is not None else {"incidents": [], "verdict": None, "ranks": []}
+    )
+    return workload_history.explain_workload(find_workload(call), diagnosis, await _workload_events(call, workload))
+
+
+# ---------------------------------------------------------------- dictionaries
+
+
+async def priorities(call: RestCall) -> Any:
+    return {"priorities": [{"id": n, "name": n, "value": v} for n, v in submission.PRIORITIES.items()]}
+
+
+async def types(call: RestCall) -> Any:
+    return {"types": [{"name": framework.kind.name, "category": "Train"} for framework in FRAMEWORKS]}

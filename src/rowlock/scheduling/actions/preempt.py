@@ -1,0 +1,41 @@
+"""Preempt: inside one queue, a higher priority takes from strictly lower ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rowlock.scheduling.actions.allocate import Reason, check_queue_capacity
+from rowlock.scheduling.actions.solver import Solver, VictimSearch
+from rowlock.scheduling.actions.victims import EvictionStep, VictimsQueue
+from rowlock.scheduling.model.session import GangState, Session, TaskState
+from rowlock.scheduling.policy.order import tasks_to_allocate
+from rowlock.scheduling.policy.placement import Placer
+from rowlock.scheduling.policy.protection import is_evictable, is_preempt_protected
+
+
+def is_worth_preempting(session: Session, preemptor: GangState) -> bool:
+    """Is there anybody of lower priority in its queue?"""
+    queue = preemptor.queue
+    return queue is not None and any(priority < preemptor.gang.priority for priority in queue.running_priorities)
+
+
+def preempt(session: Session, placer: Placer, preemptor: GangState) -> bool:
+    """Evict lower priorities of the same queue for the asker; False changes nothing."""
+    queue = preemptor.queue
+    if queue is None:
+        return False
+    lower_priority = [g for g in queue.running_gangs.values() if g.gang.priority < preemptor.gang.priority]
+    failure = check_queue_capacity(preemptor, session.total_cost(tasks_to_allocate(preemptor)))
+    if not lower_priority or (failure is not None and failure.reason is Reason.OVER_QUOTA):
+        return False
+
+    def accept(gang: GangState) -> bool:
+        # What other queues give up now goes to whom it was given for: a larger gang of its queue may not be entitled to it.
+        return is_evictable(gang) and not gang.has_victims and not is_preempt_protected(session, gang)
+
+    def validate(tasks: Sequence[TaskState], victims: Sequence[EvictionStep]) -> bool:
+        return True
+
+    return Solver(session, placer).solve(
+        VictimSearch(preemptor, VictimsQueue(session, lower_priority, accept), validate)
+    )

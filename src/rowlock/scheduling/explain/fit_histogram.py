@@ -1,0 +1,106 @@
+"""How the nodes stand against one shape: counts per obstacle, in the kube-scheduler's words, and the room that is left.
+
+`unschedulable_message` is the sentence that kubectl users know: "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) had
+untolerated taint(s). no new claims to deallocate, preemption: ...".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from rowlock.scheduling.model.node_state import NodeState
+from rowlock.scheduling.model.resources import WHOLE_GPU
+from rowlock.scheduling.model.session import Session
+from rowlock.scheduling.model.snapshot import Node, Shape
+from rowlock.scheduling.policy.placement import could_hold, find_devices, fits_resources, obstacle
+
+
+@dataclass(slots=True)
+class FitHistogram:
+    """`obstacles` counts nodes per reason (a node may have several); `usable_nodes` are nodes that could ever hold one."""
+
+    nodes: int = 0
+    obstacles: Counter[str] = field(default_factory=Counter)
+    usable_nodes: int = 0
+    excluded_nodes: int = 0
+    """Nodes that are out whatever is free: taints, selectors, cordons."""
+    free_gpus: int = 0
+    """Whole idle GPUs on nodes that are not barred, less those that are promised."""
+    best_free_gpus: int = 0
+    best_node: str = ""
+    most_gpus: int = 0
+    """GPUs of the largest node that is not barred."""
+    most_gpu_memory: int = 0
+    """MiB of the largest card on a node that is not barred."""
+    most_cpu: int = 0
+    most_memory: int = 0
+    closed_node: Node | None = None
+    """The first node that could hold one if it took pods."""
+
+
+def missing_resources(state: NodeState, shape: Shape) -> list[str]:
+    """What the node lacks now."""
+    insufficient = []
+    if state.idle_cpu < shape.cpu:
+        insufficient.append("Insufficient cpu")
+    if state.idle_memory < shape.memory:
+        insufficient.append("Insufficient memory")
+    if state.idle_pods < 1:
+        insufficient.append("Too many pods")
+    insufficient += [f"Insufficient {name}" for name, value in shape.extras if state.idle_extras.get(name, 0) < value]
+    if shape.wants_gpu and find_devices(state, shape, with_releasing=False, spread=False) is None:
+        insufficient.append("Insufficient nvidia.com/gpu")
+    return insufficient or (
+        [] if fits_resources(state, shape, with_releasing=False) else ["Insufficient resources (promised to others)"]
+    )
+
+
+def build_histogram(session: Session, shape: Shape) -> FitHistogram:
+    histogram = FitHistogram(nodes=len(session.ordered_nodes))
+    for state in session.ordered_nodes:
+        exclusion = obstacle(shape, state.node)
+        if exclusion:
+            histogram.excluded_nodes += 1
+            histogram.obstacles[exclusion] += 1
+            if histogram.closed_node is None and _is_only_closed(state.node, shape):
+                histogram.closed_node = state.node
+            continue
+        histogram.obstacles.update(missing_resources(state, shape))
+        histogram.usable_nodes += could_hold(state.node, shape)
+        free = sum(u == 0 and b == 0 for u, b in zip(state.used_per_device, state.releasing_per_device, strict=True))
+        histogram.free_gpus += free
+        histogram.most_gpus = max(histogram.most_gpus, state.node.gpus)
+        histogram.most_gpu_memory = max(histogram.most_gpu_memory, state.node.gpu_memory if state.node.gpus else 0)
+        histogram.most_cpu = max(histogram.most_cpu, state.node.cpu)
+        histogram.most_memory = max(histogram.most_memory, state.node.memory)
+        if free > histogram.best_free_gpus or not histogram.best_node:
+            histogram.best_free_gpus, histogram.best_node = free, state.node.name
+    return histogram
+
+
+def _is_only_closed(node: Node, shape: Shape) -> bool:
+    is_closed = (node.unschedulable or not node.ready) and not node.retired
+    return is_closed and could_hold(node, shape) and not obstacle(shape, replace(node, unschedulable=False, ready=True))
+
+
+def unschedulable_message(histogram: FitHistogram) -> str:
+    """The kube-scheduler's message for a pod that fits nowhere."""
+    if not histogram.nodes:
+        return "no nodes available to schedule pods"
+    total = histogram.nodes
+    reasons = ", ".join(sorted(f"{count} {text}" for text, count in histogram.obstacles.items()))
+    unusable = total - histogram.usable_nodes
+    parts = []
+    if unusable:
+        parts.append(f"{unusable} Preemption is not helpful for scheduling")
+    if histogram.usable_nodes:
+        parts.append(f"{histogram.usable_nodes} No preemption victims found for incoming pod")
+    return (
+        f"0/{total} nodes are available: {reasons}. no new claims to deallocate, "
+        f"preemption: 0/{total} nodes are available: {', '.join(sorted(parts))}."
+    )
+
+
+def to_whole_gpus(hundredths: int) -> float:
+    return hundredths / WHOLE_GPU

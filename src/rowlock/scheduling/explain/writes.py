@@ -1,0 +1,209 @@
+"""Decisions as writes: binds and deletes, and what people read: conditions, events and the PodGroup's status.
+
+A placed pod costs one Bind and one Event. A gang that waits costs one status patch when its sentence changes, and one
+condition per pod; a gang that starts or stops waiting one more patch.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rowlock import api
+from rowlock.kinds import POD, POD_GROUP
+from rowlock.objects import Object, dig, is_condition_true, timestamp, with_field
+from rowlock.scheduling.explain.explanations import Explanation
+from rowlock.scheduling.model.from_objects import DEVICES_ANNOTATION
+from rowlock.scheduling.model.resources import GPU, format_gpus
+from rowlock.scheduling.model.session import GangState, QueueState, Session
+from rowlock.scheduling.model.snapshot import Gang, Task
+from rowlock.scheduling.plan import PlannedBind, PlannedEviction
+
+EVENT_SOURCE = "default-scheduler"
+DISRUPTION_TARGET = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+
+
+def object_reference(kind: str, version: str, namespace: str, name: str, uid: str) -> Object:
+    """Enough of an object to hang an Event on."""
+    return {"apiVersion": version, "kind": kind, "metadata": {"namespace": namespace, "name": name, "uid": uid}}
+
+
+def pod_reference(namespace: str, name: str, uid: str) -> Object:
+    return object_reference("Pod", "v1", namespace, name, uid)
+
+
+def group_reference(gang: Gang) -> Object:
+    return object_reference("PodGroup", POD_GROUP.api_version, gang.namespace, gang.name, gang.uid)
+
+
+def event_targets(gang: Gang) -> Iterator[Object]:
+    """Who hears about the gang: its PodGroup and its job."""
+    yield group_reference(gang)
+    version, kind, name, uid = gang.owner
+    if kind:
+        yield object_reference(kind, version, gang.namespace, name, uid)
+
+
+def bind_writes(session: Session, planned: list[PlannedBind]) -> Iterator[api.Write]:
+    """All binds first, so that a gang's binds are one commit; then their events."""
+    for bind in planned:
+        yield api.Bind(bind.namespace, bind.pod, bind.node, bind.uid, device_annotations(session, bind))
+    for bind in planned:
+        text = f"Successfully assigned {bind.namespace}/{bind.pod} to {bind.node}"
+        yield api.Record(pod_reference(bind.namespace, bind.pod, bind.uid), "Normal", "Scheduled", text, EVENT_SOURCE)
+
+
+def device_annotations(session: Session, bind: PlannedBind) -> dict[str, str]:
+    """Which cards; for a fraction also KAI's group and kind words."""
+    if not bind.devices:
+        return {}
+    annotations = {DEVICES_ANNOTATION: ",".join(str(d) for d in bind.devices)}
+    gang = session.gangs.get(bind.gang)
+    shape = next((t.task.shape for t in gang.tasks if t.task.uid == bind.uid), None) if gang else None
+    if shape is not None:
+        annotations["received-resource-type"] = "Fraction" if shape.is_fractional else "Regular"
+        if shape.is_fractional:
+            annotations["runai-gpu-group"] = ",".join(f"{bind.node}-gpu{d}" for d in bind.devices)
+    return annotations
+
+
+def with_condition(pod: Object, condition: dict[str, Any]) -> api.Write:
+    """The pod's status with this condition among the others; on the version that was decided on."""
+    others = [c for c in dig(pod, "status.conditions") or () if c.get("type") != condition["type"]]
+    return api.Update(POD, with_field(pod, "status.conditions", [*others, condition]), "status")
+
+
+def eviction_writes(
+    session: Session, view: api.View, planned: list[PlannedEviction], now: float
+) -> Iterator[api.Write]:
+    """First say why (a condition that job controllers respect), then delete gracefully, then tell."""
+    for eviction in planned:
+        pod = view.get(POD, eviction.namespace, eviction.pod)
+        if pod is None or is_condition_true(pod, DISRUPTION_TARGET):
+            continue
+        condition = {
+            "type": DISRUPTION_TARGET,
+            "status": "True",
+            "reason": PREEMPTION_BY_SCHEDULER,
+            "message": eviction_message(session, eviction),
+            "lastTransitionTime": timestamp(now),
+        }
+        yield with_condition(pod, condition)
+    for eviction in planned:
+        node = _evicted_node(session, eviction)
+        node_lost = session.is_node_lost(node) if eviction.action == "lost" else node not in session.nodes
+        options = api.DeleteOptions(uid=eviction.uid, grace=0) if node_lost else api.DeleteOptions(uid=eviction.uid)
+        yield api.Delete(
+            POD, eviction.namespace, eviction.pod, options
+        )  # nobody is left on a lost node to confirm the end
+    for eviction in planned:
+        text = eviction_message(session, eviction)
+        victim = pod_reference(eviction.namespace, eviction.pod, eviction.uid)
+        yield api.Record(victim, "Normal", "Preempted" if eviction.action == "preempt" else "Evict", text, EVENT_SOURCE)
+        gang = session.gangs.get(eviction.gang)
+        if gang is not None and not gang.gang.bare:
+            for target in event_targets(gang.gang):
+                yield api.Record(target, "Normal", "Evict", text, EVENT_SOURCE)
+
+
+def _evicted_node(session: Session, eviction: PlannedEviction) -> str:
+    gang = session.gangs.get(eviction.gang)
+    return next((t.task.node for t in gang.tasks if t.task.uid == eviction.uid), "") if gang else ""
+
+
+def eviction_message(session: Session, eviction: PlannedEviction) -> str:
+    """Who yields to whom and why, with both queues' numbers."""
+    pod = f"Pod {eviction.namespace}/{eviction.pod}"
+    victim = session.gangs.get(eviction.gang)
+    preemptor = session.gangs.get(eviction.preemptor)
+    preemptor_name = preemptor.gang.display_name if preemptor is not None else eviction.preemptor
+    if eviction.action == "stale":
+        return f"{pod} was evicted: its gang ran with fewer pods than its minimum for too long; it starts again whole."
+    if eviction.action == "lost":
+        return f"{pod} was evicted: {_lost_node_message(session, victim)}; the gang starts again whole, elsewhere."
+    if eviction.action == "reserve":
+        return (
+            f"{pod} yields its node, which is kept for {preemptor_name}: that gang has waited long and can start now."
+        )
+    if eviction.action == "consolidate":
+        return (
+            f"{pod} moves to node {eviction.moves_to or 'another node'} to make room in one piece for {preemptor_name}."
+        )
+    if eviction.action == "preempt":
+        return f"{pod} was preempted by higher priority workload {preemptor_name}."
+    lines = [f"{pod} was preempted by workload {preemptor_name}."]
+    if eviction.moves_to:
+        lines[0] += f" It continues on node {eviction.moves_to}."
+    for state in (victim, preemptor):
+        if state is not None and state.queue is not None:
+            lines.append(_queue_line(state.queue))
+    return "\n".join(lines)
+
+
+def _lost_node_message(session: Session, gang: GangState | None) -> str:
+    """Which node the gang has lost."""
+    nodes = (
+        sorted({t.task.node for t in gang.tasks if t.task.node and session.is_node_lost(t.task.node)}) if gang else []
+    )
+    if not nodes:
+        return "a node of its gang is gone"
+    if nodes[0] not in session.nodes:
+        return f"node {nodes[0]} of its gang is gone"
+    return f"node {nodes[0]} of its gang is not ready since {timestamp(session.lost_nodes.get(nodes[0], session.now))}"
+
+
+def _queue_line(q: QueueState) -> str:
+    return (
+        f"{q.queue.name} uses {format_gpus(q.allocated[GPU])} GPUs with a quota of {format_gpus(q.queue.quota[GPU])}, "
+        f"a fair share of {format_gpus(q.fair_share[GPU])} and queue priority {q.queue.priority}."
+    )
+
+
+def pending_writes(gang: Gang, explanation: Explanation, now: float) -> Iterator[api.Write]:
+    """A PodGroup's status and Event when its sentence has changed."""
+    condition = {
+        "type": "UnschedulableOnNodePool",
+        "nodePool": "default",
+        "status": "True",
+        "reason": "Unschedulable",
+        "message": explanation.message,
+        "lastTransitionTime": timestamp(now),
+        "reasons": [{"reason": str(explanation.reason), "message": explanation.message}],
+    }
+    status: dict[str, Any] = {
+        "phase": "Pending",
+        "schedulingConditions": [condition],
+        "explanation": {**explanation.record, "message": explanation.message},
+    }
+    yield api.Patch(POD_GROUP, gang.namespace, gang.name, {"status": status}, subresource="status")
+    for target in event_targets(gang):
+        yield api.Record(target, "Warning", "FailedScheduling", explanation.message, EVENT_SOURCE)
+
+
+def unschedulable_write(pod: Object, message: str, now: float) -> api.Write:
+    """The pod's PodScheduled=False."""
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+        "lastProbeTime": None,
+        "lastTransitionTime": timestamp(now),
+    }
+    return with_condition(pod, condition)
+
+
+def failed_scheduling_event(task: Task, message: str) -> api.Write:
+    pod = pod_reference(task.namespace, task.name, task.uid)
+    return api.Record(pod, "Warning", "FailedScheduling", message, EVENT_SOURCE)
+
+
+def running_write(gang: Gang, now: float) -> api.Write:
+    """The gang runs: no more waiting on its status."""
+    status = {"phase": "Running", "startTime": timestamp(now), "schedulingConditions": None, "explanation": None}
+    return api.Patch(POD_GROUP, gang.namespace, gang.name, {"status": status}, subresource="status")
+
+
+def stale_write(gang: Gang, since: float | None) -> api.Write:
+    """Since when it runs below its minimum; None = it is whole again."""
+    status = {"staleSince": None if since is None else timestamp(since)}
+    return api.Patch(POD_GROUP, gang.namespace, gang.name, {"status": status}, subresource="status")

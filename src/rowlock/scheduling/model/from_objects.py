@@ -1,0 +1,297 @@
+"""From objects to the planner's values: Node, Queue, Pod and PodGroup, one function each. Pure parsing, no policy."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rowlock import quantity
+from rowlock.errors import BadRequest
+from rowlock.objects import (
+    Object,
+    annotations,
+    condition,
+    controller_of,
+    dig,
+    is_deleting,
+    labels,
+    meta,
+    name,
+    namespace,
+    phase,
+    seconds,
+    uid,
+)
+from rowlock.scheduling.model import pod_requests
+from rowlock.scheduling.model.resources import UNLIMITED, WHOLE_GPU, ResourceVector
+from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Status, Taint, Task
+
+DEVICES_ANNOTATION = "rowlock.dev/devices"
+MAX_RUNTIME_ANNOTATION = "rowlock.dev/max-runtime"
+"""How long a job runs at most, declared: it may run beside nodes that are kept for a big gang."""
+RETIRED_ANNOTATION = "rowlock.dev/retired"
+"""On a node of an earlier start that was not wanted by the next: what closed it, us (`true`) or a person before (`cordoned`)."""
+POD_GROUP_ANNOTATION = "pod-group-name"
+SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
+QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
+NAMESPACE_QUEUE_LABEL = "runai/queue"
+DEFAULT_QUEUE = "default"
+LAST_START_ANNOTATION, STALE_ANNOTATION = "kai.scheduler/last-start-timestamp", "kai.scheduler/stale-podgroup-timestamp"
+OUR_SCHEDULER_NAMES = frozenset({"", "default-scheduler", "kai-scheduler", "runai-scheduler", "rowlock"})
+"""The schedulerNames that mean this scheduler: there is one in the embedded cluster."""
+PRIORITY_CLASS_VALUES = {
+    "train": 50,
+    "interactive-preemptible": 75,
+    "build-preemptible": 75,
+    "build": 100,
+    "inference": 125,
+}
+DEFAULT_PRIORITY = 50
+LEADER_ROLES = frozenset({"master", "launcher", "chief"})
+
+
+def _parse_amount(text: Any, resource: str) -> int:
+    """A quantity in the planner's unit; what cannot be read counts as nothing (admission refuses it first)."""
+    try:
+        return quantity.millis(str(text)) if resource == "cpu" else quantity.integer_value(str(text))
+    except BadRequest:
+        return 0
+
+
+def parse_node(obj: Object) -> Node:
+    allocatable = dig(obj, "status.allocatable") or dig(obj, "status.capacity") or {}
+    extras = {
+        k: v
+        for k, v in allocatable.items()
+        if k not in {"cpu", "memory", "pods", pod_requests.GPU_RESOURCE, *pod_requests.IGNORED_RESOURCES}
+    }
+    ready_condition = condition(obj, "Ready")
+    return Node(
+        name=name(obj),
+        cpu=_parse_amount(allocatable.get("cpu", 0), "cpu"),
+        memory=_parse_amount(allocatable.get("memory", 0), "memory"),
+        gpus=_parse_amount(allocatable.get(pod_requests.GPU_RESOURCE, 0), "gpu"),
+        gpu_memory=_gpu_memory_mib(labels(obj)),
+        pods=_parse_amount(allocatable.get("pods", 110), "pods"),
+        extras=tuple(sorted((k, _parse_amount(v, k)) for k, v in extras.items())),
+        labels=tuple(sorted(labels(obj).items())),
+        taints=tuple(
+            Taint(t["key"], t.get("value") or "", t["effect"])
+            for t in dig(obj, "spec.taints") or ()
+            if t["key"] != "node.kubernetes.io/unschedulable"
+        ),
+        unschedulable=bool(dig(obj, "spec.unschedulable")),
+        retired=RETIRED_ANNOTATION in annotations(obj),
+        ready=_is_ready(ready_condition),
+        unready_since=0.0 if _is_ready(ready_condition) else seconds((ready_condition or {}).get("lastTransitionTime")),
+        pool=pod_requests.node_pool(obj),
+    )
+
+
+def _is_ready(condition: Mapping[str, Any] | None) -> bool:
+    """A node that says nothing is taken at its word."""
+    return condition is None or condition.get("status") == "True"
+
+
+def _gpu_memory_mib(node_labels: Mapping[str, str]) -> int:
+    """MiB per card, floored to hundreds as KAI does; 100 where the node does not say."""
+    text = node_labels.get("nvidia.com/gpu.memory", "")
+    return max(100, int(text) // 100 * 100) if text.isdigit() else 100
+
+
+def parse_queue(obj: Object) -> Queue:
+    spec = obj.get("spec") or {}
+    return Queue(
+        name=name(obj),
+        parent=str(spec.get("parentQueue") or ""),
+        quota=_resource_vector(spec, "quota", 0),
+        limit=_resource_vector(spec, "limit", UNLIMITED),
+        weight=_over_quota_weights(spec),
+        priority=int(spec["priority"]) if spec.get("priority") is not None else 100,
+        created=seconds(meta(obj).get("creationTimestamp")),
+        preempt_min_runtime=parse_duration(spec.get("preemptMinRuntime")),
+        reclaim_min_runtime=parse_duration(spec.get("reclaimMinRuntime")),
+    )
+
+
+def _resource_vector(spec: Mapping[str, Any], field: str, default: int) -> ResourceVector:
+    """KAI counts CPU in millicores, memory in MB, GPUs in units. An absent CPU or memory quota is unlimited: in our
+    projects only GPUs are promised, and a project without a word about CPU must not count as over quota."""
+    amounts: list[int] = []
+    for resource, unit in (("cpu", 1), ("memory", 10**6), ("gpu", WHOLE_GPU)):
+        value = dig(spec, f"resources.{resource}.{field}")
+        if value is None:
+            amounts.append(UNLIMITED if resource != "gpu" else default)
+        else:
+            amounts.append(UNLIMITED if float(value) < 0 else round(float(value) * unit))
+    return (amounts[0], amounts[1], amounts[2])
+
+
+def _over_quota_weights(spec: Mapping[str, Any]) -> tuple[float, float, float]:
+    weights = []
+    for resource in ("cpu", "memory", "gpu"):
+        value = dig(spec, f"resources.{resource}.overQuotaWeight")
+        weights.append(1.0 if value is None else float(value))
+    return (weights[0], weights[1], weights[2])
+
+
+def parse_duration(text: Any) -> float | None:
+    """Go's duration ("1h30m", "90s", "5m") in seconds; None for nothing or for what cannot be read."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", str(text or ""))
+    if not parts:
+        return None
+    return sum(float(n) * {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}[u] for n, u in parts)
+
+
+def parse_task(pod: Object, pod_sets: frozenset[str]) -> Task:
+    scheduled = condition(pod, "PodScheduled")
+    role = labels(pod).get("training.kubeflow.org/replica-type", "")
+    pod_set = labels(pod).get(SUBGROUP_LABEL, "")
+    if pod_set not in pod_sets:
+        pod_set = role if role in pod_sets else next(iter(sorted(pod_sets)), "") if len(pod_sets) == 1 else ""
+    text = labels(pod).get("kai.scheduler/task-priority", "")
+    task_priority = 10**6 + int(text) if text.lstrip("-").isdigit() else 0
+    return Task(
+        uid=uid(pod),
+        namespace=namespace(pod),
+        name=name(pod),
+        shape=pod_requests.pod_shape(pod),
+        status=pod_status(pod),
+        pod_set=pod_set,
+        node=str(dig(pod, "spec.nodeName") or ""),
+        devices=assigned_devices(pod),
+        priority=task_priority or int(role in LEADER_ROLES),
+        created=seconds(meta(pod).get("creationTimestamp")),
+        verdict=str(scheduled.get("message") or "") if scheduled and scheduled.get("status") == "False" else "",
+    )
+
+
+def pod_status(pod: Object) -> Status:
+    pod_phase = phase(pod)
+    if pod_phase in ("Succeeded", "Failed"):
+        return Status(pod_phase)
+    if not dig(pod, "spec.nodeName"):
+        gated = dig(pod, "spec.schedulingGates") or is_deleting(pod)
+        return Status.GATED if gated else Status.PENDING
+    if is_deleting(pod):
+        return Status.RELEASING
+    return Status.RUNNING  # bound or running: it holds its room, and that is all the planner asks
+
+
+def assigned_devices(pod: Object) -> tuple[int, ...]:
+    text = annotations(pod).get(DEVICES_ANNOTATION, "")
+    return tuple(int(part) for part in text.split(",") if part.strip().isdigit())
+
+
+def is_foreign(pod: Object) -> bool:
+    return str(dig(pod, "spec.schedulerName") or "") not in OUR_SCHEDULER_NAMES
+
+
+def queue_of(obj: Object, group: Object | None, namespace_object: Object | None) -> str:
+    """The queue: the PodGroup's word, then labels on the object or the group, then the namespace, then `default`."""
+    if group is not None and dig(group, "spec.queue"):
+        return str(group["spec"]["queue"])
+    for source in (obj, group or {}):
+        for label in QUEUE_LABELS:
+            if labels(source).get(label):
+                return str(labels(source)[label])
+    return str(labels(namespace_object or {}).get(NAMESPACE_QUEUE_LABEL) or DEFAULT_QUEUE)
+
+
+def priority_value(class_name: str, classes: Mapping[str, int], default: int = DEFAULT_PRIORITY) -> int:
+    """The value of a priority class: the cluster's PriorityClass, else Run:ai's own four, else `default`."""
+    if class_name in classes:
+        return classes[class_name]
+    return PRIORITY_CLASS_VALUES.get(class_name, default)
+
+
+def _is_preemptible(preemptibility: str, priority: int) -> bool:
+    return preemptibility == "preemptible" if preemptibility in ("preemptible", "non-preemptible") else priority < 100
+
+
+def bare_pod_gang(pod: Object, queue_name: str, classes: Mapping[str, int]) -> Gang:
+    """A pod without a group is a gang of one."""
+    spec = pod.get("spec") or {}
+    class_name = str(labels(pod).get("priorityClassName") or spec.get("priorityClassName") or "")
+    priority = priority_value(class_name, classes, int(spec.get("priority") or 0) or DEFAULT_PRIORITY)
+    created = seconds(meta(pod).get("creationTimestamp"))
+    return Gang(
+        namespace=namespace(pod),
+        name=f"pod/{name(pod)}",
+        uid=uid(pod),
+        queue=queue_name,
+        tasks=(parse_task(pod, frozenset({""})),),
+        priority=priority,
+        preemptible=_is_preemptible(labels(pod).get("kai.scheduler/preemptibility", ""), priority),
+        created=created,
+        bare=True,
+        foreign=is_foreign(pod),
+        started=seconds(dig(pod, "status.startTime")),
+        delay=parse_duration(annotations(pod).get("kai.scheduler/preemption-delay")) or 0.0,
+        lasts=parse_duration(annotations(pod).get(MAX_RUNTIME_ANNOTATION))
+        or float(spec.get("activeDeadlineSeconds") or 0),
+    )
+
+
+def pod_group_gang(group: Object, pods: Iterable[Object], queue_name: str, classes: Mapping[str, int]) -> Gang:
+    """A PodGroup and its pods."""
+    spec = group.get("spec") or {}
+    pod_sets = _parse_pod_sets(spec)
+    names = frozenset(s.name for s in pod_sets)
+    priority = priority_value(str(spec.get("priorityClassName") or ""), classes)
+    group_annotations = annotations(group)
+    tasks = tuple(parse_task(p, names) for p in pods)
+    if any(dig(g, "topologyConstraint.requiredTopologyLevel") for g in spec.get("subGroups") or ()):
+        text = "subGroups[].topologyConstraint is not supported here; put topologyConstraint on the whole PodGroup"
+        tasks = tuple(replace(t, shape=replace(t.shape, unsupported=text)) for t in tasks)
+    if pool := pod_requests.node_pool(group):  # a gang lives in one pool: its own label counts for all its pods
+        tasks = tuple(replace(t, shape=replace(t.shape, pool=pool)) for t in tasks)
+    owner = controller_of(group) or {}
+    return Gang(
+        namespace=namespace(group),
+        name=name(group),
+        uid=uid(group),
+        queue=queue_name,
+        tasks=tasks,
+        pod_sets=pod_sets,
+        priority=priority,
+        preemptible=_is_preemptible(str(spec.get("preemptibility") or ""), priority),
+        created=seconds(meta(group).get("creationTimestamp")),
+        started=seconds(dig(group, "status.startTime") or group_annotations.get(LAST_START_ANNOTATION)),
+        stale=seconds(dig(group, "status.staleSince") or group_annotations.get(STALE_ANNOTATION)),
+        verdict=str(dig(group, "status.explanation.message") or ""),
+        delay=parse_duration(group_annotations.get("kai.scheduler/preemption-delay")) or 0.0,
+        owner=(
+            str(owner.get("apiVersion", "")),
+            str(owner.get("kind", "")),
+            str(owner.get("name", "")),
+            str(owner.get("uid", "")),
+        ),
+        grace=parse_duration(
+            spec.get("stalenessGracePeriod") or group_annotations.get("kai.scheduler/staleness-grace-period")
+        ),
+        lasts=parse_duration(group_annotations.get(MAX_RUNTIME_ANNOTATION)) or 0.0,
+        required=str(dig(spec, "topologyConstraint.requiredTopologyLevel") or ""),
+        preferred=str(dig(spec, "topologyConstraint.preferredTopologyLevel") or ""),
+    )
+
+
+def _parse_pod_sets(spec: Mapping[str, Any]) -> tuple[PodSet, ...]:
+    """The leaves of the sub-group tree; without sub-groups one set with the group's minMember."""
+    groups = spec.get("subGroups") or ()
+    parents = {g.get("parent") for g in groups}
+    leaves = [g for g in groups if g.get("name") not in parents]
+    if not leaves:
+        return (PodSet("", int(spec.get("minMember") or 1)),)
+    return tuple(PodSet(str(g["name"]), int(g.get("minMember") or 0)) for g in leaves)
+
+
+def pod_group_name(pod: Object) -> str:
+    """The PodGroup that the pod itself names, "" when it names none."""
+    return str(annotations(pod).get(POD_GROUP_ANNOTATION, ""))
+
+
+def is_kubeflow_pod(pod: Object) -> bool:
+    """Made by a training job: it is scheduled with its PodGroup or not at all."""
+    owner = controller_of(pod)
+    return owner is not None and str(owner.get("apiVersion", "")).startswith("kubeflow.org/")

@@ -1,0 +1,77 @@
+"""The room on one node: what is idle, and what is coming back."""
+
+from __future__ import annotations
+
+from rowlock.scheduling.model.resources import WHOLE_GPU
+from rowlock.scheduling.model.snapshot import Node, Shape
+
+
+class NodeState:
+    """What is idle on a node, and what is coming back (releasing, less what is promised away)."""
+
+    __slots__ = (
+        "idle_cpu",
+        "idle_extras",
+        "idle_memory",
+        "idle_pods",
+        "index",
+        "node",
+        "releasing_cpu",
+        "releasing_extras",
+        "releasing_memory",
+        "releasing_per_device",
+        "releasing_pods",
+        "used_per_device",
+    )
+
+    def __init__(self, node: Node, index: int) -> None:
+        self.node, self.index = node, index
+        self.idle_cpu, self.idle_memory, self.idle_pods = node.cpu, node.memory, node.pods
+        self.idle_extras = dict(node.extras)
+        self.releasing_cpu = self.releasing_memory = self.releasing_pods = 0
+        self.releasing_extras = dict.fromkeys(self.idle_extras, 0)
+        self.used_per_device = [0] * node.gpus
+        self.releasing_per_device = [0] * node.gpus
+
+    def device_portion(self, shape: Shape) -> int:
+        """Hundredths of each of its cards that the shape takes here; above 100 it does not fit any."""
+        if shape.gpus:
+            return WHOLE_GPU
+        if shape.gpu_memory:
+            return -(-shape.gpu_memory * 100 // max(1, self.node.gpu_memory))
+        return shape.portion
+
+    def occupy(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
+        """Returns the hundredths of GPUs taken."""
+        self.idle_cpu -= sign * shape.cpu
+        self.idle_memory -= sign * shape.memory
+        self.idle_pods -= sign
+        for name, value in shape.extras:
+            self.idle_extras[name] = self.idle_extras.get(name, 0) - sign * value
+        if devices:
+            amount = sign * self.device_portion(shape)
+            for d in devices:
+                self.used_per_device[d] += amount
+            return amount * len(devices)
+        return 0
+
+    def release(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
+        """sign +1: what it holds is coming back; -1: what is coming back (or idle) is promised to it."""
+        self.releasing_cpu += sign * shape.cpu
+        self.releasing_memory += sign * shape.memory
+        self.releasing_pods += sign
+        for name, value in shape.extras:
+            self.releasing_extras[name] = self.releasing_extras.get(name, 0) + sign * value
+        if devices:
+            amount = sign * self.device_portion(shape)
+            for d in devices:
+                self.releasing_per_device[d] += amount
+            return amount * len(devices)
+        return 0
+
+    def idle_gpu(self) -> int:
+        return sum(WHOLE_GPU - u for u in self.used_per_device)
+
+    def free_gpu(self) -> int:
+        """Idle and coming back, less what is promised."""
+        return sum(WHOLE_GPU - u + b for u, b in zip(self.used_per_device, self.releasing_per_device, strict=True))

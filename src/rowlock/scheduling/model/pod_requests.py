@@ -1,0 +1,212 @@
+"""What a pod asks for: its spec and annotations as a `Shape`.
+
+CPU and memory as the kubelet counts them (the larger of the containers' sum and any init container, plus overhead),
+GPUs as whole devices or KAI's fraction annotations, and where it may go. What we do not do is never ignored: it makes
+the shape `unsupported`, with a sentence.
+"""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from rowlock import quantity
+from rowlock.errors import BadRequest
+from rowlock.objects import Object, annotations, dig, labels
+from rowlock.scheduling.model.snapshot import Requirement, Shape, Toleration
+
+GPU_RESOURCE = "nvidia.com/gpu"
+FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, NUM_DEVICES_ANNOTATION = (
+    "gpu-fraction",
+    "gpu-memory",
+    "gpu-fraction-num-devices",
+)
+FRACTION_CONTAINER_ANNOTATION = "gpu-fraction-container-name"
+NODE_POOL_LABEL = "kai.scheduler/node-pool"
+IGNORED_RESOURCES = frozenset({"ephemeral-storage"})
+"""Nodes of one machine do not ration it; the kubelet does not either."""
+
+
+def pod_shape(pod: Object) -> Shape:
+    """The pod's shape. Pods of one job ask for the same in the same words: each wording is parsed once."""
+    key = _shape_cache_key(pod)
+    cached = _SHAPE_CACHE.get(key)
+    if cached is None:
+        if len(_SHAPE_CACHE) >= 4096:
+            _SHAPE_CACHE.clear()
+        cached = _SHAPE_CACHE[key] = _parse_shape(pod)
+    return cached
+
+
+_SHAPE_CACHE: dict[bytes, Shape] = {}
+
+
+def node_pool(obj: Object) -> str:
+    """The node pool that the label of a pod, a PodGroup or a node names; "" = the default one: nodes without the label."""
+    word = str(labels(obj).get(NODE_POOL_LABEL) or "")
+    return "" if word == "default" else word
+
+
+def _shape_cache_key(pod: Object) -> bytes:
+    """Everything that `_parse_shape` reads, as one key."""
+    spec = pod.get("spec") or {}
+    containers = [
+        [(c.get("resources"), c.get("restartPolicy")) for c in spec.get(kind) or ()]
+        for kind in ("containers", "initContainers")
+    ]
+    pod_annotations = annotations(pod)
+    return msgspec.json.encode(
+        (
+            containers,
+            [spec.get(field) for field in _SHAPE_SPEC_FIELDS],
+            [
+                pod_annotations.get(note)
+                for note in (FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, NUM_DEVICES_ANNOTATION)
+            ],
+            labels(pod).get(NODE_POOL_LABEL),
+        )
+    )
+
+
+_SHAPE_SPEC_FIELDS = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "resourceClaims",
+    "overhead",
+)
+
+
+def _parse_shape(pod: Object) -> Shape:
+    """Values that admission should have refused make it unsupported rather than free."""
+    spec = pod.get("spec") or {}
+    try:
+        totals = _total_requests(spec)
+        extras = tuple(
+            sorted(
+                (k, quantity.integer_value(str(v)))
+                for k, v in totals.items()
+                if k not in _BASIC_RESOURCES | IGNORED_RESOURCES
+            )
+        )
+        cpu, memory = quantity.millis(str(totals.get("cpu", 0))), quantity.integer_value(str(totals.get("memory", 0)))
+        gpus = quantity.integer_value(str(totals.get(GPU_RESOURCE, 0)))
+    except BadRequest as error:
+        return Shape(unsupported=f"a resource request cannot be read: {error.message}")
+    portion, mebibytes, devices, fraction_error = _parse_fraction(annotations(pod), gpus)
+    return Shape(
+        cpu=cpu,
+        memory=memory,
+        gpus=gpus or (devices if portion == 100 else 0),
+        portion=0 if portion == 100 else portion,
+        gpu_memory=mebibytes,
+        devices=0 if portion == 100 else devices,
+        extras=extras,
+        selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),
+        affinity=_parse_affinity(spec),
+        tolerations=tuple(_parse_toleration(t) for t in spec.get("tolerations") or ()),
+        pool=node_pool(pod),
+        unsupported=fraction_error or _unsupported_message(spec),
+    )
+
+
+_BASIC_RESOURCES = frozenset({"cpu", "memory", GPU_RESOURCE})
+
+
+def _total_requests(spec: Mapping[str, Any]) -> dict[str, Decimal]:
+    total: dict[str, Decimal] = {}
+    for container in spec.get("containers") or ():
+        _add_requests(total, _container_requests(container))
+    peak: dict[str, Decimal] = {}
+    sidecars: dict[str, Decimal] = {}
+    for container in spec.get("initContainers") or ():
+        requests = _container_requests(container)
+        if container.get("restartPolicy") == "Always":
+            _add_requests(sidecars, requests)
+            requests = {}
+        for name in requests.keys() | sidecars.keys():
+            value = requests.get(name, Decimal(0)) + sidecars.get(name, Decimal(0))
+            peak[name] = max(peak.get(name, Decimal(0)), value)
+    _add_requests(total, sidecars)
+    for name, value in peak.items():
+        total[name] = max(total.get(name, Decimal(0)), value)
+    _add_requests(total, {k: quantity.parse(v) for k, v in (spec.get("overhead") or {}).items()})
+    return total
+
+
+def _container_requests(container: Mapping[str, Any]) -> dict[str, Decimal]:
+    resources = container.get("resources") or {}
+    requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {name: quantity.parse(value) for name, value in requests.items()}
+
+
+def _add_requests(total: dict[str, Decimal], more: Mapping[str, Decimal]) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, Decimal(0)) + value
+
+
+def _parse_fraction(pod_annotations: Mapping[str, str], gpus: int) -> tuple[int, int, int, str]:
+    """(hundredths, MiB, devices, what is wrong) from KAI's annotations."""
+    portion, mebibytes = pod_annotations.get(FRACTION_ANNOTATION), pod_annotations.get(GPU_MEMORY_ANNOTATION)
+    if portion is None and mebibytes is None:
+        error_alone = f"annotation {NUM_DEVICES_ANNOTATION} needs {FRACTION_ANNOTATION} or {GPU_MEMORY_ANNOTATION}: of how much of each?"
+        return 0, 0, 0, error_alone if NUM_DEVICES_ANNOTATION in pod_annotations else ""
+    if portion is not None and mebibytes is not None:
+        return 0, 0, 0, f"annotations {FRACTION_ANNOTATION} and {GPU_MEMORY_ANNOTATION} exclude each other; keep one"
+    if gpus:
+        return 0, 0, 0, f"a fraction of a GPU and {gpus} whole GPUs exclude each other; keep one"
+    try:
+        devices = int(pod_annotations.get(NUM_DEVICES_ANNOTATION, "1"))
+        hundredths = int((Decimal(portion) * 100).quantize(Decimal(1), "ROUND_HALF_UP")) if portion else 0
+        memory = int(mebibytes) if mebibytes else 0
+    except (ValueError, ArithmeticError):
+        return (
+            0,
+            0,
+            0,
+            f"annotation {FRACTION_ANNOTATION}={portion!r} or {GPU_MEMORY_ANNOTATION}={mebibytes!r} is not a number",
+        )
+    if devices < 1 or (portion and not 1 <= hundredths <= 100) or (mebibytes and memory < 1):
+        return (
+            0,
+            0,
+            0,
+            f"annotation {FRACTION_ANNOTATION} must lie between 0.01 and 1, {GPU_MEMORY_ANNOTATION} and {NUM_DEVICES_ANNOTATION} above 0",
+        )
+    return hundredths, memory, devices, ""
+
+
+def _parse_affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], ...]:
+    terms = dig(spec, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms") or ()
+    return tuple(
+        (
+            *_parse_requirements(t.get("matchExpressions") or (), on_field=False),
+            *_parse_requirements(t.get("matchFields") or (), on_field=True),
+        )
+        for t in terms
+    )
+
+
+def _parse_requirements(items: Iterable[Mapping[str, Any]], *, on_field: bool) -> tuple[Requirement, ...]:
+    return tuple(Requirement(i["key"], i["operator"], tuple(i.get("values") or ()), on_field) for i in items)
+
+
+def _parse_toleration(t: Mapping[str, Any]) -> Toleration:
+    return Toleration(t.get("key") or "", t.get("operator") or "Equal", t.get("value") or "", t.get("effect") or "")
+
+
+def _unsupported_message(spec: Mapping[str, Any]) -> str:
+    for name in ("podAffinity", "podAntiAffinity"):
+        if dig(spec, f"affinity.{name}.requiredDuringSchedulingIgnoredDuringExecution"):
+            return (
+                f"spec.affinity.{name} with required terms is not supported here; "
+                "use preferred terms, nodeSelector or nodeAffinity"
+            )
+    for spread in spec.get("topologySpreadConstraints") or ():
+        if spread.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
+            return "spec.topologySpreadConstraints with DoNotSchedule is not supported here; use ScheduleAnyway"
+    if spec.get("resourceClaims"):
+        return "spec.resourceClaims is not supported here; ask for nvidia.com/gpu or a GPU fraction"
+    return ""

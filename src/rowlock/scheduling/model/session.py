@@ -1,0 +1,474 @@
+"""The planner's live state: counters over a snapshot, and a log that undoes every move.
+
+All plans are made by `move_task`: a task changes status and place, every counter follows (node, cards, gang, queue and its
+ancestors), and the old position goes to the log. `checkpoint()` and `rollback(mark)` make any attempt harmless, so the same
+code simulates and decides. The world can also follow a changing cluster (`put_*`, `drop_*`), outside of attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rowlock.scheduling.model.node_state import NodeState
+from rowlock.scheduling.model.resources import UNLIMITED, WHOLE_GPU, ZERO, ResourceVector, add
+from rowlock.scheduling.model.snapshot import (
+    Gang,
+    Node,
+    NodeReservation,
+    PipelinedGang,
+    Queue,
+    SchedulerSettings,
+    Shape,
+    Snapshot,
+    Status,
+    Task,
+)
+
+ACTIVE_STATUSES = frozenset({Status.ALLOCATED, Status.PIPELINED, Status.BOUND, Status.RUNNING})
+ALLOCATED_STATUSES = frozenset({Status.ALLOCATED, Status.BOUND, Status.RUNNING})
+"""Holds its resources; counted against its queue."""
+HOLDING_STATUSES = frozenset({Status.ALLOCATED, Status.BOUND, Status.RUNNING, Status.RELEASING})
+
+Placement = tuple[str, tuple[int, ...]]
+"""A node and the indices of its cards."""
+
+
+class QueueState:
+    """A queue with its running totals; `allocated` follows tasks that hold or are promised resources."""
+
+    __slots__ = (
+        "allocatable_share",
+        "allocated",
+        "allocated_non_preemptible",
+        "children",
+        "fair_share",
+        "gangs",
+        "path",
+        "queue",
+        "quota_reservations",
+        "rank",
+        "requested",
+        "running_gangs",
+        "running_priorities",
+        "usage",
+    )  # fmt: skip
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.children: list[QueueState] = []
+        self.path: tuple[QueueState, ...] = (self,)
+        """Itself, its parent, ... its root; empty when a parent is missing or the parents form a circle."""
+        self.allocated: ResourceVector = ZERO
+        self.allocated_non_preemptible: ResourceVector = ZERO
+        """The non-preemptible part of `allocated`."""
+        self.requested: ResourceVector = ZERO
+        """Counted and pending together."""
+        self.fair_share: ResourceVector = ZERO
+        self.allocatable_share: ResourceVector = ZERO
+        """What it may hold without being reclaimable: limit, quota and fair share together."""
+        self.gangs: dict[str, GangState] = {}
+        self.running_gangs: dict[str, GangState] = {}
+        """Gangs that had active pods when the cycle began, and those that were placed in it."""
+        self.running_priorities: dict[int, int] = {}
+        """How many of them have each priority."""
+        self.quota_reservations: tuple[tuple[str, ResourceVector, bool], ...] = ()
+        """Of its limit (True: and of its quota) this much is kept for those gangs, beside the earmarked nodes."""
+        self.rank = 0
+        self.usage = queue.usage
+        """The part of the cluster it used lately."""
+
+    def add_running(self, state: GangState) -> bool:
+        """Count the gang among the running; False when it was there."""
+        if state.gang.key in self.running_gangs:
+            return False
+        self.running_gangs[state.gang.key] = state
+        self.running_priorities[state.gang.priority] = self.running_priorities.get(state.gang.priority, 0) + 1
+        return True
+
+    def remove_running(self, key: str) -> None:
+        state = self.running_gangs.pop(key, None)
+        if state is not None:
+            count = self.running_priorities[state.gang.priority] - 1
+            self.running_priorities[state.gang.priority] = count
+            if not count:
+                del self.running_priorities[state.gang.priority]
+
+
+class PodSetState:
+    """A pod set's counters."""
+
+    __slots__ = (
+        "active_count",
+        "alive_count",
+        "allocated_count",
+        "minimum",
+        "name",
+        "pending_count",
+        "succeeded_count",
+        "tasks",
+    )
+
+    def __init__(self, name: str, minimum: int) -> None:
+        self.name, self.minimum = name, minimum
+        self.tasks: list[TaskState] = []
+        self.active_count = self.allocated_count = self.alive_count = self.pending_count = self.succeeded_count = 0
+
+    def count_status(self, status: Status, sign: int) -> None:
+        if status in ACTIVE_STATUSES:
+            self.active_count += sign
+            self.alive_count += sign
+            if status in ALLOCATED_STATUSES:
+                self.allocated_count += sign
+        elif status is Status.PENDING:
+            self.pending_count += sign
+            self.alive_count += sign
+        elif status is Status.SUCCEEDED:
+            self.succeeded_count += sign
+
+    @property
+    def shortfall(self) -> int:
+        """How many more must be placed for the minimum. A finished pod has done its part."""
+        return self.minimum - self.active_count - self.succeeded_count
+
+
+class GangState:
+    """A gang, its sets, its queue. While `domain` names a label and its value, its pods go to such nodes only; `has_victims`:
+    others leave for it in this cycle."""
+
+    __slots__ = ("domain", "gang", "has_victims", "pod_sets", "queue")
+
+    def __init__(self, gang: Gang, queue: QueueState | None) -> None:
+        self.gang, self.queue = gang, queue
+        self.domain = ("", "")
+        self.has_victims = False
+        self.pod_sets: dict[str, PodSetState] = {p.name: PodSetState(p.name, p.minimum) for p in gang.pod_sets}
+
+    @property
+    def tasks(self) -> Iterator[TaskState]:
+        for s in self.pod_sets.values():
+            yield from s.tasks
+
+    @property
+    def pool(self) -> str:
+        """A gang lives in one node pool."""
+        return self.gang.tasks[0].shape.pool if self.gang.tasks else ""
+
+    @property
+    def active_count(self) -> int:
+        return sum(s.active_count for s in self.pod_sets.values())
+
+    @property
+    def pending_count(self) -> int:
+        return sum(s.pending_count for s in self.pod_sets.values())
+
+    def has_pending_tasks(self) -> bool:
+        """Some pod still wants a node (or a gate to open)."""
+        return any(s.pending_count for s in self.pod_sets.values()) or any(t.status is Status.GATED for t in self.tasks)
+
+    def elasticity(self) -> int:
+        """0 below its minimum, 1 exactly at it, 2 above it."""
+        above = False
+        for s in self.pod_sets.values():
+            if s.shortfall > 0:
+                return 0
+            above = above or s.shortfall < 0
+        return 2 if above else 1
+
+
+class TaskState:
+    """A task's present position in the plan. `origin`: it is also still leaving that place (it was evicted there)."""
+
+    __slots__ = ("devices", "gang", "node", "origin", "pod_set", "status", "task")
+
+    def __init__(self, task: Task, gang: GangState) -> None:
+        self.task, self.gang = task, gang
+        self.pod_set = gang.pod_sets.get(task.pod_set) or gang.pod_sets.setdefault(
+            task.pod_set, PodSetState(task.pod_set, 0)
+        )
+        self.status, self.node, self.devices = task.status, task.node, task.devices
+        self.origin: Placement | None = None
+
+
+UndoEntry = tuple[TaskState, Status, str, tuple[int, ...], Placement | None]
+
+
+class Session:
+    """Nodes, queues and gangs with counters; see the module's docstring."""
+
+    def __init__(self, settings: SchedulerSettings | None = None) -> None:
+        self.settings = settings or SchedulerSettings()
+        self.now = 0.0
+        self.nodes: dict[str, NodeState] = {}
+        self.ordered_nodes: list[NodeState] = []
+        """Nodes by name; NodeState.index points into it."""
+        self.queues: dict[str, QueueState] = {}
+        self.gangs: dict[str, GangState] = {}
+        self.below_minimum_gangs: dict[str, GangState] = {}
+        """Gangs that ran with less than their minimum when the cycle began, and those marked so."""
+        self.gangs_on_lost_nodes: dict[str, GangState] = {}
+        """Gangs with pods on nodes that are not there, or not ready."""
+        self.lost_nodes: dict[str, float] = {}
+        """Those nodes, and since when."""
+        self.reservations: dict[str, PipelinedGang] = {}
+        self.node_reservations: tuple[NodeReservation, ...] = ()
+        self.reserved_free_at: dict[str, float | None] = {}
+        """When the nodes earmarked for a gang will be free; None = nobody knows."""
+        self.undo_log: list[UndoEntry] = []
+        self.touched_nodes: list[int] = []
+        """Indices of nodes whose room changed, ever growing within an epoch: placement reads the tail."""
+        self.nodes_epoch = 0
+        """Counts changes of the set of nodes or of their properties."""
+        self.smallest_gpu_memory = 100
+        self.free_gpu = 0
+        """Hundredths of all cards that are idle or coming back, less what is promised."""
+        self.surplus_memo: object | None = None
+        """A memo of `reclaim.py`, valid until a plan changes what queues hold."""
+        self.action_memos: dict[str, object] = {}
+        """Memos of the acts, valid until one of them succeeds."""
+        self.total: ResourceVector = ZERO
+        """Schedulable capacity less what foreign pods hold."""
+
+    # ------------------------------------------------------------ moves
+
+    def move_task(
+        self,
+        task: TaskState,
+        status: Status,
+        node: str = "",
+        devices: tuple[int, ...] = (),
+        *,
+        origin: Placement | None = None,
+    ) -> None:
+        """Put a task somewhere else in the plan; undone by `rollback`."""
+        self.undo_log.append((task, task.status, task.node, task.devices, task.origin))
+        self._set_position(task, status, node, devices, origin)
+
+    def checkpoint(self) -> int:
+        return len(self.undo_log)
+
+    def rollback(self, checkpoint: int) -> None:
+        while len(self.undo_log) > checkpoint:
+            task, status, node, devices, origin = self.undo_log.pop()
+            self._set_position(task, status, node, devices, origin)
+
+    def forget_memos(self) -> None:
+        """Drop the memos of the acts: what queues hold has changed."""
+        self.surplus_memo = None
+        self.action_memos.clear()
+
+    def set_node_reservations(self, node_reservations: tuple[NodeReservation, ...]) -> None:
+        """Keep nodes for gangs, or none; rankings begin again when that changes."""
+        if node_reservations != self.node_reservations:
+            self.node_reservations = node_reservations
+            self.nodes_epoch += 1
+            self.touched_nodes.clear()
+
+    def node_reservation_in(self, pool: str) -> NodeReservation | None:
+        """The nodes that are kept for a gang in that pool."""
+        return next((m for m in self.node_reservations if m.pool == pool), None)
+
+    def trim_touched(self) -> None:
+        """Forget a long tail of touched nodes; rankings begin again."""
+        if len(self.touched_nodes) > 200_000:
+            self.touched_nodes.clear()
+            self.nodes_epoch += 1
+
+    def _set_position(
+        self, task: TaskState, status: Status, node: str, devices: tuple[int, ...], origin: Placement | None
+    ) -> None:
+        self._apply_effect(task, -1)
+        task.status, task.node, task.devices, task.origin = status, node, devices, origin
+        self._apply_effect(task, +1)
+
+    def _apply_effect(self, task: TaskState, sign: int) -> None:
+        status, shape = task.status, task.task.shape
+        task.pod_set.count_status(status, sign)
+        state = self.nodes.get(task.node) if task.node else None
+        if state is not None:
+            if status is Status.PIPELINED:
+                self.free_gpu += state.release(shape, task.devices, -sign)
+                self.touched_nodes.append(state.index)
+            elif status in HOLDING_STATUSES:
+                self.free_gpu -= state.occupy(shape, task.devices, sign)
+                if status is Status.RELEASING:
+                    self.free_gpu += state.release(shape, task.devices, sign)
+                self.touched_nodes.append(state.index)
+        if task.origin is not None and (origin_node := self.nodes.get(task.origin[0])) is not None:
+            self.free_gpu -= origin_node.occupy(shape, task.origin[1], sign)
+            self.free_gpu += origin_node.release(shape, task.origin[1], sign)
+            self.touched_nodes.append(origin_node.index)
+        if status in ACTIVE_STATUSES or status is Status.PENDING:
+            self._account_to_queue(task, status, state, sign)
+
+    def _account_to_queue(self, task: TaskState, status: Status, node: NodeState | None, sign: int) -> None:
+        amount = self.resource_cost(task.task.shape, node)
+        queue, gang = task.gang.queue, task.gang.gang
+        if gang.foreign:
+            if node is not None and node.node.ready and not node.node.unschedulable:
+                self.total = add(self.total, [-sign * v for v in amount])
+            return
+        if queue is None:
+            return
+        if sign < 0:
+            amount = (-amount[0], -amount[1], -amount[2])
+        for q in queue.path:
+            q.requested = add(q.requested, amount)
+            if status in ACTIVE_STATUSES:
+                q.allocated = add(q.allocated, amount)
+                if not gang.preemptible:
+                    q.allocated_non_preemptible = add(q.allocated_non_preemptible, amount)
+
+    def resource_cost(self, shape: Shape, node: NodeState | None = None) -> ResourceVector:
+        """What the shape costs its queue; memory of a card counts by the card it sits on, unplaced by the smallest."""
+        if shape.gpus:
+            return (shape.cpu, shape.memory, shape.gpus * WHOLE_GPU)
+        if not shape.devices:
+            return (shape.cpu, shape.memory, 0)
+        if node is not None and node.node.gpus:
+            return (shape.cpu, shape.memory, node.device_portion(shape) * shape.devices)
+        portion = shape.portion or min(WHOLE_GPU, -(-shape.gpu_memory * 100 // max(1, self.smallest_gpu_memory)))
+        return (shape.cpu, shape.memory, portion * shape.devices)
+
+    def total_cost(self, tasks: Iterable[TaskState]) -> ResourceVector:
+        total = ZERO
+        for t in tasks:
+            total = add(total, self.resource_cost(t.task.shape))
+        return total
+
+    # ------------------------------------------------------------ following a cluster
+
+    def put_nodes(self, nodes: Iterable[Node]) -> None:
+        """The whole set of nodes. Every task's effect is taken off and put back, so counters stay exact."""
+        tasks = [t for g in self.gangs.values() for t in g.tasks]
+        for t in tasks:
+            self._apply_effect(t, -1)
+        self.ordered_nodes = [NodeState(n, i) for i, n in enumerate(sorted(nodes, key=lambda n: n.name))]
+        self.nodes = {s.node.name: s for s in self.ordered_nodes}
+        self.smallest_gpu_memory = min((s.node.gpu_memory for s in self.ordered_nodes if s.node.gpus), default=100)
+        self.total = ZERO
+        self.free_gpu = sum(s.node.gpus * WHOLE_GPU for s in self.ordered_nodes)
+        for s in self.ordered_nodes:
+            if s.node.ready and not s.node.unschedulable:
+                self.total = add(self.total, (s.node.cpu, s.node.memory, s.node.gpus * WHOLE_GPU))
+        self.nodes_epoch += 1
+        self.touched_nodes.clear()
+        for t in tasks:
+            if not t.devices:  # its node was away: the cards it holds count again from now on
+                t.devices = t.task.devices
+                t.devices = self._assigned_devices(t)
+            self._apply_effect(t, +1)
+        self.lost_nodes = {name: since for name, since in self.lost_nodes.items() if self.is_node_lost(name)}
+        self.gangs_on_lost_nodes.clear()
+        for state in self.gangs.values():
+            self._record_lost_nodes(state)
+
+    def is_node_lost(self, node: str) -> bool:
+        """Can nothing be heard of pods there?"""
+        state = self.nodes.get(node)
+        return state is None or not state.node.ready
+
+    def _record_lost_nodes(self, state: GangState) -> None:
+        """Note the nodes that the gang's running pods have lost."""
+        for t in state.tasks:
+            if t.node and t.status in ALLOCATED_STATUSES and self.is_node_lost(t.node):
+                self.gangs_on_lost_nodes[state.gang.key] = state
+                node = self.nodes.get(t.node)
+                self.lost_nodes.setdefault(t.node, node.node.unready_since if node else 0.0)
+                self.lost_nodes[t.node] = self.lost_nodes[t.node] or self.now
+
+    def put_queues(self, queues: Iterable[Queue]) -> None:
+        """The whole set of queues; gangs find their queue again."""
+        gangs = [g.gang for g in self.gangs.values()]
+        for gang in gangs:
+            self.drop_gang(gang.key)
+        ordered = sorted(queues, key=lambda q: (q.created, q.name))
+        self.queues = {q.name: QueueState(q) for q in ordered}
+        for rank, state in enumerate(self.queues.values()):
+            state.rank = rank
+            state.path = self._ancestor_path(state)
+            parent = self.queues.get(state.queue.parent)
+            if parent is not None and state.path:
+                parent.children.append(state)
+        for gang in gangs:
+            self.put_gang(gang)
+
+    def _ancestor_path(self, state: QueueState) -> tuple[QueueState, ...]:
+        path: list[QueueState] = []
+        ancestor: QueueState | None = state
+        while ancestor is not None:
+            if ancestor in path:
+                return ()
+            path.append(ancestor)
+            if not ancestor.queue.parent:
+                return tuple(path)
+            ancestor = self.queues.get(ancestor.queue.parent)
+        return ()
+
+    def put_gang(self, gang: Gang) -> GangState:
+        self.drop_gang(gang.key)
+        queue = None if gang.foreign else self.leaf_queue(gang.queue)
+        state = GangState(gang, queue)
+        for task in sorted(gang.tasks, key=lambda t: (-t.priority, t.created, t.name, t.uid)):
+            t = TaskState(task, state)
+            t.devices = self._assigned_devices(t)
+            t.pod_set.tasks.append(t)
+            self._apply_effect(t, +1)
+        self.gangs[gang.key] = state
+        self._record_lost_nodes(state)
+        if queue is not None:
+            queue.gangs[gang.key] = state
+            if state.active_count:
+                queue.add_running(state)
+                if gang.stale or state.elasticity() == 0:
+                    self.below_minimum_gangs[gang.key] = state
+        return state
+
+    def _assigned_devices(self, t: TaskState) -> tuple[int, ...]:
+        """The cards of a running pod; one bound by hand names none, then it counts on the emptiest."""
+        node, count = self.nodes.get(t.node), t.task.shape.device_count
+        if node is None or not count:
+            return ()
+        named = tuple(d for d in t.devices if d < node.node.gpus)
+        if len(named) == count:
+            return named
+        return tuple(sorted(range(node.node.gpus), key=lambda d: (node.used_per_device[d], d))[:count])
+
+    def drop_gang(self, key: str) -> None:
+        state = self.gangs.pop(key, None)
+        if state is None:
+            return
+        self.gangs_on_lost_nodes.pop(key, None)
+        for t in state.tasks:
+            self._apply_effect(t, -1)
+        if state.queue is not None:
+            state.queue.gangs.pop(key, None)
+            state.queue.remove_running(key)
+            self.below_minimum_gangs.pop(key, None)
+
+    def active_gangs(self) -> Iterator[GangState]:
+        """All gangs of all queues that had active pods when the cycle began."""
+        for q in self.queues.values():
+            yield from q.running_gangs.values()
+
+    def leaf_queue(self, name: str) -> QueueState | None:
+        """The queue of that name if jobs may run in it: it is a leaf and all its ancestors exist."""
+        queue = self.queues.get(name)
+        return queue if queue is not None and queue.path and not queue.children else None
+
+
+def open_session(snapshot: Snapshot) -> Session:
+    """A world from scratch."""
+    session = Session(snapshot.settings)
+    session.now = snapshot.now
+    session.lost_nodes = dict(snapshot.lost)
+    session.put_nodes(snapshot.nodes)
+    session.put_queues(snapshot.queues)
+    for gang in snapshot.gangs:
+        session.put_gang(gang)
+    session.reservations = {r.gang: r for r in snapshot.reservations}
+    session.set_node_reservations(snapshot.earmarks)
+    return session
+
+
+def is_unlimited(vector: ResourceVector) -> bool:
+    return all(v == UNLIMITED for v in vector)

@@ -1,0 +1,313 @@
+"""One task on the best node and cards, or the reason why there is none.
+
+A `NodeRanking` keeps the feasible nodes of one shape in a heap, best first, and reads from the world's `touched` list which
+nodes to look at again: placing a pod costs one node, not all of them. The order is lexicographic where KAI adds tiers
+of scores: a promised node, one that is not kept for somebody, a shared card with room, free now, CPU jobs on CPU nodes,
+then pack (fullest) or spread (emptiest), then the name.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from rowlock.scheduling.model.node_state import NodeState
+from rowlock.scheduling.model.resources import WHOLE_GPU
+from rowlock.scheduling.model.session import GangState, Session, TaskState
+from rowlock.scheduling.model.snapshot import Node, Requirement, Shape, Status, Taint, Toleration
+
+NodeScore = tuple[int, int, int, int, float, int]
+TopologyDomain = tuple[str, str]
+WHOLE_CLUSTER: TopologyDomain = ("", "")
+
+
+def is_tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
+    for t in tolerations:
+        if t.effect and t.effect != taint.effect:
+            continue
+        if t.op == "Exists" and t.key in ("", taint.key):
+            return True
+        if t.op == "Equal" and t.key == taint.key and t.value == taint.value:
+            return True
+    return False
+
+
+def matches_requirement(requirement: Requirement, node: Node, labels: dict[str, str]) -> bool:
+    value = node.name if requirement.field else labels.get(requirement.key)
+    match requirement.op:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    try:
+        number, bound = int(value or ""), int(requirement.values[0])
+    except (ValueError, IndexError):
+        return False
+    return number > bound if requirement.op == "Gt" else number < bound
+
+
+def obstacle(shape: Shape, node: Node) -> str:
+    """Why the node is out of the question whatever is free, in the kube-scheduler's words; "" when it is not."""
+    if node.unschedulable:
+        return "node(s) were unschedulable"
+    if not node.ready:
+        return "node(s) were not ready"
+    if any(t.effect != "PreferNoSchedule" and not is_tolerated(t, shape.tolerations) for t in node.taints):
+        return "node(s) had untolerated taint(s)"
+    if shape.pool != node.pool:
+        return "node(s) were in another node pool"
+    if not shape.selector and not shape.affinity:
+        return ""
+    labels = dict(node.labels)
+    if any(labels.get(k) != v for k, v in shape.selector):
+        return "node(s) didn't match Pod's node affinity/selector"
+    if shape.affinity and not any(all(matches_requirement(r, node, labels) for r in term) for term in shape.affinity):
+        return "node(s) didn't match Pod's node affinity/selector"
+    return ""
+
+
+def could_hold(node: Node, shape: Shape) -> bool:
+    """Would the node hold one if it were empty?"""
+    extras = dict(node.extras)
+    return (
+        node.cpu >= shape.cpu
+        and node.memory >= shape.memory
+        and node.pods >= 1
+        and node.gpus >= shape.device_count
+        and (not shape.gpu_memory or node.gpu_memory >= shape.gpu_memory)
+        and all(extras.get(name, 0) >= value for name, value in shape.extras)
+    )
+
+
+def find_devices(state: NodeState, shape: Shape, *, with_releasing: bool, spread: bool) -> tuple[int, ...] | None:
+    """The cards the shape would take on this node, now or (`with_releasing`) when what is releasing has gone."""
+    if not shape.wants_gpu:
+        return ()
+    if shape.device_count > state.node.gpus:
+        return None
+    if shape.gpus:
+        return _find_whole_devices(state, shape.gpus, with_releasing)
+    amount = state.device_portion(shape)
+    if amount > WHOLE_GPU:
+        return None
+    shared, empty = [], []
+    for d, used in enumerate(state.used_per_device):
+        releasing = state.releasing_per_device[d]
+        remaining_used = used - releasing
+        free = WHOLE_GPU - (remaining_used if with_releasing else max(used, remaining_used))
+        if remaining_used > 0 and free >= amount:
+            shared.append(
+                (max(used, remaining_used) + amount > WHOLE_GPU, (remaining_used if spread else -remaining_used), d)
+            )
+        elif remaining_used == 0 and (with_releasing or (used == 0 and releasing == 0)):
+            empty.append((used > 0, d))
+    shared_devices = [d for *_, d in sorted(shared)]
+    empty_devices = [d for *_, d in sorted(empty)]
+    devices = (empty_devices + shared_devices if spread else shared_devices + empty_devices)[: shape.devices]
+    return tuple(devices) if len(devices) == shape.devices else None
+
+
+def _find_whole_devices(state: NodeState, count: int, with_releasing: bool) -> tuple[int, ...] | None:
+    """A promise takes cards that are coming back before idle ones: those can start somebody now."""
+    idle: list[int] = []
+    releasing: list[int] = []
+    for d, used in enumerate(state.used_per_device):
+        if used == state.releasing_per_device[d]:
+            (releasing if used else idle).append(d)
+    devices = (releasing + idle if with_releasing else idle)[:count]
+    return tuple(devices) if len(devices) == count else None
+
+
+def fits_resources(state: NodeState, shape: Shape, *, with_releasing: bool) -> bool:
+    """CPU, memory, pods and other resources; `with_releasing` counts what is releasing, never what is promised."""
+    if state.idle_cpu + state.releasing_cpu < shape.cpu or state.idle_memory + state.releasing_memory < shape.memory:
+        return False
+    if state.idle_pods + state.releasing_pods < 1:
+        return False
+    if not with_releasing and (state.idle_cpu < shape.cpu or state.idle_memory < shape.memory or state.idle_pods < 1):
+        return False
+    for name, value in shape.extras:
+        idle = state.idle_extras.get(name, 0)
+        if idle + state.releasing_extras.get(name, 0) < value or (not with_releasing and idle < value):
+            return False
+    return True
+
+
+class NodeRanking:
+    """The feasible nodes of one shape, best first; `apart`: without those that are kept for somebody else."""
+
+    __slots__ = (
+        "avoid_reserved",
+        "domain",
+        "eligible",
+        "epoch",
+        "heap",
+        "reserved_nodes",
+        "session",
+        "shape",
+        "spread",
+        "spread_devices",
+        "touched_offset",
+        "versions",
+    )  # fmt: skip
+
+    def __init__(
+        self, session: Session, shape: Shape, domain: TopologyDomain = WHOLE_CLUSTER, *, avoid_reserved: bool = False
+    ) -> None:
+        self.session, self.shape, self.domain, self.avoid_reserved = session, shape, domain, avoid_reserved
+        self.spread = (session.settings.gpu if shape.wants_gpu else session.settings.cpu) == "spread"
+        self.spread_devices = (session.settings.cards or session.settings.gpu) == "spread"
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        session = self.session
+        self.epoch = session.nodes_epoch
+        self.touched_offset = len(session.touched_nodes)
+        self.reserved_nodes = frozenset(n for reservation in session.node_reservations for n in reservation.nodes)
+        self.eligible = [self._is_eligible(s.node) for s in session.ordered_nodes]
+        self.versions = [0] * len(session.ordered_nodes)
+        self.heap: list[tuple[NodeScore, int, int]] = []
+        for state in session.ordered_nodes:
+            if self.eligible[state.index] and (score := self.score(state)) is not None:
+                self.heap.append((score, state.index, 0))
+        heapq.heapify(self.heap)
+
+    def _is_eligible(self, node: Node) -> bool:
+        label, value = self.domain
+        if label and (label, value) not in node.labels:
+            return False
+        return not obstacle(self.shape, node) and not (self.avoid_reserved and node.name in self.reserved_nodes)
+
+    def score(self, state: NodeState) -> NodeScore | None:
+        """The node's place in the order; None when the shape does not fit even later."""
+        shape = self.shape
+        if not fits_resources(state, shape, with_releasing=True):
+            return None
+        devices = (
+            find_devices(state, shape, with_releasing=False, spread=self.spread_devices)
+            if fits_resources(state, shape, with_releasing=False)
+            else None
+        )
+        fits_now = devices is not None
+        if devices is None:
+            devices = find_devices(state, shape, with_releasing=True, spread=self.spread_devices)
+            if devices is None:
+                return None
+        shares_device = (
+            shape.is_fractional
+            and not self.spread
+            and any(state.used_per_device[d] - state.releasing_per_device[d] > 0 for d in devices)
+        )
+        free = state.free_gpu() if shape.wants_gpu else state.idle_cpu + state.releasing_cpu
+        capacity = state.node.gpus * WHOLE_GPU if shape.wants_gpu else state.node.cpu
+        pack = -free / capacity if self.spread and capacity else free
+        cpu_node = 0 if shape.wants_gpu or not state.node.gpus else 1
+        is_reserved = 1 if self.reserved_nodes and state.node.name in self.reserved_nodes else 0
+        return (is_reserved, 0 if shares_device else 1, 0 if fits_now else 1, cpu_node, pack, state.index)
+
+    def has_feasible_node(self) -> bool:
+        """Could any node hold one if it were empty?"""
+        if self.epoch != self.session.nodes_epoch:
+            self._rebuild()
+        order = self.session.ordered_nodes
+        return any(ok and could_hold(order[i].node, self.shape) for i, ok in enumerate(self.eligible))
+
+    def best_node(self) -> NodeState | None:
+        session = self.session
+        if self.epoch != session.nodes_epoch or len(self.heap) > 4 * len(session.ordered_nodes) + 64:
+            self._rebuild()
+        elif self.touched_offset < len(session.touched_nodes):
+            self._rescore_touched()
+        while self.heap:
+            _, index, version = self.heap[0]
+            if version == self.versions[index]:
+                return session.ordered_nodes[index]
+            heapq.heappop(self.heap)
+        return None
+
+    def _rescore_touched(self) -> None:
+        session = self.session
+        for index in set(session.touched_nodes[self.touched_offset :]):
+            if not self.eligible[index]:
+                continue
+            self.versions[index] += 1
+            score = self.score(session.ordered_nodes[index])
+            if score is not None:
+                heapq.heappush(self.heap, (score, index, self.versions[index]))
+        self.touched_offset = len(session.touched_nodes)
+
+
+class Placer:
+    """Places tasks in a world; keeps a Ranking for every shape it has met."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.rankings: dict[Shape, NodeRanking] = {}
+        self.restricted_rankings: dict[tuple[Shape, TopologyDomain, bool], NodeRanking] = {}
+        """For gangs that must stay in one region or off the nodes kept for another."""
+
+    def node_ranking(self, shape: Shape) -> NodeRanking:
+        ranking = self.rankings.get(shape)
+        if ranking is None:
+            if len(self.rankings) > 2000:
+                self.rankings.clear()
+            ranking = self.rankings[shape] = NodeRanking(self.session, shape)
+        return ranking
+
+    def ranking_for(self, gang: GangState, shape: Shape) -> NodeRanking:
+        """The ranking of the nodes that this gang may use now."""
+        avoid_reserved = self.must_avoid_reserved(gang)
+        if not avoid_reserved and gang.domain == WHOLE_CLUSTER:
+            return self.node_ranking(shape)
+        key = (shape, gang.domain, avoid_reserved)
+        ranking = self.restricted_rankings.get(key)
+        if ranking is None:
+            if len(self.restricted_rankings) > 4000:
+                self.restricted_rankings.clear()
+            ranking = self.restricted_rankings[key] = NodeRanking(
+                self.session, shape, gang.domain, avoid_reserved=avoid_reserved
+            )
+        return ranking
+
+    def must_avoid_reserved(self, gang: GangState) -> bool:
+        """Must it stay off the nodes that are kept for another? Not who can be evicted, nor who has ended by then."""
+        spec = gang.gang
+        reservation = (
+            None
+            if spec.preemptible or not self.session.node_reservations
+            else self.session.node_reservation_in(gang.pool)
+        )
+        if reservation is None or spec.key == reservation.gang:
+            return False
+        free_at = self.session.reserved_free_at.get(reservation.gang)
+        return not (spec.lasts and free_at is not None and self.session.now + spec.lasts <= free_at)
+
+    def place_task(self, task: TaskState, *, pipeline_only: bool = False, preferred_node: str = "") -> bool:
+        """Move the task to the best node: Allocated if it fits there now, else Pipelined; False if nowhere."""
+        shape = task.task.shape
+        if shape.unsupported:
+            return False
+        ranking = self.ranking_for(task.gang, shape)
+        state = self._feasible_preferred(ranking, preferred_node) or ranking.best_node()
+        if state is None:
+            return False
+        spread_devices = ranking.spread_devices
+        if not pipeline_only and fits_resources(state, shape, with_releasing=False):
+            devices = find_devices(state, shape, with_releasing=False, spread=spread_devices)
+            if devices is not None:
+                self.session.move_task(task, Status.ALLOCATED, state.node.name, devices, origin=task.origin)
+                return True
+        devices = find_devices(state, shape, with_releasing=True, spread=spread_devices)
+        if devices is None:
+            return False
+        self.session.move_task(task, Status.PIPELINED, state.node.name, devices, origin=task.origin)
+        return True
+
+    def _feasible_preferred(self, ranking: NodeRanking, preferred_node: str) -> NodeState | None:
+        state = self.session.nodes.get(preferred_node) if preferred_node else None
+        if state is None or obstacle(ranking.shape, state.node):
+            return None
+        return state if ranking.score(state) is not None else None

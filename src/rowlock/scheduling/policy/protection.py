@@ -1,0 +1,75 @@
+"""Whom nobody may evict now: the non-preemptible, those already leaving, and the young (min-runtime)."""
+
+from __future__ import annotations
+
+from rowlock.scheduling.model.session import GangState, QueueState, Session
+
+
+def is_evictable(gang: GangState) -> bool:
+    """Preemptible, and it has something to lose: pods that run or were planned earlier in this cycle."""
+    return gang.gang.preemptible and gang.queue is not None and gang.active_count > 0
+
+
+def _nearest_min_runtime(path: tuple[QueueState, ...], field: str) -> float:
+    """The nearest setting upward from the first queue of the path."""
+    for q in path:
+        value: float | None = getattr(q.queue, field)
+        if value is not None:
+            return value
+    return 0.0
+
+
+def remaining_runtime(session: Session, gang: GangState, seconds: float) -> float:
+    """How long the gang is still protected by a min-runtime of that many seconds."""
+    return max(0.0, gang.gang.started + seconds - session.now) if gang.gang.started else 0.0
+
+
+def _is_runtime_protected(session: Session, gang: GangState, seconds: float) -> bool:
+    """Protected, unless it has surplus pods to give."""
+    return remaining_runtime(session, gang, seconds) > 0 and gang.elasticity() < 2
+
+
+def diverging_ancestors(a: QueueState, b: QueueState) -> tuple[QueueState, QueueState]:
+    """The ancestors of both just below their lowest common one."""
+    up, down = list(reversed(a.path)), list(reversed(b.path))
+    for x, y in zip(up, down, strict=False):
+        if x is not y:
+            return x, y
+    return a, b
+
+
+def resolve_reclaim_min_runtime(reclaimer: GangState, victim: GangState) -> float:
+    """The victim's protection is looked up one step below the lowest common ancestor, on its side, and upward."""
+    assert reclaimer.queue is not None and victim.queue is not None
+    return _nearest_min_runtime(diverging_ancestors(reclaimer.queue, victim.queue)[1].path, "reclaim_min_runtime")
+
+
+def is_reclaim_protected(session: Session, reclaimer: GangState, victim: GangState) -> bool:
+    return _is_runtime_protected(session, victim, resolve_reclaim_min_runtime(reclaimer, victim))
+
+
+def seconds_until_unprotected(session: Session, preemptor: GangState, action: str) -> float | None:
+    """Seconds until the first gang that the act may evict loses its protection; None = nobody is protected."""
+    assert preemptor.queue is not None
+    delays: list[float] = []
+    for gang in session.active_gangs():
+        in_same_queue = gang.queue is preemptor.queue
+        if (
+            in_same_queue != (action == "preempt")
+            or not is_evictable(gang)
+            or (in_same_queue and gang.gang.priority >= preemptor.gang.priority)
+        ):
+            continue
+        seconds = resolve_preempt_min_runtime(gang) if in_same_queue else resolve_reclaim_min_runtime(preemptor, gang)
+        if seconds and (remaining := remaining_runtime(session, gang, seconds)) > 0:
+            delays.append(remaining)
+    return min(delays, default=None)
+
+
+def resolve_preempt_min_runtime(victim: GangState) -> float:
+    assert victim.queue is not None
+    return _nearest_min_runtime(victim.queue.path, "preempt_min_runtime")
+
+
+def is_preempt_protected(session: Session, victim: GangState) -> bool:
+    return _is_runtime_protected(session, victim, resolve_preempt_min_runtime(victim))

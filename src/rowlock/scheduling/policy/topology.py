@@ -1,0 +1,54 @@
+"""Gangs that want their pods close together: all on nodes with the same value of a label (a rack, a block).
+
+A *region* is one value of such a label. Tried are the regions of the preferred level, then those of the required one,
+then, if nothing is required, the whole cluster; among regions that could hold the gang the one with the least free
+room first, so that large pieces stay whole. A gang that runs grows only where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from rowlock.scheduling.model.node_state import NodeState
+from rowlock.scheduling.model.resources import GPU
+from rowlock.scheduling.model.session import ALLOCATED_STATUSES, GangState, Session, TaskState
+from rowlock.scheduling.model.snapshot import Node
+from rowlock.scheduling.policy.placement import WHOLE_CLUSTER, TopologyDomain
+
+
+def label_value(node: Node, label: str) -> str | None:
+    return next((v for k, v in node.labels if k == label), None)
+
+
+def candidate_domains(
+    session: Session, state: GangState, tasks: Iterable[TaskState], promised_nodes: Mapping[str, str]
+) -> Iterator[TopologyDomain]:
+    """Where to try the gang, best first."""
+    gang = state.gang
+    needed = session.total_cost(tasks)[GPU]
+    current = [session.nodes[t.node] for t in state.tasks if t.status in ALLOCATED_STATUSES and t.node in session.nodes]
+    promised = [session.nodes[n] for n in promised_nodes.values() if n in session.nodes]
+    for label in dict.fromkeys(filter(None, (gang.preferred, gang.required))):
+        first_domains = [(label, v) for s in (*current, *promised) if (v := label_value(s.node, label)) is not None]
+        if current and label == gang.required:
+            yield from first_domains[:1]
+            return
+        yield from dict.fromkeys((*first_domains, *_domains_by_free_gpus(session.ordered_nodes, label, needed)))
+    if not gang.required:
+        yield WHOLE_CLUSTER
+
+
+def _domains_by_free_gpus(nodes: Iterable[NodeState], label: str, needed: int) -> Iterator[TopologyDomain]:
+    """The regions of a level that have enough GPUs free or coming back, the fullest first."""
+    free: dict[str, int] = {}
+    for s in nodes:
+        if (v := label_value(s.node, label)) is not None and not s.node.unschedulable:
+            free[v] = free.get(v, 0) + (s.free_gpu() if needed else s.idle_cpu + s.releasing_cpu)
+    for v in sorted(free, key=lambda v: (free[v], v)):
+        if free[v] >= needed:
+            yield label, v
+
+
+def domain_count(session: Session, label: str) -> int:
+    """How many regions a level has; 0 = no node has that label."""
+    return len({v for s in session.ordered_nodes if (v := label_value(s.node, label)) is not None})

@@ -1,0 +1,74 @@
+"""Who used how much lately: the memory of time-based fair share.
+
+A queue's usage is the part of the cluster that it held, averaged over the past with a weight that halves every
+`half_life`. What is over everybody's quota is divided the more to a queue, the less it used (`fairshare.py`); quotas
+are not touched. The figures are measured from what queues hold, at every cycle, and written to the queues' status once
+a minute: after a restart they go on from there, and a time without a scheduler only fades what was before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import log
+from typing import Any
+
+from rowlock.objects import Object, dig, name
+from rowlock.scheduling.model.resources import ResourceVector
+
+UsageShare = tuple[float, float, float]
+NO_USAGE: UsageShare = (0.0, 0.0, 0.0)
+RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
+SAVE_INTERVAL = 60.0
+"""Seconds between two savings, and between two looks at how shares have shifted while somebody waits."""
+
+
+@dataclass(slots=True)
+class QueueUsage:
+    """Decayed averages per queue. `weight` is how many seconds of observation stand behind them, decayed too."""
+
+    half_life: float
+    measured_at: float | None = None
+    weight: float = 0.0
+    shares: dict[str, UsageShare] = field(default_factory=dict)
+
+    def advance(self, now: float, allocated: Mapping[str, ResourceVector], total: ResourceVector) -> None:
+        """Since the last call every queue held this much of the total."""
+        if self.half_life <= 0 or self.measured_at is None or now <= self.measured_at:
+            self.measured_at = now if self.measured_at is None else max(now, self.measured_at)
+            return
+        fade = 0.5 ** ((now - self.measured_at) / self.half_life)
+        new_weight = (1 - fade) * self.half_life / log(2)
+        old_weight, self.weight, self.measured_at = self.weight * fade, self.weight * fade + new_weight, now
+        for queue in allocated.keys() | self.shares.keys():
+            before, queue_allocated = self.shares.get(queue, NO_USAGE), allocated.get(queue, (0, 0, 0))
+            parts = [
+                (before[r] * old_weight + (queue_allocated[r] / total[r] if total[r] > 0 else 0.0) * new_weight)
+                / self.weight
+                for r in range(3)
+            ]
+            self.shares[queue] = (parts[0], parts[1], parts[2])
+        self.shares = {q: s for q, s in self.shares.items() if q in allocated or max(s) > 1e-6}
+
+    def saved_status(self, queue: str) -> dict[str, Any]:
+        """As it is saved in the queue's status: parts of the cluster."""
+        share = self.shares.get(queue, NO_USAGE)
+        parts: dict[str, Any] = {r: round(share[i], 4) for i, r in enumerate(RESOURCES)}
+        return {**parts, "observedSeconds": round(self.weight), "at": round(self.measured_at or 0.0)}
+
+    def restore(self, queues: Iterable[Object], now: float) -> None:
+        """Take up what an earlier scheduler saved. What is not a number counts as nothing."""
+        for queue in queues:
+            saved = dig(queue, "status.usage") or {}
+            at, weight = _parse_number(saved.get("at")), _parse_number(saved.get("observedSeconds"))
+            if not 0 < at <= now:
+                continue
+            fade = 0.5 ** ((now - at) / self.half_life)
+            self.weight = max(self.weight, weight * fade)
+            share = [min(1.0, _parse_number(saved.get(r))) for r in RESOURCES]
+            self.shares[name(queue)] = (share[0], share[1], share[2])
+        self.measured_at = now
+
+
+def _parse_number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else 0.0

@@ -1,0 +1,251 @@
+"""Keeps a planner's world in step with a View: changes are noted by key and read when a decision is due.
+
+Only what changed is parsed again. Nothing here is needed for correctness: with an empty cache, after a gap, and every
+half minute everything is compared with the View by resourceVersion, so a lost note heals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rowlock.api import Change, View
+from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, Kind
+from rowlock.objects import Key, Object, controller_of, key, meta, name, namespace, revision, uid
+from rowlock.scheduling.model import from_objects
+from rowlock.scheduling.model.session import Session
+from rowlock.scheduling.model.snapshot import Gang, Node, Queue, SchedulerSettings, Status
+from rowlock.scheduling.planner import Planner
+
+KINDS: tuple[Kind, ...] = (POD, POD_GROUP, NODE, QUEUE, NAMESPACE, PRIORITY_CLASS)
+RESCAN_INTERVAL = 30.0
+
+
+@dataclass(slots=True)
+class SnapshotTracker:
+    """One planner that follows one cluster."""
+
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
+    planner: Planner = field(init=False)
+    changed_keys: dict[tuple[Kind, Key], int] = field(default_factory=dict)
+    """What changed, and at which revision."""
+    versions: dict[Kind, dict[Key, int]] = field(default_factory=dict)
+    view: View | None = None
+    revision: int = -1
+    scanned_at: float = 0.0
+    nodes: dict[str, Node] = field(default_factory=dict)
+    queues: dict[str, Queue] = field(default_factory=dict)
+    pods_of_gang: dict[str, set[Key]] = field(default_factory=dict)
+    """Gang → its pods."""
+    gang_of: dict[Key, str] = field(default_factory=dict)
+    """Pod → its gang ("" = it waits for its PodGroup)."""
+    group_of_owner: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(namespace, owner's uid) → PodGroup."""
+    ungrouped_pods: dict[tuple[str, str], set[Key]] = field(default_factory=dict)
+    """Pods without a PodGroup (yet), by (namespace, their owner's uid or `group/` and the name they give)."""
+    queue_changed: bool = False
+
+    def __post_init__(self) -> None:
+        self.planner = Planner(Session(self.settings))
+
+    def note_change(self, change: Change) -> None:
+        if change.kind is not None:
+            changed = (change.kind, key(change.object))
+            self.changed_keys[changed] = max(change.revision, self.changed_keys.get(changed, 0))
+
+    def sync(self, view: View, now: float) -> bool:
+        """Bring the world up to the view; False when nothing the planner cares about has changed."""
+        has_gap = not self.changed_keys and view.revision != self.revision
+        if view is not self.view or view.revision < self.revision:
+            self._reset()
+        if view is not self.view or has_gap or now - self.scanned_at > RESCAN_INTERVAL or now < self.scanned_at:
+            self._scan_view(view)
+            self.scanned_at = now
+        self.view, self.revision = view, view.revision
+        changed = [entry for entry, at in self.changed_keys.items() if at <= view.revision]
+        for entry in changed:
+            del self.changed_keys[entry]
+        self.planner.session.now = now
+        return self._apply_changes(view, changed)
+
+    # ------------------------------------------------------------ what changed
+
+    def _reset(self) -> None:
+        settings = self.settings
+        self.__init__(settings)  # type: ignore[misc]  # begin again as if new
+
+    def _scan_view(self, view: View) -> None:
+        for kind in KINDS:
+            versions = self.versions.setdefault(kind, {})
+            present = set()
+            for obj in view.all(kind):
+                object_key = key(obj)
+                present.add(object_key)
+                if versions.get(object_key) != revision(obj):
+                    self.changed_keys[kind, object_key] = 0
+            for object_key in versions.keys() - present:
+                self.changed_keys[kind, object_key] = 0
+
+    def _apply_changes(self, view: View, changed: Iterable[tuple[Kind, Key]]) -> bool:
+        gangs: dict[str, None] = {}
+        ungrouped: set[Key] = set()
+        nodes_changed = queues_changed = rebuild_all = False
+        updates: list[tuple[Kind, Key, Object | None]] = []
+        for kind, object_key in changed:
+            obj = view.get(kind, object_key.namespace, object_key.name)
+            versions = self.versions.setdefault(kind, {})
+            if obj is not None and versions.get(object_key) == revision(obj):
+                continue
+            if obj is None:
+                if versions.pop(object_key, None) is None:
+                    continue
+            else:
+                versions[object_key] = revision(obj)
+            updates.append((kind, object_key, obj))
+        for kind, object_key, obj in updates:
+            if kind is POD_GROUP or kind == POD_GROUP:
+                ungrouped |= self._apply_group(object_key, obj, gangs)
+            elif kind == NODE:
+                nodes_changed = self._apply_node(object_key, obj) or nodes_changed
+            elif kind == QUEUE:
+                queues_changed = self._apply_queue(object_key, obj) or queues_changed
+            elif kind in (NAMESPACE, PRIORITY_CLASS):
+                rebuild_all = True
+        for kind, object_key, obj in updates:
+            if kind == POD:
+                self._apply_pod(object_key, obj, gangs)
+                ungrouped.discard(object_key)
+        for object_key in sorted(ungrouped):
+            self._apply_pod(object_key, view.get(POD, object_key.namespace, object_key.name), gangs)
+        return self._rebuild_gangs(
+            view, gangs, nodes_changed=nodes_changed, queues_changed=queues_changed, rebuild_all=rebuild_all
+        )
+
+    def _apply_node(self, node_key: Key, obj: Object | None) -> bool:
+        old = self.nodes.pop(node_key.name, None)
+        new = None if obj is None else from_objects.parse_node(obj)
+        if new is not None:
+            self.nodes[node_key.name] = new
+        return old != new
+
+    def _apply_queue(self, queue_key: Key, obj: Object | None) -> bool:
+        old = self.queues.pop(queue_key.name, None)
+        new = None if obj is None else from_objects.parse_queue(obj)
+        if new is not None:
+            self.queues[queue_key.name] = new
+        return old != new
+
+    def _apply_group(self, group_key: Key, obj: Object | None, gangs: dict[str, None]) -> set[Key]:
+        """A PodGroup came, changed or went. Pods that it leaves behind: bound ones still take their room."""
+        gang = f"{group_key.namespace}/{group_key.name}"
+        gangs[gang] = None
+        for old in [
+            o for o, group in self.group_of_owner.items() if group == group_key.name and o[0] == group_key.namespace
+        ]:
+            del self.group_of_owner[old]
+        if obj is None:
+            return set(self.pods_of_gang.get(gang, ()))
+        controller = controller_of(obj)
+        owners = [controller] if controller else list(meta(obj).get("ownerReferences") or ())[:1]
+        owner_keys = [(group_key.namespace, str(owner.get("uid"))) for owner in owners]
+        self.group_of_owner.update(dict.fromkeys(owner_keys, group_key.name))
+        for place in (*owner_keys, (group_key.namespace, f"group/{group_key.name}")):
+            for pod in self.ungrouped_pods.pop(place, set()) & self.gang_of.keys():
+                self._join_gang(pod, gang, gangs)
+        return set()
+
+    def _apply_pod(self, pod_key: Key, obj: Object | None, gangs: dict[str, None]) -> None:
+        if obj is None:
+            self._leave_gang(pod_key, gangs)
+            return
+        self._join_gang(pod_key, self._gang_name(pod_key, obj), gangs)
+
+    def _gang_name(self, pod_key: Key, pod: Object) -> str:
+        group_name = from_objects.pod_group_name(pod)
+        if group_name and Key(pod_key.namespace, group_name) in self.versions.get(POD_GROUP, ()):
+            return f"{pod_key.namespace}/{group_name}"
+        owner = controller_of(pod)
+        if group_name:
+            self.ungrouped_pods.setdefault((pod_key.namespace, f"group/{group_name}"), set()).add(pod_key)
+        elif owner is not None:
+            owner_key = (pod_key.namespace, str(owner.get("uid")))
+            group = self.group_of_owner.get(owner_key)
+            if group:
+                return f"{pod_key.namespace}/{group}"
+            if from_objects.is_kubeflow_pod(pod):
+                self.ungrouped_pods.setdefault(owner_key, set()).add(pod_key)
+        return f"{pod_key.namespace}/pod/{pod_key.name}"
+
+    def _join_gang(self, pod_key: Key, gang: str, gangs: dict[str, None]) -> None:
+        if self.gang_of.get(pod_key) != gang:
+            self._leave_gang(pod_key, gangs)
+            self.gang_of[pod_key] = gang
+            self.pods_of_gang.setdefault(gang, set()).add(pod_key)
+        gangs[gang] = None
+
+    def _leave_gang(self, pod_key: Key, gangs: dict[str, None]) -> None:
+        gang = self.gang_of.pop(pod_key, None)
+        if gang is None:
+            return
+        gangs[gang] = None
+        remaining = self.pods_of_gang.get(gang, set())
+        remaining.discard(pod_key)
+        if not remaining:
+            self.pods_of_gang.pop(gang, None)
+
+    # ------------------------------------------------------------ the world
+
+    def _rebuild_gangs(
+        self, view: View, gangs: dict[str, None], *, nodes_changed: bool, queues_changed: bool, rebuild_all: bool
+    ) -> bool:
+        session, pending_gangs = self.planner.session, self.planner.pending_gangs
+        if nodes_changed:
+            session.put_nodes(self.nodes.values())
+        if rebuild_all:
+            gangs.update(dict.fromkeys(self.pods_of_gang))
+            gangs.update(dict.fromkeys(session.gangs))
+        priority_classes = self._priority_classes(view) if gangs else {}
+        changed = nodes_changed or queues_changed
+        for gang_key in gangs:
+            gang = self._read_gang(view, gang_key, priority_classes)
+            old = session.gangs.get(gang_key)
+            changed = changed or gang != (old.gang if old else None)
+            if gang is None:
+                session.drop_gang(gang_key)
+                pending_gangs.drop_gang(gang_key)
+            else:
+                pending_gangs.put_gang(session.put_gang(gang))
+        if queues_changed:
+            session.put_queues(self.queues.values())
+            pending_gangs.refill()
+        return changed
+
+    def _priority_classes(self, view: View) -> dict[str, int]:
+        return {name(o): int(o.get("value") or 0) for o in view.all(PRIORITY_CLASS)}
+
+    def _read_gang(self, view: View, gang_key: str, classes: dict[str, int]) -> Gang | None:
+        """The gang as it is now; None when it has no pods or must wait for its PodGroup."""
+        pod_keys = self.pods_of_gang.get(gang_key)
+        gang_namespace, _, gang_name = gang_key.partition("/")
+        if not pod_keys:
+            return None
+        pods = [p for k in sorted(pod_keys) if (p := view.get(POD, k.namespace, k.name)) is not None]
+        namespace_object = view.get(NAMESPACE, "", gang_namespace)
+        if gang_name.startswith("pod/"):
+            if not pods or self._waits_for_group(pods[0]):
+                return None
+            return from_objects.bare_pod_gang(pods[0], from_objects.queue_of(pods[0], None, namespace_object), classes)
+        group = view.get(POD_GROUP, gang_namespace, gang_name)
+        if group is None or not pods:
+            return None
+        return from_objects.pod_group_gang(group, pods, from_objects.queue_of(group, group, namespace_object), classes)
+
+    def _waits_for_group(self, pod: Object) -> bool:
+        """Without its PodGroup an unbound pod of a gang is not schedulable yet; a bound one still takes its room."""
+        needs_group = from_objects.is_kubeflow_pod(pod) or bool(from_objects.pod_group_name(pod))
+        return needs_group and from_objects.pod_status(pod) in (Status.PENDING, Status.GATED)
+
+
+def namespace_and_uid(obj: Object) -> tuple[str, str]:
+    """(namespace, uid)."""
+    return namespace(obj), uid(obj)

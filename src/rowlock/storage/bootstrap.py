@@ -1,0 +1,56 @@
+"""What a new cluster holds before anybody comes: namespaces, priority classes, the default department and project.
+
+Pure: a list of objects. `LocalCluster` creates those that are missing at every start, so that a deleted default comes
+back and an edited one stays as it is.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from rowlock import kinds
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.workloads import projects, submission
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+DEFAULT_NAME = "default"
+"""Name of the project and of the department that a new cluster has."""
+PRIORITY_CLASSES: dict[str, int] = {
+    "system-node-critical": 2_000_001_000,
+    "system-cluster-critical": 2_000_000_000,
+    "train": 50,
+    "build-preemptible": 75,
+    "interactive-preemptible": 75,
+    "build": 100,
+    "inference": 125,
+    **submission.PRIORITIES,
+}
+"""Kubernetes' two, KAI's five and those of Run:ai's REST API; below 100 a workload may be preempted."""
+
+
+def _object(kind: Kind, name: str, **fields: object) -> Object:
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, **fields}
+
+
+def initial_objects() -> list[tuple[Kind, Object]]:
+    """Everything, parents before children. The default project may use the whole cluster: its quota has no bound."""
+    unbounded = Decimal(projects.UNLIMITED)
+    project = projects.ProjectRequest(
+        name=DEFAULT_NAME,
+        namespace=projects.namespace_of(DEFAULT_NAME),
+        department=DEFAULT_NAME,
+        quota=unbounded,
+        limit=unbounded,
+        weight=Decimal(1),
+    )
+    return [
+        *((kinds.NAMESPACE, _object(kinds.NAMESPACE, name)) for name in NAMESPACES),
+        *(
+            (kinds.PRIORITY_CLASS, _object(kinds.PRIORITY_CLASS, name, value=value))
+            for name, value in PRIORITY_CLASSES.items()
+        ),
+        (kinds.QUEUE, projects.to_department(DEFAULT_NAME)),
+        (kinds.QUEUE, projects.to_queue(project)),
+        (kinds.NAMESPACE, projects.to_namespace(project)),
+    ]

@@ -1,0 +1,71 @@
+"""The objects as the next write will find them: what is committed, with what is staged on top of it.
+
+Writes are checked against this. Many of them may be on their way to disk together, and the second of two pods must not
+slip through a quota because the first is not durable yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rowlock import objects
+from rowlock.kinds import Kind
+from rowlock.objects import Key, Object
+from rowlock.storage.state import State, StoredChange
+
+
+class StagedView:
+    """A `View` for checking writes; controllers and clients see the committed `State` only."""
+
+    def __init__(self, committed: State) -> None:
+        self._committed = committed
+        self._pending: dict[Kind, dict[Key, StoredChange]] = {}
+
+    @property
+    def revision(self) -> int:
+        return self._committed.revision
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        pending = self._pending.get(kind)
+        change = pending.get(Key(namespace, name)) if pending else None
+        if change is not None:
+            return None if change.type == "Deleted" else change.object
+        return self._committed.get(kind, namespace, name)
+
+    def all(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
+        pending = self._pending.get(kind)
+        committed = self._committed.all(kind, namespace)
+        if not pending:
+            return committed
+        merged = {objects.key(obj): obj for obj in committed}
+        for key, change in pending.items():
+            if change.type == "Deleted":
+                merged.pop(key, None)
+            elif namespace in ("", key.namespace):
+                merged[key] = change.object
+        return [merged[key] for key in sorted(merged)]
+
+    def by_owner(self, kind: Kind, uid: str) -> Iterable[Object]:
+        def is_owned(obj: Object) -> bool:
+            return any(r.get("uid") == uid for r in objects.meta(obj).get("ownerReferences") or ())
+
+        return [obj for obj in self.all(kind) if is_owned(obj)]
+
+    def by_label(self, kind: Kind, namespace: str, label: str, value: str) -> Iterable[Object]:
+        return [obj for obj in self.all(kind, namespace) if objects.labels(obj).get(label) == value]
+
+    # ------------------------------------------------------------ staging
+
+    def stage(self, change: StoredChange) -> None:
+        kind, key = change.kind_and_key
+        self._pending.setdefault(kind, {})[key] = change
+
+    def unstage(self, change: StoredChange) -> None:
+        """It is committed; a later change of the same object stays on top."""
+        kind, key = change.kind_and_key
+        if self._pending.get(kind, {}).get(key) is change:
+            del self._pending[kind][key]
+
+    def clear(self) -> None:
+        """Nothing that was staged holds."""
+        self._pending.clear()

@@ -1,0 +1,340 @@
+"""The store of the embedded cluster: an `Api` over objects in memory and a journal on disk.
+
+Reads, lists, watches and the `view` show durable state only; a write returns when it is durable. What a write means
+is in `write_verbs.py` and `lifecycle.py`, how it gets to disk in `group_commit.py` and `journal.py`, how watchers share what
+happened in `watch_cache.py`. With `path=None` nothing is kept: tests and the simulation run on that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rowlock import kinds, objects
+from rowlock.api import (
+    DELETE,
+    LOG,
+    WRITE,
+    Change,
+    DeleteOptions,
+    LogOptions,
+    Page,
+    PatchType,
+    WriteOptions,
+    WriteSequence,
+)
+from rowlock.errors import ApiError, Expired, NotTried, Unavailable, Unsupported, not_found
+from rowlock.kinds import Kind
+from rowlock.objects import Key, Object
+from rowlock.selectors import EVERYTHING, FieldSelector, Selector
+from rowlock.storage import read_verbs
+from rowlock.storage.group_commit import GroupCommit
+from rowlock.storage.journal import Journal, Row
+from rowlock.storage.read_verbs import Selection
+from rowlock.storage.state import FIRST_KEY, State, StoredChange
+from rowlock.storage.watch_cache import WatchCache
+from rowlock.storage.watcher import Watcher
+from rowlock.storage.write_verbs import Admission, AlwaysAdmit, Core, Dependencies, Patches
+
+WATCH_WINDOW = 2_048
+"""Changes kept in memory for watchers; older ones are read from the journal."""
+BOOKMARK_INTERVAL = 60.0
+"""Seconds between the bookmarks of a quiet watch."""
+_JOURNAL_CHUNK = 500
+
+LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
+
+
+class Store:
+    """Made by `Store.open`; one per data directory."""
+
+    def __init__(self, core: Core, *, journal: Journal | None = None, window: int = WATCH_WINDOW) -> None:
+        self.core = core
+        self.log_source: LogSource | None = None
+        """Who answers `log`: the kubelet."""
+        self._journal = journal
+        self.watch_cache = WatchCache(core.revision, window)
+        self._group_commit = GroupCommit(core, journal, self.watch_cache.publish) if journal else None
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | None = None,
+        *,
+        admission: Admission | None = None,
+        patches: Patches | None = None,
+        clock: Callable[[], float] = time.time,
+        new_uid: Callable[[], str] | None = None,
+        window: int = WATCH_WINDOW,
+    ) -> Store:
+        """The store in the file `path`, or one in memory. Raises Unavailable with what to do about it."""
+        core = Core(
+            Dependencies(
+                admission or AlwaysAdmit(), patches or AlwaysAdmit(), clock, new_uid or partial(next, _uuids())
+            )
+        )
+        if path is None:
+            return cls(core, window=window)
+        journal = Journal(path)
+        try:
+            return _recover(cls, core, journal, window)
+        except ApiError:
+            journal.close()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was begun; everything later is refused."""
+        if self._group_commit and self._journal:
+            await self._group_commit.close()
+            self._journal.close()
+
+    # ------------------------------------------------------------ reads
+
+    @property
+    def view(self) -> State:
+        """The committed objects: a `View`."""
+        return self.core.state
+
+    @property
+    def revision(self) -> int:
+        return self.core.state.revision
+
+    @property
+    def commits(self) -> int:
+        """How many commits there were; each was one fsync."""
+        return self._group_commit.count if self._group_commit else 0
+
+    def get_encoded(self, kind: Kind, namespace: str, name: str) -> bytes | None:
+        """The object's JSON as it was stored."""
+        return self.core.state.get_encoded(kind, namespace, name)
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        obj = self.view.get(kind, namespace if kind.namespaced else "", name)
+        if obj is None:
+            raise not_found(kind.plural, name, kind.group)
+        return obj
+
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        labels: Selector = EVERYTHING,
+        fields: FieldSelector = FieldSelector(),
+        limit: int = 0,
+        token: str = "",
+    ) -> Page:
+        selection = Selection(kind, namespace if kind.namespaced else "", labels, fields)
+        if not limit and not token:
+            items = self.view.all(kind, selection.namespace)
+            return Page(
+                [o for o in items if selection.matches(o)] if selection.is_selective else list(items), self.revision
+            )
+        return self._list_page(selection, limit, token)
+
+    def _list_page(self, selection: Selection, limit: int, token: str) -> Page:
+        revision, after = read_verbs.decode_token(token) if token else (self.revision, FIRST_KEY)
+        if revision < self.watch_cache.floor or revision > self.revision:
+            raise Expired(read_verbs.EXPIRED_TOKEN_MESSAGE)
+        since = self.watch_cache.changes_after(selection.kind, revision)
+        page = read_verbs.take_page(
+            selection, read_verbs.objects_at_revision(self.view, selection, since, after), limit
+        )
+        remaining = self._count_remaining(selection, since, page[-1][0]) if limit and len(page) == limit else 0
+        if not remaining:
+            return Page([o for _, o in page], revision)
+        token = read_verbs.encode_token(
+            revision, page[-1][0]
+        )  # it ends where it is full: nobody looks what else matches
+        return Page([o for _, o in page], revision, token, None if selection.is_selective else remaining)
+
+    def _count_remaining(self, selection: Selection, since: Sequence[StoredChange], last: Key) -> int:
+        """How many objects a list has beyond a key; with a selector, whose pages do not say so, whether it has any."""
+        if since:
+            beyond = read_verbs.objects_at_revision(self.view, selection, since, last)
+            return int(any(True for _ in beyond)) if selection.is_selective else sum(1 for _ in beyond)
+        return self.view.count(selection.kind, selection.namespace, last)
+
+    # ------------------------------------------------------------ watches
+
+    async def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        since: int | None = None,
+        labels: Selector = EVERYTHING,
+        fields: FieldSelector = FieldSelector(),
+        bookmarks: bool = False,
+    ) -> AsyncIterator[Change]:
+        selection = Selection(kind, namespace if kind.namespaced else "", labels, fields)
+        watcher = self.follow(selection, since=since, bookmarks=bookmarks)
+        while True:
+            for change in await watcher.next():
+                yield change
+
+    def follow(self, selection: Selection, *, since: int | None = None, bookmarks: bool = False) -> Watcher:
+        """A watch by the batch."""
+        initial_changes = self._list_as_added(selection) if since is None else ()
+        return Watcher(
+            self,
+            selection,
+            since=since,
+            initial_changes=initial_changes,
+            bookmark_interval=BOOKMARK_INTERVAL if bookmarks else None,
+        )
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """All kinds at once, for controllers: the state as Added changes, a bookmark, then everything that happens."""
+        initial_changes = [change for kind in kinds.KINDS for change in self._list_as_added(Selection(kind))]
+        watcher = Watcher(self, initial_changes=initial_changes)
+        while True:
+            for change in await watcher.next():
+                yield change
+
+    def _list_as_added(self, selection: Selection) -> Sequence[StoredChange]:
+        kind, encoded = selection.kind, self.get_encoded
+        return [
+            StoredChange("Added", objects.revision(obj), kind, obj, None, encoded(kind, *key) or b"", key=key)
+            for key, obj in self.view.items(kind, selection.namespace)
+            if selection.matches(obj)
+        ]
+
+    async def wait_for_revision(self, since: int) -> None:
+        """A watch from the future: a revision handed out but not durable yet; or one of another cluster."""
+        if since > self.core.revision:
+            raise Expired(f"too large resource version: {since}, current: {self.revision}: list again")
+        if self._group_commit:
+            await self._group_commit.wait_durable()
+
+    async def read_missed(self, kind: Kind | None, since: int) -> tuple[Sequence[StoredChange], int]:
+        """Changes that memory no longer has, from the journal; and up to which revision they go."""
+        oldest = self._group_commit.compacted_revision if self._group_commit else self.watch_cache.floor
+        rows = (
+            await asyncio.to_thread(self._journal.read, since, _JOURNAL_CHUNK)
+            if self._journal and since >= oldest
+            else []
+        )
+        if not rows:
+            raise Expired(f"too old resource version: {since} ({oldest})")
+        changes = [_to_change(row, old) for row, old in rows if kind is None or row.kind == kind.resource]
+        return changes, rows[-1][0].revision
+
+    # ------------------------------------------------------------ writes
+
+    async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE, from_post: bool = True) -> Object:
+        return await self._write_durably(
+            lambda: self.core.create(kind, obj, options, from_post=from_post), options.sequence
+        )
+
+    async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
+        return await self._write_durably(lambda: self.core.update(kind, obj, subresource, options))
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        type: PatchType = "merge",
+        subresource: str = "",
+        options: WriteOptions = WRITE,
+    ) -> Object:
+        key = Key(namespace if kind.namespaced else "", name)
+        return await self._write_durably(
+            lambda: self.core.patch(kind, key, patch, type=type, subresource=subresource, options=options)
+        )
+
+    async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions = DELETE) -> Object:
+        scope = namespace if kind.namespaced else ""
+        return await self._write_durably(lambda: self.core.delete(kind, scope, name, options))
+
+    async def bind(
+        self, namespace: str, pod: str, node: str, *, annotations: Mapping[str, str] | None = None, uid: str = ""
+    ) -> None:
+        await self._write_durably(lambda: self.core.bind(namespace, pod, node, annotations, uid))
+
+    def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
+        if self.log_source is None:
+            raise Unsupported("no kubelet runs in this server (--without kubelet): there are no logs to read")
+        return self.log_source(namespace, pod, options)
+
+    async def _write_durably(self, write: Callable[[], Object], sequence: WriteSequence | None = None) -> Object:
+        """Do it, and answer when it and all that it was checked against is on disk; that holds for refusals too."""
+        if sequence and sequence.refused:
+            raise NotTried("a write before this one was refused")
+        try:
+            result = write()
+        except ApiError:
+            if sequence:
+                sequence.refused = True
+            if self._group_commit:
+                await self._group_commit.wait_durable()
+            raise
+        if self._group_commit:
+            await self._group_commit.wait_durable()
+        else:
+            self.commit()
+        return result
+
+    def commit(self) -> None:
+        """In memory: what is staged is committed. (The simulation's way to write: `core`, then this.)"""
+        batch = self.core.take_staged()
+        if batch:
+            self.core.apply_committed(batch)
+            self.watch_cache.publish(batch)
+
+    def compact(self, revision: int) -> None:
+        """In memory: forget history up to `revision`."""
+        self.watch_cache.trim(revision)
+
+
+def _uuids() -> Iterator[str]:
+    """Random ones (version 4), from 256 times as few questions to the kernel as `uuid.uuid4` asks."""
+    while True:
+        random_hex = os.urandom(16 * 256).hex()
+        for start in range(0, len(random_hex), 32):
+            h = random_hex[start : start + 32]
+            yield f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{'89ab'[int(h[16], 16) & 3]}{h[17:20]}-{h[20:]}"
+
+
+def _recover(cls: type[Store], core: Core, journal: Journal, window: int) -> Store:
+    gc.disable()  # a hundred thousand objects are made here and none of them is garbage
+    try:
+        recovery = journal.recover()
+        for row in recovery.live:
+            obj = msgspec.json.decode(row.value)
+            core.state.load(_kind_of(row), Key(row.namespace, row.name), obj, row.value)
+        gc.freeze()  # nor shall every full collection look at them again
+    finally:
+        gc.enable()
+    core.revision = recovery.revision
+    core.state.advance_revision(recovery.revision)
+    store = cls(core, journal=journal, window=window)
+    assert store._group_commit is not None
+    store._group_commit.load(recovery.garbage, recovery.compacted)
+    return store
+
+
+def _to_change(row: Row, old: bytes | None) -> StoredChange:
+    before = msgspec.json.decode(old) if old else None
+    obj, key = msgspec.json.decode(row.value), Key(row.namespace, row.name)
+    return StoredChange(row.verb, row.revision, _kind_of(row), obj, before, row.value, row.previous, key)
+
+
+def _kind_of(row: Row) -> Kind:
+    try:
+        return kinds.by_resource(row.kind)
+    except KeyError:
+        raise Unavailable(
+            f"the data directory holds {row.kind}, which this version of rowlock does not know: start a newer one"
+        ) from None

@@ -1,0 +1,186 @@
+"""What happened lately, once, for all watchers.
+
+Every change is appended to one shared stream per kind and to one for everything. A watcher is a cursor into a stream
+and, while it waits, a future: a thousand watchers share one list. A watcher that can pass news on without waiting for
+anything has an ear besides: it hears them in turn, some at a time, and no task of its own wakes up. A watcher that is
+too slow loses its place when the stream is trimmed and must find it again from the journal, or hear Expired; it cannot
+hold memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from rowlock.kinds import Kind
+from rowlock.storage.state import StoredChange
+
+log = logging.getLogger(__name__)
+
+LISTENERS_PER_TURN = 64
+"""Ears that hear news in one turn of the event loop: about a millisecond, in which nobody else is served."""
+
+
+Listener = Callable[[Sequence[StoredChange]], bool]
+"""Passes news on, all or none of them, without waiting for anything; False: it cannot now."""
+
+
+class _Stream:
+    """Changes in order; `base` is the absolute position of the first that is still here."""
+
+    def __init__(self) -> None:
+        self.base = 0
+        self.changes: list[StoredChange] = []
+        self.waiters: set[Cursor] = set()
+
+    @property
+    def end(self) -> int:
+        return self.base + len(self.changes)
+
+
+class Cursor:
+    """One watcher's place. `namespace` "" = all; it is not woken for changes elsewhere."""
+
+    def __init__(self, stream: _Stream, position: int, namespace: str = "") -> None:
+        self._stream, self._position, self._namespace = stream, position, namespace
+        self._future: asyncio.Future[bool] | None = None
+        self._listener: Listener | None = None
+        self._delivery_pending = False
+        """Will its ear be called?"""
+
+    def take(self) -> list[StoredChange] | None:
+        """All changes since the last call; None when some of them are no longer here."""
+        stream = self._stream
+        since = self._position - stream.base
+        if since < 0:
+            return None
+        changes = stream.changes[since:]
+        self._position += len(changes)
+        if self._namespace:
+            return [change for change in changes if change.key.namespace == self._namespace]
+        return changes
+
+    async def wait(self, timeout: float | None = None, listener: Listener | None = None) -> bool:
+        """Until there may be something to take; False when the time was over first. What `listener` takes meanwhile is taken."""
+        stream = self._stream
+        if self._position != stream.end:
+            return True
+        loop = asyncio.get_running_loop()
+        self._future, self._listener = loop.create_future(), listener
+        timer = loop.call_later(timeout, self._wake, False) if timeout is not None else None
+        stream.waiters.add(self)
+        try:
+            return await self._future or self._position != stream.end
+        finally:
+            stream.waiters.discard(self)
+            self._future = self._listener = None
+            if timer:
+                timer.cancel()
+
+    def _wake(self, news: bool) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(news)
+
+    def notify(self, namespaces: set[str]) -> bool:
+        """There is news in these namespaces: wake up, or move on when none of it is for us. True: `deliver` is to be called."""
+        if self._delivery_pending or self._future is None or self._future.done():
+            return False  # it will look anyway
+        if self._namespace and self._namespace not in namespaces:
+            self._position = self._stream.end
+        elif self._listener:
+            self._delivery_pending = True
+        else:
+            self._wake(True)
+        return self._delivery_pending
+
+    def deliver(self) -> None:
+        """It is this one's turn."""
+        self._delivery_pending = False
+        if self._listener is None or self._future is None or self._future.done():
+            return
+        start, changes = self._position, self.take()
+        try:
+            accepted = changes is not None and (not changes or self._listener(changes))
+        except Exception:
+            log.exception("a watcher could not pass news on; its task goes on with them")
+            accepted = False
+        if not accepted:
+            self._position = start
+            self._wake(True)
+
+
+class WatchCache:
+    """The newest `window` changes. `floor`: every change after that revision is here."""
+
+    def __init__(self, floor: int, window: int) -> None:
+        self.floor = floor
+        self._window = window
+        self._all_changes = _Stream()
+        self._kinds: dict[Kind, _Stream] = {}
+        self._pending_deliveries: deque[Cursor] = deque()
+        """Whose ears are still to hear the latest news."""
+
+    def publish(self, changes: Sequence[StoredChange]) -> None:
+        """These are durable now: tell everybody who waits for them."""
+        # Trimmed rarely and in bulk, so that the cost per change stays constant; and before the news comes in, so that
+        # a watcher that waits has time to read even a batch larger than the window.
+        if len(self._all_changes.changes) > self._window + self._window // 4:
+            self.trim(self._all_changes.changes[-self._window - 1].revision)
+        self._extend(self._all_changes, changes)
+        by_kind: dict[Kind, list[StoredChange]] = {}
+        for change in changes:
+            by_kind.setdefault(change.kind_and_key[0], []).append(change)
+        for kind, kind_changes in by_kind.items():
+            self._extend(self._stream(kind), kind_changes)
+
+    def trim(self, revision: int) -> None:
+        """Forget everything up to `revision`."""
+        self.floor = max(self.floor, revision)
+        for stream in (self._all_changes, *self._kinds.values()):
+            trimmed = bisect_right(stream.changes, self.floor, key=_revision_of)
+            del stream.changes[:trimmed]
+            stream.base += trimmed
+
+    def cursor(self, kind: Kind | None, namespace: str = "", since: int | None = None) -> Cursor:
+        """A place in the stream of one kind, or of everything: after `since` (not below `floor`), or at the end."""
+        stream = self._stream(kind)
+        if since is None:
+            return Cursor(stream, stream.end, namespace)
+        return Cursor(stream, stream.base + bisect_right(stream.changes, since, key=_revision_of), namespace)
+
+    def changes_after(self, kind: Kind, since: int) -> list[StoredChange]:
+        """The changes of a kind after a revision that is not below `floor`."""
+        changes = self._stream(kind).changes
+        return changes[bisect_right(changes, since, key=_revision_of) :]
+
+    def _stream(self, kind: Kind | None) -> _Stream:
+        if kind is None:
+            return self._all_changes
+        stream = self._kinds.get(kind)
+        if stream is None:
+            stream = self._kinds[kind] = _Stream()
+        return stream
+
+    def _extend(self, stream: _Stream, changes: Sequence[StoredChange]) -> None:
+        stream.changes.extend(changes)
+        if not stream.waiters:
+            return
+        namespaces = {change.key.namespace for change in changes}
+        was_scheduled = len(self._pending_deliveries)
+        self._pending_deliveries.extend(cursor for cursor in stream.waiters if cursor.notify(namespaces))
+        if self._pending_deliveries and not was_scheduled:
+            asyncio.get_running_loop().call_soon(self._deliver_some)
+
+    def _deliver_some(self) -> None:
+        """Some ears hear; then everybody else has a turn, then more ears."""
+        for _ in range(min(LISTENERS_PER_TURN, len(self._pending_deliveries))):
+            self._pending_deliveries.popleft().deliver()
+        if self._pending_deliveries:
+            asyncio.get_running_loop().call_soon(self._deliver_some)
+
+
+def _revision_of(change: StoredChange) -> int:
+    return change.revision

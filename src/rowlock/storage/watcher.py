@@ -1,0 +1,111 @@
+"""A watcher's place in what happens: the list it begins with, then all that there is to tell, by the batch.
+
+No generator but one method, because a thousand watchers hear of each change: every layer between the news and the wire
+counts a thousand times. Who can pass news on at once gives `next` a way to, and is not even woken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+from rowlock.api import Change
+from rowlock.kinds import Kind
+from rowlock.storage.read_verbs import Selection
+from rowlock.storage.state import StoredChange
+from rowlock.storage.watch_cache import Cursor, Listener, WatchCache
+
+TryDeliver = Callable[[Sequence[Change]], bool]
+"""Passes changes on, all or none of them, without waiting for anything; False: it cannot now."""
+
+LIST_CHUNK = 256
+"""Objects of the first list that go together."""
+
+
+class ChangeSource(Protocol):
+    """What a follower asks of the store."""
+
+    watch_cache: WatchCache
+
+    @property
+    def revision(self) -> int: ...
+
+    async def wait_for_revision(self, since: int) -> None:
+        """Waits for a revision that is not durable yet. Raises Expired for one that never was."""
+        ...
+
+    async def read_missed(self, kind: Kind | None, since: int) -> tuple[Sequence[StoredChange], int]:
+        """Changes that memory no longer has, and up to which revision they go. Raises Expired."""
+        ...
+
+
+class Watcher:
+    """Follows one kind (`selection`) or everything (None), after `since`; or after the objects `listed` and a bookmark that
+    says so, which is the state now."""
+
+    def __init__(
+        self,
+        source: ChangeSource,
+        selection: Selection | None = None,
+        *,
+        since: int | None = None,
+        initial_changes: Sequence[Change] = (),
+        bookmark_interval: float | None = None,
+    ) -> None:
+        self._source, self._selection, self._bookmark_interval = source, selection, bookmark_interval
+        self._kind: Kind | None = selection.kind if selection else None
+        self._namespace = selection.namespace if selection else ""
+        self._since = source.revision if since is None else since
+        self._cursor: Cursor | None = None
+        self._initial_batches: Iterator[Sequence[Change]] = iter(())
+        if since is None:
+            self._cursor = source.watch_cache.cursor(self._kind, self._namespace)
+            self._initial_batches = iter([*_list_chunks(initial_changes), (Change("Bookmark", self._since),)])
+
+    async def next(self, try_deliver: TryDeliver | None = None) -> Sequence[Change]:
+        """What there is to tell now, as soon as there is something: changes, or one bookmark: after the first list, and
+        after `bookmark_interval` seconds without any. Raises Expired when too much has happened since the last call.
+
+        While it waits, changes go to `try_deliver`; those that it does not take are the answer."""
+        for batch in self._initial_batches:
+            return batch
+        source = self._source
+        if self._since > source.revision:
+            await source.wait_for_revision(self._since)
+        listener = self._make_listener(try_deliver) if try_deliver else None
+        while True:
+            if self._cursor is None and self._since >= source.watch_cache.floor:
+                self._cursor = source.watch_cache.cursor(self._kind, self._namespace, self._since)
+            changes: Sequence[StoredChange] | None = self._cursor.take() if self._cursor else None
+            if changes is None:  # memory has moved on: the journal knows
+                self._cursor = None
+                changes, self._since = await source.read_missed(self._kind, self._since)
+            else:
+                self._since = source.revision
+            if visible := self._visible_changes(changes):
+                return visible
+            if self._cursor and not await self._cursor.wait(self._bookmark_interval, listener):
+                return (Change("Bookmark", source.revision),)
+
+    def _make_listener(self, try_deliver: TryDeliver) -> Listener:
+        """What hears of news in our namespace while nobody is awake."""
+        unfiltered = self._selection is None or not self._selection.is_selective
+
+        def listen(changes: Sequence[StoredChange]) -> bool:
+            visible = changes if unfiltered else self._visible_changes(changes)
+            if visible and not try_deliver(visible):
+                return False
+            self._since = changes[-1].revision
+            return True
+
+        return listen
+
+    def _visible_changes(self, changes: Sequence[StoredChange]) -> Sequence[Change]:
+        selection = self._selection
+        if selection is None:
+            return changes
+        return [visible for change in changes if (visible := selection.visible_change(change)) is not None]
+
+
+def _list_chunks(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
+    return (changes[start : start + LIST_CHUNK] for start in range(0, len(changes), LIST_CHUNK))

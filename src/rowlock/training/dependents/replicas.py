@@ -1,0 +1,99 @@
+"""Pods wanted against pods seen, for one replica type: make what is missing, remove what is too much, count.
+
+A slot is a number within the type. One failure touches one pod: peers are never restarted. What is counted is what
+was seen when the look began, so a pod that is removed for a restart now still counts as failed.
+"""
+
+from __future__ import annotations
+
+from rowlock.kinds import POD
+from rowlock.objects import Object, is_deleting, labels, name, namespace, phase
+from rowlock.training.conditions import FAILED, RESTARTING
+from rowlock.training.dependents.pods import pod_of
+from rowlock.training.framework import INDEX_LABEL, MIN_RETRYABLE_EXIT_CODE, UNKNOWN_EXIT_CODE, Rank, Replica
+from rowlock.training.reconcile_context import ReconcileContext
+
+ObjectsByIndex = dict[int, list[Object]]
+
+
+def group_by_index(items: list[Object]) -> ObjectsByIndex:
+    """Objects by their number; those without a usable one are nobody's."""
+    by_index: ObjectsByIndex = {}
+    for item in items:
+        text = labels(item).get(INDEX_LABEL, "")
+        if text.isdecimal():
+            by_index.setdefault(int(text), []).append(item)
+    return by_index
+
+
+def slot_count(by_index: ObjectsByIndex, replica: Replica, no_phantoms: bool) -> int:
+    """How many slots are looked at. The operator never looks at fewer than one (Q10)."""
+    return max(max(by_index, default=-1) + 1, replica.count, 0 if no_phantoms else 1)
+
+
+def sync_pods(context: ReconcileContext, replica: Replica, pods: list[Object]) -> None:
+    """Reconcile the pods of one type; `pods` are those with its label."""
+    context.reset_counts(replica)
+    pods_by_index = group_by_index(pods)
+    for index in range(slot_count(pods_by_index, replica, context.parity.no_phantoms)):
+        existing = pods_by_index.get(index, [])
+        if not existing:
+            if index < replica.count or not context.parity.no_phantoms:
+                _create_pod(context, Rank(context.job, replica, index))
+        elif len(existing) == 1:
+            if index >= replica.count:
+                context.delete(POD, existing[0])
+            _observe_pod(context, replica, existing[0])
+
+
+def _create_pod(context: ReconcileContext, rank: Rank) -> None:
+    warn_restart_policy(context, rank.replica, "SetPodTemplateRestartPolicy")
+    context.create_owned(POD, pod_of(rank))
+
+
+def warn_restart_policy(context: ReconcileContext, replica: Replica, reason: str) -> None:
+    """Say that a restart policy of the template itself counts for nothing. (MPIJob's reason is spelled otherwise.)"""
+    if (replica.template.get("spec") or {}).get("restartPolicy"):
+        text = "Restart policy in pod template will be overwritten by restart policy in replica spec"
+        context.record_event("Warning", reason, text)
+
+
+def exit_code(pod: Object, container: str) -> int | None:
+    """The exit code of the container of that name; None while it has none."""
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        terminated = (status.get("state") or {}).get("terminated")
+        if status.get("name") == container and terminated is not None:
+            return int(terminated.get("exitCode") or 0)
+    return None
+
+
+def _observe_pod(context: ReconcileContext, replica: Replica, pod: Object) -> None:
+    code = exit_code(pod, context.job.framework.container)
+    if code is not None:
+        context.record_event("Normal", "ExitedWithCode", f"Pod: {namespace(pod)}.{name(pod)} exited with code {code}")
+    if phase(pod) == "Failed":
+        _handle_failed_pod(context, replica, pod, UNKNOWN_EXIT_CODE if code is None else code)
+    count_pod(context.counts[replica.type], pod)
+
+
+def count_pod(counts: dict[str, int], pod: Object) -> None:
+    """Count one pod. A running pod that is being deleted counts as failed already (Q6)."""
+    pod_phase = phase(pod)
+    if pod_phase == "Running":
+        counts["failed" if is_deleting(pod) else "active"] += 1
+    elif pod_phase in ("Succeeded", "Failed"):
+        counts[pod_phase.lower()] += 1
+
+
+def _handle_failed_pod(context: ReconcileContext, replica: Replica, pod: Object, code: int) -> None:
+    is_exit_code_policy = replica.restart_policy == "ExitCode"
+    job = context.job
+    if replica.restart_policy in ("OnFailure", "Always") or (is_exit_code_policy and code >= MIN_RETRYABLE_EXIT_CODE):
+        message = f"job {job.name} is restarting because {replica.type} replica(s) failed."
+        context.delete(POD, pod)
+        context.record_kind_event("Warning", "Restarting", message)
+        context.set_condition(RESTARTING, "Restarting", message)
+    elif is_exit_code_policy:
+        message = f'job "{job.name}" is failing because "{replica.type}" replica(s) failed.'
+        context.record_kind_event("Warning", "Failed", message)
+        context.set_condition(FAILED, "Failed", message)

@@ -1,0 +1,175 @@
+"""Job → PodGroup: the gang is declared before its pods can be placed, as KAI's pod-grouper would declare it.
+
+Which queue, which priority and how many pods must start together is read from the job, its pod templates and its
+namespace, by the rules of KAI. A PodGroup's sub-groups are named as the pods' label
+`training.kubeflow.org/replica-type`. It is made when the job may have pods, kept while it is suspended, and goes with
+the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rowlock.api import NOTHING, Change, Create, Decision, Update, View
+from rowlock.kinds import JOBS, NAMESPACE, POD_GROUP, PRIORITY_CLASS, Kind
+from rowlock.kinds import by_api_version as kind_of
+from rowlock.objects import (
+    Key,
+    Object,
+    controller_of,
+    is_condition_true,
+    is_deleting,
+    key,
+    labels,
+    name,
+    owner_reference,
+)
+from rowlock.objects import annotations as annotations_of
+from rowlock.objects import namespace as namespace_of
+from rowlock.training.defaults import parse_job
+from rowlock.training.framework import Job
+from rowlock.training.frameworks.registry import FRAMEWORKS
+
+QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
+PROJECT_LABEL = "project"
+NAMESPACE_QUEUE_LABEL = "runai/queue"
+DEFAULT_QUEUE = "default"
+PRIORITY_LABEL = "priorityClassName"
+DEFAULT_PRIORITY = "train"
+PRIORITIES = ("train", "build-preemptible", "interactive-preemptible", "build", "inference")
+"""Classes that exist without a PriorityClass object."""
+PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
+PREEMPTIBILITIES = ("preemptible", "non-preemptible")
+OWNER_ANNOTATION = "kai.scheduler/top-owner-metadata"
+MAX_RUNTIME_ANNOTATION = "rowlock.dev/max-runtime"
+TOPOLOGY_ANNOTATIONS = {
+    "kai.scheduler/topology": "topology",
+    "kai.scheduler/topology-required-placement": "requiredTopologyLevel",
+    "kai.scheduler/topology-preferred-placement": "preferredTopologyLevel",
+}
+"""Annotations of a job → fields of its PodGroup's topologyConstraint. A level is a label of nodes."""
+
+
+def group_name(job: Job) -> str:
+    return f"pg-{job.name}-{job.uid}"
+
+
+def queue_of(job: Job, namespace: Object | None) -> str:
+    """The queue a job asks for: its own label, its pods', its project, its namespace's; else `default`."""
+    for label_set in _label_sets(job):
+        for label in QUEUE_LABELS:
+            if label_set.get(label):
+                return label_set[label]
+    namespace_queue = labels(namespace).get(NAMESPACE_QUEUE_LABEL) if namespace else None
+    return labels(job.object).get(PROJECT_LABEL) or namespace_queue or DEFAULT_QUEUE
+
+
+def priority_of(job: Job, class_names: Iterable[str]) -> str:
+    """The priority class a job asks for; one that does not exist counts as `train`, as in KAI."""
+    candidates = [marked.get(PRIORITY_LABEL) for marked in _label_sets(job)]
+    candidates += [(r.template.get("spec") or {}).get("priorityClassName") for r in job.replicas.values()]
+    priority = next((a for a in candidates if a), DEFAULT_PRIORITY)
+    return priority if priority in PRIORITIES or priority in set(class_names) else DEFAULT_PRIORITY
+
+
+def _label_sets(job: Job) -> Iterator[dict[str, str]]:
+    yield labels(job.object)
+    for replica in job.replicas.values():
+        yield labels(replica.template)
+
+
+def group_spec(job: Job, namespace: Object | None, classes: Iterable[str]) -> Object:
+    gang = job.framework.gang(job)
+    spec: Object = {
+        "minMember": gang.min_members,
+        "queue": queue_of(job, namespace),
+        "priorityClassName": priority_of(job, classes),
+    }
+    preemptibility = next((m[PREEMPTIBILITY_LABEL] for m in _label_sets(job) if m.get(PREEMPTIBILITY_LABEL)), "")
+    if preemptibility in PREEMPTIBILITIES:
+        spec["preemptibility"] = preemptibility
+    if topology := _topology_constraint(job):
+        spec["topologyConstraint"] = topology
+    if gang.sub_groups:
+        spec["subGroups"] = [{"name": group, "minMember": least} for group, least in gang.sub_groups]
+    return spec
+
+
+def _topology_constraint(job: Job) -> Object:
+    """How close together the job wants its pods, by the annotations of KAI."""
+    job_annotations = annotations_of(job.object)
+    return {field: job_annotations[note] for note, field in TOPOLOGY_ANNOTATIONS.items() if job_annotations.get(note)}
+
+
+def _group_annotations(job: Job, owner: str) -> dict[str, str]:
+    """The owner; and how long the job runs at most, as it declares it or as its deadline says."""
+    max_runtime = annotations_of(job.object).get(MAX_RUNTIME_ANNOTATION) or (
+        f"{job.policy.deadline}s" if job.policy.deadline else ""
+    )
+    return {OWNER_ANNOTATION: owner, **({MAX_RUNTIME_ANNOTATION: max_runtime} if max_runtime else {})}
+
+
+def group_of(job: Job, spec: Object) -> Object:
+    """The PodGroup of a job, as KAI's pod-grouper makes it, but owned as controller so that its pods are found."""
+    kind = job.framework.kind
+    owner = f"name: {job.name}\nuid: {job.uid}\ngroup: {kind.group}\nversion: {kind.version}\nkind: {kind.name}\n"
+    metadata: dict[str, Any] = {
+        "name": group_name(job),
+        "namespace": job.namespace,
+        "labels": dict(labels(job.object)),
+        "annotations": _group_annotations(job, owner),
+        "ownerReferences": [owner_reference(job.object)],
+    }
+    return {"apiVersion": POD_GROUP.api_version, "kind": POD_GROUP.name, "metadata": metadata, "spec": spec}
+
+
+def wants_group(job: Job) -> bool:
+    """Whether a job without a PodGroup needs one now: it is ours, alive, and may have pods."""
+    is_over = any(is_condition_true(job.object, end) for end in ("Succeeded", "Failed"))
+    is_ours = job.policy.is_managed_by_us or not job.framework.respects_managed_by
+    return is_ours and bool(job.replicas) and not (is_deleting(job.object) or job.policy.suspend or is_over)
+
+
+class PodGroupController:
+    """Declares the gang of every job."""
+
+    name = "podgrouper"
+    kinds: tuple[Kind, ...] = (*JOBS, POD_GROUP, NAMESPACE, PRIORITY_CLASS)
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        """`kind/name` of the jobs concerned, since names are unique per kind only."""
+        if change.kind in JOBS:
+            return (_key(change.kind, change.object),)
+        if change.kind is POD_GROUP:
+            owner = controller_of(change.object) or {}
+            kind = kind_of(str(owner.get("apiVersion") or ""), str(owner.get("kind") or ""))
+            if kind not in FRAMEWORKS:
+                return ()
+            return (Key(namespace_of(change.object), f"{kind.plural}/{owner['name']}"),)
+        job_namespace = name(change.object) if change.kind is NAMESPACE else ""
+        return [_key(kind, job) for kind in JOBS for job in view.all(kind, job_namespace)]
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        """Make the PodGroup, or bring its spec up to date."""
+        plural, _, job_name = key.name.partition("/")
+        kind = next(k for k in JOBS if k.plural == plural)
+        obj = view.get(kind, key.namespace, job_name)
+        if obj is None:
+            return NOTHING
+        job = parse_job(FRAMEWORKS[kind], obj)
+        classes = [name(c) for c in view.all(PRIORITY_CLASS)]
+        spec = group_spec(job, view.get(NAMESPACE, "", key.namespace), classes)
+        group = view.get(POD_GROUP, key.namespace, group_name(job))
+        if group is None:
+            return Decision((Create(POD_GROUP, group_of(job, spec)),)) if wants_group(job) else NOTHING
+        our_fields = ("minMember", "queue", "priorityClassName", "preemptibility", "subGroups", "topologyConstraint")
+        other_fields = {k: v for k, v in (group.get("spec") or {}).items() if k not in our_fields}
+        if is_deleting(group) or not wants_group(job) or {**other_fields, **spec} == group.get("spec"):
+            return NOTHING
+        return Decision((Update(POD_GROUP, {**group, "spec": {**other_fields, **spec}}),))
+
+
+def _key(kind: Kind, obj: Object) -> Key:
+    job_namespace, job_name = key(obj)
+    return Key(job_namespace, f"{kind.plural}/{job_name}")

@@ -1,0 +1,164 @@
+"""What no node of this cluster could ever hold is refused at submit, with the field, the largest possible value and a way out.
+
+Asked of the scheduler's own rule for an empty node. One that is retired or leaving holds none. One that takes no pods for now
+(cordoned, long not ready) is worth waiting for: a job that fits there alone is admitted, kubectl is warned of it, and `explain` names
+the node. A cluster without open nodes is given the benefit of the doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from rowlock import quantity
+from rowlock.errors import Cause
+from rowlock.objects import Object, is_deleting
+from rowlock.scheduling.explain.sentences import closed_node_reason as why_shut
+from rowlock.scheduling.model import from_objects, pod_requests
+from rowlock.scheduling.model.resources import CPU, GPU, MEMORY, UNLIMITED, WHOLE_GPU, format_amount
+from rowlock.scheduling.model.snapshot import Node, SchedulerSettings, Shape
+from rowlock.scheduling.policy.placement import could_hold
+from rowlock.workloads.compute import Compute
+from rowlock.workloads.submission import Submission
+
+NO_GPU = (
+    "a GPU is asked for, but no node of this cluster has one. Ask for none, or start the cluster "
+    "with simulated ones: `rowlock down && rowlock up -d --simulated-gpus 1`."
+)
+_UNREADY_GRACE = SchedulerSettings().unready_grace
+"""Seconds for which a node that is not ready may come back; then its pods are given up, too."""
+
+
+def shape_of_compute(compute: Compute, pool: str = "") -> Shape:
+    """A pod of this compute in this node pool as the scheduler sees it."""
+    amounts = {**dict(compute.limits), **dict(compute.requests)}
+    return Shape(
+        cpu=quantity.millis(amounts.get("cpu", "0")),
+        memory=quantity.integer_value(amounts.get("memory", "0")),
+        gpus=0 if compute.is_fraction else compute.devices,
+        portion=round(compute.portion * 100) if compute.portion is not None else 0,
+        gpu_memory=compute.memory_mib or 0,
+        devices=compute.devices if compute.is_fraction else 0,
+        pool=pool,
+    )
+
+
+def infeasible_cause(compute: Compute, nodes: Iterable[Object], pool: str = "") -> Cause | None:
+    """Why no node of the pool could hold a pod like this, were it empty and open; None when one could."""
+    return _infeasible_cause(shape_of_compute(compute, pool), nodes, None)
+
+
+def never_fits_message(template: Object, nodes: Iterable[Object], now: float, pool: str = "") -> str:
+    """The same of a pod template, as a sentence, and without the nodes that are closed now; "" when a node could, or when
+    the template cannot be read."""
+    shape = pod_requests.pod_shape(template)
+    shape = replace(shape, pool=pool or shape.pool)
+    cause = None if shape.unsupported else _infeasible_cause(shape, nodes, now)
+    return cause.message if cause else ""
+
+
+def _infeasible_cause(shape: Shape, nodes: Iterable[Object], now: float | None) -> Cause | None:
+    """`now` None: whatever is closed will be open some day."""
+    open_nodes: list[Node] = []
+    closed_nodes: list[Node] = []
+    other_pools: set[str] = set()
+    for obj in nodes:  # as a rule the first one could
+        node = from_objects.parse_node(obj)
+        if node.pool != shape.pool:
+            other_pools.add(node.pool)
+        elif is_deleting(obj) or node.retired:
+            continue
+        elif now is not None and (node.unschedulable or (not node.ready and now - node.unready_since > _UNREADY_GRACE)):
+            closed_nodes.append(node)
+        elif could_hold(node, shape):
+            return None
+        else:
+            open_nodes.append(node)
+    if open_nodes:
+        return next(_infeasible_causes(shape, open_nodes, [node for node in closed_nodes if could_hold(node, shape)]))
+    return _no_pool_cause(shape.pool, other_pools) if other_pools and not closed_nodes else None
+
+
+def _no_pool_cause(pool: str, others: set[str]) -> Cause:
+    pool_names = ", ".join(sorted(other or "default" for other in others))
+    fix = (
+        f"put nodes into it (kubectl label node NODE {pod_requests.NODE_POOL_LABEL}={pool}), or name"
+        if pool
+        else "name"
+    )
+    text = f"no node is in the node pool {pool or 'default'!r}; {fix} another pool: {pool_names}."
+    return Cause("options", text, "spec.nodePools")
+
+
+def queue_limit_cause(submission: Submission, queues: Iterable[Object]) -> Cause | None:
+    """Why the least of it that must run together can never run in these queues (a project and those above it)."""
+    pods = submission.options.min_replicas or submission.pod_count
+    pod_groups = [(submission.master.compute, 1)] if submission.has_lead else []
+    pod_groups.append((submission.worker.compute, pods - len(pod_groups)))
+    need = [0, 0, 0]
+    for compute, count in pod_groups:
+        pod_shape = shape_of_compute(compute)
+        for r, amount in enumerate(
+            (pod_shape.cpu, pod_shape.memory, pod_shape.gpus * WHOLE_GPU + pod_shape.portion * pod_shape.devices)
+        ):
+            need[r] += amount * count
+    for queue in map(from_objects.parse_queue, queues):
+        for r, field in ((GPU, "gpuDevicesRequest"), (CPU, "cpuCoreRequest"), (MEMORY, "cpuMemoryRequest")):
+            if queue.limit[r] != UNLIMITED and need[r] > queue.limit[r]:
+                limit_text = format_amount(r, queue.limit[r])
+                text = f"{pods} pods ask for {format_amount(r, need[r])} together, but queue {queue.name} may never hold more than {limit_text}"
+                return _compute_cause(
+                    field, f"{text}. Ask for less, or raise the limit: `kubectl edit queue {queue.name}`."
+                )
+    return None
+
+
+def _infeasible_causes(shape: Shape, nodes: Sequence[Node], closed_nodes: Sequence[Node]) -> Iterator[Cause]:
+    """`closed_nodes`: nodes that could hold it if they took pods."""
+    node, remedy = (
+        ("node", "Ask for at most")
+        if not closed_nodes
+        else ("open node", f"{_closed_node_hint(closed_nodes)} Or ask for at most")
+    )
+    max_gpus = max(n.gpus for n in nodes)
+    if shape.device_count > max_gpus:
+        text = f"a pod asks for {shape.device_count} GPUs, but the largest {node} has {max_gpus}. "
+        no_gpu_text = (
+            f"a GPU is asked for, but no open node has one. {_closed_node_hint(closed_nodes)}"
+            if closed_nodes
+            else NO_GPU
+        )
+        yield _compute_cause(
+            "gpuDevicesRequest", f"{text}{remedy} {max_gpus} per pod and for more workers." if max_gpus else no_gpu_text
+        )
+    max_gpu_memory = max(n.gpu_memory for n in nodes if n.gpus >= shape.device_count) if shape.device_count else 0
+    if shape.gpu_memory > max_gpu_memory:
+        largest_text = (
+            f"the largest has {max_gpu_memory} MiB"
+            if not closed_nodes
+            else f"the largest of an open node has {max_gpu_memory} MiB"
+        )
+        text = f"a pod asks for {shape.gpu_memory} MiB of a GPU, but {largest_text}. {remedy} that."
+        yield _compute_cause("gpuMemoryRequest", text)
+    for resource, amount, largest, field in (
+        (CPU, shape.cpu, max(n.cpu for n in nodes), "cpuCoreRequest"),
+        (MEMORY, shape.memory, max(n.memory for n in nodes), "cpuMemoryRequest"),
+    ):
+        if amount > largest:
+            text = f"a pod asks for {format_amount(resource, amount)}, but the largest {node} has {format_amount(resource, largest)}."
+            yield _compute_cause(field, f"{text} {remedy} that.")
+    text = f"no single {node} has the GPUs, CPUs and memory that a pod asks for together."
+    remedy_start = f"{_closed_node_hint(closed_nodes)} Or ask" if closed_nodes else "Ask"
+    yield _compute_cause(
+        "gpuDevicesRequest" if shape.device_count else "cpuCoreRequest",
+        f"{text} {remedy_start} for less of one of them.",
+    )
+
+
+def _closed_node_hint(closed_nodes: Sequence[Node]) -> str:
+    """Which node could hold it, and how to open it."""
+    return f"Node {closed_nodes[0].name} could, but {why_shut(closed_nodes[0])}."
+
+
+def _compute_cause(field: str, text: str) -> Cause:
+    return Cause("max", text, f"spec.compute.{field}")

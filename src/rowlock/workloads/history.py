@@ -1,0 +1,187 @@
+"""What happened to a workload: its events, its history of phases, and the scheduler's last word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rowlock import objects
+from rowlock.objects import Object
+from rowlock.workloads.phase import pending_message
+from rowlock.workloads.runai_json import Workload
+
+_PHASE_BY_CONDITION = {
+    "Created": "Pending", "Running": "Running", "Restarting": "Degraded", "Suspended": "Stopped",
+    "Succeeded": "Completed", "Failed": "Failed",
+}  # fmt: skip
+"""A job's condition as the phase that began with it."""
+
+
+_WAITING_REASONS = frozenset({"FailedScheduling", "Unschedulable"})
+"""Reasons of events that say why something waits."""
+
+
+def event_time(event: Object) -> str:
+    last_observed = objects.dig(event, "series.lastObservedTime")
+    if last_observed:
+        return str(last_observed)
+    for field in ("lastTimestamp", "eventTime", "firstTimestamp"):
+        if event.get(field):
+            return str(event[field])
+    return str(objects.meta(event).get("creationTimestamp") or "")
+
+
+def event_order(event: Object) -> tuple[str, int]:
+    """Most times have whole seconds; within one, the order of writes."""
+    return event_time(event)[:19], objects.revision(event)
+
+
+def is_about_workload(event: Object, workload: Workload) -> bool:
+    """True when the event is about the job, one of its pods (gone ones too, by name) or its pod group."""
+    regarding = event.get("involvedObject") or {}
+    if regarding.get("namespace") != objects.namespace(workload.job):
+        return False
+    job, name = workload.job, str(regarding.get("name") or "")
+    if regarding.get("kind") == "Pod":
+        pod_uids = {objects.uid(p) for p in workload.pods}
+        is_own_pod_name = name.startswith(f"{objects.name(job)}-") and event_time(event) >= str(
+            objects.meta(job).get("creationTimestamp") or ""
+        )
+        return regarding.get("uid") in pod_uids or (is_own_pod_name and _is_replica_name(name, objects.name(job)))
+    if regarding.get("kind") == "PodGroup":
+        return name == f"pg-{objects.name(job)}-{objects.uid(job)}"
+    return bool(regarding.get("uid")) and regarding.get("uid") == objects.uid(job)
+
+
+def _regarding_uid(event: Object) -> str:
+    return str((event.get("involvedObject") or {}).get("uid") or "")
+
+
+def _is_replica_name(pod: str, job: str) -> bool:
+    role, _, number = pod[len(job) + 1 :].partition("-")
+    return role in ("master", "worker", "chief", "ps", "launcher", "evaluator") and (number.isdigit() or not number)
+
+
+def event_json(event: Object, cluster: str) -> dict[str, Any]:
+    """Run:ai's Event JSON."""
+    regarding = event.get("involvedObject") or {}
+    return {
+        "id": objects.uid(event),
+        "createdAt": event_time(event),
+        "type": event.get("type") or "Normal",
+        "clusterId": cluster,
+        "message": event.get("message") or "",
+        "reason": event.get("reason") or "",
+        "source": (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
+        "count": event.get("count") or objects.dig(event, "series.count") or 1,
+        "involvedObject": {field: regarding.get(field, "") for field in ("uid", "kind", "name", "namespace")},
+    }
+
+
+def history(workload: Workload, events: Iterable[Object]) -> list[dict[str, Any]]:
+    """Phase changes (from the job's conditions) and events, oldest first."""
+    records = [_phase_update(workload.job, "Creating", "", "")]
+    for condition in objects.dig(workload.job, "status.conditions", []):
+        phase = _PHASE_BY_CONDITION.get(str(condition.get("type")))
+        if phase:
+            transition_time = str(condition.get("lastTransitionTime") or "")
+            records.append(_phase_update(workload.job, phase, str(condition.get("message") or ""), transition_time))
+    for event in events:
+        meta = {"creationTimestamp": event_time(event), "type": "Event"}
+        records.append({"meta": meta, "spec": {"event": event_json(event, workload.cluster)}})
+    return sorted(records, key=lambda r: str(r["meta"]["creationTimestamp"]))
+
+
+def _phase_update(job: Object, phase: str, message: str, transition_time: str) -> dict[str, Any]:
+    moment = transition_time or str(objects.meta(job).get("creationTimestamp") or "")
+    update = {"phase": phase, "phaseMessage": message}
+    return {"meta": {"creationTimestamp": moment, "type": "PhaseUpdate"}, "spec": {"phaseUpdate": update}}
+
+
+def is_undecided(workload: Workload) -> bool:
+    """It waits, and nobody has said why yet."""
+    return workload.status().phase in ("Pending", "Creating") and not pending_message(workload.group, workload.pods)[0]
+
+
+def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
+    """Why the workload stands where it stands: the scheduler's sentence and its record as it is, and who took its place."""
+    status = workload.status()
+    message, reason = pending_message(workload.group, workload.pods)
+    group = workload.group or {}
+    is_waiting = status.phase in ("Pending", "Creating")
+    sentence = (message if is_waiting else status.message) or ""
+    if status.phase in ("Stopping", "Stopped"):
+        sentence = suspended_sentence(objects.name(workload.job))
+    core_message = sentence.partition(": ")[2] or sentence
+    all_events = list(events)
+    warnings = [
+        e
+        for e in all_events
+        if e.get("type") == "Warning" and not (core_message and core_message in str(e.get("message")))
+    ]
+    if not is_waiting:
+        warnings = [e for e in warnings if e.get("reason") not in _WAITING_REASONS]  # it waited once; that is over
+    evictions = [e for e in all_events if e.get("reason") == "Evict" and _regarding_uid(e) == objects.uid(workload.job)]
+    return {
+        "name": objects.name(workload.job),
+        "projectName": workload.project.name,
+        "phase": status.phase,
+        "since": status.since,
+        "reason": (reason if is_waiting else status.reason) or "",
+        "message": sentence,
+        "podGroup": objects.name(group),
+        "minMember": objects.dig(group, "spec.minMember"),
+        "queue": objects.dig(group, "spec.queue", workload.project.queue),
+        "record": objects.dig(group, "status.explanation", {}) if is_waiting else {},
+        "evicted": event_json(evictions[-1], workload.cluster) if is_waiting and evictions else None,
+        "warnings": [event_json(e, workload.cluster) for e in warnings[-5:]],
+    }
+
+
+def create_failure_message(job: Object, events: Iterable[Object]) -> str:
+    """Why a pod of the job could not be made, by the operator's last word on it; "" when it did not say."""
+    failures = [
+        e for e in events if _regarding_uid(e) == objects.uid(job) and str(e.get("reason")).startswith("FailedCreate")
+    ]
+    return str(max(failures, key=event_order).get("message") or "") if failures else ""
+
+
+def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iterable[Object] = ()) -> dict[str, Any]:
+    """What happened, in one sentence, over the record of an inquest (`incidents`, `verdict`, `ranks`)."""
+    status = workload.status()
+    name, all_events = objects.name(workload.job), list(events)
+    verdict = diagnosis["verdict"]
+    failures = [i["sentence"] for i in diagnosis["incidents"] if not i.get("asked")]
+    last_failure = failures[-1] if failures else ""
+    message = status.message or ""
+    if status.phase in ("Pending", "Creating"):
+        sentence = _waiting_sentence(workload, all_events)
+    elif status.phase in ("Stopping", "Stopped"):
+        sentence = suspended_sentence(name) + (f" Before that: {last_failure}" if last_failure else "")
+    elif status.phase == "Failed":
+        sentence = last_failure or message or "It failed, and none of its ranks left a trace here."
+    elif verdict is not None and verdict["kind"] != "moving":
+        sentence = verdict["sentence"]
+    elif status.phase == "Completed":
+        sentence = f"It completed; along the way: {last_failure}" if last_failure else "It completed; no rank failed."
+    elif verdict is not None:
+        sentence = f"{verdict['sentence']} Before that: {last_failure}" if last_failure else verdict["sentence"]
+    else:
+        sentence = last_failure or message or "Nothing is wrong that could be seen."
+    return {"name": name, "phase": status.phase, "sentence": sentence, **diagnosis}
+
+
+def suspended_sentence(job: str) -> str:
+    return f"It is suspended: `rowlock resume {job}` starts it again."
+
+
+def _waiting_sentence(workload: Workload, events: Sequence[Object]) -> str:
+    """Why it does not run yet; and for whom it made room, when it ran before."""
+    message, _ = pending_message(workload.group, workload.pods)
+    message = message or create_failure_message(workload.job, events) or "It has not been scheduled yet."
+    evictions = [e for e in events if e.get("reason") == "Evict" and _regarding_uid(e) == objects.uid(workload.job)]
+    if not evictions:
+        return message
+    return (
+        f"{message} It ran before, and goes on when there is room: {str(evictions[-1].get('message')).splitlines()[0]}"
+    )

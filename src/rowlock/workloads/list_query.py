@@ -1,0 +1,155 @@
+"""The query of a list: filterBy, sortBy, search, offset and limit, parsed once and applied to rows.
+
+Rows are anything; the caller gives a table of readers, one per field, and `SEARCH` for the text that a search looks
+through. Only the fields that a query names are read, so that a page of 50 out of 10,000 costs a page. Unknown
+parameters and fields are refused with the nearest known name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rowlock.errors import BadRequest
+from rowlock.workloads.submit_fields import did_you_mean
+
+WORKLOAD_FIELDS = (
+    "type", "name", "clusterId", "projectId", "projectName", "departmentId", "departmentName", "createdAt",
+    "deletedAt", "submittedBy", "phase", "completedAt", "nodepool", "distributedFramework", "allocatedGPU",
+    "phaseUpdatedAt", "category", "priority", "priorityClassName", "id", "namespace",
+)  # fmt: skip
+"""What workloads can be filtered and sorted by."""
+NUMERIC_FIELDS = frozenset({"allocatedGPU", "priority"})
+_TERM = re.compile(r"\s*(\w+)\s*(==|!=|<=|>=|=@|!@|=\^|=\$|<|>)\s*(.*?)\s*")
+DEFAULT_LIMIT, MAX_LIMIT = 50, 500
+
+
+R = TypeVar("R")
+T = TypeVar("T")
+Readers = Mapping[str, Callable[[R], Any]]
+SEARCH = "search"
+"""The reader that a table has beside its fields: the lower-case text of everything that is searched."""
+
+_OPERATORS: dict[str, Callable[[str, str], bool]] = {
+    "==": lambda have, want: have == want,
+    "!=": lambda have, want: have != want,
+    "=@": lambda have, want: want.lower() in have.lower(),
+    "!@": lambda have, want: want.lower() not in have.lower(),
+    "=^": lambda have, want: have.lower().startswith(want.lower()),
+    "=$": lambda have, want: have.lower().endswith(want.lower()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    field: str
+    operator: str
+    value: str
+
+    def accepts(self, actual: Any) -> bool:
+        """Whether a field's value is as asked for."""
+        if self.operator in ("<=", ">="):
+            return _compare_with_bound(actual, self.operator, self.value)
+        text = "" if actual is None else str(actual).lower() if isinstance(actual, bool) else str(actual)
+        return _OPERATORS[self.operator](text, self.value)
+
+
+def _compare_with_bound(actual: Any, operator: str, bound: str) -> bool:
+    if actual is None:
+        return False
+    if isinstance(actual, int | float):
+        try:
+            number = float(bound)
+        except ValueError:
+            raise BadRequest(f"filterBy: {bound!r} is not a number.") from None
+        return actual <= number if operator == "<=" else actual >= number
+    return str(actual) <= bound if operator == "<=" else str(actual) >= bound
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    filters: tuple[Filter, ...] = ()
+    sort: str = ""
+    descending: bool = False
+    search: str = ""
+    offset: int = 0
+    limit: int = DEFAULT_LIMIT
+
+
+def parse_query(
+    parameters: Mapping[str, str], fields: Sequence[str] = WORKLOAD_FIELDS, *, other_parameters: Sequence[str] = ()
+) -> Query:
+    """A list's query. Raises BadRequest for what it does not know; `other_parameters` names parameters others read."""
+    allowed = ("filterBy", "sortBy", "sortOrder", "search", "offset", "limit", *other_parameters)
+    for name in parameters:
+        if name.rstrip("?") and name not in allowed:
+            raise BadRequest(f"there is no query parameter {name!r}.{did_you_mean(name, allowed)}")
+    sort = parameters.get("sortBy", "")
+    if sort and sort not in fields:
+        raise BadRequest(f"sortBy: there is no field {sort!r}.{did_you_mean(sort, fields)}")
+    order = parameters.get("sortOrder", "asc")
+    if order not in ("asc", "desc"):
+        raise BadRequest(f"sortOrder must be asc or desc, but is {order!r}.")
+    offset, limit = _parse_count(parameters, "offset", 0), _parse_count(parameters, "limit", DEFAULT_LIMIT)
+    if not 1 <= limit <= MAX_LIMIT:
+        raise BadRequest(f"limit must be between 1 and {MAX_LIMIT}, but is {limit}.")
+    filters = tuple(_parse_filters(parameters.get("filterBy", ""), fields))
+    return Query(filters, sort, order == "desc", parameters.get("search", "").strip().lower(), offset, limit)
+
+
+def _parse_filters(text: str, fields: Sequence[str]) -> Iterable[Filter]:
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        term = _TERM.fullmatch(part)
+        if not term or term[2] in ("<", ">"):
+            raise BadRequest(
+                f"filterBy: {part!r} is not FIELD OPERATOR VALUE, where OPERATOR is one of ==, !=, <=, >=, =@, !@, =^, =$."
+            )
+        if term[1] not in fields:
+            raise BadRequest(f"filterBy: there is no field {term[1]!r}.{did_you_mean(term[1], fields)}")
+        yield Filter(term[1], term[2], term[3])
+
+
+def _parse_count(parameters: Mapping[str, str], name: str, default: int) -> int:
+    text = parameters.get(name, "")
+    if not text:
+        return default
+    if not text.isdigit():
+        raise BadRequest(f"{name} must be a whole number no less than 0, but is {text!r}.")
+    return int(text)
+
+
+def select_rows(rows: Sequence[R], query: Query, readers: Readers[R]) -> Sequence[R]:
+    """The rows that match, in order. Without sortBy: as they come."""
+    matching = rows
+    for condition in query.filters:
+        read = readers[condition.field]
+        matching = [row for row in matching if condition.accepts(read(row))]
+    if query.search:
+        read = readers[SEARCH]
+        matching = [row for row in matching if query.search in read(row)]
+    if query.sort:
+        read, key = readers[query.sort], _number_sort_key if query.sort in NUMERIC_FIELDS else _text_sort_key
+        values = [key(read(row)) for row in matching]
+        order = sorted(range(len(matching)), key=values.__getitem__, reverse=query.descending)
+        matching = [matching[n] for n in order]
+    elif query.descending:
+        matching = matching[::-1]
+    return matching
+
+
+def _number_sort_key(value: Any) -> float:
+    """What is absent comes first."""
+    return -math.inf if value is None else float(value)
+
+
+def _text_sort_key(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def page_of(items: Sequence[T], query: Query) -> tuple[Sequence[T], int | None]:
+    """The page that the query asks for and the offset of the next one, None at the end."""
+    end = query.offset + query.limit
+    return items[query.offset : end], end if end < len(items) else None

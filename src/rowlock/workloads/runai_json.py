@@ -1,0 +1,281 @@
+"""Objects → Run:ai's Workload, WorkloadDetailed and DistributedWorkload JSON.
+
+Every field that the published models require is always there with its exact type. What Run:ai's shape has no place
+for, but our command lines show, is in `additionalFields`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.objects import Object
+from rowlock.scheduling.model import pod_requests
+from rowlock.scheduling.model.from_objects import PRIORITY_CLASS_VALUES
+from rowlock.workloads import compute, frameworks, pods, submission
+from rowlock.workloads import objects as job_objects
+from rowlock.workloads.phase import TERMINAL, WorkloadStatus, count_pods, workload_status
+from rowlock.workloads.projects import Project
+
+TENANT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Everything about one workload: the job, its pods in rank order, its pod group, and its project."""
+
+    job: Object
+    pods: Sequence[Object]
+    group: Object | None
+    project: Project
+    cluster: str
+    diagnose: Callable[[str, str], str] | None = None
+    """What the inquest says of a job (its uid) in a phase: who failed first, who keeps the others waiting; or ""."""
+
+    def status(self) -> WorkloadStatus:
+        """The phase; its sentence is the inquest's where that knows better than the objects do."""
+        status = workload_status(self.job, self.pods, self.group)
+        message = self.diagnose(objects.uid(self.job), status.phase) if self.diagnose is not None else ""
+        return replace(status, message=message) if message else status
+
+
+def workload_id(job: Object) -> str:
+    """The id that REST uses: the one given at submit, or the uid of a job that came through kubectl."""
+    return objects.labels(job).get(job_objects.WORKLOAD_ID) or objects.uid(job)
+
+
+def created_at(job: Object) -> str:
+    return str(objects.meta(job).get("creationTimestamp") or "")
+
+
+def framework_name(job: Object) -> str:
+    kind = kinds.by_api_version(str(job.get("apiVersion")), str(job.get("kind")))
+    mapping = frameworks.by_kind(kind) if kind else None
+    return mapping.name if mapping else str(job.get("kind", "")).removesuffix("Job")
+
+
+def node_pool_name(job: Object) -> str:
+    """The node pool that it lives in."""
+    return pod_requests.node_pool(job) or "default"
+
+
+def priority_class(job: Object) -> str:
+    return objects.labels(job).get("priorityClassName") or "low"
+
+
+def is_preemptible(job: Object) -> bool:
+    word = objects.labels(job).get("kai.scheduler/preemptibility")
+    values = {**PRIORITY_CLASS_VALUES, **submission.PRIORITIES}
+    return word == "preemptible" if word else values.get(priority_class(job), 40) < 100
+
+
+def creator(job: Object) -> str:
+    annotations = objects.annotations(job)
+    return annotations.get(job_objects.CREATED_BY) or objects.labels(job).get("user") or ""
+
+
+def workload_json(workload: Workload) -> dict[str, Any]:
+    """A list item of `GET /api/v1/workloads`."""
+    job, status = workload.job, workload.status()
+    return {
+        **_identity_fields(workload),
+        **_time_fields(job, status),
+        "phase": status.phase,
+        "phaseMessage": status.message,
+        "phaseReason": status.reason or None,
+        "k8sPhase": _last_condition(job),
+        "conditions": _conditions(job),
+        "actionsSupport": {"delete": True, "suspend": status.phase not in TERMINAL},
+        "requestedNodePools": [node_pool_name(job)],
+        "currentNodePools": [node_pool_name(job)]
+        if any(objects.dig(p, "spec.nodeName") for p in workload.pods)
+        else [],
+        **_resource_fields(workload, status),
+        **_content_fields(workload),
+        "additionalFields": _additional_fields(workload, status),
+    }
+
+
+def _identity_fields(workload: Workload) -> dict[str, Any]:
+    job, project = workload.job, workload.project
+    source = objects.annotations(job).get(job_objects.SOURCE, "Other")
+    return {
+        "id": workload_id(job),
+        "name": objects.name(job),
+        "type": "Distributed",
+        "distributedFramework": framework_name(job),
+        "tenantId": TENANT,
+        "clusterId": workload.cluster,
+        "projectId": project.id,
+        "projectName": project.name,
+        "departmentId": project.department,
+        "departmentName": project.department,
+        "namespace": project.namespace,
+        "source": source,
+        "submittedBy": creator(job),
+        "category": "Train",
+        "priority": submission.PRIORITIES.get(priority_class(job)),
+        "priorityClassName": priority_class(job),
+        "preemptible": is_preemptible(job),
+        "sourceApi": source,
+    }
+
+
+def _time_fields(job: Object, status: WorkloadStatus) -> dict[str, Any]:
+    created = created_at(job)
+    return {
+        "createdAt": created,
+        "updatedAt": status.since or created,
+        "deletedAt": objects.meta(job).get("deletionTimestamp"),
+        "completedAt": completed_at(job),
+        "phaseUpdatedAt": status.since or created,
+        "k8sPhaseUpdatedAt": status.since or created,
+    }
+
+
+def completed_at(job: Object) -> str | None:
+    if completion_time := objects.dig(job, "status.completionTime"):
+        return str(completion_time)
+    failed = objects.condition(job, "Failed") or {}
+    return str(failed["lastTransitionTime"]) if failed.get("status") == "True" else None
+
+
+def _last_condition(job: Object) -> str:
+    conditions = objects.dig(job, "status.conditions", [])
+    return str(conditions[-1].get("type")) if conditions else "Pending"
+
+
+def _conditions(job: Object) -> list[dict[str, Any]]:
+    names = ("type", "status", "message", "reason", "lastTransitionTime")
+    return [{n: c.get(n) for n in names} for c in objects.dig(job, "status.conditions", [])]
+
+
+def _resource_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
+    counts, desired_pods = count_pods(workload.pods), frameworks.desired_pods(workload.job)
+    gpus = requested_gpus(workload.job)
+    per_pod = max((compute.pod_gpus(t) for t, _ in pod_templates(workload.job)), default=Decimal(0))
+    elastic = objects.dig(workload.job, "spec.elasticPolicy", {})
+    return {
+        "runningPods": counts.running,
+        "requestedPods": {"number": desired_pods, "min": elastic.get("minReplicas"), "max": elastic.get("maxReplicas")},
+        "workloadRequestedResources": {"gpu": {"request": json_number(gpus)}},
+        "podsRequestedResources": {"gpu": {"request": json_number(per_pod)}},
+        "allocatedResources": {"gpu": json_number(allocated_gpus(workload, status.phase))},
+    }
+
+
+def pod_templates(job: Object) -> list[tuple[Object, int]]:
+    """The pod templates with how many pods are made of each."""
+    specs = frameworks.replica_specs(job).values()
+    return [(r.get("template") or {}, 1 if r.get("replicas") is None else int(r["replicas"])) for r in specs]
+
+
+def requested_gpus(job: Object) -> Decimal:
+    return sum((compute.pod_gpus(template) * count for template, count in pod_templates(job)), Decimal(0))
+
+
+def allocated_gpus(workload: Workload, phase: str) -> Decimal:
+    """GPUs held now: those of bound pods that have not ended."""
+    bound_pods = [
+        p for p in workload.pods if objects.dig(p, "spec.nodeName") and objects.phase(p) in ("Pending", "Running")
+    ]
+    return sum((compute.pod_gpus(p) for p in bound_pods), Decimal(0))
+
+
+def json_number(value: Decimal) -> int | float:
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _content_fields(workload: Workload) -> dict[str, Any]:
+    container = _main_container(workload.job)
+    images = {c.get("image", "") for t, _ in pod_templates(workload.job) for c in objects.dig(t, "spec.containers", [])}
+    return {
+        "images": sorted(images),
+        "command": container.get("command") or [],
+        "arguments": container.get("args") or [],
+        "environmentVariables": {v["name"]: v["value"] for v in container.get("env") or [] if "value" in v},
+        "urls": [],
+        "datasources": [],
+        "environments": [],
+        "externalConnections": [],
+        "childrenIds": [{"id": objects.uid(workload.job), "type": workload.job.get("kind")}],
+    }
+
+
+def _main_container(job: Object) -> dict[str, Any]:
+    containers = [c for t, _ in pod_templates(job)[:1] for c in objects.dig(t, "spec.containers", [])]
+    return containers[0] if containers else {}
+
+
+def _additional_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
+    counts = count_pods(workload.pods)
+    chief = pods.chief_pod(workload.pods)
+    node_names = {str(objects.dig(p, "spec.nodeName")) for p in workload.pods if objects.dig(p, "spec.nodeName")}
+    return {
+        "status": status.status,
+        "pendingPods": counts.pending,
+        "succeededPods": counts.succeeded,
+        "failedPods": counts.failed,
+        "nodes": sorted(node_names),
+        "chief": objects.name(chief) if chief else "",
+        "commandLine": objects.annotations(workload.job).get(job_objects.COMMAND_ANNOTATION, ""),
+        "startedAt": objects.dig(workload.job, "status.startTime"),
+        "kind": workload.job.get("kind"),
+        "image": _main_container(workload.job).get("image", ""),
+    }
+
+
+def workload_detail_json(workload: Workload) -> dict[str, Any]:
+    """`GET /api/v1/workloads/{id}`: the list item and why it waits."""
+    body = workload_json(workload)
+    is_waiting = body["phase"] in ("Pending", "Creating") and body["phaseMessage"]
+    message = {
+        "nodePool": node_pool_name(workload.job),
+        "phaseReason": body["phaseReason"],
+        "reason": body["phaseReason"],
+        "orgType": "PROJECT",
+        "userMessage": body["phaseMessage"],
+    }
+    return {**body, "pendingSchedulingMessages": [message] if is_waiting else []}
+
+
+def distributed_workload_json(workload: Workload) -> dict[str, Any]:
+    """`GET /api/v1/workloads/distributed/{id}`, and the answer to a submit."""
+    job = workload.job
+    request_text = objects.annotations(job).get(job_objects.REQUEST_ANNOTATION)
+    request: dict[str, Any] = json.loads(request_text) if request_text else {}
+    is_suspended = bool(objects.dig(job, "spec.runPolicy.suspend", False))
+    desired_phase = "Deleted" if objects.is_deleting(job) else "Stopped" if is_suspended else "Running"
+    return {
+        "name": objects.name(job),
+        "requestedName": request.get("name") or objects.name(job),
+        "workloadId": workload_id(job),
+        "projectId": workload.project.id,
+        "departmentId": workload.project.department,
+        "clusterId": workload.cluster,
+        "createdBy": creator(job),
+        "createdAt": created_at(job),
+        "deletedAt": objects.meta(job).get("deletionTimestamp"),
+        "desiredPhase": desired_phase,
+        "actualPhase": workload.status().phase,
+        "spec": request.get("spec") or _spec_of(job),
+        "masterSpecSameAsWorker": request.get("masterSpecSameAsWorker"),
+        "masterSpec": request.get("masterSpec"),
+    }
+
+
+def _spec_of(job: Object) -> dict[str, Any]:
+    """What a job that came through kubectl would have asked for here."""
+    container = _main_container(job)
+    workers = frameworks.replica_specs(job).get("Worker") or {}
+    return {
+        "image": container.get("image"),
+        "command": " ".join(container.get("command") or []) or None,
+        "args": " ".join(container.get("args") or []) or None,
+        "numWorkers": workers.get("replicas", 1),
+        "distributedFramework": framework_name(job),
+    }

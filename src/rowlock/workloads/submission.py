@@ -1,0 +1,339 @@
+"""The body of a submit → a `Submission`: everything typed, every mistake told with its field, rule and fix.
+
+`read(body)` is what `POST /api/v1/workloads/distributed` accepts: Run:ai's DistributedCreationRequest and, as
+extensions, `spec.noMaster`, `spec.noWorkers`, `spec.nprocPerNode`, `spec.inheritEnv` and `submitCommand`. `submit_command` and `args` may be a
+shell-like string or, so that nothing is quoted twice, a list of words.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rowlock.workloads import compute, frameworks
+from rowlock.workloads.compute import Compute
+from rowlock.workloads.frameworks import MPI, PYTORCH, FrameworkMapping
+from rowlock.workloads.submit_fields import JOB_FIELDS, ROLE_FIELDS, TOP_FIELDS, BodyErrors, Fields
+
+LONGEST_NAME = 49
+PRIORITIES: dict[str, int] = {
+    "very-low": 25, "low": 40, "medium-low": 65, "medium": 80, "medium-high": 90, "high": 125, "very-high": 150,
+}  # fmt: skip
+"""Run:ai's priority classes; training is `low` unless it says otherwise, and preemptible below 100."""
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_POOL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_ENV_NAME = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSpec:
+    """What the pods of one role run: the workers, or the master."""
+
+    image: str = ""
+    pull: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: tuple[dict[str, Any], ...] = ()
+    working_dir: str = ""
+    compute: Compute = field(default_factory=Compute)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    node_type: str = ""
+    restart: str = ""
+    stdin: bool = False
+    tty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What holds for the whole job."""
+
+    clean_pods: str = ""
+    backoff_limit: int = 6
+    ttl: int | None = None
+    grace: int | None = None
+    priority: str = ""
+    preemptibility: str = ""
+    nproc: str = ""
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    slots: int = 1
+    pool: str = ""
+    """The node pool; "" = the default one: nodes without a pool's label."""
+    inherit_env: str = ""
+    """Names (with wildcards) of the server's own variables that pods get."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A distributed workload, as asked for. `body` is the request itself, kept to be shown again."""
+
+    name: str
+    is_name_prefix: bool
+    project: str
+    cluster: str
+    framework: FrameworkMapping
+    workers: int
+    has_lead: bool
+    worker: RoleSpec
+    master: RoleSpec
+    options: RunOptions
+    submit_command: str
+    body: Mapping[str, Any]
+
+    @property
+    def pod_count(self) -> int:
+        return self.workers + (1 if self.has_lead else 0)
+
+    @property
+    def wants_gpu(self) -> bool:
+        return any(role.compute.devices for role in (self.worker, self.master))
+
+
+def parse_submission(body: Any) -> Submission:
+    """The submission that a request body asks for. Raises BadRequest with one cause per mistake."""
+    errors = BodyErrors()
+    top = Fields("", body if isinstance(body, Mapping) else {}, errors)
+    if not isinstance(body, Mapping):
+        errors.add("body", "type", "must be a JSON object.")
+    top.allow_only(*TOP_FIELDS)
+    spec = top.object("spec")
+    spec.allow_only(*ROLE_FIELDS, *JOB_FIELDS)
+    framework = _parse_framework(spec)
+    worker = _parse_role(spec)
+    has_lead = _parse_has_lead(spec, framework)
+    master = _parse_master(top, worker, framework)
+    submission = Submission(
+        name=_parse_name(top),
+        is_name_prefix=top.flag("useGivenNameAsPrefix"),
+        project=_parse_project(top),
+        cluster=top.text("clusterId"),
+        framework=framework,
+        workers=_parse_workers(spec, has_lead),
+        has_lead=has_lead,
+        worker=worker,
+        master=master,
+        options=_parse_options(spec, framework),
+        submit_command=top.text("submitCommand"),
+        body=top.values,
+    )
+    if top.text("templateId"):
+        top.add_error(
+            "templateId", "unsupported", "templates are not supported by rowlock yet. Put the values into spec."
+        )
+    errors.raise_if_any()
+    return submission
+
+
+def _parse_name(top: Fields) -> str:
+    name = top.text("name")
+    if not name:
+        top.add_error("name", "required", "a workload needs a name.")
+    elif len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
+        top.add_error("name", "format", name_rule(name))
+    return name
+
+
+def name_rule(name: str) -> str:
+    """Why a name is refused, and a name like it that is not."""
+    problem = f"has {len(name)} characters, {LONGEST_NAME} are allowed" if len(name) > LONGEST_NAME else ""
+    if not _NAME.fullmatch(name):
+        problem = "must consist of lower case alphanumeric characters or '-' and start with an alphabetic character"
+    return f"{name!r} {problem}. Use {valid_name(name)!r}, for example."
+
+
+def valid_name(name: str) -> str:
+    """The nearest name that a workload may have."""
+    valid = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if not valid or not valid[0].isalpha():
+        valid = f"job-{valid}".rstrip("-")
+    return valid[:LONGEST_NAME].rstrip("-")
+
+
+def _parse_project(top: Fields) -> str:
+    value = top.get("projectId")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    text = top.text("projectId")
+    if not text:
+        top.add_error("projectId", "required", "say in which project: GET /api/v1/org-unit/projects lists them.")
+    return text
+
+
+def _parse_framework(spec: Fields) -> FrameworkMapping:
+    word = spec.text("distributedFramework")
+    mapping = frameworks.by_name(word) if word else PYTORCH
+    if mapping is None:
+        names = ", ".join(f.name for f in frameworks.FRAMEWORKS)
+        nearest = frameworks.nearest_name(word)
+        spec.add_error("distributedFramework", "options", f"must be one of {names}; {word!r} is nearest to {nearest}.")
+    return mapping or PYTORCH
+
+
+def _parse_has_lead(spec: Fields, framework: FrameworkMapping) -> bool:
+    no_master = spec.flag("noMaster")
+    if no_master and not framework.is_lead_optional:
+        message = f"a {framework.name} job needs its {framework.lead_role.lower()}. Leave noMaster out."
+        spec.add_error("noMaster", "unsupported", message)
+    return bool(framework.lead_role) and not no_master
+
+
+def _parse_workers(spec: Fields, has_lead: bool) -> int:
+    number = spec.integer("numWorkers", 1)
+    if not spec.flag("noWorkers"):
+        return number or 1
+    if not has_lead or number is not None:
+        spec.add_error("noWorkers", "exclusive", "a workload has a master, workers, or both; leave numWorkers out.")
+    return 0
+
+
+def _parse_master(top: Fields, worker: RoleSpec, framework: FrameworkMapping) -> RoleSpec:
+    """The master's role: the worker's, changed where `masterSpec` says so. MPI's launcher starts the ranks and trains
+    none: it has the command, the workers have the GPUs."""
+    body = top.object("masterSpec")
+    body.allow_only(*ROLE_FIELDS)
+    if top.get("masterSpec") is not None and top.flag("masterSpecSameAsWorker"):
+        top.add_error("masterSpec", "exclusive", "must be absent when masterSpecSameAsWorker is true.")
+    master = _parse_role(body, needs_image=False)
+    overrides = {name: getattr(master, name) for name, key in _MASTER_FIELDS if body.get(key) is not None}
+    if framework is MPI and "compute" not in overrides:
+        worker_compute = worker.compute
+        overrides["compute"] = Compute(
+            worker_compute.requests, worker_compute.limits, large_shm=worker_compute.large_shm
+        )
+    return replace(worker, **overrides)
+
+
+_MASTER_FIELDS = (
+    ("image", "image"), ("pull", "imagePullPolicy"), ("command", "command"), ("args", "args"),
+    ("env", "environmentVariables"), ("working_dir", "workingDir"), ("compute", "compute"), ("labels", "labels"),
+    ("annotations", "annotations"), ("node_type", "nodeType"), ("restart", "restartPolicy"), ("stdin", "stdin"),
+    ("tty", "tty"),
+)  # fmt: skip
+
+
+def _parse_role(body: Fields, *, needs_image: bool = True) -> RoleSpec:
+    image = body.text("image")
+    if needs_image and not image.strip("/"):
+        body.add_error(
+            "image", "required", 'an image is needed; "rowlock.dev/host" stands for the programs of this machine.'
+        )
+    return RoleSpec(
+        image=image,
+        pull=body.choice("imagePullPolicy", "Always", "IfNotPresent", "Never"),
+        command=_parse_words(body, "command"),
+        args=_parse_words(body, "args"),
+        env=tuple(made for item in body.items("environmentVariables") if (made := _parse_variable(item))),
+        working_dir=body.text("workingDir"),
+        compute=compute.parse_compute(body.object("compute")),
+        labels=_parse_pairs(body, "labels"),
+        annotations=_parse_pairs(body, "annotations"),
+        node_type=body.text("nodeType"),
+        restart=body.choice("restartPolicy", "Always", "Never", "OnFailure"),
+        stdin=body.flag("stdin"),
+        tty=body.flag("tty"),
+    )
+
+
+def _parse_words(body: Fields, name: str) -> tuple[str, ...]:
+    value = body.get(name)
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return tuple(value)
+    text = body.text(name)
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        body.add_error(name, "format", f"cannot be split into words: {error}. Check the quotes.")
+        return ()
+
+
+_SOURCES = {"podFieldRef": "fieldRef", "secret": "secretKeyRef", "configMap": "configMapKeyRef"}
+
+
+def _parse_variable(item: Fields) -> dict[str, Any] | None:
+    item.allow_only("name", "value", "secret", "configMap", "podFieldRef", "exclude", "description")
+    name = item.text("name")
+    if not _ENV_NAME.fullmatch(name):
+        item.add_error("name", "format", f"{name!r} is not the name of an environment variable.")
+        return None
+    sources = [source for source in _SOURCES if item.get(source) is not None]
+    if len(sources) + (item.get("value") is not None) > 1:
+        item.add_error("value", "exclusive", f"{name} may have one of value, secret, configMap and podFieldRef.")
+        return None
+    if not sources:
+        return {"name": name, "value": item.text("value")}
+    source = item.object(sources[0])
+    if sources[0] == "podFieldRef":
+        return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": source.text("path")}}}
+    reference = {"name": source.text("name"), "key": source.text("key")}
+    return {"name": name, "valueFrom": {_SOURCES[sources[0]]: reference}}
+
+
+def _parse_pairs(body: Fields, name: str) -> dict[str, str]:
+    pairs = {}
+    for item in body.items(name):
+        item.allow_only("name", "value", "exclude")
+        if not item.text("name"):
+            item.add_error("name", "required", "needs a name.")
+        pairs[item.text("name")] = item.text("value")
+    return pairs
+
+
+def _parse_options(spec: Fields, framework: FrameworkMapping) -> RunOptions:
+    min_replicas, max_replicas = _parse_elastic(spec, framework)
+    slots = spec.integer("slotsPerWorker", 1) or 1
+    if slots != 1 and framework is not MPI:
+        spec.add_error("slotsPerWorker", "unsupported", "only MPI workloads have slots.")
+    backoff = spec.integer("backoffLimit")
+    return RunOptions(
+        clean_pods=spec.choice("cleanPodPolicy", "None", "All", "Running"),
+        backoff_limit=6 if backoff is None else backoff,
+        ttl=spec.integer("autoDeletionTimeAfterCompletionSeconds"),
+        grace=spec.integer("terminationGracePeriodSeconds"),
+        priority=spec.choice("priorityClass", *PRIORITIES),
+        preemptibility=spec.choice("preemptibility", "preemptible", "non-preemptible"),
+        nproc=_parse_nproc(spec, framework),
+        min_replicas=min_replicas,
+        max_replicas=max_replicas,
+        slots=slots,
+        pool=_parse_pool(spec),
+        inherit_env=spec.text("inheritEnv"),
+    )
+
+
+def _parse_pool(spec: Fields) -> str:
+    pools = spec.get("nodePools") or []
+    if not isinstance(pools, list) or not all(isinstance(p, str) and _POOL.fullmatch(p) for p in pools):
+        spec.add_error("nodePools", "format", "must be a list with the name of a node pool, a label's value.")
+        return ""
+    if len(pools) > 1:
+        message = f"a workload lives in one node pool, and others are not tried yet; name one of {', '.join(pools)}."
+        spec.add_error("nodePools", "max", message)
+    return "" if pools in ([], ["default"]) else pools[0]
+
+
+def _parse_nproc(spec: Fields, framework: FrameworkMapping) -> str:
+    value = spec.get("nprocPerNode")
+    if value is None:
+        return ""
+    if framework is not PYTORCH:
+        spec.add_error("nprocPerNode", "unsupported", "only PyTorch workloads have processes per node.")
+    if str(value) in ("auto", "cpu", "gpu") or (str(value).isdigit() and int(value) > 0):
+        return str(value)
+    spec.add_error("nprocPerNode", "options", f"must be a positive number, auto, cpu or gpu, but is {value!r}.")
+    return ""
+
+
+def _parse_elastic(spec: Fields, framework: FrameworkMapping) -> tuple[int | None, int | None]:
+    min_replicas, max_replicas = spec.integer("minReplicas", 1), spec.integer("maxReplicas", 1)
+    if (min_replicas or max_replicas) and framework is not PYTORCH:
+        spec.add_error("minReplicas", "unsupported", "only PyTorch workloads are elastic.")
+    if min_replicas and max_replicas and min_replicas > max_replicas:
+        spec.add_error(
+            "maxReplicas", "min", f"must be no less than minReplicas ({min_replicas}), but is {max_replicas}."
+        )
+    return min_replicas, max_replicas

@@ -1,0 +1,273 @@
+"""Shares that are none, queues in a circle, sub-groups without a parent: refused at the door, with the field and the fix.
+
+What a real KAI refuses is refused in its words; what it admits and holds for ever is admitted with a warning.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rowlock import kinds
+from rowlock.api import WriteOptions
+from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.patch.patches import Patcher
+from rowlock.errors import ApiError, Forbidden, Invalid
+from rowlock.kinds import Kind
+from rowlock.objects import Object, timestamp
+from rowlock.scheduling.model.from_objects import RETIRED_ANNOTATION
+from rowlock.storage.store import Store
+from rowlock.workloads.compute import Compute
+from rowlock.workloads.feasibility import infeasible_cause, never_fits_message
+
+POSITIVE = "gpu-fraction annotation value must be a positive number smaller than 1.0"
+NOTE = "metadata.annotations[gpu-fraction]"
+
+
+class Door:
+    """A store with admission, as an API server has it."""
+
+    def __init__(self) -> None:
+        self.admission = Admission()
+        self.store = Store.open(admission=self.admission, patches=Patcher())
+        self.admission.view = self.store.core.staged_view
+        self.create(kinds.NAMESPACE, "", "n")
+
+    def create(self, kind: Kind, namespace: str, name: str, **parts: Any) -> list[str]:
+        """The warnings."""
+        meta = {"name": name, **({"namespace": namespace} if namespace else {}), **parts.pop("metadata", {})}
+        options = WriteOptions()
+        obj = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": meta, **parts}
+        self.store.core.create(kind, obj, options)
+        self.store.commit()
+        return options.warnings
+
+    def change(self, kind: Kind, obj: Object) -> list[str]:
+        options = WriteOptions()
+        self.store.core.update(kind, obj, "", options)
+        self.store.commit()
+        return options.warnings
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        found = self.store.view.get(kind, namespace, name)
+        assert found is not None
+        return found
+
+    def queue(self, name: str, parent: str = "", **spec: Any) -> list[str]:
+        return self.create(kinds.QUEUE, "", name, spec={**({"parentQueue": parent} if parent else {}), **spec})
+
+
+def template(notes: dict[str, str], gpus: str = "", container: str = "pytorch") -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": gpus} if gpus else {}
+    return {
+        "metadata": {"annotations": notes},
+        "spec": {"containers": [{"name": container, "image": "x", "resources": {"limits": limits}}]},
+    }
+
+
+def job(notes: dict[str, str], gpus: str = "", **meta: Any) -> dict[str, Any]:
+    replica = {"replicas": 1, "restartPolicy": "Never", "template": template(notes, gpus)}
+    return {"metadata": meta, "spec": {"pytorchReplicaSpecs": {"Master": replica, "Worker": replica}}}
+
+
+@pytest.mark.parametrize(
+    ("notes", "gpus", "words", "fix"),
+    [
+        ({"gpu-fraction": "0"}, "", POSITIVE, f'{NOTE} is "0"; write a share such as "0.5"'),
+        ({"gpu-fraction": "-0.1"}, "", POSITIVE, 'write a share such as "0.5"'),
+        ({"gpu-fraction": "1"}, "", POSITIVE, "ask for whole GPUs with resources.limits[nvidia.com/gpu]"),
+        ({"gpu-fraction": "1.5"}, "", POSITIVE, f'{NOTE} is "1.5"; ask for whole GPUs'),
+        ({"gpu-fraction": "NaN"}, "", POSITIVE, f'{NOTE} is "NaN"; write a share'),
+        ({"gpu-fraction": "Infinity"}, "", POSITIVE, "write a share"),
+        ({"gpu-fraction": "abc"}, "", POSITIVE, "write a share"),
+        ({"gpu-fraction": ""}, "", POSITIVE, "write a share"),
+        ({"gpu-fraction": "0.004"}, "", POSITIVE, "the smallest share is 0.01"),
+        ({"gpu-fraction": "0.5", "gpu-memory": "500"}, "", "cannot request both GPU and GPU memory", "keep one of them"),
+        ({"gpu-fraction": "0.5"}, "1", "cannot have both GPU fraction request and whole GPU", "keep one of them"),
+        ({"gpu-memory": "500"}, "1", "cannot have both GPU fraction request and whole GPU", "keep one of them"),
+        ({"gpu-memory": "0"}, "", "gpu-memory annotation value must be a positive integer greater than 0", "write MiB"),
+        ({"gpu-memory": "5Gi"}, "", "gpu-memory annotation value must be a positive integer", "write MiB"),
+        ({"gpu-fraction-num-devices": "2"}, "", "cannot request multiple fractional devices without", "add gpu-fraction"),
+        (
+            {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "0"}, "",
+            "fraction count annotation value must be a positive integer greater than 0", "on how many cards",
+        ),
+        (
+            {"gpu-fraction": "0.5", "gpu-fraction-container-name": "nosuch"}, "",
+            "failed to get fraction container ref: container with name nosuch not found for fraction request", "pytorch",
+        ),
+    ],
+)  # fmt: skip
+def test_a_share_that_is_none_is_refused(notes: dict[str, str], gpus: str, words: str, fix: str) -> None:
+    door = Door()
+    pod = template(notes, gpus)
+    with pytest.raises(Forbidden) as refused:
+        door.create(kinds.POD, "n", "p", **pod)
+    assert refused.value.message.startswith('admission webhook "admission.kai-scheduler.svc" denied the request: ')
+    assert words in refused.value.message and fix in refused.value.message
+    with pytest.raises(Forbidden) as refused:
+        door.create(kinds.PYTORCHJOB, "n", "j", **job(notes, gpus))
+    assert words in refused.value.message
+    assert "spec.pytorchReplicaSpecs.Master.template." in refused.value.message
+
+
+@pytest.mark.parametrize("notes", [
+    {"gpu-fraction": "0.1"}, {"gpu-fraction": "0.50"}, {"gpu-memory": "5000", "gpu-fraction-num-devices": "2"},
+    {"gpu-fraction": "0.5", "gpu-fraction-container-name": "pytorch"},
+])  # fmt: skip
+def test_a_share_is_admitted(notes: dict[str, str]) -> None:
+    door = Door()
+    door.create(kinds.POD, "n", "p", **template(notes))
+    door.queue("default")
+    assert door.create(kinds.PYTORCHJOB, "n", "j", **job(notes)) == []
+
+
+def test_more_than_two_decimals_are_rounded_and_said() -> None:
+    (text,) = Door().create(kinds.POD, "n", "p", **template({"gpu-fraction": "0.125"}))
+    assert text == (
+        'metadata.annotations[gpu-fraction] "0.125" counts as 0.13: shares are counted in hundredths of a card'
+    )
+
+
+def test_a_running_job_cannot_be_changed_to_nonsense_but_its_labels_can() -> None:
+    door = Door()
+    door.create(kinds.PYTORCHJOB, "n", "j", **job({"gpu-fraction": "0.1"}))
+    stored = door.get(kinds.PYTORCHJOB, "n", "j")
+    with pytest.raises(Forbidden, match="gpu-fraction annotation value"):
+        door.change(kinds.PYTORCHJOB, {**stored, **{"spec": job({"gpu-fraction": "2"})["spec"]}})
+    labelled = {**stored, "metadata": {**stored["metadata"], "labels": {"a": "b"}}}
+    assert door.change(kinds.PYTORCHJOB, labelled) == []
+
+
+# ---------------------------------------------------------------- queues
+
+
+def test_a_queue_may_hang_below_one_that_comes_later_but_not_below_itself() -> None:
+    door = Door()
+    door.queue("a", parent="b")
+    with pytest.raises(Invalid) as refused:
+        door.queue("b", parent="a")
+    assert "spec.parentQueue" in refused.value.message
+    assert "queues would hang in a circle (b → a → b); name a queue that does not hang below b" in refused.value.message
+    with pytest.raises(Invalid, match=r"in a circle \(self → self\)"):
+        door.queue("self", parent="self")
+    door.queue("b")
+    door.queue("c", parent="a")
+    stored = door.get(kinds.QUEUE, "", "b")
+    with pytest.raises(Invalid, match=r"in a circle \(b → c → a → b\)"):
+        door.change(kinds.QUEUE, {**stored, "spec": {"parentQueue": "c"}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"resources": {"gpu": {"quota": -7}}}, "spec.resources.gpu.quota"),
+        ({"resources": {"cpu": {"limit": -0.5}}}, "spec.resources.cpu.limit"),
+        ({"resources": {"memory": {"overQuotaWeight": -1}}}, "spec.resources.memory.overQuotaWeight"),
+        ({"preemptMinRuntime": "banana"}, "spec.preemptMinRuntime"),
+        ({"reclaimMinRuntime": "10"}, "spec.reclaimMinRuntime"),
+    ],
+)
+def test_numbers_of_a_queue_that_mean_nothing(spec: dict[str, Any], field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        Door().queue("q", **spec)
+    assert [cause.field for cause in refused.value.causes] == [field]
+
+
+def test_a_queue_as_it_should_be() -> None:
+    gpu = {"quota": 4, "limit": -1, "overQuotaWeight": 0.5}
+    assert Door().queue("q", resources={"gpu": gpu}, preemptMinRuntime="1h30m", reclaimMinRuntime="0") == []
+
+
+# ---------------------------------------------------------------- groups
+
+
+@pytest.mark.parametrize(
+    ("groups", "sentence"),
+    [
+        ([{"name": "a"}, {"name": "a"}], 'spec.subGroups[1].name: Duplicate value: "a"'),
+        ([{"minMember": 1}], "spec.subGroups[0].name: Required value"),
+        ([{"name": "a", "parent": "b"}, {"name": "c"}], "spec.subGroups[0].parent: Invalid value: \"b\": there is no such"),
+        ([{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}], "would hang in a circle"),
+    ],
+)  # fmt: skip
+def test_sub_groups_are_a_tree(groups: list[dict[str, Any]], sentence: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        Door().create(kinds.POD_GROUP, "n", "g", spec={"minMember": 1, "subGroups": groups})
+    assert sentence in refused.value.message
+
+
+# ---------------------------------------------------------------- warnings
+
+
+def test_a_queue_that_is_not_there_is_a_warning() -> None:
+    """A real KAI admits such pods, and holds them."""
+    door = Door()
+    labels = {"kai.scheduler/queue": "nosuch"}
+    pod = template({})
+    warned = door.create(kinds.POD, "n", "p", metadata={"labels": labels}, spec=pod["spec"])
+    assert warned == [
+        'queue "nosuch" does not exist: the pods wait until it does (kubectl get queues shows those there are)'
+    ]
+    assert door.create(kinds.PYTORCHJOB, "n", "j", **job({}, labels=labels)) == warned
+    door.queue("nosuch")
+    assert door.create(kinds.PYTORCHJOB, "n", "k", **job({}, labels=labels)) == []
+    door.queue("leaf", parent="nosuch")
+    (text,) = door.create(kinds.PYTORCHJOB, "n", "l", **job({}, labels=labels))
+    assert text.startswith('queue "nosuch" is a department: ') and "(leaf)" in text
+
+
+def test_a_pod_of_a_job_that_no_node_could_hold_is_a_warning() -> None:
+    door = Door()
+    door.queue("default")
+    assert door.create(kinds.PYTORCHJOB, "n", "a", **job({}, "3")) == [], "without nodes the benefit of the doubt"
+    room = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "2"}
+    door.create(kinds.NODE, "", "n1", status={"allocatable": room, "capacity": room})
+    warned = door.create(kinds.PYTORCHJOB, "n", "b", **job({}, "3"))
+    assert len(warned) == 2 and "a pod asks for 3 GPUs, but the largest node has 2" in warned[0]
+    assert warned[0].startswith("spec.pytorchReplicaSpecs.Master.template: ")
+    assert door.create(kinds.PYTORCHJOB, "n", "c", **job({}, "2")) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({"spec": {"unschedulable": True}}, "Node big could, but is cordoned (`kubectl uncordon big`)."),
+        ({"ready": 1_000.0}, "Node big could, but is not ready (its kubelet is silent)."),
+        ({"ready": 30.0}, ""),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "but the largest node has 2."),
+        (
+            {"metadata": {"annotations": {RETIRED_ANNOTATION: "true"}}, "spec": {"unschedulable": True}},
+            "but the largest node has 2.",
+        ),
+        ({}, ""),
+    ],
+)
+def test_a_node_that_takes_no_pods_holds_none(state: dict[str, Any], said: str) -> None:
+    def node(name: str, gpus: int, **more: Any) -> Object:
+        status = {"allocatable": {"cpu": "8", "nvidia.com/gpu": str(gpus)}, "conditions": more.get("conditions", [])}
+        return {"metadata": {"name": name, **more.get("metadata", {})}, "spec": more.get("spec", {}), "status": status}
+
+    def told(gpus: int) -> str:
+        return never_fits_message(template({}, str(gpus)), nodes, now)
+
+    now = 2_000_000_000.0
+    if since := state.pop("ready", None):
+        state["conditions"] = [{"type": "Ready", "status": "Unknown", "lastTransitionTime": timestamp(now - since)}]
+    nodes = [node("n1", 2), node("big", 8, **state)]
+    assert said in told(5) and bool(said) == bool(told(5))
+    assert told(2) == ""
+    waits = "largest" not in said
+    assert (infeasible_cause(Compute(devices=5), nodes) is None) == waits, "what is closed now is worth waiting for"
+    assert "Ask for at most" in told(9) or not said, "nothing is said of a node that could not hold it either"
+    nodes = [node("big", 8, **state)]
+    assert "could" not in told(5), "of a cluster without an open node nothing is known"
+
+
+def test_without_our_scheduler_nothing_is_said_about_where_pods_could_go() -> None:
+    door = Door()
+    door.create(kinds.NODE, "", "small", status={"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"}})
+    assert door.create(kinds.PYTORCHJOB, "n", "a", **job({}, "8")), "warned"
+    door.admission.has_scheduler = False
+    assert door.create(kinds.PYTORCHJOB, "n", "b", **job({}, "8")) == []

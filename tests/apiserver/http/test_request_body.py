@@ -1,0 +1,76 @@
+"""Bodies are read in two ways, a quick and a thorough one: nobody can tell which, but by the clock."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from typing import Any
+
+import pytest
+
+from rowlock.apiserver.http import request_body
+from rowlock.errors import BadRequest
+
+TWICE = [
+    ('{"a":1,"a":1}', ["a"]),
+    ('{"a": 1, "b": {"c": [], "c": []}}', ["b.c"]),
+    ('[{"a":"","a":""}]', ["[0].a"]),
+    ('{"a b":1,"ab":2}', []),
+    ('{"a":"x  y","b":" "}', []),
+    ('{"a":1e2,"a":100.0}', ["a"]),
+    ('{"\\u0061":1,"a":1}', ["a"]),
+    ('{"a":1,\n "a":1\n}\n', ["a"]),
+]
+
+
+@pytest.mark.parametrize(("text", "twice"), TWICE)
+def test_what_is_said_twice_is_found(text: str, twice: list[str]) -> None:
+    value, found = request_body.decode_strict_json(text.encode())
+    assert (value, found) == (json.loads(text), twice)
+
+
+ODD = [
+    b'{"a":"\x81"}',
+    b'{"a":"\\ud800"}',
+    b'{"a":1e999}',
+    b'{"a":' + b"9" * 5_000 + b"}",
+    b'"\xff',
+    b"",
+    b"{",
+    b"[" * 5_000,
+]
+
+
+@pytest.mark.parametrize("body", ODD)
+def test_what_is_no_plain_json_is_read_the_thorough_way(body: bytes) -> None:
+    """Whatever that says: found by the fuzzer."""
+    assert request_body._decode_unambiguous(body) is None
+    with contextlib.suppress(BadRequest):
+        request_body.decode_strict_json(body)
+
+
+@pytest.mark.parametrize("spaces", [(",", ":"), (", ", ": "), (" ,\n", "\t:\r\n")])
+def test_both_ways_read_the_same(spaces: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    random_ = random.Random(7)
+    texts = [_text(random_, spaces, 4) for _ in range(2_000)]
+    quick = [request_body.decode_strict_json(text.encode()) for text in texts]
+    with monkeypatch.context() as patch:
+        patch.setattr(request_body, "_decode_unambiguous", lambda body: None)
+        assert [request_body.decode_strict_json(text.encode()) for text in texts] == quick
+    assert sum(request_body._decode_unambiguous(text.encode()) is not None for text in texts) > 200, (
+        "the quick way is never taken"
+    )
+
+
+def _text(random_: random.Random, spaces: tuple[str, str], depth: int) -> str:
+    """JSON with keys that come twice, and texts that look like JSON."""
+    leaves: list[Any] = ["", "a", " {", '"', ":,", "é", "\t", "\\u0061", 0, -1, 1.5, 2**70, True, None]
+    kind = random_.randrange(3) if depth else 0
+    if kind == 0:
+        return json.dumps(random_.choice(leaves), ensure_ascii=random_.random() < 0.5)
+    parts = [_text(random_, spaces, depth - 1) for _ in range(random_.randrange(4))]
+    if kind == 1:
+        return f"[{spaces[0].join(parts)}]"
+    keys = [json.dumps(random_.choice(["a", "b", "a b", "c"])) for _ in parts]
+    return "{" + spaces[0].join(f"{key}{spaces[1]}{part}" for key, part in zip(keys, parts, strict=True)) + "}"

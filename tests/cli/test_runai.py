@@ -1,0 +1,211 @@
+"""`runai`: the seeds' own lines (000, 001 and V1 of 002), and V1's words for everything."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from tests.rest.served import Served
+
+from rowlock import kinds, objects
+
+SEED_000 = (
+    "runai submit-pytorch --name distributed-training-pytorch --workers=1 -g 1 "
+    "-i docker.io/YOUR-USER-NAME/distributed_training_pytorch"
+)
+SEED_001 = SEED_000.replace("submit-pytorch", "submit-dist pytorch")
+SEED_002 = "runai submit-dist pytorch dist-train1 --workers=2 -g 0.1 -i /kubeflow/pytorch-dist-mnist:latest"
+SEED_TF = (
+    "runai submit-tf --name distributed-training-tf --workers=2 -g 1 "
+    "-i docker.io/YOUR-USER-NAME/distributed_training_tensorflow --no-master"
+)
+
+
+@pytest.mark.parametrize("line", [SEED_000, SEED_001])
+def test_seed_000_and_001_submit(served: Served, line: str) -> None:
+    served.node("a", 1)
+    served.node("b", 1)
+    assert served.ok(line) == (
+        "The job 'distributed-training-pytorch' has been submitted successfully\n"
+        "You can run `runai describe job distributed-training-pytorch -p default` to check the job status\n"
+    )
+    served.bound(2)
+    assert sorted(served.pods()) == [f"distributed-training-pytorch-{r}-0" for r in ("master", "worker")]
+    again = served.run(line)
+    message = "the job distributed-training-pytorch already exists, please delete it first (use 'runai delete distributed-training-pytorch')"
+    assert (again[0], again[2].strip()) == (1, message)
+
+
+def test_seed_000_tensorflow_has_no_master(served: Served) -> None:
+    served.node("a", 2)
+    served.ok(SEED_TF)
+    served.bound(2)
+    assert sorted(served.pods()) == ["distributed-training-tf-worker-0", "distributed-training-tf-worker-1"]
+
+
+def test_seed_002_v1(served: Served) -> None:
+    served.node("a", 1)
+    assert served.ok("runai login") == "Logged in successfully\n"
+    served.ok("rowlock project create team-a --gpus 1")
+    assert served.ok("runai config project team-a") == "Project team-a has been set as default project\n"
+    assert "has been submitted successfully" in served.ok(SEED_002)
+    served.bound(3, "runai-team-a")
+    served.run_pods("runai-team-a")
+    one = served.store.view
+    served.until(
+        lambda: objects.is_condition_true(one.get(kinds.PYTORCHJOB, "runai-team-a", "dist-train1") or {}, "Running")
+    )
+    listed = served.ok("runai list jobs").splitlines()
+    assert listed[0] == "Showing jobs for project team-a"
+    assert re.split(r"  +", listed[1]) == [
+        "NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs Allocated (Requested)",
+        "PODs Running (Pending)", "SERVICE URL(S)",
+    ]  # fmt: skip
+    row = re.split(r"  +", listed[2])
+    assert row[:2] + row[3:] == [
+        "dist-train1", "Running", "a", "kubeflow/pytorch-dist-mnist:latest", "Train", "team-a", "ana", "0.3 (0.3)", "3 (0)",
+    ]  # fmt: skip
+    code, _, err = served.run("runai describe job train1")
+    assert code == 1
+    assert "The job train1 does not exist in project team-a." in err and "dist-train1" in err
+    served.logs["dist-train1-worker-0"] = ["2026-01-01T00:00:00Z Train Epoch: 1"]
+    assert served.ok("runai logs dist-train1 --pod dist-train1-worker-0") == "Train Epoch: 1\n"
+    assert served.ok("runai delete job dist-train1") == "Job dist-train1 deleted successfully.\n"
+
+
+KEYS = (
+    "NAME, NAMESPACE, TYPE, STATUS, TRAINING DURATION, GPUS, TOTAL REQUESTED GPUS, ALLOCATED GPUS, "
+    "ALLOCATED GPUS MEMORY, RUNNING PODS, PENDING PODS, PARALLELISM, COMPLETIONS, SUCCEEDED PODS, FAILED PODS, "
+    "IS DISTRIBUTED WORKLOAD, CREATED BY CLI, SERVICE URL(S), COMMAND LINE"
+).split(", ")
+
+
+def test_describe_job(served: Served) -> None:
+    served.node("a", 1)
+    served.ok(SEED_002)
+    served.bound(3)
+    served.run_pods()
+    served.until(lambda: "STATUS: Running" in served.ok("runai describe job dist-train1"))
+    facts, pods, events = served.ok("runai describe job dist-train1").split("\n\n", 2)
+    assert [line.partition(":")[0] for line in facts.splitlines()] == KEYS
+    assert "TOTAL REQUESTED GPUS: 0.3" in facts and "GPUS: 0.1" in facts
+    assert f"COMMAND LINE: {SEED_002}" in facts
+    table = pods.splitlines()
+    assert table[0] == "Pods:" and table[1].split() == ["POD", "STATUS", "TYPE", "AGE", "NODE"]
+    assert [line.split()[:3] for line in table[2:]] == [
+        [f"dist-train1-{pod}", "RUNNING", "TRAIN"] for pod in ("master-0", "worker-0", "worker-1")
+    ]
+    assert events.startswith("Events:\nSOURCE")
+    body = json.loads(served.ok("runai describe job dist-train1 -o json"))
+    assert body["chiefName"] == "dist-train1-master-0" and len(body["instances"]) == 3
+    assert "status: Running" in served.ok("runai describe job dist-train1 -o yaml")
+    assert served.ok("runai describe job dist-train1 -o name") == "dist-train1\n"
+
+
+def test_v1_words_for_the_end_of_a_job(served: Served) -> None:
+    served.node("a", 1)
+    served.ok(SEED_002)
+    served.bound(3)
+    served.run_pods()
+    served.finish()
+    served.until(lambda: "Succeeded" in served.ok("runai list jobs"))
+    row = re.split(r"  +", served.ok("runai list").splitlines()[2])
+    assert row[8] == "- (0.3)"
+
+
+def test_suspend_and_resume(served: Served) -> None:
+    served.node("a", 1)
+    served.ok(SEED_002)
+    served.bound(3)
+    assert served.ok("runai suspend dist-train1") == "Job dist-train1 suspended successfully.\n"
+    served.until(served.reap)
+    assert "Suspended" in served.ok("runai list jobs")
+    assert served.ok("runai resume dist-train1") == "Job dist-train1 resumed successfully.\n"
+    served.bound(3)
+
+
+def test_flags_reach_the_pods(served: Served) -> None:
+    served.node("a", 4)
+    served.ok(
+        [
+            *"runai submit-dist pytorch j -i img -e A=1,2 -e B=x=y --workers 1 -g2 --master-gpu 0".split(),
+            *"--master-environment A=- --cpu=0.5 --memory 0.5Gb --command --working-dir /tmp -l team=red".split(),
+            *("--backoff-limit=2", "--", "python", "a b.py", "$X"),
+        ]
+    )
+    job = served.store.view.get(kinds.PYTORCHJOB, "runai-default", "j")
+    assert job is not None
+    worker, master = (
+        job["spec"]["pytorchReplicaSpecs"][r]["template"]["spec"]["containers"][0] for r in ("Worker", "Master")
+    )
+    assert worker["command"] == ["python"] and worker["args"] == ["a b.py", "$X"]
+    env = {e["name"]: e.get("value") for e in worker["env"]}
+    assert (env["A"], env["B"]) == ("1,2", "x=y")
+    assert "A" not in {e["name"] for e in master["env"]}
+    assert worker["resources"]["limits"]["nvidia.com/gpu"] == "2" and "limits" not in master["resources"]
+    assert worker["resources"]["requests"]["memory"] in ("0.5G", "500M")
+    assert job["spec"]["runPolicy"] == {"backoffLimit": 2, "cleanPodPolicy": "Running", "suspend": False} | {
+        k: v for k, v in job["spec"]["runPolicy"].items() if k not in ("backoffLimit", "cleanPodPolicy")
+    }
+
+
+def test_names_without_a_name(served: Served) -> None:
+    for expected in ("job-0", "job-1"):
+        assert f"The job '{expected}'" in served.ok("runai submit-dist pytorch -i x")
+    assert "The job 'night-0'" in served.ok("runai submit-dist pytorch -i x --job-name-prefix night")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("runai submit-dist pytorch j", 1, "-i, --image must be set"),
+        ("runai submit-dist pytorch j k -i x", 1, "unexpected arguments"),
+        ("runai submit-dist pytorch j -i x --wokers 2", 2, "Did you mean `--workers`?"),
+        ("runai submit-dist pytroch j -i x", 2, "Did you mean `pytorch`?"),
+        ("runai sumbit-pytorch j -i x", 2, "Did you mean `submit-pytorch`?"),
+        ("runai submit-dist pytorch j -i x -g 1.5", 1, "Ask for 1 or 2, or for a share below 1"),
+        ("runai submit-dist pytorch j -i x -g nan", 2, "must be a number"),
+        ("runai submit-dist pytorch j -i x -g -1", 1, "no less than 0"),
+        ("runai submit-dist pytorch j -i x -g 0.5 --gpu-memory 1G", 1, "unexpected to accept both gpu and gpu-memory"),
+        ("runai submit-dist pytorch j -i x -g 1", 1, "no node of this cluster has one"),
+        ("runai submit-dist pytorch j -i x --image-pull-policy Sometimes", 2, '"Always", "IfNotPresent", "Never"'),
+        ("runai submit-dist pytorch j -i x -t", 1, "--stdin is required"),
+        ("runai submit-dist pytorch j -i x -v /a:/b", 1, "not supported by rowlock yet"),
+        ("runai submit-dist pytorch Job_1 -i x", 1, "Use 'job-1'"),
+        ("runai submit-dist pytorch j -i x -p team-z", 1, "was not found"),
+        ("runai submit-dist xgboost j -i x --no-master", 1, "needs its master"),
+        ("runai config project nowhere", 1, "view all avaliable projects. `rowlock project create nowhere --gpus 1`"),
+        ("runai distributed submit j --framework PyTorch -i x", 2, "in the first: `runai submit-dist pytorch NAME"),
+        ("runai submit j -i x -g 1", 2, "of a single pod: `rowlock run -g 1 --image IMAGE -- COMMAND`"),
+        (
+            "runai submit-dist --name j --workers=1",
+            2,
+            "`runai submit-dist` needs a command before --name: pytorch, tf,",
+        ),
+        ("runai submit-dist pytorch j -i x --interactive", 2, "unknown flag: --interactive. `runai submit-dist"),
+        ("runai logs nothing", 1, "The job nothing does not exist in project default"),
+        ("runai delete job nothing", 1, "Job nothing does not exist in project default"),
+        ("runai list pods", 2, "has no command `pods`"),
+    ],
+)
+def test_refusals(served: Served, line: str, code: int, words: str) -> None:
+    served.node("a", 0)
+    found, out, err = served.run(line)
+    assert found == code, out + err
+    assert words in out + err
+    assert not list(served.store.view.all(kinds.PYTORCHJOB))
+
+
+def test_lists_of_context(served: Served) -> None:
+    served.node("a", 2)
+    served.ok("rowlock project create team-a --gpus 2")
+    assert "default (default)" in served.ok("runai list projects")
+    assert served.ok("runai project set team-a") == "project team-a configured successfully\n"
+    projects = served.ok("runai project list")
+    assert "team-a (default)" in projects and projects.startswith("PROJECT")
+    nodes = served.ok("runai list nodes").splitlines()
+    assert nodes[0].split() == ["GENERAL", "CPU", "MEMORY", "GPU"] and nodes[2].split()[0] == "a"
+    assert "Configured clusters on this computer are:" in served.ok("runai list clusters")
+    assert served.ok("runai whoami").startswith("User: ")
+    assert "Version: " in served.ok("runai version")

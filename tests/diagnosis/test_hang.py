@@ -1,0 +1,151 @@
+"""Who keeps whom waiting, and who is slow: verdicts over stacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rowlock.diagnosis.hang import RankObservation, judge_ranks
+from rowlock.diagnosis.stacks import Stack, parse_stack
+from rowlock.diagnosis.stragglers import find_straggler
+
+TORCH = "/env/lib/python3.11/site-packages/torch/"
+
+
+def dump(*calls: tuple[str, str, int], active: bool = False) -> Stack:
+    """Innermost first, as py-spy says it."""
+    frames = [{"name": name, "filename": file, "line": line} for name, file, line in calls]
+    found = parse_stack([
+        {"thread_name": "watcher", "active": True, "frames": []},
+        {"thread_name": "MainThread", "active": active, "frames": frames},
+    ])  # fmt: skip
+    assert found is not None
+    return found
+
+
+STEP = ("step", "/w/train.py", 14)
+REDUCE = dump(("all_reduce", f"{TORCH}distributed/distributed_c10d.py", 3252), STEP)
+BARRIER = dump(("barrier", f"{TORCH}distributed/distributed_c10d.py", 5000), ("save", "/w/train.py", 30))
+BACKWARD = dump(("_engine_run_backward", f"{TORCH}autograd/graph.py", 865), ("backward", f"{TORCH}_tensor.py", 1), STEP)
+COMPUTING = dump(("_engine_run_backward", f"{TORCH}autograd/graph.py", 865), STEP, active=True)
+LOAD = dump(("load", "/w/data.py", 88), ("<module>", "/w/train.py", 3))
+READ = dump(("readinto", "/usr/lib/python3.11/socket.py", 706), ("load", "/w/data.py", 90))
+
+
+def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> RankObservation:
+    return RankObservation(f"rank {rank}", f"j-{rank}", "n1", 100 + rank, silent=6.0, stack=seen, moved=moved, **more)
+
+
+@pytest.mark.parametrize(
+    ("looks", "kind", "culprits", "said"),
+    [
+        (
+            [look(0, REDUCE), look(1, LOAD), look(2, REDUCE)],
+            "behind",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) keeps the others waiting: it is at load (data.py:88), asleep or waiting for something"
+            " else (0% of a CPU), silent for 6.0 s; both other ranks wait in all_reduce at step (train.py:14).",
+        ),
+        (
+            [look(0, READ, cpu=1.0), look(1, REDUCE)],
+            "behind",
+            ("rank 0",),
+            "rank 0 (pod j-0, node n1) keeps the others waiting: it is at load (data.py:90) in readinto (socket.py:706),"
+            " computing (100% of a CPU), silent for 6.0 s; rank 1 waits in all_reduce at step (train.py:14).",
+        ),
+        (
+            [look(0, REDUCE), look(1, LOAD, moved=True), look(2, REDUCE)],
+            "slow",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) keeps the others waiting",
+        ),
+        (
+            [look(0, REDUCE), look(1, BARRIER), look(2, REDUCE)],
+            "mismatch",
+            ("rank 1",),
+            "The ranks wait in different collectives: rank 1 in barrier at save (train.py:30), the others in all_reduce at"
+            " step (train.py:14); every rank must call the same ones in the same order.",
+        ),
+        (
+            [look(r, REDUCE) for r in range(3)],
+            "stuck",
+            (),
+            "All 3 ranks wait in all_reduce at step (train.py:14) and none moves, silent for 6.0 s: a message between them was"
+            " lost, or they sent different sizes.",
+        ),
+        (
+            [look(0, BACKWARD), look(1, LOAD)],
+            "behind",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) keeps the others waiting: it is at load (data.py:88), asleep or waiting for something"
+            " else (0% of a CPU), silent for 6.0 s; rank 0 waits in the backward pass (where gradients are averaged) at"
+            " step (train.py:14).",
+        ),
+        (
+            [look(0, REDUCE), look(1, LOAD, state="T")],
+            "stopped",
+            ("rank 1",),
+            "rank 1 is stopped by a signal (SIGSTOP or a debugger) (pod j-1, node n1, pid 101) at load (data.py:88); rank 0"
+            " waits for it in all_reduce at step (train.py:14). `kill -CONT 101` lets it go on.",
+        ),
+        (
+            [look(0, COMPUTING, True, cpu=1.0), look(1, LOAD, True)],
+            "moving",
+            (),
+            "Nothing hangs: 2 ranks, 1.0 CPUs in use",
+        ),
+        ([look(0, REDUCE, True), look(1, REDUCE, True)], "moving", (), "Nothing hangs: 2 ranks"),
+        ([look(0, LOAD)], "moving", (), "rank 0 is at load (data.py:88) and uses no CPU; it waits for no other rank."),
+        (
+            [look(0, None, blind="py-spy: Permission denied"), look(1, None)],
+            "blind",
+            (),
+            "Where the ranks stand cannot be seen: py-spy: Permission denied.",
+        ),
+    ],
+)
+def test_verdicts(looks: list[RankObservation], kind: str, culprits: tuple[str, ...], said: str) -> None:
+    found = judge_ranks(looks)
+    assert (found.kind, found.culprits) == (kind, culprits)
+    assert found.sentence.startswith(said)
+    assert found.is_hang == (kind in ("stopped", "behind", "mismatch", "stuck"))
+
+
+def test_a_rank_that_was_forked_warm_shows_its_own_calls_only() -> None:
+    parent = "/x/rowlock/kubelet/warm/warm_parent.py"
+    assert (
+        dump(STEP, ("_run", parent, 120), ("become", parent, 60), ("<module>", "<string>", 1)).frames
+        == dump(STEP).frames
+    )
+
+
+def test_a_straggler_is_named_with_numbers() -> None:
+    slow = [LOAD, READ, dump(STEP)] * 4
+    found = find_straggler({"rank 0": [REDUCE] * 7 + [LOAD] * 5, "rank 1": slow, "rank 2": [BACKWARD] * 9 + [LOAD] * 3})
+    assert found is not None and found.culprits == ("rank 1",)
+    assert found.sentence == (
+        "rank 1 is slower than its peers: it waits 0% of the time, the 2 others 67% (12 looks);"
+        " it was at load (data.py:88) in 33% of them."
+    )
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        {"rank 0": [REDUCE] * 12},
+        {"rank 0": [REDUCE] * 3, "rank 1": [LOAD, READ] * 2},
+        {"rank 0": [REDUCE, LOAD] * 6, "rank 1": [LOAD, REDUCE] * 6},
+        {"rank 0": [COMPUTING, LOAD] * 6, "rank 1": [LOAD, READ] * 6},
+        {"rank 0": [REDUCE] * 12, "rank 1": [READ] * 3 + [LOAD] * 9},
+    ],
+)
+def test_nobody_is_accused_without_evidence(looks: dict[str, list[Stack]]) -> None:
+    assert find_straggler(looks) is None
+
+
+def test_ranks_that_stand_at_the_same_lines_but_write_do_move() -> None:
+    looks = {"rank 0": [REDUCE] * 12, "rank 1": [READ] * 3 + [LOAD] * 9}
+    assert find_straggler(looks) is None
+    found = find_straggler(looks, has_output=True)
+    assert found is not None and found.culprits == ("rank 1",)

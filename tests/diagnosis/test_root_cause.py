@@ -1,0 +1,140 @@
+"""Who failed first, in one sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rowlock.diagnosis.root_cause import (
+    RankFailure,
+    exit_description,
+    failure_from_dict,
+    group_incidents,
+    incident_sentence,
+    root_cause,
+)
+from rowlock.diagnosis.tracebacks import SEEN_BY_TORCHRUN, LoggedError
+
+CAUSE = LoggedError("ValueError", "bad batch", 12.5, "train.py:12 in step")
+ECHO = LoggedError("RuntimeError", "Connection closed by peer", 12.0, "train.py:20", secondary=True)
+
+
+def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> RankFailure:
+    return RankFailure(f"rank {rank}", f"j-worker-{rank}", "n1", code, 1.0, at, **more)
+
+
+@pytest.mark.parametrize(
+    ("incident", "ranks", "said"),
+    [
+        (
+            [dead(0, trouble=ECHO, at=12.9), dead(2, trouble=CAUSE)],
+            2,
+            "rank 2 (pod j-worker-2, node n1) ended with exit code 1 after 12 s: ValueError: bad batch (train.py:12 in step);"
+            " rank 0 then lost it and ended too.",
+        ),
+        (
+            [dead(1, 137, signal=9), dead(0, trouble=ECHO), dead(2, 143, signal=15, stopped=True)],
+            3,
+            "rank 1 (pod j-worker-1, node n1) was killed with SIGKILL (exit code 137) after 12 s; not by rowlock, and it left no"
+            " error: somebody's `kill -9`, or the kernel short of memory; all 2 others then lost it and ended too.",
+        ),
+        (
+            [dead(1, 137, signal=9, reason="OOMKilled", message="it used 64 MiB of 64 MiB")],
+            4,
+            "rank 1 (pod j-worker-1, node n1) was killed for its memory after 12 s: it used 64 MiB of 64 MiB.",
+        ),
+        (
+            [dead(0, trouble=CAUSE), dead(1, 3, at=14.0)],
+            2,
+            "rank 0 (pod j-worker-0, node n1) ended with exit code 1 after 12 s: ValueError: bad batch (train.py:12 in step)"
+            "; rank 1 failed too, but later.",
+        ),
+        (
+            [
+                dead(0, 2, said="python: can't open file 'nofile.py'"),
+                dead(1, 2, at=13.1, said="python: can't open file 'nofile.py'"),
+            ],
+            2,
+            "rank 0 (pod j-worker-0, node n1) ended with exit code 2 after 12 s; the last line of its log: python: can't open"
+            " file 'nofile.py'; rank 1 failed the same way.",
+        ),
+        (
+            [dead(0, trouble=CAUSE), dead(1, trouble=CAUSE, at=13.1), dead(2, trouble=ECHO, at=13.2)],
+            3,
+            "rank 0 (pod j-worker-0, node n1) ended with exit code 1 after 12 s: ValueError: bad batch (train.py:12 in step)"
+            "; rank 1 failed the same way, and rank 2 lost a peer.",
+        ),
+        (
+            [dead(0, 128, reason="StartError", message='exec: "pyhton": executable file not found in $PATH')],
+            1,
+            'rank 0 (pod j-worker-0, node n1) could not start: exec: "pyhton": executable file not found in $PATH.',
+        ),
+        (
+            [dead(3, 135, signal=7)],
+            1,
+            "rank 3 (pod j-worker-3, node n1) was killed with SIGBUS (exit code 135) after 12 s; often a full /dev/shm: give it"
+            " an emptyDir volume with `medium: Memory`.",
+        ),
+        (
+            [dead(0, 2, said="sh: 1: cannot create /v/file: Read-only file system")],
+            1,
+            "rank 0 (pod j-worker-0, node n1) ended with exit code 2 after 12 s; the last line of its log: sh: 1: cannot create"
+            " /v/file: Read-only file system.",
+        ),
+        (
+            [dead(0, trouble=LoggedError("was killed with SIGKILL", SEEN_BY_TORCHRUN, 12.5, rank=2))],
+            1,
+            "rank 2 (pod j-worker-0, node n1) was killed with SIGKILL after 12 s, as torchrun saw it.",
+        ),
+        (
+            [dead(0, trouble=LoggedError("ValueError", "bad batch", 12.5, "train.py:12 in step", rank=2))],
+            1,
+            "rank 2 (pod j-worker-0, node n1) ended with exit code 1 after 12 s: ValueError: bad batch (train.py:12 in step).",
+        ),
+        (
+            [dead(0, trouble=ECHO)],
+            1,
+            "rank 0 (pod j-worker-0, node n1) ended with exit code 1 after 12 s: RuntimeError: Connection closed by peer"
+            " (train.py:20); no rank left an error of its own, so whoever went first did so in silence.",
+        ),
+    ],
+)
+def test_sentences(incident: list[RankFailure], ranks: int, said: str) -> None:
+    assert incident_sentence(incident, ranks) == said
+
+
+def test_ranks_that_were_asked_to_end_have_not_failed() -> None:
+    ended_by_us = [dead(n, 143, signal=15, stopped=True, said="step 7") for n in (1, 0)]
+    assert incident_sentence(ended_by_us, 2).startswith("Nobody failed: rank 0 and rank 1 were asked to end (")
+    assert incident_sentence([*ended_by_us, dead(2, trouble=CAUSE)]).startswith(
+        "rank 2 (pod j-worker-2, node n1) ended with"
+    )
+
+
+def test_a_cause_beats_an_earlier_echo_and_the_earliest_cause_wins() -> None:
+    late = LoggedError("KeyError", "x", 12.7)
+    assert root_cause([dead(0, trouble=ECHO), dead(1, trouble=late), dead(2, trouble=CAUSE)]).rank == "rank 2"
+
+
+def test_deaths_far_apart_are_different_incidents() -> None:
+    found = group_incidents([dead(0, at=100.0), dead(1, at=12.0), dead(2, at=13.0), dead(3, at=43.0)])
+    assert [[d.rank for d in incident] for incident in found] == [["rank 1", "rank 2", "rank 3"], ["rank 0"]]
+
+
+def test_deaths_survive_being_written_down() -> None:
+    for each in (dead(0, trouble=CAUSE), dead(1, 137, signal=9, stopped=True)):
+        assert failure_from_dict(each.to_dict()) == each
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (1, "ended with exit code 1"),
+        (139, "was killed with SIGSEGV (exit code 139)"),
+        (143, "was killed with SIGTERM (exit code 143)"),
+        (255, "ended with exit code 255"),
+    ],
+)
+def test_exit_codes_are_decoded(code: int, said: str) -> None:
+    assert exit_description(code, 0) == said

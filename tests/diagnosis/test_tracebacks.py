@@ -1,0 +1,119 @@
+"""The error that a log tells: causes before echoes, the user's line before the library's."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowlock.diagnosis.tracebacks import find_error
+
+T = "2026-11-21T20:00:0{}.250000000Z "
+
+
+def stamped(second: int, text: str) -> str:
+    return "".join(T.format(second) + line + "\n" for line in text.strip("\n").split("\n"))
+
+
+PLAIN = """
+Traceback (most recent call last):
+  File "/w/train.py", line 40, in <module>
+    main()
+  File "/w/train.py", line 12, in step
+    loss(x)
+  File "/env/lib/python3.11/site-packages/torch/nn/modules/loss.py", line 1, in forward
+    raise ValueError("sizes differ: 3 and 4")
+ValueError: sizes differ: 3 and 4
+"""
+ECHO = """
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "/w/train.py", line 9, in <module>
+[rank0]:     dist.all_reduce(x)
+[rank0]:   File "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3252, in all_reduce
+[rank0]:     work.wait()
+[rank0]: RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.77.0.3]:1234
+"""
+RANK1 = (
+    ECHO.replace("rank0", "rank1")
+    .replace("RuntimeError: [../third_party", "KeyError: 'images' [../third_party")
+    .replace("Connection closed by peer", "no such")
+)
+CHAINED = """
+Traceback (most recent call last):
+  File "data.py", line 3, in load
+FileNotFoundError: [Errno 2] No such file or directory: 'x.pt'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "train.py", line 8, in <module>
+RuntimeError: cannot load
+"""
+TORCHRUN = """
+E1121 elastic/multiprocessing/api.py:1008] failed (exitcode: -9) local_rank: 1 (pid: 77) of binary: python
+Traceback (most recent call last):
+  File "/env/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-21_20:00:03
+  host      : a-master-0
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 77)
+  error_file: <N/A>
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "said", "rank", "secondary"),
+    [
+        (stamped(1, PLAIN), "ValueError: sizes differ: 3 and 4 (train.py:12 in step)", None, False),
+        (PLAIN, "ValueError: sizes differ: 3 and 4 (train.py:12 in step)", None, False),
+        (stamped(1, ECHO) + stamped(2, RANK1), "KeyError: 'images'", 1, False),
+        (stamped(1, PLAIN) + stamped(2, "training goes on") + stamped(3, ECHO), "ValueError", None, False),
+        (stamped(1, CHAINED), "FileNotFoundError: [Errno 2] No such file or directory: 'x.pt' (data.py:3 in load)", None, False),
+        (stamped(1, TORCHRUN), "was killed with SIGKILL: as torchrun saw it", 1, False),
+        (stamped(1, ECHO) + stamped(2, TORCHRUN), "was killed with SIGKILL: as torchrun saw it", 1, False),
+        (stamped(1, PLAIN) + stamped(2, TORCHRUN), "ValueError", None, False),
+        (stamped(1, "Fatal Python error: Segmentation fault"), "Fatal Python error: Segmentation fault", None, False),
+        (
+            stamped(1, "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc"),
+            "terminate called after throwing an instance of 'std::bad_alloc' what():  std::bad_alloc",
+            None,
+            False,
+        ),
+        (stamped(1, "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nKeyboardInterrupt"),
+         "KeyboardInterrupt (a.py:1)", None, False),
+    ],
+)  # fmt: skip
+def test_the_error_that_explains(log: str, said: str, rank: int | None, secondary: bool) -> None:
+    found = find_error(log)
+    assert found is not None and str(found).startswith(said)
+    assert (found.rank, found.secondary) == (rank, secondary)
+
+
+def test_an_echo_is_an_echo() -> None:
+    found = find_error(stamped(7, ECHO))
+    assert found is not None and found.secondary and found.rank == 0 and found.place == "train.py:9"
+    assert found.at == pytest.approx(1795291207.25, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "log", ["", "all is well\n", "Traceback is a word\n", stamped(1, "Traceback (most recent call last):")]
+)
+def test_nothing_wrong(log: str) -> None:
+    assert find_error(log) is None
+
+
+def test_two_ranks_that_write_at_once_are_told_apart() -> None:
+    lines = zip(ECHO.strip().split("\n"), RANK1.strip().split("\n"), strict=True)
+    found = find_error(stamped(1, "\n".join(line for pair in lines for line in pair)))
+    assert found is not None and found.kind == "KeyError" and found.rank == 1
+
+
+def test_an_error_that_was_handled_is_not_why_it_ended_later() -> None:
+    handled = stamped(1, PLAIN) + stamped(5, "epoch 3") + stamped(9, PLAIN.replace("sizes differ: 3 and 4", "the end"))
+    found = find_error(handled)
+    assert found is not None and found.text == "the end"

@@ -1,0 +1,238 @@
+"""Names of images, Dockerfiles, and what is built from them."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.kubelet.conftest import Node, on_node, pod, until
+
+from rowlock.kubelet.images import build, images
+from rowlock.kubelet.images.dockerfile import BadDockerfile, expand, is_excluded, parse, parse_dockerignore
+from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
+from rowlock.kubelet.images.images import Image, Images, command_line, map_path, normalise
+from rowlock.kubelet.pod.facts import Problem
+
+SEED = """FROM pytorch/pytorch:2.0.1-cuda11.7-cudnn8-runtime
+
+RUN pip install {package}
+
+# Set the working directory
+WORKDIR /app
+
+COPY train.py launch.sh /app/
+RUN chmod u+x launch.sh
+CMD ["./launch.sh"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        ("busybox", "busybox:latest"),
+        ("docker.io/library/busybox:1", "busybox:1"),
+        ("/team/x", "team/x:latest"),
+        ("docker.io/YOUR-USER-NAME/distributed_training_pytorch", "your-user-name/distributed_training_pytorch:latest"),
+        ("registry:5000/a/b:T", "registry:5000/a/b:T"),
+        (f"a:1@sha256:{'AB' * 32}", f"a@sha256:{'ab' * 32}"),
+    ],
+)
+def test_one_spelling(reference: str, name: str) -> None:
+    assert normalise(reference) == name
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "",
+        "a b",
+        "a:",
+        "a//b",
+        "-x",
+        "a:b:c",
+        "a@",
+        "a@sha256:ab",
+        f"a@sha256:{'0' * 64}/../x",
+        f"a@s:{'0' * 64} HTTP/1.1\r\n",
+    ],
+)
+def test_what_is_no_name(reference: str) -> None:
+    with pytest.raises(ValueError, match="invalid reference format"):
+        normalise(reference)
+
+
+@pytest.mark.parametrize(
+    ("image", "container", "words"),
+    [
+        (Image("i", entrypoint=("e",), command=("c",)), {}, ["e", "c"]),
+        (Image("i", entrypoint=("e",), command=("c",)), {"args": ["a"]}, ["e", "a"]),
+        (Image("i", entrypoint=("e",), command=("c",)), {"command": ["x"]}, ["x"]),
+        (Image("i", command=("c",)), {"command": ["x"], "args": ["a"]}, ["x", "a"]),
+    ],
+)
+def test_command_lines_follow_docker(image: Image, container: dict[str, list[str]], words: list[str]) -> None:
+    assert command_line(image, container) == words
+
+
+def test_an_image_without_a_command_says_so() -> None:
+    found = command_line(Image("i:1", host=True), {})
+    assert isinstance(found, Problem) and "the pod must give `command` or `args`" in found.message
+    found = command_line(Image("host:latest", host=True), {})
+    assert isinstance(found, Problem) and "rowlock build" not in found.message  # nobody builds the machine
+
+
+def test_the_dockerfile_of_the_seeds() -> None:
+    steps = [(s.name, s.words, s.shell) for s in parse(SEED.format(package="torch"))]
+    assert steps == [
+        ("FROM", ("pytorch/pytorch:2.0.1-cuda11.7-cudnn8-runtime",), False),
+        ("RUN", (), True),
+        ("WORKDIR", ("/app",), False),
+        ("COPY", ("train.py", "launch.sh", "/app/"), False),
+        ("RUN", (), True),
+        ("CMD", ("./launch.sh",), False),
+    ]
+
+
+def test_arguments_variables_and_continued_lines() -> None:
+    text = 'ARG V=1\nFROM base:${V}\nENV A=x B="y z"\nENV OLD style value\nRUN a \\\n  # why\n  b\nWORKDIR /$A/${N:-d}\nLABEL x=y'
+    steps = parse(text, {"V": "2"})
+    assert [str(s) for s in steps] == [
+        "ARG V=1", "FROM base:2", 'ENV A=x B="y z"', "ENV OLD style value", "RUN a    b", "WORKDIR /x/d", "LABEL x=y",
+    ]  # fmt: skip
+    assert steps[2].words == ("A=x", "B=y z") and steps[3].words == ("OLD=style value",)
+    assert expand("${A:+yes}${B:+no}\\$A", {"A": "1"}) == "yes$A"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("RUN x", "line 1: RUN before FROM"),
+        ("", "no FROM"),
+        ("FROM a\nFROM b", "line 2: a second FROM"),
+        ("FROM a\nCOYP a b", "did you mean COPY"),
+        ("FROM a\nRUN apt-get update && apt-get install -y git", "apt-get would change this machine itself"),
+        ("FROM a\nCOPY --from=x a b", "COPY --from needs several stages"),
+        ("FROM a\nRUN --mount=type=cache x", "RUN --mount is not supported"),
+        ("FROM a\nCOPY a", "needs a source and a destination"),
+        ("FROM a\nRUN x \\", "ends with a backslash"),
+        ("FROM a\nRUN cat <<EOF\n", "here-documents"),
+        ("FROM a\nENV X", "ENV needs KEY=VALUE"),
+    ],
+)
+def test_what_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(BadDockerfile, match=sentence):
+        parse(text)
+
+
+def test_build_arguments_nobody_declared() -> None:
+    with pytest.raises(BadDockerfile, match="no ARG for --build-arg X"):
+        parse("FROM a", {"X": "1"})
+
+
+def test_dockerignore() -> None:
+    rules = parse_dockerignore("# no\n*.pyc\ndata\n**/secret\n!data/keep\n")
+    paths = ["a.pyc", "b/a.pyc", "data/x", "data/keep", "a/b/secret", "train.py"]
+    assert [p for p in paths if is_excluded(p, rules)] == ["a.pyc", "data/x", "a/b/secret"]
+
+
+def _context(tmp_path: Path, dockerfile: str) -> Path:
+    context = tmp_path / "context"
+    context.mkdir(exist_ok=True)
+    (context / "Dockerfile").write_text(dockerfile)
+    (context / "train.py").write_text("import os, sys; print('trained', sys.argv[1:], os.environ.get('EPOCHS'))\n")
+    (context / "launch.sh").write_text("#!/bin/sh\npwd\nexec python train.py --batch_size 8\n")
+    (context / "data").mkdir(exist_ok=True)
+    (context / "data" / "x").write_text("data\n")
+    return context
+
+
+def test_the_seeds_image_is_built_and_runs(tmp_path: Path) -> None:
+    context = _context(tmp_path, SEED.format(package="click"))
+    data = tmp_path / "data"
+    data.mkdir()
+    said: list[str] = []
+    reference = "docker.io/YOUR-USER-NAME/distributed_training_pytorch"
+    made = build.build(Images(data / "images"), BuildRequest(reference, context, context / "Dockerfile"), said.append)
+    assert said[0] == "Step 1/6 : FROM pytorch/pytorch:2.0.1-cuda11.7-cudnn8-runtime"
+    assert any("Requirement already satisfied: click" in line for line in said)
+
+    async def body(node: Node) -> None:
+        container = {"name": "main", "image": reference}
+        given = {**pod("a", ""), "spec": {"restartPolicy": "Never", "containers": [container]}}
+        await node.add(given)
+        await node.ended("a")
+        first, second = (await node.log("a")).splitlines()
+        assert first.endswith("/main/rootfs/app") and not first.startswith(made.root), "a copy of its own"
+        assert second == "trained ['--batch_size', '8'] None"
+
+    on_node(data, body)
+
+
+def test_what_a_program_writes_stays_out_of_the_image_and_checkpoints_stay(tmp_path: Path) -> None:
+    script = "cat $PWD/seen /seen 2>/dev/null; echo $0 > seen; echo kept >> $ROWLOCK_CHECKPOINT_DIR/c; cat $ROWLOCK_CHECKPOINT_DIR/c; exit 3"
+    context = _context(tmp_path, f"FROM scratch\nWORKDIR /app\nCOPY train.py .\nCMD {script}\n")
+    data = tmp_path / "data"
+    data.mkdir()
+    made = build.build(
+        Images(data / "images"), BuildRequest("writer", context, context / "Dockerfile"), lambda line: None
+    )
+
+    async def body(node: Node) -> None:
+        spec = {"restartPolicy": "OnFailure", "containers": [{"name": "main", "image": "writer"}]}
+        await node.add({**pod("a", ""), "spec": spec})
+        await until(lambda: (node.state("a", "restartCount") or 0) >= 1, "a restart")
+        await node.said("a", "kept\nkept\n")
+        assert await node.log("a", previous=True) == "kept\n", "nothing seen of a run before"
+        await node.delete("a")
+        assert sorted(p.name for p in Path(made.root, "app").iterdir()) == ["train.py"]
+
+    on_node(data, body, restart_backoff=30.0)
+
+
+def test_paths_of_the_image_mean_its_files_and_a_failed_build_changes_nothing(tmp_path: Path) -> None:
+    table, said = Images(tmp_path / "images"), list[str]()
+    good = (
+        "FROM scratch\nENV EPOCHS=3\nWORKDIR /opt/x\nCOPY . .\nADD data /data/\nRUN cat /data/x > /opt/x/seen\n"
+        'EXPOSE 80\nENTRYPOINT ["python", "/opt/x/train.py"]\nCMD ["a"]'
+    )
+    context = _context(tmp_path, good)
+    order = BuildRequest("x", context, context / "Dockerfile")
+    made = build.build(table, order, said.append)
+    assert (Path(made.root) / "opt/x/seen").read_text() == "data\n"
+    words = command_line(made, {})
+    assert not isinstance(words, Problem)
+    words = [map_path(word, made.root) for word in words]
+    assert words == ["python", f"{made.root}/opt/x/train.py", "a"]
+    env = {**os.environ, **made.env, "PATH": f"{made.path[0]}:{os.environ['PATH']}"}
+    assert subprocess.check_output(words, env=env, text=True) == "trained ['a'] 3\n"
+    (context / "Dockerfile").write_text(good + "\nRUN echo no >&2; exit 3")
+    with pytest.raises(BuildFailed, match=r"line 10: .* ended with exit code 3"):
+        build.build(table, order, said.append)
+    assert said[-1] == "no" and table.find("x") == made and Path(made.root).exists()
+    (context / "Dockerfile").write_text("FROM x\nCOPY nothing /")
+    with pytest.raises(BuildFailed, match="nothing is not in"):
+        build.build(table, order, said.append)
+    (context / "Dockerfile").write_text("FROM x\nCMD echo $EPOCHS")
+    again = build.build(table, order, said.append)
+    assert (Path(again.root) / "data/x").exists() and again.env == {"EPOCHS": "3"}
+    assert again.entrypoint == ("python", "/opt/x/train.py") and again.command == ("/bin/sh", "-c", "echo $EPOCHS")
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    def call(*words: str) -> tuple[int, str]:
+        result = CliRunner().invoke(images.main, ["--data-dir", str(tmp_path), *words])
+        return result.exit_code, result.output
+
+    assert call("add", "busybox:1", "--host") == (0, "image busybox:1 added\n")
+    assert call("add", "mine", "--dir", str(tmp_path), "--entrypoint", "python 'a b.py'", "--json")[0] == 0
+    rows = json.loads(call("list", "--json")[1])
+    assert [(r["name"], r["kind"], r["entrypoint"]) for r in rows] == [
+        ("host", "host", []),
+        ("busybox:1", "host", []),
+        ("mine:latest", "added", ["python", "a b.py"]),
+    ]
+    assert call("remove", "busyboxx:1") == (1, 'Error: no image "busyboxx:1" here; did you mean "busybox:1"?\n')
+    assert call("remove", "docker.io/library/busybox:1") == (0, "image busybox:1 removed\n")
+    assert call("add", "x")[0] == 2 and call("add", "a b", "--host")[0] == 1

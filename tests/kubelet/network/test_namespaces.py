@@ -1,0 +1,151 @@
+"""The pod network with real namespaces, where the kernel allows it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.kubelet.conftest import Body, Node, on_node, pod, until
+
+from rowlock import kinds
+from rowlock.api import DeleteOptions
+
+SERVER = """
+import socket, sys
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("0.0.0.0", 23456)); s.listen()
+print("listening", flush=True)
+c, peer = s.accept(); print("from", peer[0], socket.gethostname()); c.sendall(sys.argv[1].encode()); c.close()
+"""
+CLIENT = """
+import socket, sys, time
+for host in sys.argv[1:]:
+    while True:
+        try: c = socket.create_connection((host, 23456), 5); break
+        except ConnectionRefusedError: time.sleep(0.02)
+    print(host, c.recv(99).decode()); c.close()
+"""
+
+
+def on_namespaces(data: Path, body: Body, **settings: object) -> None:
+    """Runs a body on a node with real namespaces; skips where there are none."""
+
+    async def checked(node: Node) -> None:
+        if not node.kubelet.network.has_namespaces:
+            pytest.skip(f"this kernel does not allow network namespaces here: {node.kubelet.network.choice.reason}")
+        await body(node)
+
+    on_node(data, checked, network="auto", **settings)
+
+
+def _python(name: str, source: str, *args: str) -> dict[str, object]:
+    return pod(name, "", container={"command": ["python", "-c", source, *args]})
+
+
+def test_names_resolve_and_every_pod_keeps_its_port(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        meta = {"name": "all", "namespace": "default"}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"selector": {"a": "b"}}}
+        await node.store.create(kinds.SERVICE, service)
+        await node.add(
+            _python("s-0", SERVER, "zero"),
+            _python("s-1", SERVER, "one"),
+            _python("client", CLIENT, "s-0", "s-1.default.svc.cluster.local"),
+        )
+        await node.ended("s-0", "s-1", "client")
+        assert await node.log("client") == "s-0 zero\ns-1.default.svc.cluster.local one\n"
+        said = (await node.log("s-0")).split()
+        assert said[-1] == "s-0" and said[-2] == node.pod("client")["status"]["podIP"]
+
+    on_namespaces(tmp_path, body)
+
+
+def test_a_pod_that_comes_later_is_known_to_those_that_run(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("early", "until getent hosts late; do sleep 0.02; done"))
+        await node.phase("early", "Running")
+        await node.add(pod("late", "true"))
+        await node.ended("early", "late")
+        assert node.pod("late")["status"]["podIP"] in await node.log("early")
+
+    on_namespaces(tmp_path, body)
+
+
+def test_the_machines_own_names_and_users_are_untouched(tmp_path: Path) -> None:
+    before = (Path("/etc/hosts").read_bytes(), os.uname().nodename)
+
+    async def body(node: Node) -> None:
+        await node.add(
+            pod("a", "id -u; cat /proc/self/uid_map | wc -l; ls -d /dev/shm /tmp; ip -o link 2>/dev/null | wc -l")
+        )
+        await node.ended("a")
+        assert (await node.log("a")).split()[0] == str(os.getuid())
+
+    on_namespaces(tmp_path, body)
+    assert (Path("/etc/hosts").read_bytes(), os.uname().nodename) == before
+
+
+def test_a_new_pod_host_joins_the_network_of_pods_that_run(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(_python("s-0", SERVER, "still here"))
+        await node.phase("s-0", "Running")
+        await node.said("s-0", "listening")
+        await node.stop()
+        os.kill(node.kubelet._pod_host.hello["pid"], signal.SIGKILL)
+        await node.start()
+        await node.add(_python("client", CLIENT, "s-0"))
+        await node.ended("client", "s-0")
+        assert await node.log("client") == "s-0 still here\n"
+
+    on_namespaces(tmp_path, body)
+
+
+def test_a_restarted_container_keeps_the_pods_address(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(
+            pod("a", "getent hosts a >> seen; test $(wc -l < seen) -ge 3 || exit 1; sort -u seen", "OnFailure")
+        )
+        await node.ended("a")
+        assert (await node.log("a")).count("\n") == 1
+
+    on_namespaces(tmp_path, body)
+
+
+@contextlib.asynccontextmanager
+async def _web() -> AsyncIterator[int]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        text = head.split(b"\r\n")[0]
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+def test_the_proxy_is_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    fetch = "import os, urllib.request as u; os.environ['no_proxy'] = ''; print(u.urlopen('http://localhost:%d/x?y=1').read().decode())"
+
+    async def body(node: Node) -> None:
+        async with _web() as port:
+            await node.add(_python("a", fetch % port))
+            await node.ended("a")
+            assert await node.log("a") == "GET /x?y=1 HTTP/1.1\n"
+
+    on_namespaces(tmp_path, body)
+
+
+def test_a_hundred_pods_and_nothing_is_left(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(*(pod(f"p{i}", "true") for i in range(100)))
+        await node.ended(*(f"p{i}" for i in range(100)))
+        for i in range(100):
+            await node.store.delete(kinds.POD, "default", f"p{i}", options=DeleteOptions(grace=0))
+        await until(lambda: not list((tmp_path / "pods").iterdir()), "directories to go")
+
+    on_namespaces(tmp_path, body)

@@ -1,0 +1,141 @@
+"""What to do about a pod: by equality, no process in sight."""
+
+from typing import Any
+
+import pytest
+
+from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts, Problem, Run, awaited_master
+from rowlock.kubelet.pod.sync import PodActions, Publish, Remove, Start, Stop, backoff_delay, compute_pod_actions
+from rowlock.objects import Object, timestamp
+
+NOW = 1_000_000.0
+DONE, FAILED = Exit(0, NOW - 2, NOW - 1), Exit(3, NOW - 2, NOW - 1)
+LOOKUP = [
+    "sh",
+    "-c",
+    "err=1;for i in $(seq 100); do if nslookup job-master-0; then err=0 && break; fi; done; exit $err",
+]
+
+
+def pod(policy: str = "Never", *, containers: int = 1, init: list[dict[str, Any]] | None = None, **more: Any) -> Object:
+    spec = {
+        "restartPolicy": policy,
+        "containers": [{"name": f"c{i}"} for i in range(containers)],
+        **more.pop("spec", {}),
+    }
+    if init:
+        spec["initContainers"] = init
+    return {"metadata": {"name": "p", "namespace": "n", "uid": "u", **more}, "spec": spec, "status": {}}
+
+
+def facts(*known: ContainerFacts, **more: Any) -> PodFacts:
+    names = more.pop("names", [f"c{i}" for i in range(len(known))])
+    return PodFacts("10.77.1.1", start_time=NOW, containers=dict(zip(names, known, strict=True)), **more)
+
+
+def run(number: int = 0, end: Exit | None = None, backoff: int = 0) -> ContainerFacts:
+    return ContainerFacts(Run(number, 1, 1, 2, NOW - 2, backoff, end))
+
+
+@pytest.mark.parametrize(
+    ("given", "known", "turn"),
+    [
+        (pod(), facts(), PodActions((Start("c0", 0, 0),), 0.5)),
+        (pod(containers=2), facts(), PodActions((Start("c0", 0, 0), Start("c1", 0, 0)), 0.5)),
+        (pod(), facts(ContainerFacts(asked=0)), PodActions((), 0.5)),
+        (pod(), facts(run()), PodActions((Publish(),))),
+        (pod(), facts(run(end=FAILED)), PodActions((Publish(),))),
+        (pod("OnFailure"), facts(run(end=DONE)), PodActions((Publish(),))),
+        (pod("OnFailure"), facts(run(end=FAILED)), PodActions((Start("c0", 1, 1),), 0.5)),
+        (pod("Always"), facts(run(end=DONE)), PodActions((Start("c0", 1, 1),), 0.5)),
+        (pod("Always"), facts(run(1, FAILED, 1)), PodActions((Publish(),), 9.0)),
+        (pod("Always"), facts(run(5, FAILED, 5)), PodActions((Publish(),), 159.0)),
+        (pod("Always"), facts(run(9, FAILED, 9)), PodActions((Publish(),), 299.0)),
+        (pod("Always"), facts(run(9, Exit(1, NOW - 700, NOW - 1), 9)), PodActions((Start("c0", 10, 1),), 0.5)),
+        (
+            pod(),
+            facts(ContainerFacts(problem=Problem("ErrImagePull", ""), problem_since=NOW)),
+            PodActions((Publish(),), 5.0),
+        ),
+        (pod(spec={"activeDeadlineSeconds": 60}), facts(run()), PodActions((Publish(),), 60.0)),
+        (pod(init=[{"name": "i"}]), facts(), PodActions((Start("i", 0, 0),), 0.5)),
+        (pod(init=[{"name": "i"}]), facts(run(end=DONE), names=["i"]), PodActions((Start("c0", 0, 0),), 0.5)),
+        (pod(init=[{"name": "i"}]), facts(run(end=FAILED), names=["i"]), PodActions((Publish(),))),
+        (
+            pod("OnFailure", init=[{"name": "i"}]),
+            facts(run(end=FAILED), names=["i"]),
+            PodActions((Start("i", 1, 1),), 0.5),
+        ),
+    ],
+)
+def test_turns(given: Object, known: PodFacts, turn: PodActions) -> None:
+    assert compute_pod_actions(given, known, NOW) == turn
+
+
+def test_deletion() -> None:
+    leaving = pod(deletionTimestamp=timestamp(NOW + 30), deletionGracePeriodSeconds=30)
+    assert compute_pod_actions(leaving, facts(run()), NOW) == PodActions((Stop("c0", 30.0),), 31.0)
+    asked = ContainerFacts(Run(0, 1, 1, 2, NOW), stop_by=NOW + 30)
+    assert compute_pod_actions(leaving, facts(asked), NOW) == PodActions((), 31.0)
+    sooner = pod(deletionTimestamp=timestamp(NOW + 1), deletionGracePeriodSeconds=1)
+    assert compute_pod_actions(sooner, facts(asked), NOW) == PodActions((Stop("c0", 1.0),), 2.0)
+    assert compute_pod_actions(leaving, facts(run(end=FAILED)), NOW) == PodActions((Remove(),))
+
+
+SIDE = {"name": "s", "restartPolicy": "Always"}
+BESIDE = pod(init=[SIDE, {"name": "i"}])
+
+
+@pytest.mark.parametrize(
+    ("known", "turn"),
+    [
+        ({}, PodActions((Start("s", 0, 0),), 0.5)),
+        ({"s": run()}, PodActions((Start("i", 0, 0),), 0.5)),
+        ({"s": run(end=FAILED)}, PodActions((Start("s", 1, 1),), 0.5)),
+        ({"s": run(), "i": run(end=DONE)}, PodActions((Start("c0", 0, 0),), 0.5)),
+        ({"s": run(), "i": run(end=FAILED)}, PodActions((Stop("s", 30.0), Publish()))),
+        ({"s": run(end=DONE), "i": run(end=DONE), "c0": run()}, PodActions((Start("s", 1, 1),), 0.5)),
+        ({"s": run(), "i": run(end=DONE), "c0": run(end=DONE)}, PodActions((Stop("s", 30.0), Publish()))),
+        ({"s": run(end=FAILED), "i": run(end=DONE), "c0": run(end=DONE)}, PodActions((Publish(),))),
+    ],
+)
+def test_sidecars(known: dict[str, ContainerFacts], turn: PodActions) -> None:
+    assert compute_pod_actions(BESIDE, PodFacts(containers=known, start_time=NOW), NOW) == turn
+
+
+def test_a_sidecar_with_a_startup_probe_holds_the_next_one_until_it_has_passed() -> None:
+    probed = pod(init=[{**SIDE, "startupProbe": {"exec": {}}}])
+    assert compute_pod_actions(probed, facts(run(), names=["s"]), NOW) == PodActions((Publish(),))
+    passed = ContainerFacts(Run(0, 1, 1, 2, NOW), started=True)
+    assert compute_pod_actions(probed, facts(passed, names=["s"]), NOW) == PodActions((Start("c0", 0, 0),), 0.5)
+
+
+def test_deletion_stops_sidecars_last() -> None:
+    leaving = pod(
+        init=[SIDE, {**SIDE, "name": "t"}], deletionTimestamp=timestamp(NOW + 30), deletionGracePeriodSeconds=30
+    )
+    both = {"s": run(), "t": run()}
+    known = PodFacts(containers={**both, "c0": run()})
+    assert compute_pod_actions(leaving, known, NOW).actions == (Stop("c0", 30.0),)
+    known = PodFacts(containers={**both, "c0": run(end=DONE)})
+    assert compute_pod_actions(leaving, known, NOW).actions == (Stop("t", 30.0),)
+    known = PodFacts(containers={"s": run(), "t": run(end=DONE), "c0": run(end=DONE)})
+    assert compute_pod_actions(leaving, known, NOW).actions == (Stop("s", 30.0),)
+    known = PodFacts(containers={**both, "c0": run()})
+    assert {c.container for c in compute_pod_actions(leaving, known, NOW + 30).actions if isinstance(c, Stop)} == {
+        "s",
+        "t",
+        "c0",
+    }
+
+
+def test_the_emulated_init_container_holds_the_pod_and_its_first_status() -> None:
+    worker = pod(init=[{"name": "init-pytorch", "command": LOOKUP}])
+    assert awaited_master(worker) == "job-master-0"
+    assert compute_pod_actions(worker, facts(), NOW + 0.01).actions == ()
+    assert compute_pod_actions(worker, facts(), NOW + 1) == PodActions((Publish(),))
+    assert compute_pod_actions(worker, facts(master_ready=NOW), NOW) == PodActions((Start("c0", 0, 0),), 0.5)
+
+
+def test_delays_double_to_thirty_times_the_first() -> None:
+    assert [backoff_delay(n, 10.0) for n in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]

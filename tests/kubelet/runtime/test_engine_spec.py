@@ -1,0 +1,167 @@
+"""What an engine is asked for, and where one is looked for: pure, so no engine is needed."""
+
+from __future__ import annotations
+
+import platform
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kubelet.conftest import Node, on_node, pod
+
+from rowlock.kubelet.images.images import Image
+from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.runtime import engine_spec, pause
+from rowlock.kubelet.runtime.engine_spec import LABEL_PREFIX, ContainerConfig, PodSandboxConfig
+from rowlock.kubelet.shim import engine_client
+from rowlock.kubelet.volumes.volumes import Volume
+from rowlock.objects import Object
+
+CARD = PodCard("default", "a", "u1", "n", "10.77.1.1", 0.0, (), True)
+
+
+def scene(made: Object, **more: Any) -> PodSandboxConfig:
+    made["metadata"]["uid"] = "u1"
+    return PodSandboxConfig(
+        cluster="c1", network="net", pod=made, card=CARD, hostname="a", hosts="/h", shared_memory=9, **more
+    )
+
+
+def body(made: Object, where: PodSandboxConfig | None = None, **more: Any) -> dict[str, Any]:
+    where = where or scene(made)
+    image = Image("x:1", engine="docker://sha256:1")
+    container = made["spec"]["containers"][0]
+    return engine_spec.container_create_body(
+        where, ContainerConfig(container, image, ["sh", "-c", "x"], {"A": "1"}, "/w", **more), 2
+    )
+
+
+def test_a_plain_container() -> None:
+    found = body(pod("a", "x"))
+    assert found["Image"] == "sha256:1" and found["Entrypoint"] == ["sh"] and found["Cmd"] == ["-c", "x"]
+    assert found["Env"] == ["A=1"] and found["WorkingDir"] == "/w" and found["Hostname"] == "a" and found["User"] == ""
+    assert found["NetworkingConfig"] == {"EndpointsConfig": {"net": {"IPAMConfig": {"IPv4Address": "10.77.1.1"}}}}
+    host = {"LogConfig": {"Type": "none"}, "NetworkMode": "net", "ShmSize": 9, "Mounts": [], "Init": True}
+    assert found["HostConfig"] == host
+    assert found["Labels"][f"{LABEL_PREFIX}run"] == "2" and found["Labels"][f"{LABEL_PREFIX}pod"] == "u1"
+    assert engine_spec.sandbox_create_spec(scene(pod("a", "x"))) is None
+
+
+def test_several_containers_share_a_sandbox_and_memory_volumes_live_in_it() -> None:
+    made = pod("a", "x", spec={"volumes": [{"name": "m", "emptyDir": {"medium": "Memory"}}]})
+    where = scene(made, memory=(Volume("m", "memory", limit=100),))
+    sandbox = engine_spec.sandbox_create_spec(where)
+    assert sandbox and sandbox["name"] == "rowlock_POD_a_default_u1_0"
+    assert sandbox["volumes"][0]["DriverOpts"]["o"] == "mode=1777,size=100"
+    found = body(
+        made, where, binds=[{"memory": "m", "target": "/dev/shm"}, {"source": "/s", "target": "/t", "read_only": True}]
+    )
+    assert (
+        found["HostConfig"]["NetworkMode"] == "container:rowlock_POD_a_default_u1_0" == found["HostConfig"]["IpcMode"]
+    )
+    assert found["HostConfig"]["Mounts"] == [
+        {"Target": "/dev/shm", "ReadOnly": False, "Type": "volume", "Source": "rowlock_u1_m"},
+        {"Target": "/t", "ReadOnly": True, "Type": "bind", "Source": "/s"},
+    ]
+    assert "Hostname" not in found
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("docker", {"Driver": "nvidia", "DeviceIDs": ["GPU-1"], "Capabilities": [["gpu"]]}),
+        ("podman", {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=GPU-1"]}),
+    ],
+)
+def test_gpus_are_asked_for_by_uuid_and_their_ranks_share_memory(name: str, expected: Object) -> None:
+    made = pod("a", "x")
+    found = body(made, scene(made, engine=name), devices=("GPU-1",))["HostConfig"]
+    assert found["DeviceRequests"] == [expected] and found["IpcMode"] == "host"
+    assert "DeviceRequests" not in body(made)["HostConfig"]
+
+
+def test_limits_and_rights() -> None:
+    context = {"runAsUser": 5, "runAsGroup": 6, "capabilities": {"add": ["SYS_PTRACE"]}, "privileged": True}
+    made = pod("a", "x", container={"securityContext": context, "resources": {"requests": {"cpu": "2"}}})
+    found = body(made, limits={"memory": 1 << 20, "cpu": 1.5})
+    assert found["User"] == "5:6"
+    wanted = {"Memory": 1 << 20, "MemorySwap": 1 << 20, "CpuQuota": 150000, "CpuPeriod": 100000, "CpuShares": 2048}
+    more: dict[str, Any] = {"CapAdd": ["SYS_PTRACE"], "Privileged": True}
+    assert {**wanted, **more}.items() <= found["HostConfig"].items()
+
+
+def test_what_is_left_to_the_engine_is_said() -> None:
+    made = pod("a", "x", container={"securityContext": {"seccompProfile": {"type": "Unconfined"}}})
+    assert engine_spec.remarks(made) == [
+        "securityContext of main: seccompProfile left to the container engine's defaults"
+    ]
+
+
+def test_podmans_memory_volumes_have_no_size_which_is_said() -> None:
+    made = pod("a", "x", spec={"volumes": [{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]})
+    where = scene(made, memory=(Volume("m", "memory", limit=1 << 20),), engine="podman")
+    sandbox = engine_spec.sandbox_create_spec(where)
+    assert sandbox and sandbox["volumes"][0]["DriverOpts"]["o"] == "mode=1777"
+    assert engine_spec.remarks(made, "podman") == [
+        "sizeLimit of the memory volume m is not kept: Podman's have no size"
+    ]
+    assert engine_spec.remarks(made) == []
+
+
+def test_orphans_are_what_nobody_looks_after() -> None:
+    def row(pod: str, container: str, run: str) -> Object:
+        labels = {f"{LABEL_PREFIX}pod": pod, f"{LABEL_PREFIX}container": container, f"{LABEL_PREFIX}run": run}
+        return {"Id": f"{pod}.{container}.{run}", "Labels": labels}
+
+    rows = [row("p", "main", "0"), row("p", "main", "1"), row("p", "", "0"), row("q", "", "0"), row("q", "main", "0")]
+    assert engine_spec.orphan_ids(rows, {("p", "main", "1")}, {"p"}) == ["p.main.0", "q..0", "q.main.0"]
+
+
+def test_where_an_engine_may_be() -> None:
+    assert engine_client.socket_paths({"DOCKER_HOST": "unix:///x"}, 0) == ["/x"]
+    assert engine_client.socket_paths({"DOCKER_HOST": "tcp://x"}, 0) == []
+    assert engine_client.socket_paths({"HOME": "/h"}, 7)[:2] == ["/var/run/docker.sock", "/run/user/7/docker.sock"]
+    assert engine_client.find_engine({"DOCKER_HOST": "tcp://x"})[1].startswith("DOCKER_HOST=tcp://x is no unix socket")
+    assert engine_client.find_engine({"DOCKER_HOST": "unix:///no/such"}) == (
+        None,
+        "no container engine listens here (looked at /no/such)",
+    )
+
+
+def test_a_sandbox_sleeps_until_it_is_killed(tmp_path: Path) -> None:
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "")
+    if platform.system() != "Linux" or not arch:
+        pytest.skip("the sandbox's program is for Linux on amd64 and arm64")
+    program = tmp_path / "pause"
+    program.write_bytes(pause.program(arch))
+    program.chmod(0o755)
+    with subprocess.Popen([program]) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.kill()
+    assert process.returncode == -9
+    with pytest.raises(ValueError, match="not there yet on s390x"):
+        pause.program("s390x")
+
+
+def test_pods_as_processes_wait_for_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deaf = socket.socket(socket.AF_UNIX)
+    deaf.bind(str(tmp_path / "deaf"))
+    deaf.listen()
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/deaf")
+    monkeypatch.setattr(engine_client, "PROBE", 0.2)
+
+    async def body(node: Node) -> None:
+        assert (
+            node.kubelet.runtime.engine_problem
+            == f"the container engine at {tmp_path}/deaf does not answer (timed out)"
+        )
+        monkeypatch.setattr(engine_client, "PROBE", 60.0)
+        await node.add(pod("a", "exit 3"))
+        await node.ended("a")
+        assert node.state("a", "state.terminated.exitCode") == 3
+
+    with deaf:
+        on_node(tmp_path / "data", body)

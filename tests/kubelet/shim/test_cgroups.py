@@ -1,0 +1,126 @@
+"""Memory and CPU limits: by control groups and by the watchdog, with the same outcome."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tests.kubelet.conftest import Node, on_node, pod, until
+
+from rowlock import kinds
+from rowlock.api import DeleteOptions
+from rowlock.kubelet.pod.facts import shim_limits
+from rowlock.kubelet.shim import cgroups
+from rowlock.kubelet.shim.cgroups import Cgroup, resident_memory
+from rowlock.kubelet.worker.starting import pod_warnings
+
+GREEDY = "x = bytearray(200 << 20); print(len(x)); import time; time.sleep(60)"
+HOW = pytest.mark.parametrize("how", ["watchdog", "cgroup"])
+
+
+@HOW
+def test_who_uses_more_memory_than_the_limit_is_oom_killed(tmp_path: Path, how: str) -> None:
+    async def body(node: Node) -> None:
+        have = node.kubelet._pod_worker.starter.limits_mode
+        if how == "cgroup" and have == "watchdog":
+            pytest.skip("control groups cannot be written here")
+        limited = {"resources": {"limits": {"memory": "60Mi"}}, "command": ["python3", "-c", GREEDY]}
+        await node.add(pod("a", "", container=limited))
+        await node.ended("a")
+        ended = node.state("a", "state.terminated")
+        assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+        assert "the limit is 60.0Mi" in ended["message"] and ("watchdog" in ended["message"]) == (how == "watchdog")
+        sentence = f"container main was killed: {ended['message']}; raise resources.limits.memory, or use less"
+        await until(lambda: ("Warning", "OOMKilled", sentence) in node.events("a"))
+        assert node.pod("a")["status"]["phase"] == "Failed"
+
+    on_node(tmp_path, body, limits="auto" if how == "cgroup" else how)
+
+
+def test_a_limit_that_is_enough_is_not_felt_and_its_group_goes(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        have = node.kubelet._pod_worker.starter.limits_mode
+        limited = {"resources": {"limits": {"memory": "300Mi", "cpu": "500m"}, "requests": {"cpu": "100m"}}}
+        await node.add(pod("a", "cat /proc/self/cgroup; sleep 0.2; exit 3", container=limited))
+        await node.ended("a")
+        assert node.state("a", "state.terminated.reason") == "Error"
+        uid = node.pod("a")["metadata"]["uid"]
+        assert (f"/rowlock/{uid}.main.0" in await node.log("a")) == (have != "watchdog")
+        assert not [d for d, _, _ in os.walk("/sys/fs/cgroup") if uid in d]
+        found = node.store.view.get(kinds.NODE, "", node.name) or {}
+        said = found["metadata"]["annotations"]["rowlock.dev/limits"]
+        assert said.startswith("watchdog" if have == "watchdog" else f"cgroup {have}")
+
+    on_node(tmp_path, body)
+
+
+def test_a_cpu_limit_holds_back(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        if node.kubelet._pod_worker.starter.limits_mode == "watchdog":
+            pytest.skip("control groups cannot be written here")
+        script = "import os, time\nend = time.time() + 1\nwhile time.time() < end: pass\nprint(sum(os.times()[:2]))"
+        limited = {"resources": {"limits": {"cpu": "200m"}}, "command": ["python3", "-c", script]}
+        await node.add(pod("a", "", container=limited))
+        await node.ended("a")
+        assert float(await node.log("a")) < 0.6
+
+    on_node(tmp_path, body)
+
+
+def test_a_program_started_beside_is_held_by_the_same_group(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        if node.kubelet._pod_worker.starter.limits_mode == "watchdog":
+            pytest.skip("control groups cannot be written here")
+        await node.add(pod("a", "sleep 60", container={"resources": {"limits": {"memory": "300Mi"}}}))
+        await node.phase("a", "Running")
+        uid = node.pod("a")["metadata"]["uid"]
+        inside = json.loads((tmp_path / "pods" / uid / "main" / "program.0").read_text())
+        assert all(f"/rowlock/{uid}.main.0/" in door for door in inside["cgroup"]) and inside["cgroup"]
+        await node.delete("a", DeleteOptions(grace=0))
+
+    on_node(tmp_path, body)
+
+
+def test_version_2_has_other_files(tmp_path: Path) -> None:
+    """No kernel: the same calls on a directory that looks like one."""
+    for directory in (tmp_path, tmp_path / "rowlock"):
+        directory.mkdir(exist_ok=True)
+        (directory / "cgroup.subtree_control").write_text("cpu memory")
+    (tmp_path / "cgroup.controllers").write_text("cpu memory")
+    assert cgroups.detect_backend(str(tmp_path)) == "v2"
+    here = tmp_path / "rowlock" / "u.c.0"
+    here.mkdir()
+    for name in ("memory.max", "memory.swap.max", "memory.oom.group", "cpu.max", "cpu.weight"):
+        (here / name).touch()
+    wanted = {"how": "v2", "memory": 1 << 20, "cpu": 1.5, "share": 1.0}
+    group = Cgroup.make("u.c.0", wanted, str(tmp_path))
+    assert (here / "memory.max").read_text() == "1048576" and (here / "cpu.max").read_text() == "150000 100000"
+    assert (here / "cpu.weight").read_text() == "39" and group.procs_files == [f"{here}/cgroup.procs"]
+    (here / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
+    (here / "memory.peak").write_text("1048576\n")
+    assert (group.oom_kills(), group.peak_memory()) == (2, 1 << 20)
+
+
+def test_what_cannot_be_written_is_watched(tmp_path: Path) -> None:
+    assert cgroups.detect_backend(str(tmp_path / "none")) == "watchdog"
+    assert Cgroup.make("u.c.0", {"how": "watchdog", "memory": 1}).procs_files == []
+
+
+def test_limits_and_what_is_said_of_them() -> None:
+    resources = {"limits": {"memory": "1Gi", "cpu": "1500m"}, "requests": {"cpu": "250m"}}
+    container = {"name": "c", "resources": resources}
+    assert shim_limits(container) == {"memory": 1 << 30, "cpu": 1.5, "share": 0.25}
+    assert shim_limits({"name": "c", "resources": {"requests": {"cpu": "1"}}}) == {}
+    assert (
+        "cpu limit of c is counted by the scheduler but not enforced"
+        in pod_warnings({"spec": {"containers": [container]}})[0]
+    )
+    assert pod_warnings({"spec": {"containers": [container]}}, "v1") == []
+
+
+def test_memory_that_is_shared_counts_once() -> None:
+    mine = resident_memory([os.getpid()])
+    assert resident_memory([os.getpid(), 2**30]) == mine > 1 << 20
+    assert 0 < resident_memory([os.getpid()], exact=True) <= mine * 1.2

@@ -1,0 +1,91 @@
+"""The pod host as the server meets it: what it costs, what it survives, and that one that cannot start is one sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.kubelet.conftest import Node, on_node, pod, until
+
+from rowlock.errors import Unavailable
+from rowlock.kubelet.shim import pod_host
+from rowlock.kubelet.worker.processes import PodHostClient
+
+
+def test_a_pod_host_that_cannot_start_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_host, "BOOT", "raise SystemExit('no such thing')")
+
+    async def connect() -> None:
+        host = PodHostClient(tmp_path)
+        try:
+            await host.connect("none")
+        finally:
+            await host.close()
+
+    with pytest.raises(Unavailable, match=r"podhost\.log says why"):
+        asyncio.run(connect())
+    assert "no such thing" in (tmp_path / "podhost.log").read_text()
+
+
+def _facts(node: Node, name: str) -> dict[str, int]:
+    uid = node.pod(name)["metadata"]["uid"]
+    return dict(json.loads((node.data / "pods" / uid / "main" / "start.0").read_bytes()))
+
+
+def test_a_pod_costs_less_than_a_mebibyte(tmp_path: Path) -> None:
+    """What a shim has for itself; with its part of what all shims share it is the benchmark's figure."""
+
+    async def body(node: Node) -> None:
+        names = [f"p{n}" for n in range(6)]
+        await node.add(*(pod(name, "echo a line; sleep 600") for name in names))
+        for name in names:
+            await node.phase(name, "Running")
+            await node.said(name, "a line")
+        rows = Path(f"/proc/{_facts(node, names[3])['shim']}/smaps_rollup").read_text().splitlines()
+        private = sum(int(row.split()[1]) for row in rows if row.startswith("Private_"))
+        assert private <= 1024, "\n".join(rows)
+
+    on_node(tmp_path, body)
+
+
+def _over(process: psutil.Process) -> bool:
+    """It has ended, buried or not."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_the_process_that_forks_shims_may_be_killed(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "sleep 600"))
+        await node.phase("a", "Running")
+        nursery = psutil.Process(_facts(node, "a")["shim"]).parent()
+        assert nursery is not None
+        nursery.kill()
+        await until(lambda: _over(nursery), "its end")
+        await node.add(pod("b", "echo fine"))
+        await node.phase("b", "Succeeded")
+        assert node.state("a", "state.running"), "who was forked before lives on"
+
+    on_node(tmp_path, body)
+
+
+def test_when_the_server_ends_the_pod_host_has_ended_too_but_for_pods_that_go_on(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "sleep 600"), pod("b", "true"))
+        await node.phase("a", "Running")
+        await node.ended("b")
+        host = psutil.Process(node.kubelet._pod_host.hello["pid"])
+        family = [host, *host.children()]
+        await node.stop()
+        assert not _over(host), "a runs"
+        await node.start()
+        assert node.kubelet._pod_host.hello["pid"] == host.pid
+        await node.delete("a")
+        await node.stop()
+        assert _over(host)
+        assert not (tmp_path / "podhost.sock").exists()
+        await until(lambda: all(map(_over, family)), "its nursery's end")
+
+    on_node(tmp_path, body)

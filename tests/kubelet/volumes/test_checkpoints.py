@@ -1,0 +1,60 @@
+"""How long a job's checkpoints stay."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.kubelet.conftest import Node, on_node, pod, until
+
+from rowlock.api import DeleteOptions
+from rowlock.kubelet.volumes.checkpoints import Checkpoints
+
+DAY = 86400.0
+NOW = 2_000_000_000.0
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """The checkpoints of job `j`, written a year ago."""
+    directory = tmp_path / "checkpoints" / "j"
+    directory.mkdir(parents=True)
+    (directory / "epoch-1.pt").write_text("weights")
+    for path in (directory / "epoch-1.pt", directory):
+        os.utime(path, (NOW - 365 * DAY, NOW - 365 * DAY))
+    return directory
+
+
+def test_the_days_count_from_the_jobs_end_not_from_the_last_write(place: Path, tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path, 7 * DAY)
+    assert kept.remove_expired({"j"}, NOW - 100 * DAY) == [] and kept.remove_expired(set(), NOW) == []
+    assert kept.remove_expired(set(), NOW + 6.9 * DAY) == [] and (place / "epoch-1.pt").exists()
+    assert kept.remove_expired(set(), NOW + 7.1 * DAY) == ["j"] and not place.exists()
+    assert os.listdir(tmp_path / "checkpoints" / ".gone") == []
+
+
+def test_a_write_or_the_job_itself_starts_the_days_again(place: Path, tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path, 7 * DAY)
+    kept.remove_expired(set(), NOW)
+    kept.remove_expired({"j"}, NOW + 6 * DAY)
+    assert kept.remove_expired(set(), NOW + 8 * DAY) == [] and kept.remove_expired(set(), NOW + 14 * DAY) == []
+    os.utime(place / "epoch-1.pt", (NOW + 14 * DAY, NOW + 14 * DAY))
+    assert kept.remove_expired(set(), NOW + 20 * DAY) == [] and kept.remove_expired(set(), NOW + 22 * DAY) == ["j"]
+
+
+def test_nothing_there_is_nothing_to_do(tmp_path: Path) -> None:
+    assert Checkpoints(tmp_path).remove_expired(set(), NOW) == []
+
+
+def test_a_node_keeps_them_while_the_pod_is_there(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "echo 1 > $ROWLOCK_CHECKPOINT_DIR/step; sleep 60"))
+        await until(lambda: list(tmp_path.glob("checkpoints/*/step")))
+        [step] = tmp_path.glob("checkpoints/*/step")
+        await until(lambda: node.pod("a")["status"].get("phase") == "Running")
+        assert step.exists() and not (tmp_path / "checkpoints" / ".gone" / step.parent.name).exists()
+        await node.delete("a", DeleteOptions(grace=0))
+        await until(lambda: not step.exists(), "the checkpoints to go")
+
+    on_node(tmp_path, body, sweep=0.02, keep_checkpoints=0.1)

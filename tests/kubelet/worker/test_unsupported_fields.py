@@ -1,0 +1,37 @@
+"""What a pod asks for and does not get is said; by equality."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowlock.kubelet.worker import starting
+from rowlock.kubelet.worker.security_context import security_context_warnings
+from rowlock.objects import Object
+
+NOT_APPLIED = "is not applied ({}): programs run as the user who started the cluster"
+ROOT, SOMEBODY = 0, 501
+
+
+@pytest.mark.parametrize(
+    ("me", "of_pod", "of_container", "said"),
+    [
+        (SOMEBODY, {}, {}, []),
+        (SOMEBODY, {"runAsUser": None, "supplementalGroups": []}, {"privileged": False}, []),
+        (SOMEBODY, {"runAsUser": 1000, "fsGroup": 2000}, {}, ["securityContext of the pod " + NOT_APPLIED.format("fsGroup, runAsUser")]),
+        (ROOT, {"runAsUser": 1000, "fsGroup": 2000}, {"allowPrivilegeEscalation": False}, []),
+        (SOMEBODY, {}, {"privileged": True}, ["securityContext of main " + NOT_APPLIED.format("privileged")]),
+        (ROOT, {}, {"privileged": True}, ["securityContext of main " + NOT_APPLIED.format("privileged")]),
+        (SOMEBODY, {"runAsUser": 0}, {}, ["securityContext of the pod " + NOT_APPLIED.format("runAsUser")]),
+        (SOMEBODY, {"runAsUser": SOMEBODY}, {}, []),
+    ],
+)  # fmt: skip
+def test_rights(me: int, of_pod: Object, of_container: Object, said: list[str]) -> None:
+    container = {"name": "main", "image": "host", "securityContext": of_container}
+    assert security_context_warnings({"spec": {"securityContext": of_pod, "containers": [container]}}, me) == said
+
+
+def test_a_token_that_is_asked_for_is_not_promised() -> None:
+    asked = {"automountServiceAccountToken": True, "containers": [{"name": "main", "image": "host"}]}
+    said = "automountServiceAccountToken: the embedded node makes no tokens, so nothing is mounted"
+    assert starting.pod_warnings({"spec": asked}) == [said]
+    assert starting.pod_warnings({"spec": {**asked, "automountServiceAccountToken": False}}) == []

@@ -1,0 +1,136 @@
+"""A face over the real store in memory; jobs and pods are made by hand, so that every state can be had at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+from tests.rest.served import Served, serving
+
+from rowlock import kinds
+from rowlock.api import LogOptions
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.rest.app import RestApi
+from rowlock.rest.call import RestSettings
+from rowlock.storage.store import Store
+
+CLUSTER = "71f69d83-ba66-4822-adf5-55ce55efd210"
+TOKEN = "secret"
+
+
+def node(name: str, gpus: int) -> Object:
+    resources = {"cpu": "8", "memory": "16Gi", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    status = {"allocatable": resources, "capacity": resources}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+@dataclass
+class World:
+    """A running face with a client, and its store."""
+
+    client: TestClient
+    store: Store
+    logs: dict[str, list[bytes]]
+
+    def do(self, call: Callable[[], Any]) -> Any:
+        """Run a coroutine function in the server's event loop."""
+        assert self.client.portal is not None
+        return self.client.portal.call(call)
+
+    def create(self, kind: Kind, obj: Object) -> Object:
+        async def made() -> Object:
+            return await self.store.create(kind, obj)
+
+        result: Object = self.do(made)
+        return result
+
+    def patch(self, kind: Kind, namespace: str, name: str, patch: Any, subresource: str = "") -> Object:
+        async def done() -> Object:
+            current = await self.store.get(kind, namespace, name)
+            merged = {**current, **patch}
+            return await self.store.update(kind, merged, subresource=subresource)
+
+        result: Object = self.do(done)
+        return result
+
+    def project(self, name: str = "team-a", gpus: float = 1) -> dict[str, Any]:
+        body = {"name": name, "resources": [{"gpu": {"deserved": gpus}}]}
+        answer = self.client.post("/api/v1/org-unit/projects", json=body)
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    def submit(self, **body: Any) -> Any:
+        return self.client.post("/api/v1/workloads/distributed", json=submission(**body))
+
+
+def submission(**body: Any) -> dict[str, Any]:
+    """The seed's request (surface 4.4), changed where `body` says so."""
+    spec = {"image": "/kubeflow/pytorch-dist-mnist:latest", "numWorkers": 2, "distributedFramework": "PyTorch"}
+    compute = {
+        "cpuCoreRequest": 0.1,
+        "gpuRequestType": "portion",
+        "cpuMemoryRequest": "100M",
+        "gpuDevicesRequest": 1,
+        "gpuPortionRequest": 0.1,
+    }
+    top = {
+        k: v for k, v in body.items() if k in ("name", "projectId", "clusterId", "masterSpec", "useGivenNameAsPrefix")
+    }
+    rest = {k: v for k, v in body.items() if k not in top}
+    return {
+        "name": "dist-train1",
+        "projectId": "team-a",
+        "clusterId": CLUSTER,
+        **top,
+        "spec": {"compute": compute, **spec, **rest},
+    }
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    yield from _world(RestSettings(user="ana", cluster_id=CLUSTER, version="1.0"))
+
+
+@pytest.fixture
+def locked() -> Iterator[World]:
+    """A face that asks for a token."""
+    yield from _world(RestSettings(token=TOKEN, user="ana", cluster_id=CLUSTER))
+
+
+def _world(settings: RestSettings) -> Iterator[World]:
+    store = Store.open(None)
+    logs: dict[str, list[bytes]] = {}
+
+    async def log(namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        for line in logs.get(pod, []):
+            yield line if options.timestamps else line.partition(b" ")[2]
+
+    store.log_source = log
+    face = RestApi(store, settings)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await store.create(kinds.NODE, node("node-1", 1))
+        running = asyncio.create_task(face.run())
+        yield
+        running.cancel()
+        await asyncio.wait({running})
+
+    with TestClient(Starlette(routes=list(face.routes), lifespan=lifespan)) as client:
+        yield World(client, store, logs)
+
+
+@pytest.fixture
+def served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Served]:
+    """The two programs against a real server in a thread."""
+    with serving(tmp_path, capsys) as server:
+        yield server

@@ -1,0 +1,240 @@
+"""The command lines against a server in a thread: the real store, API, operators and scheduler; no kubelet.
+
+What a kubelet would report is played by the test (`run_pods`, `finish`), so that every state can be had at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+
+from rowlock import controllers, kinds
+from rowlock.api import DeleteOptions, LogOptions
+from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.patch.patches import Patcher
+from rowlock.apiserver.server import application
+from rowlock.cli import main
+from rowlock.cli.context import DATA_DIR, PROJECT
+from rowlock.cli.grammar import Flag, Group
+from rowlock.objects import Object, name
+from rowlock.rest.app import RestApi
+from rowlock.rest.call import RestSettings
+from rowlock.scheduling.controller import Scheduler
+from rowlock.scheduling.model.snapshot import Snapshot
+from rowlock.storage import bootstrap
+from rowlock.storage.store import Store
+from rowlock.system import garbage_collector
+from rowlock.training import controller as training
+from rowlock.training.pod_group import PodGroupController
+
+T = TypeVar("T")
+TOKEN = "sesame"
+NOW = "2026-01-02T03:04:05Z"
+
+
+def _planned(scheduler: Scheduler, store: Store) -> Snapshot:
+    return scheduler.snapshot(store.view, time.time())
+
+
+class Served:
+    """A running server and the two programs, called in this process."""
+
+    def __init__(self, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.data, self.capsys = data, capsys
+        self.store = Store.open(None, admission=Admission(), patches=Patcher())
+        self.logs: dict[str, list[str]] = {}
+        self.endless: set[str] = set()
+        """Pods whose followed log does not end: their program runs."""
+        self.store.log_source = self._log
+        self.loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._main, name="served")
+
+    async def _log(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        for line in self.logs.get(pod, []):
+            yield (line if options.timestamps else line.partition(" ")[2]).encode() + b"\n"
+        if options.follow and pod in self.endless:
+            await asyncio.Event().wait()
+
+    # ------------------------------------------------------------ the server
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(self._serve())
+        self.loop.close()
+
+    async def _serve(self) -> None:
+        for kind, obj in bootstrap.initial_objects():
+            await self.store.create(kind, obj)
+        scheduler = Scheduler()
+        planned = partial(_planned, scheduler, self.store)
+        face = RestApi(self.store, RestSettings(token=TOKEN, user="ana", version="1.0"), take_snapshot=planned)
+        others = application.routes(self.store, application.ApiServerSettings(token=TOKEN))
+        web = uvicorn.Server(
+            uvicorn.Config(Starlette(routes=[*face.routes, *others]), port=0, log_level="error", lifespan="off")
+        )
+        web.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # a thread may not have any
+        made = [*training.controllers(), *garbage_collector.controllers(), PodGroupController(), scheduler]
+        async with asyncio.TaskGroup() as tasks:
+            work = [
+                tasks.create_task(face.run()),
+                tasks.create_task(controllers.run(self.store, self.store.view, made, self.store.changes())),
+            ]
+            serving = tasks.create_task(web.serve())
+            while not web.started:
+                await asyncio.sleep(0.005)
+            port = web.servers[0].sockets[0].getsockname()[1]
+            state = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}", "version": "1.0"}
+            (self.data / "server.json").write_text(json.dumps(state))
+            (self.data / "token").write_text(TOKEN)
+            self._ready.set()
+            await self._stop.wait()
+            web.should_exit = True
+            await serving
+            for task in work:
+                task.cancel()
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(10), "the server did not come up"
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+    def do(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run a coroutine function in the server's loop."""
+
+        async def wrapped() -> T:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(wrapped(), self.loop).result(10)
+
+    # ------------------------------------------------------------ the world
+
+    def node(self, called: str, gpus: int = 0) -> None:
+        amounts = {"cpu": "16", "memory": "32Gi", "pods": "110", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": NOW}
+        status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
+        obj = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": called}, "status": status}
+
+        async def make() -> None:
+            made = await self.store.create(kinds.NODE, obj)
+            await self.store.update(kinds.NODE, {**made, "status": status}, subresource="status")
+
+        self.do(make)
+
+    def pods(self, namespace: str = "runai-default") -> dict[str, Object]:
+        return {name(p): p for p in self.store.view.all(kinds.POD, namespace)}
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Poll a condition with a deadline, from the test's thread: the condition may call the server."""
+        deadline = time.monotonic() + 10
+        while not holds():
+            assert time.monotonic() < deadline, "it did not come about within 10 s"
+            time.sleep(0.005)
+
+    def bound(self, count: int, namespace: str = "runai-default") -> None:
+        """Wait until the scheduler has placed that many pods."""
+        self.until(lambda: sum(1 for p in self.pods(namespace).values() if p["spec"].get("nodeName")) >= count)
+
+    def report(self, namespace: str, pod: str, phase: str, state: dict[str, Any], restarts: int = 0) -> None:
+        """What a kubelet would write."""
+
+        async def write() -> None:
+            current = await self.store.get(kinds.POD, namespace, pod)
+            container = current["spec"]["containers"][0]
+            status = {
+                **current["status"],
+                "phase": phase,
+                "containerStatuses": [
+                    {
+                        "name": container["name"],
+                        "image": container["image"],
+                        "imageID": "",
+                        "ready": phase == "Running",
+                        "restartCount": restarts,
+                        "state": state,
+                    }
+                ],
+            }
+            await self.store.update(kinds.POD, {**current, "status": status}, subresource="status")
+
+        self.do(write)
+
+    def run_pods(self, namespace: str = "runai-default") -> None:
+        for pod in self.pods(namespace):
+            self.report(namespace, pod, "Running", {"running": {"startedAt": NOW}})
+
+    def finish(self, code: int = 0, namespace: str = "runai-default") -> None:
+        ended = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": NOW}}
+        for pod in self.pods(namespace):
+            self.report(namespace, pod, "Failed" if code else "Succeeded", ended)
+
+    def reap(self) -> bool:
+        """Remove the pods that are to go, as a kubelet does; True when none is left."""
+
+        async def remove() -> None:
+            for pod in list(self.store.view.all(kinds.POD)):
+                if pod["metadata"].get("deletionTimestamp"):
+                    gone = DeleteOptions(grace=0)
+                    await self.store.delete(kinds.POD, pod["metadata"]["namespace"], name(pod), options=gone)
+
+        self.do(remove)
+        return not list(self.store.view.all(kinds.POD))
+
+    # ------------------------------------------------------------ the programs
+
+    def run(self, line: str | list[str]) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of `rowlock …` or `runai …`."""
+        program, *argv = line.split() if isinstance(line, str) else line
+        return call(program, argv, self.data, self.capsys)
+
+    def ok(self, line: str | list[str]) -> str:
+        code, out, err = self.run(line)
+        assert code == 0, f"{line}: {code}\n{out}{err}"
+        return out
+
+
+def call(program: str, argv: list[str], data: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """One command line in this process, with `data` as its data directory."""
+    if program == "rowlock":
+        from rowlock.cli.commands.tree import ROOT
+    else:
+        from rowlock.cli.runai_v1.tree import ROOT
+    root: Group = ROOT
+    shared: tuple[Flag, ...] = (DATA_DIR, PROJECT)
+    before = os.environ.get("ROWLOCK_DATA_DIR")
+    os.environ["ROWLOCK_DATA_DIR"] = str(data)
+    capsys.readouterr()
+    try:
+        code = main.run(root, argv, shared)
+    finally:
+        os.environ.pop("ROWLOCK_DATA_DIR")
+        if before is not None:
+            os.environ["ROWLOCK_DATA_DIR"] = before
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@contextmanager
+def serving(data: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Served]:
+    server = Served(data, capsys)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()

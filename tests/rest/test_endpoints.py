@@ -1,0 +1,292 @@
+"""The REST API over a real store: submit, list, show, stop, and what bad input is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.rest.conftest import CLUSTER, TOKEN, World, submission
+
+from rowlock import kinds, objects
+from rowlock.storage import bootstrap
+from rowlock.workloads import runai_json
+from rowlock.workloads.submission import PRIORITIES
+from rowlock.workloads.submit_fields import SSH_MOUNT
+
+W = "/api/v1/workloads"
+
+
+def test_submit_answers_202_with_the_workload(world: World) -> None:
+    project = world.project()
+    answer = world.submit(projectId=project["id"])
+    assert answer.status_code == 202, answer.text
+    body = answer.json()
+    assert body["name"] == body["requestedName"] == "dist-train1"
+    assert (body["desiredPhase"], body["actualPhase"], body["createdBy"]) == ("Running", "Creating", "ana")
+    assert (body["projectId"], body["clusterId"]) == (project["id"], CLUSTER)
+    assert body["spec"]["numWorkers"] == 2
+    assert world.client.get(f"{W}/distributed/{body['workloadId']}").json() == body
+
+
+def test_the_job_is_made_as_run_ai_makes_it(world: World) -> None:
+    world.project()
+    identity = world.submit().json()["workloadId"]
+    job = world.store.view.get(kinds.PYTORCHJOB, "runai-team-a", "dist-train1")
+    assert job is not None
+    replicas = job["spec"]["pytorchReplicaSpecs"]
+    assert {role: r["replicas"] for role, r in replicas.items()} == {"Master": 1, "Worker": 2}
+    template = replicas["Worker"]["template"]
+    container = template["spec"]["containers"][0]
+    env = {e["name"]: e.get("value") for e in container["env"]}
+    assert container["image"] == "kubeflow/pytorch-dist-mnist:latest"
+    assert container["resources"] == {"requests": {"cpu": "0.1", "memory": "100M"}}
+    assert template["metadata"]["annotations"]["gpu-fraction"] == "0.1"
+    assert env["JOB_UUID"] == env["RUNAI_JOB_UUID"] == identity
+    assert (env["RUNAI_PROJECT"], env["JOB_NAME"], env["RUNAI_NUM_OF_GPUS"]) == ("team-a", "dist-train1", "0.1")
+    assert template["metadata"]["labels"]["project"] == "team-a"
+    assert template["metadata"]["labels"]["release"] == "dist-train1"
+
+
+def test_whole_gpus_are_limits(world: World) -> None:
+    world.project()
+    assert world.submit(compute={"gpuDevicesRequest": 1}).status_code == 202
+    job = world.store.view.get(kinds.PYTORCHJOB, "runai-team-a", "dist-train1")
+    template = objects.dig(job, "spec.pytorchReplicaSpecs.Master.template")
+    resources = template["spec"]["containers"][0]["resources"]
+    assert resources == {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    assert "gpu-fraction" not in template["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "words"),
+    [
+        ({"name": "Bad_Name"}, "name", "Use 'bad-name'"),
+        ({"name": "x" * 50}, "name", "49 are allowed"),
+        ({"image": ""}, "spec.image", "an image is needed"),
+        ({"numWorkers": 0}, "spec.numWorkers", "no less than 1"),
+        ({"numWorkers": "2"}, "spec.numWorkers", "must be a whole number"),
+        ({"distributedFramework": "pytroch"}, "spec.distributedFramework", "nearest to PyTorch"),
+        ({"numWorker": 2}, "spec.numWorker", 'Did you mean "numWorkers"?'),
+        ({"compute": {"gpuPortionRequest": 0}}, "spec.compute.gpuPortionRequest", "greater than 0"),
+        (
+            {"compute": {"gpuPortionRequest": 1.5}},
+            "spec.compute.gpuPortionRequest",
+            "whole GPUs with gpuDevicesRequest",
+        ),
+        (
+            {"compute": {"gpuPortionRequest": 0.5, "gpuMemoryRequest": "1G"}},
+            "spec.compute.gpuMemoryRequest",
+            "not for both",
+        ),
+        ({"compute": {"gpuPortionRequest": 0.004}}, "spec.compute.gpuPortionRequest", "no less than 0.01"),
+        ({"compute": {"gpuMemoryRequest": "10M"}}, "spec.compute.gpuMemoryRequest", "no less than 100M"),
+        ({"compute": {"cpuMemoryRequest": "100Q"}}, "spec.compute.cpuMemoryRequest", "not a quantity"),
+        ({"compute": {"gpuDevicesRequest": 2}}, "spec.compute.gpuDevicesRequest", "the largest node has 1"),
+        ({"compute": {"cpuCoreRequest": 9}}, "spec.compute.cpuCoreRequest", "the largest node has 8 CPU cores"),
+        ({"compute": {"cpuMemoryRequest": "64Gi"}}, "spec.compute.cpuMemoryRequest", "the largest node has 17.18 GB"),
+        ({"compute": {"gpuMemoryRequest": "9G"}}, "spec.compute.gpuMemoryRequest", "but the largest has 100 MiB"),
+        ({"nodePools": ["a100"]}, "spec.nodePools", "no node is in the node pool 'a100'; put nodes into it"),
+        ({"nodePools": ["a", "b"]}, "spec.nodePools", "a workload lives in one node pool"),
+        ({"nodePools": "a"}, "spec.nodePools", "must be a list"),
+        ({"projectId": "team-b"}, "projectId", 'Did you mean "team-a"?'),
+        ({"clusterId": "x"}, "clusterId", CLUSTER),
+        ({"storage": {"pvc": [{}]}}, "spec.storage", "not supported by rowlock yet"),
+        ({"minReplicas": 3, "maxReplicas": 2}, "spec.maxReplicas", "no less than minReplicas"),
+    ],
+)
+def test_bad_input_names_field_rule_and_fix(world: World, body: dict[str, Any], field: str, words: str) -> None:
+    world.project()
+    answer = world.submit(**body)
+    assert answer.status_code == 400, answer.text
+    issues = {issue["field"]: issue for issue in answer.json()["complianceIssues"]}
+    assert field in issues, answer.text
+    assert words in issues[field]["details"]
+    assert issues[field]["rule"]
+    assert world.client.get(f"{W}/count").json() == {"count": 0}
+
+
+def test_a_node_pool_is_a_label_of_nodes_and_jobs(world: World) -> None:
+    world.project()
+
+    async def labelled() -> None:
+        for node in (await world.store.list(kinds.NODE)).items:
+            label = {"metadata": {"labels": {"kai.scheduler/node-pool": "a100"}}}
+            await world.store.patch(kinds.NODE, "", objects.name(node), label, type="merge")
+
+    world.do(labelled)
+    answer = world.submit()
+    assert answer.status_code == 400 and "no node is in the node pool 'default'; name another pool: a100" in answer.text
+    assert world.submit(nodePools=["a100"]).status_code == 202
+    (body,) = world.client.get(W).json()["workloads"]
+    assert body["requestedNodePools"] == ["a100"]
+
+
+def test_more_than_the_limit_is_refused_at_submit(world: World) -> None:
+    """Of the project or of a queue above it; what an elastic job needs at least counts."""
+    world.project()
+
+    def limited(name: str, resources: dict[str, Any]) -> None:
+        async def patch() -> None:
+            body = {"spec": {"resources": resources}}
+            await world.store.patch(kinds.QUEUE, "", name, body, type="merge")
+
+        world.do(patch)
+
+    limited("team-a", {"gpu": {"limit": 2}})
+    whole = {"gpuDevicesRequest": 1}
+    answer = world.submit(compute=whole)
+    assert answer.status_code == 400 and "queue team-a may never hold more than 2 GPUs" in answer.text
+    assert answer.json()["complianceIssues"][0]["field"] == "spec.compute.gpuDevicesRequest"
+    assert world.submit(compute=whole, minReplicas=2, maxReplicas=3, name="elastic").status_code == 202
+    assert world.submit(name="shares").status_code == 202
+    limited("department-default", {"cpu": {"limit": 200}})
+    answer = world.submit(name="cpus", compute={"cpuCoreRequest": 0.1})
+    assert (
+        answer.status_code == 400 and "queue department-default may never hold more than 0.2 CPU cores" in answer.text
+    )
+
+
+def test_every_priority_a_submit_may_name_is_a_class_of_a_new_cluster() -> None:
+    """Else the scheduler would take the job for `train`, whatever the list says."""
+    assert {n: bootstrap.PRIORITY_CLASSES.get(n) for n in PRIORITIES} == PRIORITIES
+    for name, priority in (("high", "high"), ("build", "build"), ("low", "")):
+        labels = {"priorityClassName": priority} if priority else {}
+        assert runai_json.is_preemptible({"metadata": {"labels": labels}}) is (name == "low")
+
+
+def test_not_a_number_is_not_json(world: World) -> None:
+    world.project()
+    answer = world.client.post(f"{W}/distributed", content=b'{"spec":{"compute":{"gpuPortionRequest":NaN}}}')
+    assert answer.status_code == 400
+    assert "not JSON" in answer.json()["message"]
+
+
+def test_what_runapy_always_sends_is_accepted(world: World) -> None:
+    world.project()
+    answer = world.submit(useGivenNameAsPrefix=False, slotsPerWorker=1, sshAuthMountPath=SSH_MOUNT)
+    assert answer.status_code == 202, answer.text
+
+
+def test_a_gpu_where_none_is(world: World) -> None:
+    world.project()
+    world.do(lambda: world.store.delete(kinds.NODE, "", "node-1"))
+    world.create(kinds.NODE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cpu"}, "status": {}})
+    answer = world.submit(compute={"gpuDevicesRequest": 1})
+    assert answer.status_code == 400
+    assert "rowlock up" in answer.json()["message"] and "--simulated-gpus" in answer.json()["message"]
+
+
+def test_a_taken_name_is_a_conflict_for_every_framework(world: World) -> None:
+    world.project()
+    assert world.submit().status_code == 202
+    for framework in ("PyTorch", "TF"):
+        answer = world.submit(distributedFramework=framework)
+        assert answer.status_code == 409
+        assert answer.json()["message"].startswith("the job dist-train1 already exists, please delete it first")
+
+
+def test_a_prefix_gets_a_suffix(world: World) -> None:
+    world.project()
+    body = world.submit(useGivenNameAsPrefix=True).json()
+    assert body["name"].startswith("dist-train1-") and len(body["name"]) == len("dist-train1-") + 12
+    assert body["requestedName"] == "dist-train1"
+
+
+def test_list_filter_sort_and_page(world: World) -> None:
+    world.project()
+    for n in range(3):
+        assert world.submit(name=f"job-{n}").status_code == 202
+    get = world.client.get
+    first = get(W, params={"limit": 2, "sortBy": "name"}).json()
+    assert [w["name"] for w in first["workloads"]] == ["job-0", "job-1"]
+    assert first["next"] == 2
+    rest = get(W, params={"limit": 2, "offset": 2, "sortBy": "name"}).json()
+    assert [w["name"] for w in rest["workloads"]] == ["job-2"] and "next" not in rest
+    named = get(W, params={"filterBy": "name==job-1,phase==Creating"}).json()["workloads"]
+    assert [w["name"] for w in named] == ["job-1"]
+    assert get(f"{W}/count", params={"filterBy": "phase!=Creating"}).json() == {"count": 0}
+    assert [w["name"] for w in get(W, params={"search": "B-2"}).json()["workloads"]] == ["job-2"]
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"filterby": "name==x"}, 'Did you mean "filterBy"?'),
+        ({"filterBy": "nam==x"}, 'Did you mean "name"?'),
+        ({"filterBy": "name~x"}, "FIELD OPERATOR VALUE"),
+        ({"limit": "501"}, "between 1 and 500"),
+        ({"sortBy": "fase"}, "there is no field 'fase'"),
+    ],
+)
+def test_bad_queries(world: World, query: dict[str, str], words: str) -> None:
+    answer = world.client.get(W, params=query)
+    assert answer.status_code == 400
+    assert words in answer.json()["message"]
+
+
+def test_suspend_resume_delete(world: World) -> None:
+    world.project()
+    identity = world.submit().json()["workloadId"]
+    one = f"{W}/distributed/{identity}"
+    assert world.client.post(f"{one}/suspend").status_code == 202
+    assert world.client.get(one).json()["desiredPhase"] == "Stopped"
+    assert world.client.get(f"{W}/{identity}").json()["phase"] == "Stopped"
+    assert world.client.post(f"{one}/resume").json() == {"code": 202, "message": "Request has been accepted."}
+    assert world.client.get(one).json()["desiredPhase"] == "Running"
+    assert world.client.delete(one).status_code == 202
+    gone = world.client.get(one)
+    assert gone.status_code == 404 and gone.json()["code"] == 404
+    assert world.submit().status_code == 202, "a deleted name is free again"
+
+
+def test_wait_answers_when_the_phase_comes(world: World) -> None:
+    world.project()
+    identity = world.submit().json()["workloadId"]
+    body = world.client.get(f"{W}/{identity}/wait", params={"for": "Creating"}).json()
+    assert body["phase"] == "Creating"
+    late = world.client.get(f"{W}/{identity}/wait", params={"for": "Completed", "timeout": "0"}).json()
+    assert late["phase"] == "Creating"
+
+
+def test_projects(world: World) -> None:
+    made = world.project("project_name", 2)
+    assert made["status"]["namespace"] == "runai-project-name"
+    assert made["totalResources"]["gpuQuota"] == 2
+    listed = world.client.get("/api/v1/org-unit/projects", params={"filterBy": "name==project_name"}).json()
+    assert [p["id"] for p in listed["projects"]] == [made["id"]] and made["id"].isdigit()
+    again = world.client.post("/api/v1/org-unit/projects", json={"name": "project_name"})
+    assert again.status_code == 409
+    clash = world.client.post("/api/v1/org-unit/projects", json={"name": "project-name"})
+    assert clash.status_code == 409 and "already has the namespace" in clash.json()["message"]
+    changed = world.client.put(
+        f"/api/v1/org-unit/projects/{made['id']}", json={"resources": [{"gpu": {"deserved": 5}}]}
+    )
+    assert changed.json()["totalResources"]["gpuQuota"] == 5
+    world.submit(projectId="project_name")
+    busy = world.client.delete(f"/api/v1/org-unit/projects/{made['id']}")
+    assert busy.status_code == 409 and "dist-train1" in busy.json()["message"]
+
+
+def test_clusters_is_a_bare_array(world: World) -> None:
+    (cluster,) = world.client.get("/api/v1/clusters").json()
+    assert cluster["uuid"] == CLUSTER
+
+
+def test_the_token_is_asked_for(locked: World) -> None:
+    assert locked.client.get(W).status_code == 401
+    assert locked.client.get(W, headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert locked.client.get(W, headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+    answer = locked.client.post("/api/v1/token", json={"grantType": "app_token", "AppId": None, "AppSecret": None})
+    assert answer.status_code == 400 and "Bearer" in answer.json()["message"]
+
+
+def test_unknown_paths_and_ids(world: World) -> None:
+    assert world.client.get(f"{W}/nothing").status_code == 404
+    assert world.client.get("/api/v1/workloads/x/y/z").json()["code"] == 404
+    for path, meant in (("workload", "workloads"), ("projects", "org-unit/projects"), ("cluster/x", "clusters")):
+        said = world.client.get(f"/api/v1/{path}").json()
+        assert said["code"] == 404 and f'Did you mean "/api/v1/{meant}"?' in said["message"], said
+
+
+def test_a_submission_of_the_fixture_is_the_seeds() -> None:
+    assert submission()["spec"]["compute"]["gpuPortionRequest"] == 0.1
