@@ -89,6 +89,7 @@ async def creates(total: int, pods: bool, place: Path) -> None:
     from rowlock import kinds
     from rowlock.apiserver.admission.chain import Admission
     from rowlock.apiserver.server import application, http_protocol
+    from rowlock.apiserver.server.settings import ApiServerSettings
     from rowlock.storage.store import Store
 
     admission = Admission()
@@ -98,7 +99,7 @@ async def creates(total: int, pods: bool, place: Path) -> None:
         meta = {"name": name, **({"namespace": space} if space else {})}
         await store.create(kind, {"apiVersion": "v1", "kind": kind.name, "metadata": meta})
     settings = uvicorn.Config(
-        application.ApiServer(store, application.ApiServerSettings(TOKEN)),
+        application.ApiServer(store, ApiServerSettings(TOKEN)),
         access_log=False, log_config=None, proxy_headers=False, lifespan="off",
     )  # fmt: skip
     settings.load()

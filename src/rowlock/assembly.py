@@ -26,9 +26,10 @@ import uvicorn
 from rowlock import __version__, kinds, objects
 from rowlock.apiserver.server import application, http_protocol, sockets, users
 from rowlock.apiserver.server import tls as server_tls
+from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.cluster import ClusterSettings, LocalCluster
 from rowlock.errors import ApiError, Internal
-from rowlock.kubelet.worker.kubelet import KubeletSettings
+from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.rest.app import RestApi
 from rowlock.rest.authentication import Principal, TokenAuthenticator
 from rowlock.rest.call import RestSettings
@@ -83,7 +84,7 @@ def _current_snapshot(scheduler: Scheduler, store: Store) -> Snapshot:
     return scheduler.snapshot(store.view, time.time())
 
 
-def _rest_authenticator(settings: application.ApiServerSettings) -> TokenAuthenticator | None:
+def _rest_authenticator(settings: ApiServerSettings) -> TokenAuthenticator | None:
     """The same people at the REST API's door; None where there is nobody but the owner."""
     if not settings.tokens:
         return None
@@ -191,13 +192,11 @@ class Server:
             for task in background:
                 task.cancel()
 
-    def _api_settings(self, token: str) -> application.ApiServerSettings:
+    def _api_settings(self, token: str) -> ApiServerSettings:
         """Who may come in where. Bound elsewhere, the owner's token is for loopback alone."""
         options = self.options
         tokens = users.read_token_file(options.users) if options.users else {}
-        return application.ApiServerSettings(
-            token=token, tokens=tokens, owner_loopback_only=bool(sockets.parse_bind(options.bind))
-        )
+        return ApiServerSettings(token=token, tokens=tokens, owner_loopback_only=bool(sockets.parse_bind(options.bind)))
 
     def _announce(self, listeners: list[socket.socket], ca: Path, token: str) -> None:
         """Files that say how to reach us; `server.json` last, because `rowlock up -d` waits for it."""

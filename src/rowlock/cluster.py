@@ -23,7 +23,8 @@ from rowlock.diagnostics.hang_detector import HangDetector
 from rowlock.errors import AlreadyExists
 from rowlock.kinds import NODE, Kind
 from rowlock.kubelet.node import fake_nodes
-from rowlock.kubelet.worker.kubelet import Kubelet, KubeletSettings
+from rowlock.kubelet.worker.kubelet import Kubelet
+from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.objects import Object
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning

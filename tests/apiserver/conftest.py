@@ -25,6 +25,7 @@ from rowlock import controllers, kinds, objects
 from rowlock.apiserver.admission.chain import Admission
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application, certificates, http_protocol, tls
+from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
 from rowlock.system import garbage_collector
@@ -56,7 +57,7 @@ class Harness:
     async def main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         papers = certificates.ensure_certificates(self.directory)
-        app = application.application([], self.store, application.ApiServerSettings(token=TOKEN))
+        app = application.application([], self.store, ApiServerSettings(token=TOKEN))
         config = uvicorn.Config(
             app, port=0, log_level="error", lifespan="off", access_log=False, proxy_headers=False,
             http=http_protocol.protocol_factory(tls.server_context(papers.certificate, papers.key)), timeout_graceful_shutdown=1,

@@ -25,6 +25,7 @@ from rowlock.api import DeleteOptions, LogOptions
 from rowlock.apiserver.admission.chain import Admission
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application
+from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.cli import main
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Flag, Group
@@ -82,7 +83,7 @@ class Served:
         scheduler = Scheduler()
         planned = partial(_planned, scheduler, self.store)
         face = RestApi(self.store, RestSettings(token=TOKEN, user="ana", version="1.0"), take_snapshot=planned)
-        others = application.routes(self.store, application.ApiServerSettings(token=TOKEN))
+        others = application.routes(self.store, ApiServerSettings(token=TOKEN))
         web = uvicorn.Server(
             uvicorn.Config(Starlette(routes=[*face.routes, *others]), port=0, log_level="error", lifespan="off")
         )

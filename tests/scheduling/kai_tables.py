@@ -16,7 +16,8 @@ from typing import Any
 
 from tests.scheduling.kai_table_cases import TableCase, TableTask, not_applicable_feature, read_case
 
-from rowlock.scheduling.model.session import Session, TaskState, open_session
+from rowlock.scheduling.model.gang_state import TaskState
+from rowlock.scheduling.model.session import Session, open_session
 from rowlock.scheduling.model.snapshot import Status
 from rowlock.scheduling.planner import Planner
 

@@ -285,7 +285,10 @@ async def pods(call: RestCall) -> Any:
 async def _workload_events(call: RestCall, workload: Workload) -> list[Object]:
     """The workload's events, oldest first."""
     event_list = await call.context.api.list(kinds.EVENT, objects.namespace(workload.job))
-    return sorted((e for e in event_list.items if workload_history.is_about_workload(e, workload)), key=workload_history.event_order)
+    return sorted(
+        (e for e in event_list.items if workload_history.is_about_workload(e, workload)),
+        key=workload_history.event_order,
+    )
 
 
 async def events(call: RestCall) -> Any:

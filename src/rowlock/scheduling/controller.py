@@ -18,7 +18,7 @@ from rowlock.scheduling.actions.allocate import Reason
 from rowlock.scheduling.actions.stale_gangs import is_below_minimum
 from rowlock.scheduling.explain import queue_status, writes
 from rowlock.scheduling.explain.explanations import Explainer, Explanation
-from rowlock.scheduling.model.session import GangState
+from rowlock.scheduling.model.gang_state import GangState
 from rowlock.scheduling.model.snapshot import SchedulerSettings, Snapshot
 from rowlock.scheduling.plan import Hold, Plan
 from rowlock.scheduling.policy.usage import SAVE_INTERVAL, QueueUsage

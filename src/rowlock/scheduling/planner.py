@@ -24,7 +24,8 @@ from rowlock.scheduling.actions.stale_gangs import (
     seconds_until_lost,
     seconds_until_stale,
 )
-from rowlock.scheduling.model.session import GangState, Session, TaskState, open_session
+from rowlock.scheduling.model.gang_state import GangState, TaskState
+from rowlock.scheduling.model.session import Session, open_session
 from rowlock.scheduling.model.snapshot import PipelinedGang, Snapshot, Status
 from rowlock.scheduling.plan import Hold, Plan, PlanDecision, PlannedBind, PlannedEviction
 from rowlock.scheduling.policy import fairshare

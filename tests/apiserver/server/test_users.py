@@ -14,6 +14,7 @@ from rowlock import kinds
 from rowlock.apiserver.admission.chain import Admission
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application, sockets, users
+from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.errors import BadRequest
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
@@ -121,9 +122,7 @@ def asked(token: str, host: str = "10.0.0.5", *calls: tuple[str, str, Any]) -> l
             await store.create(kind, obj)
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
         await store.create(kinds.SECRET, secret)
-        app = application.ApiServer(
-            store, application.ApiServerSettings(token=OWNER, tokens=PEOPLE, owner_loopback_only=True)
-        )
+        app = application.ApiServer(store, ApiServerSettings(token=OWNER, tokens=PEOPLE, owner_loopback_only=True))
         transport = httpx.ASGITransport(app=app)
         headers = {"authorization": f"Bearer {token}"}
         async with httpx.AsyncClient(transport=transport, base_url=f"https://{host}:6443", headers=headers) as client:

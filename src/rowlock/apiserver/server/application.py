@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -44,6 +43,7 @@ from rowlock.apiserver.http.responses import (
     answer_object,
     encode,
 )
+from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.apiserver.server.users import AUTHENTICATED, TokenAuthenticator, User, service_account_groups
 from rowlock.errors import (
     ApiError,
@@ -72,21 +72,6 @@ _UNSUPPORTED_SUBRESOURCES = {
     "pods/resize": "rowlock does not resize pods that run: delete the pod and make it anew with other resources",
     "serviceaccounts/token": "rowlock gives service accounts no tokens: programs come in with the token in the cluster's kubeconfig",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ApiServerSettings:
-    """Who may come in: the owner's token, and others by value; what the server calls itself."""
-
-    token: str = ""
-    tokens: Mapping[str, User] = field(default_factory=dict)
-    owner_loopback_only: bool = False
-    """The owner's token counts on loopback alone: who comes from elsewhere has one of his own."""
-    address: str = "127.0.0.1"
-    body_limit: int = requests.BODY_LIMIT
-    watch_limit: int = 5_000
-    """Watches, followed logs and sessions in pods that one user may have at once."""
-    is_ready: Callable[[], bool] = lambda: True
 
 
 class ApiServer:

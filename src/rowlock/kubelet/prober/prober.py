@@ -43,7 +43,7 @@ class ProbeTarget:
         return str(self.container["name"])
 
 
-class ProbeManager:
+class Prober:
     """The probes of all pods of this machine."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

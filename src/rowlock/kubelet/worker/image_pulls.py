@@ -30,7 +30,7 @@ ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF = "ErrImagePull", "ImagePullBackOff"
 IMAGE_PULL_REASONS = (ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF)
 
 
-class ImagePullManager:
+class ImagePuller:
     """The pulls of all pods of this machine."""
 
     def __init__(self, runtime: ContainerRuntime, view: View, clock: Callable[[], float]) -> None:

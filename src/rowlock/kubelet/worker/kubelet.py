@@ -13,8 +13,6 @@ import os
 import resource
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 from rowlock import kinds
 from rowlock.api import LOG, Api, Change, LogOptions, View
@@ -24,21 +22,21 @@ from rowlock.kubelet.images.images import Images
 from rowlock.kubelet.network.egress_proxy import EgressProxy
 from rowlock.kubelet.network.pod_network import PodNetwork, choose_network
 from rowlock.kubelet.node import gpu_watch, leases, machine, registration
-from rowlock.kubelet.node.machine import Inventory, NodeOptions, NodePlan
+from rowlock.kubelet.node.machine import Inventory, NodePlan
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.pod.facts import Run, awaited_master
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.prober.probe_handlers import HandlerRunner
 from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
-from rowlock.kubelet.shim.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.streams import log_files
 from rowlock.kubelet.streams.exec_sessions import StreamingRuntime
 from rowlock.kubelet.streams.logs import LogWatcher
 from rowlock.kubelet.volumes import claims
-from rowlock.kubelet.volumes.checkpoints import RETENTION_SECONDS, Checkpoints, live_owner_uids
+from rowlock.kubelet.volumes.checkpoints import Checkpoints, live_owner_uids
 from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.worker.pod_worker import PodWorker
 from rowlock.kubelet.worker.processes import PodHostClient
+from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.kubelet.worker.starting import ContainerStarter
 from rowlock.objects import Key, Object, dig, key, namespace
 from rowlock.objects import uid as uid_of
@@ -49,47 +47,6 @@ RESYNC = 2.0
 """Seconds between looks at programs that can only be polled, and at a pod host that has gone."""
 
 _MOUNTABLE_KINDS = (kinds.CONFIG_MAP, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM)
-
-
-@dataclass(frozen=True, slots=True)
-class KubeletSettings:
-    """What the kubelet is told at its start; None = take the machine as it is."""
-
-    data_dir: Path
-    nodes: int = 1
-    gpus_per_node: int | None = None
-    simulated_gpus: int = 0
-    cpus_per_node: float | None = None
-    memory_per_node: int | None = None
-    node_name: str = ""
-    network: str = "auto"
-    restart_backoff: float = 10.0
-    """Seconds before a second restart; doubles up to thirty times as much."""
-    warm_start: bool = True
-    """May programs that import torch be forked from a parent that has done so?"""
-    keep_checkpoints: float = RETENTION_SECONDS
-    """Seconds for which a deleted job's checkpoints are kept."""
-    log_limit: int = DEFAULT_LOG_LIMIT
-    """Bytes of one run's log that are kept; the oldest fifth goes when there is more."""
-    limits: str = "auto"
-    """How memory and CPU limits are kept: `auto` takes control groups where it can, `watchdog` never does."""
-    measure: float = 10.0
-    """Seconds between looks at what pods with a limit have on disk."""
-    runtime: str = "auto"
-    """`auto` (images of the container engine run in containers, others as processes), `process` or `container`."""
-    sweep: float = 60.0
-    """Seconds between looks at what deleted pods and claims left behind."""
-
-    @property
-    def node_options(self) -> NodeOptions:
-        return NodeOptions(
-            self.nodes,
-            self.gpus_per_node,
-            self.simulated_gpus,
-            self.cpus_per_node,
-            self.memory_per_node,
-            self.node_name,
-        )
 
 
 class Kubelet:

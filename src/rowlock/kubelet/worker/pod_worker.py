@@ -21,12 +21,12 @@ from rowlock.kubelet.pod import sync as pod_sync
 from rowlock.kubelet.pod.facts import NO_FACTS, NO_PULL, ContainerFacts, Problem, Run, all_containers, init_containers
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop
-from rowlock.kubelet.prober.prober import ProbeManager
+from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.volumes import claims
 from rowlock.kubelet.worker import engine_starting, processes, security_context
 from rowlock.kubelet.worker.environment import ContainerConfigError
-from rowlock.kubelet.worker.image_pulls import IMAGE_PULL_REASONS, ImagePullManager
+from rowlock.kubelet.worker.image_pulls import IMAGE_PULL_REASONS, ImagePuller
 from rowlock.kubelet.worker.processes import PodHostClient
 from rowlock.kubelet.worker.starting import ContainerStarter, pod_warnings
 from rowlock.objects import Object, dig, is_deleting, namespace, revision, uid
@@ -59,9 +59,9 @@ class PodWorker:
         self._recorder, self._clock = recorder, clock
         self._pidfds: dict[int, int] = {}
         self.backoff = 10.0
-        self.probe_manager = ProbeManager(clock)
+        self.probe_manager = Prober(clock)
         self.probe_manager.record_event, self.probe_manager.stop_container = self._event, self._kill_container
-        self.image_pulls = ImagePullManager(starter.runtime, starter.view, clock)
+        self.image_pulls = ImagePuller(starter.runtime, starter.view, clock)
         self.image_pulls.record_event = self._event
         self.open_file_limits: tuple[int, int] | None = None
 

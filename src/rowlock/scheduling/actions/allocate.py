@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rowlock.scheduling.model.gang_state import ALLOCATED_STATUSES, GangState, TaskState
 from rowlock.scheduling.model.resources import UNLIMITED, ResourceVector, add
-from rowlock.scheduling.model.session import ALLOCATED_STATUSES, GangState, Session, TaskState
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Shape, Status
 from rowlock.scheduling.policy.order import tasks_to_allocate
 from rowlock.scheduling.policy.placement import WHOLE_CLUSTER, Placer

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from rowlock.scheduling.actions.allocate import check_queue_capacity
 from rowlock.scheduling.actions.solver import Solver, VictimSearch
 from rowlock.scheduling.actions.victims import EvictionStep, VictimsQueue
-from rowlock.scheduling.model.session import GangState, Session, TaskState
+from rowlock.scheduling.model.gang_state import GangState, TaskState
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Status
 from rowlock.scheduling.policy.order import tasks_to_allocate
 from rowlock.scheduling.policy.placement import Placer

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rowlock.scheduling.actions.allocate import not_ready_message
-from rowlock.scheduling.model.session import GangState, Session
+from rowlock.scheduling.model.gang_state import GangState
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Shape
 from rowlock.scheduling.policy.order import GangKey, gang_key, tasks_to_allocate
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from rowlock.scheduling.actions.solver import Solver, VictimSearch
 from rowlock.scheduling.actions.victims import EvictionStep, VictimsQueue
+from rowlock.scheduling.model.gang_state import GangState, QueueState, TaskState
 from rowlock.scheduling.model.resources import ZERO, ResourceVector, add, is_within, subtract
-from rowlock.scheduling.model.session import GangState, QueueState, Session, TaskState
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Status
 from rowlock.scheduling.policy.order import tasks_to_allocate
 from rowlock.scheduling.policy.placement import Placer

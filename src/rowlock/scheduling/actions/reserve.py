@@ -15,16 +15,16 @@ from math import inf
 
 from rowlock.scheduling.actions.allocate import allocate_gang
 from rowlock.scheduling.actions.pending_gangs import PendingGangs
-from rowlock.scheduling.model.node_state import NodeState
-from rowlock.scheduling.model.resources import ZERO, add, is_within, subtract
-from rowlock.scheduling.model.session import (
+from rowlock.scheduling.model.gang_state import (
     ACTIVE_STATUSES,
     ALLOCATED_STATUSES,
     HOLDING_STATUSES,
     GangState,
-    Session,
     TaskState,
 )
+from rowlock.scheduling.model.node_state import NodeState
+from rowlock.scheduling.model.resources import ZERO, add, is_within, subtract
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import NodeReservation, Status
 from rowlock.scheduling.policy.order import gang_key, tasks_to_allocate
 from rowlock.scheduling.policy.placement import Placer, find_devices, fits_resources, obstacle

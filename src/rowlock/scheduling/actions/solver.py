@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from rowlock.scheduling.actions.allocate import allocate_gang
 from rowlock.scheduling.actions.victims import EvictionStep, VictimsQueue
-from rowlock.scheduling.model.session import ACTIVE_STATUSES, GangState, Placement, Session, TaskState
+from rowlock.scheduling.model.gang_state import ACTIVE_STATUSES, GangState, Placement, TaskState
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Status
 from rowlock.scheduling.policy.order import JobsOrderByQueues, tasks_to_allocate
 from rowlock.scheduling.policy.placement import Placer

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from math import inf
 
-from rowlock.scheduling.model.session import ACTIVE_STATUSES, GangState, Session
+from rowlock.scheduling.model.gang_state import ACTIVE_STATUSES, GangState
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Status
 
 

@@ -10,8 +10,9 @@ import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from rowlock.scheduling.model.gang_state import ACTIVE_STATUSES, GangState, QueueState, TaskState
 from rowlock.scheduling.model.resources import ZERO, ResourceVector, add, subtract
-from rowlock.scheduling.model.session import ACTIVE_STATUSES, GangState, QueueState, Session, TaskState
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.policy.order import QueueKey, queue_key
 
 

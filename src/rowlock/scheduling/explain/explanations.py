@@ -15,6 +15,7 @@ from rowlock.scheduling.actions.allocate import Failure, Reason
 from rowlock.scheduling.actions.reserve import is_blocked_by_reservation
 from rowlock.scheduling.explain import sentences
 from rowlock.scheduling.explain.fit_histogram import FitHistogram, build_histogram, unschedulable_message
+from rowlock.scheduling.model.gang_state import GangState, QueueState
 from rowlock.scheduling.model.resources import (
     CPU,
     GPU,
@@ -25,7 +26,7 @@ from rowlock.scheduling.model.resources import (
     format_amount,
     format_gpus,
 )
-from rowlock.scheduling.model.session import GangState, QueueState, Session
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Shape
 from rowlock.scheduling.plan import Hold
 from rowlock.scheduling.policy.order import tasks_to_allocate

@@ -11,8 +11,9 @@ from typing import Any
 
 from rowlock import api, quantity
 from rowlock.kinds import QUEUE
+from rowlock.scheduling.model.gang_state import QueueState
 from rowlock.scheduling.model.resources import ResourceVector
-from rowlock.scheduling.model.session import QueueState, Session
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.policy.usage import RESOURCES, QueueUsage
 
 USAGE_TOLERANCE = 0.0005

@@ -6,8 +6,9 @@ from typing import Any
 
 from rowlock.objects import timestamp
 from rowlock.scheduling.actions.allocate import Failure
+from rowlock.scheduling.model.gang_state import GangState
 from rowlock.scheduling.model.resources import GPU, WHOLE_GPU, format_amount, format_gpus
-from rowlock.scheduling.model.session import GangState, Session
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Node, NodeReservation
 from rowlock.scheduling.policy.order import tasks_to_allocate
 from rowlock.scheduling.policy.topology import label_value

@@ -15,7 +15,8 @@ from typing import Any
 
 from rowlock.scheduling.actions.allocate import Failure, Reason
 from rowlock.scheduling.explain.explanations import Explainer, Explanation
-from rowlock.scheduling.model.session import GangState, open_session
+from rowlock.scheduling.model.gang_state import GangState
+from rowlock.scheduling.model.session import open_session
 from rowlock.scheduling.model.snapshot import Gang, PodSet, Shape, Snapshot, Status
 from rowlock.scheduling.plan import Hold, Plan, PlannedEviction
 from rowlock.scheduling.planner import Planner

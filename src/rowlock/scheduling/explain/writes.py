@@ -12,8 +12,9 @@ from rowlock.kinds import POD, POD_GROUP
 from rowlock.objects import Object, dig, is_condition_true, timestamp, with_field
 from rowlock.scheduling.explain.explanations import Explanation
 from rowlock.scheduling.model.from_objects import DEVICES_ANNOTATION
+from rowlock.scheduling.model.gang_state import GangState, QueueState
 from rowlock.scheduling.model.resources import GPU, format_gpus
-from rowlock.scheduling.model.session import GangState, QueueState, Session
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Gang, Task
 from rowlock.scheduling.plan import PlannedBind, PlannedEviction
 

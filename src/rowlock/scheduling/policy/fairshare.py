@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rowlock.scheduling.model.gang_state import QueueState
 from rowlock.scheduling.model.resources import GPU, UNLIMITED, WHOLE_GPU, ResourceVector, lower_bound
-from rowlock.scheduling.model.session import QueueState, Session
+from rowlock.scheduling.model.session import Session
 
 
 @dataclass(slots=True)

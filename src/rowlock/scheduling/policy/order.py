@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from rowlock.scheduling.model.gang_state import GangState, QueueState, TaskState
 from rowlock.scheduling.model.resources import UNLIMITED, ZERO, ResourceVector
-from rowlock.scheduling.model.session import GangState, QueueState, Session, TaskState
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Status
 
 QueueKey = tuple[float, ...]

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import heapq
 
+from rowlock.scheduling.model.gang_state import GangState, TaskState
 from rowlock.scheduling.model.node_state import NodeState
 from rowlock.scheduling.model.resources import WHOLE_GPU
-from rowlock.scheduling.model.session import GangState, Session, TaskState
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Node, Requirement, Shape, Status, Taint, Toleration
 
 NodeScore = tuple[int, int, int, int, float, int]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rowlock.scheduling.model.session import GangState, QueueState, Session
+from rowlock.scheduling.model.gang_state import GangState, QueueState
+from rowlock.scheduling.model.session import Session
 
 
 def is_evictable(gang: GangState) -> bool:

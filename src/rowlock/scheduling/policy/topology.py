@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from rowlock.scheduling.model.gang_state import ALLOCATED_STATUSES, GangState, TaskState
 from rowlock.scheduling.model.node_state import NodeState
 from rowlock.scheduling.model.resources import GPU
-from rowlock.scheduling.model.session import ALLOCATED_STATUSES, GangState, Session, TaskState
+from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Node
 from rowlock.scheduling.policy.placement import WHOLE_CLUSTER, TopologyDomain
 

@@ -1,0 +1,49 @@
+"""What the kubelet is told at its start."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowlock.kubelet.node.machine import NodeOptions
+from rowlock.kubelet.shim.log_writer import DEFAULT_LOG_LIMIT
+from rowlock.kubelet.volumes.checkpoints import RETENTION_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletSettings:
+    """What the kubelet is told at its start; None = take the machine as it is."""
+
+    data_dir: Path
+    nodes: int = 1
+    gpus_per_node: int | None = None
+    simulated_gpus: int = 0
+    cpus_per_node: float | None = None
+    memory_per_node: int | None = None
+    node_name: str = ""
+    network: str = "auto"
+    restart_backoff: float = 10.0
+    """Seconds before a second restart; doubles up to thirty times as much."""
+    warm_start: bool = True
+    """May programs that import torch be forked from a parent that has done so?"""
+    keep_checkpoints: float = RETENTION_SECONDS
+    """Seconds for which a deleted job's checkpoints are kept."""
+    log_limit: int = DEFAULT_LOG_LIMIT
+    """Bytes of one run's log that are kept; the oldest fifth goes when there is more."""
+    limits: str = "auto"
+    """How memory and CPU limits are kept: `auto` takes control groups where it can, `watchdog` never does."""
+    measure: float = 10.0
+    """Seconds between looks at what pods with a limit have on disk."""
+    runtime: str = "auto"
+    """`auto` (images of the container engine run in containers, others as processes), `process` or `container`."""
+    sweep: float = 60.0
+    """Seconds between looks at what deleted pods and claims left behind."""
+
+    @property
+    def node_options(self) -> NodeOptions:
+        return NodeOptions(
+            self.nodes,
+            self.gpus_per_node,
+            self.simulated_gpus,
+            self.cpus_per_node,
+            self.memory_per_node,
+            self.node_name,
+        )
