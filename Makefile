@@ -60,8 +60,9 @@ bench: $(TORCH) ## measure, print ratios, write docs/benchmarks.md
 	$(BIN)/python scripts/real_cluster build --kwok --or-say # peers to stand beside
 	$(BIN)/python -m benchmarks
 
-docs: $(STAMP) ## regenerate the generated pages (command reference)
+docs: $(STAMP) ## regenerate the generated pages (command reference, map of the rooms)
 	$(BIN)/python scripts/make_cli_reference.py
+	$(BIN)/python scripts/make_room_map.py
 
 soak: $(STAMP) ## 100,000 seeds of the simulation, calm and contested (SEEDS=… FROM=… JOBS=…)
 	$(BIN)/python -m tests.simulation.soak
