@@ -66,7 +66,7 @@ async def serve_endpoints(call: Call, send: Send, store: Store, rest: list[str])
     ]
     head = {"metadata": {"resourceVersion": str(store.revision)}}
     warning = ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"]
-    if requests.negotiate_form(call.header(b"accept"), listed=True).view == "Table":
+    if requests.negotiate_form(call.header(b"accept"), for_list=True).view == "Table":
         table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", **head, "columnDefinitions": _COLUMNS}
         return await answer_object(send, {**table, "rows": [_row(one) for one in endpoints_list]}, warnings=warning)
     await answer_object(

@@ -92,7 +92,7 @@ async def serve_unserved_kind(call: Call, send: Send, match_result: tuple[Unserv
         raise not_found(row.kind.plural, name, row.kind.group)
     call.check_query(requests.DELETE_COLLECTION_PARAMETERS if call.method == "DELETE" else requests.LIST_PARAMETERS)
     head = {"metadata": {"resourceVersion": "1"}}
-    if requests.negotiate_form(call.header(b"accept"), listed=True).view == "Table":
+    if requests.negotiate_form(call.header(b"accept"), for_list=True).view == "Table":
         columns = [{"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}]
         table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", **head, "columnDefinitions": columns, "rows": []}
         return await answer_object(send, table)

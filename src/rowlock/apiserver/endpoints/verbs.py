@@ -157,7 +157,7 @@ def _list_revision(call: Call) -> int | None:
 
 
 def encode_list(call: Call, store: Store, target: Target, page: Page) -> bytes:
-    kind, form = target.kind, requests.negotiate_form(call.header(b"accept"), listed=True)
+    kind, form = target.kind, requests.negotiate_form(call.header(b"accept"), for_list=True)
     meta: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.token:
         meta["continue"] = page.token

@@ -125,7 +125,7 @@ class _WatchStream:
 
     def __init__(self, call: Call, target: Target, store: Store) -> None:
         call.check_query(requests.LIST_PARAMETERS)
-        self._form: ResponseForm = requests.negotiate_form(call.header(b"accept"), listed=True)
+        self._form: ResponseForm = requests.negotiate_form(call.header(b"accept"), for_list=True)
         if requests.wants_yaml(call.header(b"accept")):
             raise NotAcceptable("a watch is a stream of JSON objects, not of YAML: accept application/json")
         self._target = target

@@ -307,7 +307,7 @@ class ApiServer:
             raise reviews.forbidden_error(call.user, verb, target)
         if target.subresource not in _STREAMING_SUBRESOURCES:
             # whoever could not read the answer writes nothing
-            requests.negotiate_form(call.header(b"accept"), listed=verb == "list")
+            requests.negotiate_form(call.header(b"accept"), for_list=verb == "list")
         if target.subresource:
             return await self._serve_subresource(call, receive, send, target)
         if verb == "watch":
