@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-KUBERNETES = "1.34.4"
+from rowlock import KUBERNETES
+
 ETCD = "3.6.8"
 OPERATOR = "1.9.4"
 
@@ -178,6 +179,18 @@ def _kubernetes(out: Path, until: Deadline) -> None:
         packages = [f"k8s.io/kubernetes/cmd/{name}" for name in COMMANDS]
         _go("build", "-ldflags", _linker_flags(), "-o", f"{made}/", *packages, cwd=here, until=until)
         _put(made, out)
+
+
+def run_program(source: Path, *args: str) -> str:
+    """What a Go program prints that is built with the modules of this release. Raises Missing without Go or a network."""
+    if not shutil.which("go"):
+        raise Missing("Go is not installed: install Go 1.24 or newer")
+    with tempfile.TemporaryDirectory() as scratch:
+        here = Path(scratch)
+        (here / "go.mod").write_text(_kubernetes_module())
+        shutil.copy(source, here)
+        _go("mod", "tidy", cwd=here, until=Deadline(None))
+        return _go("run", ".", *args, cwd=here, until=Deadline(None))
 
 
 def _etcd(out: Path, until: Deadline) -> None:

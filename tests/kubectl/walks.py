@@ -20,10 +20,12 @@ from typing import Any
 
 from tests.end_to_end.cluster import BIN, REPO, make
 
+from rowlock import KUBERNETES
+
 SHARED = REPO.parent / "shared"
 CHECKER = SHARED / "tools" / "kubectl_walk.py"
 GOLDEN = SHARED / "data" / "kubectl-walk"
-MINOR = "1.34"
+MINOR = KUBERNETES.rpartition(".")[0]
 KNOWN: dict[str, dict[str, dict[str, str]]] = json.loads(Path(__file__).with_name("known.json").read_text())
 STRUCTURE = ["^(GROUP|KIND|VERSION|FIELD|ENUM|error|Warning)", r"^ +\w+\s+<"]
 """Of `kubectl explain`: what there is and of which type, as the walks themselves keep it for Kubernetes' own kinds."""

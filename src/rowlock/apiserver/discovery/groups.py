@@ -13,10 +13,13 @@ from typing import Any
 
 import msgspec
 
-from rowlock import __version__, kinds
+from rowlock import KUBERNETES, __version__, kinds
 from rowlock.apiserver.endpoints import unserved_kinds
 from rowlock.apiserver.http.responses import encode
 from rowlock.kinds import Kind
+
+GIT_VERSION = f"v{KUBERNETES}+rowlock-{__version__}"
+"""What `/version` and the OpenAPI documents say: whose API this is, and what really answers."""
 
 _BUILT_IN_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -211,14 +214,15 @@ def version_text() -> bytes:
 
 def server_version() -> dict[str, str]:
     """`GET /version`: the Kubernetes whose API this is, and what really answers."""
+    major, minor, _ = KUBERNETES.split(".")
     return {
-        "major": "1",
-        "minor": "34",
-        "emulationMajor": "1",
-        "emulationMinor": "34",
-        "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "33",
-        "gitVersion": f"v1.34.4+rowlock-{__version__}",
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": str(int(minor) - 1),
+        "gitVersion": GIT_VERSION,
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

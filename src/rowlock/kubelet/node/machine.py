@@ -250,7 +250,7 @@ def _node_info() -> dict[str, str]:
         "kernelVersion": platform.release(),
         "osImage": _os_name(),
         "containerRuntimeVersion": f"process://{rowlock.__version__}",
-        "kubeletVersion": f"v1.34.4-rowlock.{rowlock.__version__}",
+        "kubeletVersion": f"v{rowlock.KUBERNETES}-rowlock.{rowlock.__version__}",
         "kubeProxyVersion": "",
         "operatingSystem": sys.platform,
         "architecture": _arch(),

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rowlock import KUBERNETES
 from rowlock.errors import ApiError
 from rowlock.kubelet.network.pod_network import LOOPBACK, PodNetwork
 from rowlock.kubelet.pod.directory import PodCard
@@ -21,7 +22,7 @@ from rowlock.objects import Key
 
 MAX_OUTPUT = 1024
 """Bytes of a program's output that a failure tells."""
-USER_AGENT = "kube-probe/1.34"
+USER_AGENT = f"kube-probe/{KUBERNETES.rpartition('.')[0]}"
 
 
 @dataclass(frozen=True, slots=True)
