@@ -10,7 +10,7 @@ FRAMEWORKS := $(VENV)/.frameworks
 # Where it is set, every rank would compile its framework anew: nine seconds for each that imports TensorFlow, not three.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint fix bench docs soak chaos property fuzz ui-test real-cluster test-real test-examples test-containers differential clean
+.PHONY: help demo test lint fix bench docs soak chaos property fuzz ui-test real-cluster types test-real test-examples test-containers differential clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -81,6 +81,9 @@ ui-test: $(STAMP) ## the web UI in a real browser
 
 real-cluster: $(STAMP) ## build a real Kubernetes control plane from Go modules, for tests (cached)
 	$(BIN)/python scripts/real_cluster build $(REAL_FLAGS)
+
+types: $(STAMP) ## make the table of types again, from Kubernetes' Go modules (after a change of rowlock.KUBERNETES)
+	$(BIN)/python scripts/make_types.py
 
 test-real: $(STAMP) ## one suite over the store, our server and that control plane; kube/; the record of kubectl
 	$(BIN)/python -m pytest -rs tests/conformance tests/kube tests/kubectl/test_recordings.py tests/differential

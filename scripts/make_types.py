@@ -1,21 +1,17 @@
 #!/usr/bin/env python3
-"""Make `src/rowlock/apiserver/schema/types.json`, the one table of types, from a real API server and the operator's CRDs.
+"""Make `types.json`, the one table of types: `make types`. It needs Go and what `make real-cluster` has built.
 
-    make_types.py --kubectl BIN --kubeconfig K --crds CRDS.yaml --protos GOMODCACHE/k8s.io/api@V \
-        --protos GOMODCACHE/k8s.io/apimachinery@V > src/rowlock/apiserver/schema/types.json
-
-What is taken are facts: names of fields, types, formats, required, enums, defaults, list kinds and merge keys. Prose
-is left behind. Sub-schemas that occur in several places of the CRDs (the pod template, above all) are written once and
-referred to. One type per line, sorted, so that a new Kubernetes shows as a readable diff. Rerun it where a real API
-server can be had (`make real-cluster`); the output is committed.
+What is taken are facts: names of fields, types, formats, required, enums, list kinds and merge keys from OpenAPI; from
+Go's own structs (`go_facts/main.go`) protobuf numbers, named types, which fields are written even when they are empty,
+and the scheme's defaults; from the training operator's CRDs the schemas of its jobs. Prose is left behind. Sub-schemas
+that occur in several places of the CRDs (the pod template, above all) are written once and referred to. One type per
+line, sorted, so that a new Kubernetes (`rowlock.KUBERNETES`) shows as a readable diff.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -23,12 +19,15 @@ from typing import Any
 
 import yaml
 
+sys.path.insert(0, str(Path(__file__).parent / "real_cluster"))
+
+from recipe import MANIFESTS, build, run_program
+
+from rowlock import KUBERNETES
+from rowlock.apiserver.schema import structs
+
 PREFIX = "#/components/schemas/"
-GROUPS = (
-    "api/v1", "apis/scheduling.k8s.io/v1", "apis/coordination.k8s.io/v1", "apis/rbac.authorization.k8s.io/v1",
-    "apis/autoscaling/v1", "apis/autoscaling/v2", "apis/events.k8s.io/v1", "apis/authorization.k8s.io/v1",
-    "apis/authentication.k8s.io/v1", "apis/policy/v1",
-)  # fmt: skip
+TABLE = Path(__file__).parent.parent / "src/rowlock/apiserver/schema/types.json"
 ROOTS = (
     "v1/Namespace", "v1/Node", "v1/Pod", "v1/Service", "v1/Event", "v1/ConfigMap", "v1/Secret", "v1/ServiceAccount",
     "v1/PersistentVolumeClaim", "v1/ResourceQuota", "v1/Binding", "scheduling.k8s.io/v1/PriorityClass",
@@ -38,11 +37,17 @@ ROOTS = (
     "authorization.k8s.io/v1/LocalSubjectAccessReview", "authorization.k8s.io/v1/SelfSubjectRulesReview",
     "authentication.k8s.io/v1/SelfSubjectReview", "authentication.k8s.io/v1/TokenReview",
 )  # fmt: skip
-DROPPED = {"description", "externalDocs", "x-kubernetes-unions"}
+OPTIONS = ("v1/DeleteOptions", "v1/Status")
+"""Types that requests and answers have, and no kind that is served."""
+
+FUNCTIONS = {
+    "Container.imagePullPolicy", "EphemeralContainer.imagePullPolicy", "Volume.emptyDir",
+    "ServiceSpec.internalTrafficPolicy",
+}  # fmt: skip
+"""Defaults that depend on other fields: functions in `schema/defaulting.py`, no rows here."""
+DROPPED = {"description", "externalDocs", "x-kubernetes-unions", "x-kubernetes-group-version-kind"}
 SHARED = 160
 """A CRD's sub-schema longer than this (as JSON) is written once when it occurs twice."""
-
-QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 Schema = dict[str, Any]
@@ -69,37 +74,44 @@ def bare(schema: Any) -> Any:
     return found
 
 
-def references(schema: Any) -> set[str]:
-    if isinstance(schema, list):
-        return set().union(*(references(s) for s in schema)) if schema else set()
-    if not isinstance(schema, dict):
-        return set()
-    own = {schema["$ref"]} if isinstance(schema.get("$ref"), str) else set()
-    return own.union(*(references(v) for v in schema.values()))
+class GoFacts:
+    """What `go_facts` printed, brought into the table's form."""
 
+    def __init__(self, printed: dict[str, Any]) -> None:
+        self.kinds = {kind: name for kind, name in printed["kinds"].items() if kind not in OPTIONS}
+        self.types: dict[str, Schema] = {name: bare(schema) for name, schema in printed["schemas"].items()}
+        self._structs, self._defaults = printed["structs"], printed["defaults"]
+        for name, schema in list(self.types.items()):
+            if name in self._structs:
+                schema[structs.FIELDS] = self._row(name, schema)
+                if defaults := self._defaults_of(name):
+                    schema[structs.DEFAULTS] = defaults
 
-def built_in(fetch: Any) -> tuple[dict[str, Schema], dict[str, str]]:
-    """The types that the roots need, and which type each kind is."""
-    every: dict[str, Schema] = {}
-    kinds: dict[str, str] = {}
-    for path in GROUPS:
-        for name, schema in fetch(f"/openapi/v3/{path}")["components"]["schemas"].items():
-            every.setdefault(name, schema)
-            for gvk in schema.get("x-kubernetes-group-version-kind", ()):
-                key = "/".join(part for part in (gvk["group"], gvk["version"], gvk["kind"]) if part)
-                if key in ROOTS:
-                    kinds[key] = name
-    wanted, todo = {}, [*kinds.values(), QUANTITY, META]
-    for extra in ("DeleteOptions", "Status"):
-        todo.append(f"io.k8s.apimachinery.pkg.apis.meta.v1.{extra}")
-    while todo:
-        name = todo.pop()
-        if name not in wanted:
-            schema = bare(every[name])
-            schema.pop("x-kubernetes-group-version-kind", None)
-            wanted[name] = schema
-            todo += references(schema)
-    return wanted, kinds
+    def _row(self, name: str, schema: Schema) -> str:
+        """A struct's fields as one text, in the form that `structs` reads."""
+        steps = []
+        for field in self._structs[name]:
+            inline, number = field.get("inline"), field.get("number", "")
+            if inline and number:
+                self.types[inline] = {structs.FIELDS: self._row(inline, schema)}
+                steps.append(f"{number}:+{inline}")
+            if inline:
+                continue
+            node = (schema.get("properties") or {}).get(field["json"])
+            if node is None:
+                raise SystemExit(f"{name}.{field['json']} is a field in Go and none in OpenAPI")
+            mark = "*" if field.get("pointer") else "!" if field.get("always") else ""
+            named = "" if field["go"] == structs.go_type(node) else f"={field['go']}"
+            steps.append(f"{number}:{field['json']}{mark}{named}")
+        return " ".join(steps)
+
+    def _defaults_of(self, name: str) -> Schema:
+        """The defaults of a type, those of its inline parts among them."""
+        short, found = name.rpartition(".")[2], dict(self._defaults.get(name, {}))
+        for field in self._structs[name]:
+            if field.get("inline"):
+                found |= self._defaults_of(field["inline"])
+        return {key: value for key, value in found.items() if f"{short}.{key}" not in FUNCTIONS}
 
 
 def unprosed(schema: Any) -> Any:
@@ -195,88 +207,31 @@ def kai() -> dict[str, Schema]:
     }
 
 
-_MESSAGE = re.compile(r"^message (\w+) \{(.*?)^\}", re.M | re.S)
-_FIELD = re.compile(r"^\s*(?:optional|repeated|required)?\s*(map<[^>]+>|[\w.]+) (\w+) = (\d+);", re.M)
+def write(types: dict[str, Schema], kinds: dict[str, str]) -> str:
+    def line(value: Any) -> str:
+        return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
+    def section(name: str, values: dict[str, Any]) -> str:
+        return f"{line(name)}:{{\n" + ",\n".join(f"{line(key)}:{line(values[key])}" for key in sorted(values)) + "}"
 
-def numbers(folders: list[Path], types: dict[str, Schema]) -> dict[str, dict[str, str]]:
-    """Protobuf's field numbers: type → number → JSON name. A field that JSON has inline is `+` and its type."""
-    every: dict[str, dict[str, str]] = {}
-    for path in sorted(p for folder in folders for p in folder.rglob("generated.proto")):
-        text = re.sub(r"//.*", "", path.read_text())
-        package = re.search(r"^package (.*);", text, re.M)
-        if package:
-            for name, body in _MESSAGE.findall(text):
-                every[_type_name(package[1], name)] = _fields(package[1], body)
-    wanted: dict[str, dict[str, str]] = {}
-    for name in [n for n in types if n in every]:
-        _number(name, set(types[name].get("properties") or {}), every, wanted)
-    return wanted
-
-
-def _type_name(package: str, name: str) -> str:
-    return "io." + package.removeprefix(".").replace("k8s.io", "k8s", 1) + "." + name
-
-
-def _fields(package: str, body: str) -> dict[str, str]:
-    """Number → `name type`, types as the table calls them."""
-    found = {}
-    for kind, name, number in _FIELD.findall(body):
-        if kind.startswith("."):
-            space, _, short = kind[1:].rpartition(".")
-            kind = _type_name(space, short)
-        elif kind[0].isupper():
-            kind = _type_name(package, kind)
-        found[number] = f"{name} {kind}"
-    return found
-
-
-def _number(name: str, declared: set[str], every: dict[str, dict[str, str]], into: dict[str, dict[str, str]]) -> None:
-    line = {}
-    for number, text in every[name].items():
-        field, _, kind = text.partition(" ")
-        if field in declared or not declared:
-            line[number] = field
-        elif kind in every:
-            line[number] = f"+{kind}"
-            if kind not in into:
-                _number(kind, declared, every, into)
-    into[name] = line
+    sections = [section("kinds", kinds), section("types", types)]
+    return "{" + ",\n".join([f'"release":{line(KUBERNETES)}', *sections]) + "}\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kubectl", default="kubectl")
-    parser.add_argument("--kubeconfig", required=True)
-    parser.add_argument("--crds", type=Path, required=True)
-    parser.add_argument("--protos", type=Path, action="append", default=[])
+    parser.add_argument("--crds", type=Path, help="the operator's manifests, instead of those of the built cluster")
+    parser.add_argument("--out", type=Path, default=TABLE)
     given = parser.parse_args()
-
-    def fetch(path: str) -> Any:
-        command = [given.kubectl, "--kubeconfig", given.kubeconfig, "get", "--raw", path]
-        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
+    program = Path(__file__).parent / "go_facts" / "main.go"
+    facts = GoFacts(json.loads(run_program(program, *ROOTS, *OPTIONS)))
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    types, kinds = built_in(fetch)
-    more, customs = custom([d for d in yaml.load_all(given.crds.read_text(), loader) if d])
-    missing = set(ROOTS) - set(kinds)
-    if missing:
-        raise SystemExit(f"this API server does not serve {', '.join(sorted(missing))}")
-    write({**types, **more}, {**kinds, **customs}, numbers(given.protos, types))
-
-
-def write(types: dict[str, Schema], kinds: dict[str, str], wire: dict[str, dict[str, str]]) -> None:
-    def line(value: Any) -> str:
-        return json.dumps(value, separators=(",", ":"), sort_keys=True)
-
-    out = ['{"kinds":{']
-    out.append(",\n".join(f"{line(key)}:{line(kinds[key])}" for key in sorted(kinds)))
-    out.append('},\n"types":{')
-    out.append(",\n".join(f"{line(name)}:{line(types[name])}" for name in sorted(types)))
-    out.append('},\n"wire":{')
-    out.append(",\n".join(f"{line(name)}:{line(wire[name])}" for name in sorted(wire)))
-    out.append("}}")
-    sys.stdout.write("\n".join(out) + "\n")
+    manifests = given.crds or build() / MANIFESTS
+    documents = [
+        d for d in yaml.load_all(manifests.read_text(), loader) if d and d["kind"] == "CustomResourceDefinition"
+    ]
+    types, kinds = custom(documents)
+    given.out.write_text(write({**facts.types, **types}, {**facts.kinds, **kinds}))
 
 
 if __name__ == "__main__":

@@ -17,11 +17,10 @@ import sys
 from pathlib import Path
 
 from control_plane import Plane, start, start_controllers, start_scheduler
+from node import start_node
 from processes import stop
 from recipe import Missing, build, directory
 from training_operator import apply_crds, start_operator
-
-from node import start_node
 
 PARTS = {"operator": start_operator, "scheduler": start_scheduler, "kubelet": start_node}
 """What may stand beside the control plane, in the order in which it is started."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from rowlock import __version__, kinds
+from rowlock import kinds
 from rowlock.apiserver.discovery import explain, groups, openapi_v2_protobuf
-from rowlock.apiserver.schema import types
+from rowlock.apiserver.schema import structs, types
 from rowlock.kinds import Kind
 
 Document = dict[str, Any]
@@ -85,7 +85,7 @@ def v3_document(path: str) -> Document:
     paths: Document = {}
     for kind in served:
         paths.update(_kind_paths(kind, _V3))
-    info = {"title": "rowlock", "version": f"v1.34.4+rowlock-{__version__}"}
+    info = {"title": "rowlock", "version": groups.GIT_VERSION}
     return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
 
 
@@ -95,7 +95,7 @@ def v2_document() -> Document:
     paths: Document = {}
     for kind in _SERVED_KINDS:
         paths.update(_kind_paths(kind, _V2))
-    info = {"title": "rowlock", "version": f"v1.34.4+rowlock-{__version__}"}
+    info = {"title": "rowlock", "version": groups.GIT_VERSION}
     return {"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions}
 
 
@@ -171,7 +171,11 @@ def _expand_schema(node: Any, prefix: str, pending: list[str]) -> Any:
         return {**rest, **_reference(ref, prefix)} if prefix == _V3 else _reference(ref, prefix)
     if prefix == _V2:
         node = _as_v2_schema(node)
-    expanded = {k: _expand_schema(v, prefix, pending) if k not in ("required", "enum") else v for k, v in node.items()}
+    expanded = {
+        k: _expand_schema(v, prefix, pending) if k not in ("required", "enum") else v
+        for k, v in node.items()
+        if k not in structs.KEYS
+    }
     if isinstance(expanded.get("properties"), dict):
         expanded["properties"] = {k: _with_description(k, v) for k, v in expanded["properties"].items()}
     return expanded

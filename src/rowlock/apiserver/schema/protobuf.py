@@ -1,19 +1,20 @@
 """Kubernetes' protobuf as JSON: kubectl's own `create` commands and client-go controllers send built-in kinds so.
 
-A body is the magic `k8s\\0` and a `runtime.Unknown` around the object. Field numbers come from the table of types
-(`wire`), the shapes of values from its schemas. Only reading: we answer in JSON, which every client accepts. Pure.
+A body is the magic `k8s\\0` and a `runtime.Unknown` around the object. Field numbers and the shapes of values
+come from the table of types. Only reading: we answer in JSON, which every client accepts. Pure.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from rowlock import objects
-from rowlock.apiserver.schema import types
+from rowlock.apiserver.schema import structs, types
 from rowlock.errors import BadRequest, UnsupportedMediaType
 
 MAGIC = b"k8s\x00"
@@ -30,7 +31,7 @@ def decode(body: bytes) -> dict[str, Any]:
         version, kind = head.get(1, ""), head.get(2, "")
         group, _, short = version.rpartition("/")
         name = types.type_name(group, short, kind)
-        if not name or types.field_numbers(name) is None:
+        if not name or structs.FIELDS not in types.schema(name):
             raise UnsupportedMediaType(
                 f"this server does not read {kind} in protobuf: send application/json"
                 " (client-go: ContentType in rest.Config)"
@@ -85,10 +86,10 @@ def _decode_message(data: Any, name: str, depth: int, node: types.Schema | None 
         raise ValueError("the message is nested too deeply")
     if name in _WELL_KNOWN_TYPES:
         return _WELL_KNOWN_TYPES[name](dict(_read_fields(data)))
-    node, field_names = node or types.schema(name), types.field_numbers(name) or {}
+    node, field_names = node or types.schema(name), _numbers(name)
     out: dict[str, Any] = {}
     for number, value in _read_fields(data):
-        field = field_names.get(str(number))
+        field = field_names.get(number)
         if field is None:
             raise ValueError(f"{name} has no field number {number}")
         if field.startswith("+"):
@@ -97,6 +98,11 @@ def _decode_message(data: Any, name: str, depth: int, node: types.Schema | None 
         child = node["properties"][field] if "properties" in node else {}
         _decode_field(out, field, value, child, depth)
     return out
+
+
+@cache
+def _numbers(name: str) -> dict[int, str]:
+    return structs.numbers(types.schema(name))
 
 
 def _decode_field(out: dict[str, Any], field: str, value: Any, node: types.Schema, depth: int) -> None:

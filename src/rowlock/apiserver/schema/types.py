@@ -7,10 +7,11 @@ A schema is OpenAPI 3 without prose; `$ref` holds the bare name of another type.
 
 from __future__ import annotations
 
-import json
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
+
+import msgspec
 
 from rowlock.kinds import Kind
 
@@ -24,35 +25,57 @@ MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 
 
+class _Table(msgspec.Struct):
+    """The file. The JSON of a type is read when somebody first asks for it: most servers never need most types."""
+
+    release: str
+    kinds: dict[str, str]
+    types: dict[str, msgspec.Raw]
+
+
 @cache
-def _table() -> dict[str, dict[str, Any]]:
+def _table() -> _Table:
     text = resources.files("rowlock.apiserver.schema").joinpath("types.json").read_bytes()
-    table: dict[str, dict[str, Any]] = json.loads(text)
-    return table
+    return msgspec.json.decode(text, type=_Table)
+
+
+def release() -> str:
+    """The Kubernetes release that the table was made from."""
+    return _table().release
 
 
 def type_names() -> list[str]:
     """The names of all types."""
-    return list(_table()["types"])
+    return list(_table().types)
 
 
+@cache
 def schema(name: str) -> Schema:
     """The type of that name. Raises KeyError: a name comes from the table itself or from code."""
-    found: Schema = _table()["types"][name]
+    found: Schema = _share(msgspec.json.decode(_table().types[name]))
     return found
+
+
+_SHARED: dict[Any, Any] = {}
+
+
+def _share(node: Any) -> Any:
+    """The same value, in which equal small parts (`{"type":"string"}`) are one object: most schemas are such parts."""
+    if isinstance(node, dict):
+        shared = {key: _share(value) for key, value in node.items()}
+        if all(value.__class__ is str for value in node.values()):
+            return _SHARED.setdefault(tuple(shared.items()), shared)
+        return shared
+    if isinstance(node, list):
+        return [_share(value) for value in node]
+    return _SHARED.setdefault(node, node) if isinstance(node, str) else node
 
 
 @lru_cache(1024)
 def type_name(group: str, version: str, kind: str) -> str:
     """The name of a kind's type; "" for a kind that has none."""
     key = "/".join(part for part in (group, version, kind) if part)
-    return str(_table()["kinds"].get(key, ""))
-
-
-def field_numbers(name: str) -> dict[str, str] | None:
-    """Protobuf's field numbers of a built-in type: number → field; `+TYPE` for one that JSON has inline."""
-    found: dict[str, str] | None = _table()["wire"].get(name)
-    return found
+    return _table().kinds.get(key, "")
 
 
 def schema_of(kind: Kind) -> Schema:

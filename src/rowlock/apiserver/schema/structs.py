@@ -1,0 +1,74 @@
+"""What Go's structs say of their fields and OpenAPI does not; recorded in the table of types by `scripts/go_facts`.
+
+A struct is a text with one word per field: `2:+io.k8s.api.core.v1.VolumeSource 8:resources! 14:imagePullPolicy=v1.PullPolicy
+24:restartPolicy*=v1.ContainerRestartPolicy`. A word is protobuf's number, the JSON name, a mark, and behind `=` the Go
+type where it is not what the schema implies. `!` is written even when it is empty (no `omitempty`, or a struct by
+value); `*` is a pointer, whose zero is kept when somebody wrote it; what has no mark is dropped when it is zero. `+`
+names a type whose fields stand here in JSON. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock.apiserver.schema import types
+from rowlock.apiserver.schema.types import Schema
+
+KEYS = FIELDS, DEFAULTS = "x-go-fields", "x-go-defaults"
+"""Under which keys a schema has its struct, and what the scheme's defaulting functions fill into an empty one."""
+
+_WORD = re.compile(r"(\d+):([^!*=]+)([!*]?)(?:=(.*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a Go struct."""
+
+    always: bool
+    pointer: bool
+    go: str
+    """Its type, but for the pointer; "" where the schema implies it."""
+
+
+def fields(node: Schema) -> dict[str, Field]:
+    """The fields of a built-in type, those of its inline parts among them; none of any other schema."""
+    found: dict[str, Field] = {}
+    for _, name, mark, go in _words(node):
+        if name.startswith("+"):
+            found |= fields(types.schema(name[1:]))
+        else:
+            found[name] = Field(mark == "!", mark == "*", go)
+    return found
+
+
+def numbers(node: Schema) -> dict[int, str]:
+    """Protobuf's field numbers: number → JSON name, or `+` and the type of a field that JSON has inline."""
+    return {int(number): name for number, name, _, _ in _words(node)}
+
+
+def _words(node: Schema) -> list[tuple[str, str, str, str]]:
+    found = map(_WORD.fullmatch, node.get(FIELDS, "").split())
+    return [(word[1], word[2], word[3], word[4] or "") for word in found if word]
+
+
+def go_type(node: Schema) -> str:
+    """The type that a schema implies in Go."""
+    ref = node.get("$ref")
+    if ref:
+        return ".".join(ref.split(".")[-2:])
+    more = node.get("additionalProperties")
+    if isinstance(more, dict):
+        return "v1.ResourceList" if more.get("$ref") == types.QUANTITY else f"map[string]{go_type(more)}"
+    if node.get("type") == "array":
+        return f"[]{go_type(node.get('items') or {})}"
+    if node.get("format") == "byte":
+        return "[]uint8"
+    names: dict[Any, str] = {
+        "string": "string",
+        "boolean": "bool",
+        "number": "float64",
+        "object": "map[string]interface {}",
+    }
+    return node.get("format", "int64") if node.get("type") == "integer" else names.get(node.get("type"), "interface {}")
