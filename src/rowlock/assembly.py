@@ -29,6 +29,7 @@ from rowlock.apiserver.server import tls as server_tls
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.cluster import ClusterSettings, LocalCluster
 from rowlock.errors import ApiError, Internal
+from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.rest.app import RestApi
 from rowlock.rest.authentication import Principal, TokenAuthenticator
@@ -38,21 +39,45 @@ from rowlock.scheduling.model.snapshot import Snapshot
 from rowlock.storage.store import Store
 
 
+def process_identity(data_dir: Path) -> dict[str, int | str]:
+    """What makes this process the server of this directory, and no other one: compared for equality (`cli/client.py`).
+
+    A start time computed from the boot time drifts with the clock; start ticks and the boot's id do not. A copied
+    directory has another inode, so its `server.json` does not lead to the original's server."""
+    status = data_dir.stat()
+    identity: dict[str, int | str] = {"startTicks": ticks(os.getpid()), "directory": f"{status.st_dev}:{status.st_ino}"}
+    with suppress(OSError):
+        identity["bootId"] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return identity
+
+
 def ensure_token(path: Path) -> str:
-    """The token in the file; made once, for its owner's eyes only."""
+    """The token in the file; made where there is none that protects anything (a crash can leave an empty file)."""
     with suppress(FileNotFoundError):
-        return path.read_text().strip()
+        token = path.read_text().strip()
+        if len(token) >= users.MIN_TOKEN_LENGTH:
+            path.chmod(0o600)
+            return token
     token = secrets.token_urlsafe(32)
-    _write_file(path, token + "\n", 0o600)
+    _write_file(path, token + "\n")
     return token
 
 
-def _write_file(path: Path, text: str, mode: int) -> None:
+def _write_file(path: Path, text: str) -> None:
+    """Replace a file for its owner's eyes only: after a crash it is the old one or the new one, whole."""
     temporary = path.with_name(path.name + ".new")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    temporary.unlink(missing_ok=True)  # what lies there may have other rights, or be a link
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "w") as file:
         file.write(text)
+        file.flush()
+        os.fsync(fd)
     temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def kubeconfig(url: str, ca: Path, token: str) -> str:
@@ -203,17 +228,18 @@ class Server:
         port = listeners[0].getsockname()[1]
         url = f"https://{sockets.HOST}:{port}"
         other_names = sockets.server_names(sockets.parse_bind(self.options.bind), self.options.tls_san)
-        _write_file(self.data_dir / "kubeconfig", kubeconfig(url, ca, token), 0o600)
+        _write_file(self.data_dir / "kubeconfig", kubeconfig(url, ca, token))
         facts = {
             "pid": os.getpid(),
             "url": url,
             "others": [f"https://{f'[{name}]' if ':' in name else name}:{port}" for name in other_names],
             "started": time.time(),
+            **process_identity(self.data_dir),
             "version": __version__,
             "kubeconfig": str(self.data_dir / "kubeconfig"),
             "flags": {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items()},
         }
-        _write_file(self.data_dir / "server.json", json.dumps(facts, indent=2) + "\n", 0o644)
+        _write_file(self.data_dir / "server.json", json.dumps(facts, indent=2) + "\n")
         print(f"rowlock serves {url} (kubeconfig: {self.data_dir / 'kubeconfig'})", flush=True)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import stat
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -51,9 +52,26 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def prepare_data_dir(data_dir: Path) -> None:
+    """The directory, for its owner alone: it holds Secrets, tokens and logs. Raises BadRequest, OSError."""
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mode = stat.S_IMODE(data_dir.stat().st_mode)
+    if not mode & 0o077:
+        return
+    if any(data_dir.iterdir()) and not any((data_dir / name).exists() for name in _OUR_FILES):
+        raise BadRequest(
+            f"{data_dir} holds other files and is open to other users (mode {mode:04o}), but a data directory holds Secrets:"
+            " choose a directory of its own with --data-dir, or close this one with `chmod 700`"
+        )
+    data_dir.chmod(0o700)
+
+
+_OUR_FILES = ("cluster.db", "lock", "config.json", "server.log")
+"""A directory with one of these is a data directory already."""
+
+
 def start_certificates(data_dir: Path, names: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """A child that makes what is missing or old; quick where nothing is. `names` are the server's besides loopback's."""
-    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     return subprocess.Popen([sys.executable, "-m", "rowlock.apiserver.server.certificates", str(data_dir), *names])
 
 
@@ -87,6 +105,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         return 1
     try:
+        prepare_data_dir(options.data_dir.absolute())
         certificate_process = start_certificates(options.data_dir.absolute(), external_names(options))
     except ApiError as error:
         print(f"error: {error.message}", file=sys.stderr)

@@ -43,16 +43,19 @@ def is_alive(server_json: dict[str, Any]) -> bool:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
-        with open("/proc/stat", "rb") as file:
-            boot = next(int(line.split()[1]) for line in file if line.startswith(b"btime"))
-    except (OSError, StopIteration):
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot_id = file.read().strip()
+    except OSError:
         return not os.path.isdir("/proc/self")  # without /proc the signal must do
-    start_time = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return fields[0] not in (b"Z", b"X") and start_time <= float(server_json.get("started") or start_time) + 2
+    if fields[0] in (b"Z", b"X"):
+        return False
+    if "startTicks" not in server_json:
+        return True  # written by an older rowlock: its pid must do
+    return (server_json["startTicks"], server_json.get("bootId", boot_id)) == (int(fields[19]), boot_id)
 
 
 def read_server_json(directory: str) -> dict[str, Any] | None:
-    """server.json, or None when there is none or it is damaged."""
+    """server.json, or None when there is none, it is damaged, or it speaks of another directory."""
     try:
         with open(os.path.join(directory, "server.json"), encoding="utf-8") as file:
             server_json = json.load(file)
@@ -62,7 +65,12 @@ def read_server_json(directory: str) -> dict[str, Any] | None:
         ) from None
     except (OSError, ValueError):
         return None
-    return server_json if isinstance(server_json, dict) and "url" in server_json else None
+    if not isinstance(server_json, dict) or "url" not in server_json:
+        return None
+    status = os.stat(directory)
+    if server_json.get("directory", f"{status.st_dev}:{status.st_ino}") != f"{status.st_dev}:{status.st_ino}":
+        return None  # copied along with its directory: that server is the original's, not ours to stop
+    return server_json
 
 
 def running_server(directory: str) -> dict[str, Any] | None:

@@ -39,9 +39,9 @@ TokenAuthenticator = Callable[[str, str], Principal | None]
 
 @dataclass(frozen=True, slots=True)
 class Authenticator:
-    """`token` opens it, or a guest's; "" leaves it open (tests). Who comes in with `token` is `user`."""
+    """The owner's `token` opens it, or one of a user's. `None` leaves it open, for tests; an empty token opens nothing."""
 
-    token: str
+    token: str | None
     user: str
     authenticate_token: TokenAuthenticator | None = None
     """Where there is such a list, it knows the owner too: he may not come in by every door."""
@@ -49,7 +49,7 @@ class Authenticator:
     def authenticate(self, request: Request) -> str:
         """The user's name. Raises Unauthorized, Forbidden."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if not self.token:
+        if self.token is None:
             return self.user
         if scheme.lower() != "bearer" or not token:
             raise Unauthorized(

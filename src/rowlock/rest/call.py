@@ -28,7 +28,7 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 class RestSettings:
     """What the face must be told. `cluster_id` "" takes the uid of the kube-system namespace."""
 
-    token: str = ""
+    token: str | None = None
     user: str = field(default_factory=getpass.getuser)
     version: str = ""
     cluster_id: str = ""

@@ -12,6 +12,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
@@ -85,6 +86,7 @@ class Journal:
 
     def _connect(self) -> sqlite3.Connection:
         with _TranslateErrors(self.path):
+            self._create_private()
             log = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             version = int(log.execute("PRAGMA user_version").fetchone()[0])
             if version > FORMAT:
@@ -99,8 +101,19 @@ class Journal:
             if version < FORMAT:
                 log.executescript(_TABLES)
                 log.execute(f"PRAGMA user_version = {FORMAT}")
-        os.chmod(self.path, 0o600)  # it holds Secrets
         return log
+
+    def _create_private(self) -> None:
+        """The file holds Secrets: nobody else may read it, nor the `-wal` and `-shm` beside it, which SQLite gives its rights."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            for suffix in ("", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    os.chmod(f"{self.path}{suffix}", 0o600)
+        except OSError as error:
+            raise Unavailable(
+                f"{self.path} cannot be used ({error.strerror}): look at the rights of the file and of its directory"
+            ) from error
 
     def recover(self) -> Recovery:
         """Read the whole log once. Rows of a damaged file raise; the file is left as it is."""
@@ -224,7 +237,8 @@ def _acquire_lock(path: Path) -> IO[str]:
     """An exclusive lock for the life of the process; the kernel releases it however the process ends."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = path.open("a+")
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+")
+        os.fchmod(file.fileno(), 0o600)  # who can open it can hold it
     except OSError as error:
         raise Unavailable(
             f"the data directory {path.parent} cannot be used ({error.strerror}): choose another one"
