@@ -87,7 +87,7 @@ def _check_flags(line: CommandLine) -> None:
 
 def serve_argv(directory: str, settings: dict[str, Any]) -> list[str]:
     """The server's command line."""
-    argv = [sys.executable, "-m", "rowlock.serve", "--data-dir", directory]
+    argv = [sys.executable, "-P", "-m", "rowlock.serve", "--data-dir", directory]
     for name, value in settings.items():
         argv += [f"--{name.replace('_', '-')}", str(value)]
     return argv

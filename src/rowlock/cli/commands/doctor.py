@@ -117,7 +117,7 @@ def network() -> Finding:
 
 def containers() -> Finding:
     """Which container engine answers; without one pods are processes, and nothing is missing."""
-    command = [sys.executable, "-m", "rowlock.kubelet.shim.engine_client"]
+    command = [sys.executable, "-P", "-m", "rowlock.kubelet.shim.engine_client"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     engine = result.stdout.strip()
     if result.returncode == 0:

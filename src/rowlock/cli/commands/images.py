@@ -12,7 +12,7 @@ from rowlock.cli.grammar import CommandError, CommandLine
 
 def _exec_module(module: str, *argv: str) -> int:
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", f"rowlock.kubelet.images.{module}", *argv])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", f"rowlock.kubelet.images.{module}", *argv])
 
 
 def build(line: CommandLine) -> int:

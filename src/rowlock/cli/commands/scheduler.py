@@ -48,7 +48,7 @@ def simulate(line: CommandLine) -> int:
 def _exec_module(module: str, line: CommandLine, *argv: str) -> int:
     sys.stdout.flush()
     program = f"{line.program} {line.verb}"
-    os.execv(sys.executable, [sys.executable, "-m", f"rowlock.simulator.{module}", "--program", program, *argv])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", f"rowlock.simulator.{module}", "--program", program, *argv])
 
 
 # ---------------------------------------------------------------- what if

@@ -30,7 +30,7 @@ USAGE = "this kubectl knows only `exec POD [--container NAME] -- COMMAND`: rowlo
 def install_kubectl(data: Path) -> int:
     """Writes the program that the launcher finds in /opt/kube."""
     target = Path(os.environ.get("TARGET_DIR", "/opt/kube"))
-    call = [sys.executable, "-m", __spec__.name, str(data), os.environ.get("NAMESPACE", "default")]
+    call = [sys.executable, "-P", "-m", __spec__.name, str(data), os.environ.get("NAMESPACE", "default")]
     program = target / "kubectl"
     program.write_text(f'#!/bin/sh\nexec {shlex.join(call)} "$@"\n')
     program.chmod(0o755)
