@@ -103,13 +103,21 @@ def test_generated_pages_are_what_the_code_says(script: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+PATH = re.compile(r"`((?:[\w.-]+/)*[\w.-]+\.py|(?:[\w-]+/)+)`")
+"""A backticked path of a module (`api.py`, `training/job.py`) or of a folder (`training/`)."""
+ROOTS = (REPO, REPO / "src" / "rowlock", REPO / "examples")
 DESIGN = sorted((REPO / "docs" / "design").glob("*.md"))
 
 
-@pytest.mark.parametrize("page", DESIGN, ids=lambda p: p.name)
-def test_files_that_a_design_page_names_exist(page: Path) -> None:
-    known = {p.name for p in (REPO / "src").rglob("*.py")} | {p.name for p in (REPO / "tests").rglob("*.py")}
-    known |= {p.name for room in ("scripts", "benchmarks") for p in (REPO / room).rglob("*.py")}
-    text = page.read_text(encoding="utf-8")
-    named = {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.py)`", text)}
-    assert not named - known, f"no such file: {', '.join(sorted(named - known))}"
+@pytest.mark.parametrize("page", [*PAGES, *DESIGN], ids=lambda p: p.name)
+def test_paths_that_a_page_names_exist(page: Path) -> None:
+    """With a slash: below the repository, the package, the examples, or a room that the page is about; else by name."""
+    rooms = [p.parent for p in (REPO / "src" / "rowlock").rglob("__init__.py")]
+    names = {
+        p.name for root in ("src", "tests", "scripts", "benchmarks", "examples") for p in (REPO / root).rglob("*.py")
+    }
+    for path in PATH.findall(page.read_text(encoding="utf-8")):
+        if "/" in path:
+            assert any((root / path).exists() for root in (*ROOTS, *rooms)), f"no such path: {path}"
+        else:
+            assert path in names, f"no such file: {path}"
