@@ -209,7 +209,7 @@ class Server:
             while not server.started:
                 await asyncio.sleep(0.002)
             tune_garbage_collector()
-            self._announce(listeners, self.data_dir / "ca.crt", token)
+            self._announce(listeners, token, cluster.notice)
             await self.stop_event.wait()
             _report_running_pods(cluster)
             server.should_exit = True
@@ -223,12 +223,12 @@ class Server:
         tokens = users.read_token_file(options.users) if options.users else {}
         return ApiServerSettings(token=token, tokens=tokens, owner_loopback_only=bool(sockets.parse_bind(options.bind)))
 
-    def _announce(self, listeners: list[socket.socket], ca: Path, token: str) -> None:
+    def _announce(self, listeners: list[socket.socket], token: str, notice: str) -> None:
         """Files that say how to reach us; `server.json` last, because `rowlock up -d` waits for it."""
         port = listeners[0].getsockname()[1]
         url = f"https://{sockets.HOST}:{port}"
         other_names = sockets.server_names(sockets.parse_bind(self.options.bind), self.options.tls_san)
-        _write_file(self.data_dir / "kubeconfig", kubeconfig(url, ca, token))
+        _write_file(self.data_dir / "kubeconfig", kubeconfig(url, self.data_dir / "ca.crt", token))
         facts = {
             "pid": os.getpid(),
             "url": url,
@@ -237,9 +237,12 @@ class Server:
             **process_identity(self.data_dir),
             "version": __version__,
             "kubeconfig": str(self.data_dir / "kubeconfig"),
+            "notice": notice,
             "flags": {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items()},
         }
         _write_file(self.data_dir / "server.json", json.dumps(facts, indent=2) + "\n")
+        if notice:
+            print(f"warning: {notice}", flush=True)
         print(f"rowlock serves {url} (kubeconfig: {self.data_dir / 'kubeconfig'})", flush=True)
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,8 +20,8 @@ from rowlock.apiserver.patch.patches import Patcher
 from rowlock.diagnostics import diagnostics
 from rowlock.diagnostics.hang_detector import HangDetector
 from rowlock.errors import AlreadyExists
-from rowlock.kinds import NODE, Kind
-from rowlock.kubelet.node import fake_nodes
+from rowlock.kinds import NAMESPACE, NODE, Kind
+from rowlock.kubelet.node import fake_nodes, leftovers
 from rowlock.kubelet.worker.kubelet import Kubelet
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.objects import Object
@@ -51,8 +50,6 @@ class ClusterSettings:
     """How closely the job operators follow Kubeflow's: a key of `training.framework.PARITIES`."""
     half_life: float = 0.0
     """Of time-based fair share, in seconds; 0 = the past does not count."""
-    say: Callable[[str], None] = field(default=lambda _: None)
-    """Takes sentences that a person who starts the cluster should read."""
 
 
 class LocalCluster:
@@ -67,6 +64,8 @@ class LocalCluster:
         admission.view = (
             self.store.core.staged_view
         )  # quotas, priority classes and service accounts are looked up in it
+        self.notice = "" if any(self.store.view.all(NAMESPACE)) else leftovers.set_aside(settings.data_dir, time.time())
+        """A sentence that a person who starts the cluster should read."""
         planning = Planning(half_life=settings.half_life)
         self.scheduler = None if "scheduler" in settings.disabled_parts else Scheduler(planning)
         self.kubelet: Kubelet | None = None

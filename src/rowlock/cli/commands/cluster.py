@@ -156,6 +156,8 @@ def _report_server(line: CommandLine, server_json: dict[str, Any], state: str = 
         return 0
     show(f"The cluster is {state}: {server_json['url']} (pid {server_json['pid']})")
     show(f"kubectl:   export KUBECONFIG={server_json.get('kubeconfig') or os.path.join(data_dir(line), 'kubeconfig')}")
+    if server_json.get("notice"):
+        tell(f"warning: {server_json['notice']}")
     if server_json.get("others"):
         show(f"For others: {' '.join(server_json['others'])} (`rowlock kubeconfig --user NAME` for each)")
     return 0

@@ -117,7 +117,13 @@ class Images:
         if name in self.engine_images:
             return self.engine_images[name]
         if name.rpartition(":")[0] == KUBECTL_DELIVERY:
-            program = (sys.executable, "-P", "-m", "rowlock.kubelet.images.kubectl_delivery", str(self._directory.parent))
+            program = (
+                sys.executable,
+                "-P",
+                "-m",
+                "rowlock.kubelet.images.kubectl_delivery",
+                str(self._directory.parent),
+            )
             return Image(name, entrypoint=program)
         if _has_upper_case(reference):
             sentence = "repository name must be lowercase, and no image of that name was built or added"
