@@ -121,6 +121,25 @@ def test_who_follows_is_not_kept_by_a_rank_that_waits_for_a_master_that_is_done(
     assert last.startswith("rowlock: t1 is over, but t1-worker-0 still runs: `rowlock logs -f t1 --pod t1-worker-0`")
 
 
+def test_a_log_that_takes_longer_to_read_than_the_drain_is_followed_to_its_last_line(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job is over long before its reader has taken 30,000 lines."""
+    monkeypatch.setattr(logs, "_DRAIN_TIMEOUT", 0.0)
+    served.node("a")
+    served.ok(SUBMIT)
+    served.bound(2)
+    served.run_pods()
+    for rank, pod in enumerate(("t1-master-0", "t1-worker-0")):
+        served.logs[pod] = [f"2026-01-01T00:00:00Z {rank}:{line}" for line in range(15_000)]
+    served.finish()
+    followed = served.ok("rowlock logs -f t1").splitlines()
+    for rank in (0, 1):
+        assert [line for line in followed if line.startswith(f"[rank {rank}]")] == [
+            f"[rank {rank}] {rank}:{line}" for line in range(15_000)
+        ]
+
+
 def test_a_rank_that_has_ended_is_not_said_to_run_because_its_status_is_late(served: Served) -> None:
     """Ranks of a job that fails end at the same moment: the job is over when the first is written down."""
     served.node("a")

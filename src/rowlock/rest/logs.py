@@ -34,6 +34,8 @@ _FIRST_CHUNK_TIMEOUT = 0.25
 """Seconds to wait for the first bytes, so that a refusal is still a status code."""
 _DRAIN_TIMEOUT = 2.0
 """Seconds that followers may go on after the end; a parameter server, or a rank of a failed job, may never end."""
+_DRAIN_STEP = 0.05
+"""Seconds between looks at whether the reader has taken everything."""
 _RESTARTED_RANK_GRACE = 30.0
 """Seconds after the end of a job in which ranks that were started again are still heard."""
 _QUEUE_SIZE = 1000
@@ -319,14 +321,30 @@ class _LogSource:
                 if self._is_finished():
                     break
                 await self._wait_for_changes(followers)
-            if followers:
-                await asyncio.wait(followers.values(), timeout=_DRAIN_TIMEOUT)
+            await self._drain(followers, queue)
             drained = {life for life, follower in followers.items() if follower.done()}
             for follower in followers.values():
                 follower.cancel()
         if farewell := self._still_running_message(drained):
             await queue.put(farewell)
         await queue.put(None)
+
+    async def _drain(
+        self, followers: dict[tuple[str, int], asyncio.Task[None]], queue: asyncio.Queue[bytes | None]
+    ) -> None:
+        """After the end: the log of a life that has ended is read to its last line, however slowly the reader takes it.
+
+        A life that still runs (a parameter server, a rank of a failed job) may print for ever: its time runs while the
+        reader has nothing to take, so that what it wrote before is not cut off for being much."""
+        workload = self.cache.workload(self.uid)
+        running = {attempt(pod) for pod in self._running_pods(workload)} if workload else set()
+        ending = {follower for life, follower in followers.items() if life not in running}
+        if ending:
+            await asyncio.wait(ending)
+        others, remaining = set(followers.values()) - ending, _DRAIN_TIMEOUT
+        while others and remaining > 0:
+            _, others = await asyncio.wait(others, timeout=_DRAIN_STEP)
+            remaining -= _DRAIN_STEP if queue.empty() else 0.0
 
     def _still_running_message(self, drained: set[tuple[str, int]]) -> bytes:
         """Who is not heard any more although it runs. A rank heard to its end ran: the word of its end is on the way."""
