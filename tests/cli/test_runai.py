@@ -176,8 +176,8 @@ def test_names_without_a_name(served: Served) -> None:
         ("runai submit-dist pytorch j -i x -p team-z", 1, "was not found"),
         ("runai submit-dist xgboost j -i x --no-master", 1, "needs its master"),
         ("runai config project nowhere", 1, "view all avaliable projects. `rowlock project create nowhere --gpus 1`"),
-        ("runai distributed submit j --framework PyTorch -i x", 2, "in the first: `runai submit-dist pytorch NAME"),
-        ("runai submit j -i x -g 1", 2, "of a single pod: `rowlock run -g 1 --image IMAGE -- COMMAND`"),
+        ("runai distributed submit j --framework PyTorch -i x", 2, "In V1: `runai submit-dist pytorch NAME"),
+        ("runai submit j -i x -g 1", 2, "or a job of one pod: `rowlock run -g 1 --image IMAGE -- COMMAND`"),
         (
             "runai submit-dist --name j --workers=1",
             2,

@@ -8,8 +8,10 @@ from typing import Any
 
 from rowlock.cli.grammar import CommandError, Flag
 
-DATA_DIR = Flag("--data-dir", "text", "the cluster's directory (env ROWLOCK_DATA_DIR; ~/.rowlock)", value="DIR")
-PROJECT = Flag("-p --project", "text", "the project; without it the selected one", value="NAME")
+DATA_DIR = Flag(
+    "--data-dir", "text", "the cluster's data directory (default: $ROWLOCK_DATA_DIR or ~/.rowlock)", value="DIR"
+)
+PROJECT = Flag("-p --project", "text", "the project (default: the selected one)", value="NAME")
 JSON = Flag("--json", "switch", "print JSON")
 DEFAULT_PROJECT = "default"
 

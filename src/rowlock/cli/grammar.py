@@ -281,14 +281,14 @@ def help_of(program: str, path: str, node: Command | Group) -> str:
     if isinstance(node, Group):
         rows = [(c.name, c.summary) for c in node.commands if not c.hidden]
         lines = [node.summary, "", f"Usage: {command_path} COMMAND", "", "Commands:", *_align_rows(rows), ""]
-        return "\n".join([*lines, f"`{command_path} COMMAND --help` shows the flags of one."])
+        return "\n".join([*lines, f"`{command_path} COMMAND --help` shows the flags of a command."])
     words = " ".join(filter(None, [node.words, f"-- {node.rest}" if node.rest else ""]))
     lines = [node.summary, "", f"Usage: {command_path} [flags] {words}".rstrip(), "", "Flags:"]
     shown = [(_format_spelling(f), _format_help(f)) for f in flags_of(node) if not f.refuse]
     refused = [(_format_spelling(f), f.refuse) for f in flags_of(node) if f.refuse]
     lines += _align_rows(shown)
     if refused:
-        lines += ["", "Known, but refused for now:", *_align_rows(refused)]
+        lines += ["", "Flags that rowlock does not support yet, and what to do instead:", *_align_rows(refused)]
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ _FRAMEWORKS = (
     ("xgboost", "XGBoost", ""),
 )
 _CONTEXT_FLAGS = (PROJECT, DATA_DIR)
-_ALL_PROJECTS = Flag("-A --all-projects", "switch", "of all projects")
+_ALL_PROJECTS = Flag("-A --all-projects", "switch", "list the jobs of all projects")
 
 
 def _submit_command(verb: str, framework: tuple[str, str, str], hidden: bool) -> Command:
@@ -37,35 +37,35 @@ _PROJECTS = Command("projects", "List projects.", "runai_v1.context:projects", f
 _CLUSTERS = Command("clusters", "List clusters.", "runai_v1.context:clusters", flags=(DATA_DIR,), aliases="cluster")
 LIST = Group("list", "List jobs, nodes, projects or clusters.", (_JOBS, _NODES, _PROJECTS, _CLUSTERS), default="jobs")
 
-_OUTPUT = Flag("-o --output", "wide|json|yaml|name", "how to print it")
+_OUTPUT = Flag("-o --output", "wide|json|yaml|name", "the output format")
 _DESCRIBE_JOB = Command(
     "job", "Show a job.", "runai_v1.jobs:describe", "NAME", (_OUTPUT, *_CONTEXT_FLAGS), aliases="jobs"
 )
 _DESCRIBE_NODE = Command("node", "Show a node.", "runai_v1.context:node", "NAME", (DATA_DIR,), aliases="nodes")
 DESCRIBE = Group("describe", "Show a job or a node.", (_DESCRIBE_JOB, _DESCRIBE_NODE))
 
-LOGS = Command("logs", "Print the log of a job's chief pod, or of another.", "runai_v1.jobs:logs", "JOB", (
-    Flag("--pod", "text", "this pod", value="NAME"),
-    Flag("-f --follow", "switch", "go on until the pod ends"),
-    Flag("--since", "text", "only what is newer: 5s, 2m, 3h", value="DURATION"),
-    Flag("--since-time", "text", "only what is newer than this time (RFC 3339)", value="TIME"),
+LOGS = Command("logs", "Print the log of a job's chief pod, or of the pod in --pod.", "runai_v1.jobs:logs", "JOB", (
+    Flag("--pod", "text", "the pod", value="NAME"),
+    Flag("-f --follow", "switch", "keep printing until the pod ends"),
+    Flag("--since", "text", "only lines newer than this: 5s, 2m, 3h", value="DURATION"),
+    Flag("--since-time", "text", "only lines newer than this time (RFC 3339)", value="TIME"),
     Flag("-t --tail", "int", "only the last N lines", -1, value="N"),
-    Flag("--timestamps", "switch", "begin every line with its time"),
+    Flag("--timestamps", "switch", "print the time before every line"),
     *_CONTEXT_FLAGS,
 ))  # fmt: skip
 
-_POD = Flag("--pod", "text", "this pod (default: the job's chief)", value="NAME")
+_POD = Flag("--pod", "text", "the pod (default: the job's chief)", value="NAME")
 _POD_FLAGS = (_POD, exec_flags.CONTAINER, *_CONTEXT_FLAGS)
 EXEC = Command("exec", "Run a command in a job's pod.", "exec_commands:exec_", "JOB [COMMAND...]", (
     *exec_flags.EXEC,
     *_POD_FLAGS,
 ), "COMMAND...")  # fmt: skip
 BASH = Command("bash", "Open a shell in a job's pod.", "exec_commands:bash", "JOB", _POD_FLAGS)
-ATTACH = Command("attach", "Join the program of a job's pod.", "exec_commands:attach", "JOB", (
+ATTACH = Command("attach", "Attach to the running program of a job's pod.", "exec_commands:attach", "JOB", (
     *exec_flags.ATTACH,
     *_POD_FLAGS,
 ))  # fmt: skip
-PORT_FORWARD = Command("port-forward", "Let ports of this machine lead into a job's pod.", "exec_commands:port_forward",
+PORT_FORWARD = Command("port-forward", "Forward ports of this machine to a job's pod.", "exec_commands:port_forward",
                        "JOB [PORTS...]", (
     *exec_flags.PORT_FORWARD,
     *_POD_FLAGS,
@@ -75,8 +75,10 @@ _ALL = Flag("-A --all", "switch", "every job of the project")
 _MANY_JOBS_FLAGS = (_ALL, *_CONTEXT_FLAGS)
 DELETE = Command("delete", "Delete jobs: `runai delete job NAME...` or `runai delete NAME...`.", "runai_v1.jobs:delete_any",
                  "[job] NAME...", (Flag("-y --yes", "switch", "do not ask"), *_MANY_JOBS_FLAGS))  # fmt: skip
-SUSPEND = Command("suspend", "Stop jobs and keep them.", "runai_v1.jobs:suspend", "NAME...", _MANY_JOBS_FLAGS)
-RESUME = Command("resume", "Continue suspended jobs.", "runai_v1.jobs:resume", "NAME...", _MANY_JOBS_FLAGS)
+SUSPEND = Command(
+    "suspend", "Stop the pods of jobs, but keep the jobs.", "runai_v1.jobs:suspend", "NAME...", _MANY_JOBS_FLAGS
+)
+RESUME = Command("resume", "Start suspended jobs again.", "runai_v1.jobs:resume", "NAME...", _MANY_JOBS_FLAGS)
 
 CONFIG = Group("config", "Select a project or a cluster.", (
     Command("project", "Set the default project.", "runai_v1.context:config_project", "NAME", (DATA_DIR,)),
@@ -98,18 +100,21 @@ VERSION = Command(
 )
 
 _V2_HINT = (
-    "It is of Run:ai's second command line (V2), which is not here yet; in the first: `runai submit-dist pytorch NAME"
+    "It belongs to Run:ai's second command line (V2), which rowlock does not support yet. In V1: `runai submit-dist pytorch NAME"
     " --workers=2 -g 0.1 -i IMAGE`, `runai list jobs`, `runai describe job NAME`, `runai logs NAME`, `runai delete job NAME`."
 )
 _FOREIGN_COMMANDS = (
     ("distributed training pytorch tensorflow tf mpi xgboost jax workload workspace inference workloads", _V2_HINT),
     (
         "submit",
-        "Jobs here are distributed: `runai submit-dist pytorch NAME --workers=1 -g 1 -i IMAGE`; of a single pod:"
+        "Submit a distributed job: `runai submit-dist pytorch NAME --workers=1 -g 1 -i IMAGE`, or a job of one pod:"
         " `rowlock run -g 1 --image IMAGE -- COMMAND`.",
     ),
-    ("top", "`runai list nodes` shows what nodes have and hold, `runai list jobs` what jobs hold."),
-    ("update", "Submit the job again; `kubectl edit` changes what Kubernetes lets change."),
+    ("top", "`runai list nodes` shows the resources of nodes and their use, `runai list jobs` the GPUs of jobs."),
+    (
+        "update",
+        "Delete the job and submit it again; `kubectl edit` changes the fields that Kubernetes allows to change.",
+    ),
 )
 ROOT = Group("runai", "Run:ai's command line for rowlock.", (
     SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, LOGS, EXEC, BASH, ATTACH, PORT_FORWARD, DELETE, SUSPEND, RESUME, CONFIG, PROJECT_GROUP, CLUSTER_GROUP,
