@@ -142,7 +142,7 @@ def test_who_reads_no_further_is_told_that_the_job_goes_on(running: Cluster) -> 
     ("step", "told"),
     [
         ("_server", "Interrupted: nothing was submitted.\n"),
-        ("_submitted", "Interrupted: whether job j was submitted is not known: `rowlock list -p b --data-dir D` shows it.\n"),
+        ("_submit", "Interrupted: whether job j was submitted is not known: `rowlock list -p b --data-dir D` shows it.\n"),
         ("_follow", "Job j goes on. Follow it again: `rowlock logs -f j -p b --data-dir D`; stop it: `rowlock delete j -p b --data-dir D`"),
     ],
 )  # fmt: skip

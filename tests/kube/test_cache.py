@@ -123,11 +123,11 @@ def test_the_view_is_the_stores() -> None:
             lambda v: v.all(kind),
             lambda v: v.all(kind, "team"),
             lambda v: v.all(kind, "none"),
-            lambda v: v.owned(kind, "u"),
-            lambda v: v.owned(kind, "nobody"),
-            lambda v: v.labelled(kind, "team", "pod-group-name", "g"),
-            lambda v: v.labelled(kind, "", "pod-group-name", "g"),
-            lambda v: v.labelled(kind, "team", "other", "c"),
+            lambda v: v.by_owner(kind, "u"),
+            lambda v: v.by_owner(kind, "nobody"),
+            lambda v: v.by_label(kind, "team", "pod-group-name", "g"),
+            lambda v: v.by_label(kind, "", "pod-group-name", "g"),
+            lambda v: v.by_label(kind, "team", "other", "c"),
             lambda v: [v.get(kind, "team", "d"), v.get(kind, "team", "none")],
         ):
             assert list(ask(view)) == list(ask(truth))
