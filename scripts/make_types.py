@@ -93,7 +93,7 @@ class GoFacts:
         for field in self._structs[name]:
             inline, number = field.get("inline"), field.get("number", "")
             if inline and number:
-                self.types[inline] = {structs.FIELDS: self._row(inline, schema)}
+                self.types.setdefault(inline, {structs.FIELDS: self._row(inline, schema)})
                 steps.append(f"{number}:+{inline}")
             if inline:
                 continue
