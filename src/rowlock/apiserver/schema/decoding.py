@@ -2,21 +2,22 @@
 
 One pass over the object, compiled from the table of types when a kind is first seen: values of the wrong type are
 refused with Go's own sentence, unknown fields are dropped and reported, nulls and Go's zero values vanish, quantities
-and times become canonical, and the defaults of each structure are filled in (`defaults.py`). Pure.
+and times become canonical, the defaults of each structure are filled in, and what Go writes even when it is empty is
+written (`structs.py`, `defaulting.py`). Pure.
 """
 
 from __future__ import annotations
 
 import base64
+import copy
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
-from rowlock.apiserver.schema import go_errors, rfc3339, types
-from rowlock.apiserver.schema.defaulting import DEFAULTS
-from rowlock.apiserver.schema.go_types import MAP_FIELD_TYPES, STRING_FIELD_TYPES
+from rowlock.apiserver.schema import go_errors, rfc3339, structs, types
+from rowlock.apiserver.schema.defaulting import SET_DEFAULTS
 from rowlock.errors import BadRequest
 from rowlock.quantity import canonicalize
 
@@ -36,24 +37,6 @@ class Walk:
 
 Decoder = Callable[[Any, Walk], Any]
 
-
-class Nothing:
-    """What a decoder returns for a value that is not kept."""
-
-
-NOTHING = Nothing()
-
-# Zero values that Go drops, because the field is neither a pointer nor always written.
-_OMITEMPTY_BOOLEANS = frozenset(
-    "hostNetwork hostPID hostIPC readOnly stdin stdinOnce tty unschedulable publishNotReadyAddresses globalDefault"
-    " paused".split()
-)
-_OMITEMPTY_NUMBERS = frozenset("generation hostPort nodePort initialDelaySeconds healthCheckNodePort count".split())
-_KEPT_EMPTY_TEXT = frozenset(
-    "storageClassName holderIdentity type value fieldPath continue fsGroupChangePolicy nodeAffinityPolicy"
-    " nodeTaintsPolicy procMount mountPropagation localhostProfile".split()
-)
-_KEPT_EMPTY_LIST = frozenset({"io.k8s.api.rbac.v1.Role.rules"})
 _BOUNDS = {"int32": 2**31, "int64": 2**63}
 
 
@@ -95,9 +78,7 @@ def _unmarshal_type_error(value: Any, walk: Walk, owner: str, go_type: str, conv
     if json_type == "number" and go_type.startswith("int"):
         json_type = f"number {value}"
     text = f"json: cannot unmarshal {json_type} into Go struct field {owner}.{path} of type {go_type}"
-    return UnmarshalTypeError(
-        text, converted or go_errors.conversion_error(value, go_type, is_text=go_type == "string")
-    )
+    return UnmarshalTypeError(text, converted or go_errors.conversion_error(value, go_type))
 
 
 def _short_name(name: str) -> str:
@@ -117,7 +98,7 @@ def decoder_for(name: str) -> Decoder:
     node = types.schema(name)
     if "properties" in node:
         return _struct_decoder(name, node)
-    return _schema_decoder(node, name, _short_name(name))
+    return _schema_decoder(node, _short_name(name), structs.go_type(node))
 
 
 def _lazy_decoder(name: str, owner: str) -> Decoder:
@@ -146,44 +127,30 @@ def _leaf_decoder(name: str, owner: str) -> Decoder:
     return _time_decoder(owner, rfc3339.normalise_time if name == types.TIME else rfc3339.normalise_micro_time)
 
 
-_GO_TYPES = {"string": "string", "boolean": "bool", "number": "float64"}
-
-
-def _schema_decoder(node: types.Schema, owner: str, go_owner: str, go_type: str = "", map_: str = "") -> Decoder:
-    """The decoder of an unnamed schema: a scalar, a list, a map; `go_type` is the type that its elements or texts have in
-    Go, where that is one of their own, `map_` the type of a map."""
+def _schema_decoder(node: types.Schema, owner: str, go_type: str) -> Decoder:
+    """The decoder of an unnamed schema, which is a `go_type` in Go: a scalar, a list, a map."""
     if "$ref" in node:
-        return _lazy_decoder(node["$ref"], go_owner)
+        return _lazy_decoder(node["$ref"], owner)
     kind = node.get("type")
     if kind == "array":
         items = node.get("items") or {}
-        item = _schema_decoder(items, owner, go_owner, go_type)
-        element_type = go_type or items.get("format") or _GO_TYPES.get(items.get("type", ""), "")
-        return _list_decoder(item, go_owner, element_type, _zero_value(items))
-    if kind == "object":
-        more = node.get("additionalProperties")
-        if not isinstance(more, dict):
-            return _decode_anything
-        go_map_type = "map[string][]uint8" if more.get("format") == "byte" else "map[string]string"
-        go_map_type = "v1.ResourceList" if more.get("$ref") == types.QUANTITY else map_ or go_map_type
+        element_type = go_type[2:] if go_type.startswith("[]") else structs.go_type(items)
+        return _list_decoder(_schema_decoder(items, owner, element_type), owner, go_type, _zero_value(items))
+    if kind == "object" and isinstance(node.get("additionalProperties"), dict):
+        more = node["additionalProperties"]
+        value_type = go_type.partition("]")[2] or structs.go_type(more)
+        is_text = _is_plain_text(more)
         return _map_decoder(
-            _schema_decoder(more, owner, go_owner, go_type),
-            go_owner,
-            go_map_type,
-            _zero_value(more),
-            texts=_is_plain_text(more),
+            _schema_decoder(more, owner, value_type), owner, go_type, _zero_value(more), is_text=is_text
         )
-    if kind == "string":
-        return (
-            _bytes_decoder(go_owner) if node.get("format") == "byte" else _text_decoder(go_owner, go_type or "string")
-        )
-    if kind == "boolean":
-        return _boolean_decoder(go_owner)
     if kind == "integer":
-        return _integer_decoder(node.get("format", "int64"), go_owner)
-    if kind == "number":
-        return _number_decoder(go_owner)
-    return _decode_anything
+        return _integer_decoder(node.get("format", "int64"), owner)
+    if node.get("format") == "byte":
+        return _bytes_decoder(owner)
+    return _scalar_decoder(owner, go_type, _SCALARS[kind]) if kind in _SCALARS else _decode_anything
+
+
+_SCALARS: dict[Any, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "number": (int, float)}
 
 
 def _is_plain_text(node: types.Schema) -> bool:
@@ -251,21 +218,10 @@ def _bytes_decoder(owner: str) -> Decoder:
     return decoder
 
 
-def _text_decoder(owner: str, go_type: str = "string") -> Decoder:
+def _scalar_decoder(owner: str, go_type: str, classes: tuple[type, ...]) -> Decoder:
     def decoder(value: Any, walk: Walk) -> Any:
-        if value.__class__ is not str:
-            raise _unmarshal_type_error(
-                value, walk, owner, go_type, go_errors.conversion_error(value, go_type, is_text=True)
-            )
-        return value
-
-    return decoder
-
-
-def _boolean_decoder(owner: str) -> Decoder:
-    def decoder(value: Any, walk: Walk) -> Any:
-        if value.__class__ is not bool:
-            raise _unmarshal_type_error(value, walk, owner, "bool")
+        if value.__class__ not in classes:
+            raise _unmarshal_type_error(value, walk, owner, go_type)
         return value
 
     return decoder
@@ -283,21 +239,10 @@ def _integer_decoder(go_type: str, owner: str) -> Decoder:
     return decoder
 
 
-def _number_decoder(owner: str) -> Decoder:
-    def decoder(value: Any, walk: Walk) -> Any:
-        if value.__class__ is not int and value.__class__ is not float:
-            raise _unmarshal_type_error(value, walk, owner, "float64")
-        return value
-
-    return decoder
-
-
-def _list_decoder(item: Decoder, owner: str, element_type: str, zero: Any) -> Decoder:
+def _list_decoder(item: Decoder, owner: str, go_type: str, zero: Any) -> Decoder:
     def decoder(value: Any, walk: Walk) -> Any:
         if value.__class__ is not list:
-            raise _unmarshal_type_error(
-                value, walk, owner, "[]interface {}" if element_type == "" else f"[]{element_type}"
-            )
+            raise _unmarshal_type_error(value, walk, owner, go_type)
         out, path = [], walk.path
         for index, element in enumerate(value):
             path.append(index)
@@ -318,45 +263,60 @@ def _all_texts(value: dict[str, Any]) -> bool:
     return True
 
 
-def _map_decoder(item: Decoder, owner: str, go_type: str, zero: Any, *, texts: bool = False) -> Decoder:
-    """`texts`: any text will do, and most maps hold nothing else."""
+def _map_decoder(item: Decoder, owner: str, go_type: str, zero: Any, *, is_text: bool) -> Decoder:
+    """`is_text`: any text will do, and most maps hold nothing else."""
 
     def decoder(value: Any, walk: Walk) -> Any:
         if value.__class__ is not dict:
             raise _unmarshal_type_error(value, walk, owner, go_type)
-        if item is _decode_anything or (texts and _all_texts(value)):
+        if item is _decode_anything or (is_text and _all_texts(value)):
             return dict(value)
         return {key: item(element, walk) if element is not None else zero for key, element in value.items()}
 
     return decoder
 
 
-def _keeps_empty(name: str, key: str, node: types.Schema) -> bool:
-    """Whether an empty text, list or map of this field is written out."""
-    kind = types.resolve_ref(node).get("type")
-    if kind == "string":
-        return key in _KEPT_EMPTY_TEXT and not name.endswith(
-            (".EnvVar", ".Taint", ".Toleration", ".Secret", ".SELinuxOptions")
-        )
-    return f"{name}.{key}" in _KEPT_EMPTY_LIST
+@dataclass(frozen=True, slots=True)
+class _StructDefaults:
+    """What is filled in where nobody wrote it: rows of the table, a function, and what Go always writes."""
+
+    rows: list[tuple[str, Any, bool]]
+    """Field, value, and whether an empty one that somebody wrote is kept."""
+    function: Callable[[dict[str, Any]], None] | None
+    always: list[tuple[str, Any, Decoder | None]]
+    """Field, its zero; of a struct its decoder, for it has zeros of its own."""
+
+    def fill(self, out: dict[str, Any], walk: Walk) -> None:
+        for key, value, keeps_empty in self.rows:
+            if key not in out or not (keeps_empty or out[key]):
+                out[key] = copy.deepcopy(value) if isinstance(value, dict | list) else value
+        if self.function is not None:
+            self.function(out)
+        for key, zero, decode in self.always:
+            if key not in out or out[key] == []:  # storage is protobuf, which has no empty list
+                out[key] = zero if decode is None else decode({}, walk)
+
+
+def _struct_defaults(name: str, node: types.Schema) -> _StructDefaults:
+    fields = structs.fields(node)
+    rows = [(key, value, fields[key].pointer) for key, value in node.get(structs.DEFAULTS, {}).items()]
+    always = []
+    for key, field_facts in fields.items():
+        if field_facts.always:
+            child = node["properties"][key]
+            zero = _zero_value(child)
+            always.append((key, zero, _lazy_decoder(child["$ref"], "") if zero == {} else None))
+    return _StructDefaults(rows, SET_DEFAULTS.get(name), always)
 
 
 def _struct_decoder(name: str, node: types.Schema) -> Decoder:
-    owner = _short_name(name)
-    required = frozenset(node.get("required") or ())
+    owner, facts = _short_name(name), structs.fields(node)
     fields: dict[str, tuple[Decoder, bool, bool]] = {}
     for key, child in node["properties"].items():
-        item_type, field_key = child.get("items", {}).get("$ref", ""), f"{owner}.{key}"
-        decode_field = _schema_decoder(
-            child,
-            name,
-            owner,
-            _go_name(item_type) if item_type else STRING_FIELD_TYPES.get(field_key, ""),
-            MAP_FIELD_TYPES.get(field_key, ""),
-        )
-        fields[key] = decode_field, key in required or _keeps_empty(name, key, child), _is_plain_text(child)
-    set_defaults = DEFAULTS.get(name)
-    has_spec = name in _ALWAYS_HAVE_SPEC
+        about = facts.get(key, structs.TYPE_META)
+        decode_field = _schema_decoder(child, owner, about.go or structs.go_type(child))
+        fields[key] = decode_field, about.always or about.pointer, _is_plain_text(child)
+    defaults = _struct_defaults(name, node)
 
     def decoder(value: Any, walk: Walk) -> Any:
         if value.__class__ is not dict:
@@ -377,42 +337,10 @@ def _struct_decoder(name: str, node: types.Schema) -> Decoder:
             path.append(key)
             element = field_entry[0](element, walk)
             path.pop()
-            if not element and not field_entry[1] and _omits_empty(key, element):
-                continue
-            out[key] = element
-        if has_spec and walk.fill_defaults and "spec" not in out:
-            out["spec"] = fields["spec"][0]({}, walk)
-        if set_defaults is not None and walk.fill_defaults:
-            set_defaults(out)
+            if element or field_entry[1]:
+                out[key] = element
+        if walk.fill_defaults:
+            defaults.fill(out, walk)
         return out
 
     return decoder
-
-
-_ALWAYS_HAVE_SPEC = frozenset(
-    {
-        "io.k8s.api.core.v1.Pod",
-        "io.k8s.api.core.v1.Service",
-        "io.k8s.api.core.v1.PersistentVolumeClaim",
-        "io.k8s.api.core.v1.ResourceQuota",
-        "io.k8s.api.core.v1.Node",
-        "io.k8s.api.coordination.v1.Lease",
-    }
-)
-"""Whose `spec` is there, with its defaults, even where nobody wrote one."""
-
-
-def _omits_empty(key: str, empty: Any) -> bool:
-    if empty.__class__ is bool:
-        return key in _OMITEMPTY_BOOLEANS
-    if empty.__class__ is dict:
-        return key in _OMITEMPTY_MAPS
-    if empty.__class__ is int or empty.__class__ is float:
-        return key in _OMITEMPTY_NUMBERS
-    return True  # "" and []
-
-
-_OMITEMPTY_MAPS = frozenset(
-    "labels annotations data binaryData stringData nodeSelector limits requests matchLabels overhead hard used"
-    " capacity allocatable minResources parameters options volumeAttributes".split()
-)

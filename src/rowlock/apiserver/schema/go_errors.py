@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from rowlock.apiserver.schema.go_types import STRING_FIELD_TYPES
+from rowlock.apiserver.schema import structs
 
 MAX_SHOWN_BYTES = 30
 """Bytes of an unreadable body that are repeated in its refusal."""
@@ -100,15 +100,14 @@ def unmarshal_error(value: Any, go_type: str) -> str:
 
 
 _KIND_ERROR_PREFIX = "couldn't get version/kind; json parse error: "
-TEXT_TYPES = frozenset({"string", *STRING_FIELD_TYPES.values()})
 _UNMARSHAL = re.compile(r"json: cannot unmarshal (\w+)(?: \S+)? into Go struct field \S+ of type (.+)")
 
 
-def conversion_error(value: Any, go_type: str, *, is_text: bool = False) -> str:
+def conversion_error(value: Any, go_type: str) -> str:
     """What a real server says of a value of the wrong type in memory, where its decoder says it of JSON: after a
-    strategic merge, or an apply. `is_text`: the type is one of texts."""
+    strategic merge, or an apply."""
     source = {bool: "bool", str: "string", int: "int64", float: "float64", list: "slice", dict: "map"}[type(value)]
-    is_text, is_number = is_text or go_type in TEXT_TYPES, go_type.startswith(("int", "float"))
+    is_text, is_number = structs.is_text(go_type), go_type.startswith(("int", "float"))
     if (is_text and source == "int64") or (is_number and source == "float64"):
         return f"cannot convert {source} to {go_type}"
     if is_text or is_number or go_type == "bool":
@@ -125,7 +124,7 @@ def strategic_conversion_error(patch: Any, why: str) -> str:
         return f"error decoding from json: {why}" if why.startswith("illegal base64") else why
     number_type = "float64" if _has_float(patch) else "int64"
     source = {"number": number_type, "array": "slice", "object": "map"}.get(match[1], match[1])
-    go_type, is_text = match[2], match[2] in TEXT_TYPES
+    go_type, is_text = match[2], structs.is_text(match[2])
     if (is_text and source == "int64") or (go_type.startswith("int") and source == "float64"):
         return f"cannot convert {source} to {go_type}"
     go_type = "string" if is_text else go_type
