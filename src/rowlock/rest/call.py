@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import Request
 
 from rowlock.api import Api
-from rowlock.errors import BadRequest
+from rowlock.errors import BadRequest, TooLarge
 from rowlock.objects import Object
 from rowlock.rest.authentication import TokenAuthenticator
 from rowlock.rest.informers import InformerCache
@@ -78,10 +78,11 @@ class RestCall:
 
     async def json(self) -> Any:
         """The body. Raises BadRequest when it is not JSON."""
-        length = self.request.headers.get("content-length", "0")
-        if length.isdigit() and int(length) > MAX_BODY_BYTES:
-            raise BadRequest(f"the body has {length} bytes; {MAX_BODY_BYTES} are allowed")
-        raw = await self.request.body()
+        raw = bytearray()
+        async for chunk in self.request.stream():
+            raw += chunk
+            if len(raw) > MAX_BODY_BYTES:
+                raise TooLarge(f"the body has more than {MAX_BODY_BYTES} bytes, which is the limit")
         try:
             return msgspec.json.decode(raw)
         except msgspec.DecodeError as error:

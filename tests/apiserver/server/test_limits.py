@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import socket
 import ssl
@@ -85,6 +86,75 @@ def test_a_body_has_a_limit(client: httpx.Client, chunked: bool) -> None:
     answer = client.post(CONFIGS, content=content, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["reason"]) == (413, "RequestEntityTooLarge")
     assert client.get(f"{CONFIGS}/big").status_code == 404
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def flood(connection: socket.socket, piece: bytes, total: int) -> int:
+    """Send `piece` again and again without reading an answer; the bytes that went out before the server hung up."""
+    sent = 0
+    connection.settimeout(2.0)
+    try:
+        while sent < total:
+            connection.sendall(piece)
+            sent += len(piece)
+    except (OSError, ssl.SSLError):
+        pass  # cut off, or nobody takes any more
+    return sent
+
+
+FLOOD = 64 * 1024 * 1024
+PIPELINED = b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\n\r\n" * 1000
+CHUNK = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [
+        (b"", PIPELINED),
+        (b"POST /api/v1/token HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", CHUNK),
+        (b"POST /api HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: ", b"x" * 65536),
+        (b"POST /api HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", b"1;" + b"x" * 65536),
+        (b"GET /api HTTP/1.1\r\nHost: x", b"\r\na:" * 10_000),
+    ],
+    ids=["pipelined", "chunked body", "trailer", "chunk extension", "empty headers"],
+)
+def test_who_has_no_token_cannot_make_the_server_large_or_slow(
+    server: Running, client: httpx.Client, head: bytes, piece: bytes
+) -> None:
+    client.get("/readyz")
+    before, begun = resident_bytes(), time.process_time()
+    with connected(server) as connection:
+        connection.sendall(head)
+        sent = flood(connection, piece, FLOOD)
+        assert client.get("/readyz").text == "ok", "others are answered meanwhile"
+    assert sent < FLOOD, "it was cut off"
+    assert resident_bytes() - before < 24 * 1024 * 1024
+    assert time.process_time() - begun < 5.0, "client and server together"
+
+
+def test_connections_leave_descriptors_for_the_server_itself(
+    server: Running, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.get("/readyz").text == "ok"  # it keeps its connection
+    monkeypatch.setattr(http_protocol, "connection_limit", lambda: 3)
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(connected(server))
+        with plain(server) as refused:
+            assert all_of(refused) == b""
+        assert client.get("/readyz").text == "ok"
+    deadline = time.monotonic() + PATIENCE
+    while True:  # the others have gone: there is room again, as soon as the server has seen it
+        try:
+            with connected(server) as connection:
+                connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                assert all_of(connection).endswith(b"ok")
+                return
+        except (OSError, ssl.SSLError):
+            assert time.monotonic() < deadline
 
 
 def test_a_page_has_a_limit(client: httpx.Client, monkeypatch: pytest.MonkeyPatch, space: str) -> None:

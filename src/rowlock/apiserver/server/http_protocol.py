@@ -9,16 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import math
+import resource
 import ssl
+import sys
 from collections.abc import Iterable
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from rowlock.apiserver.server.tls import Outbox, TlsConnection
 
 HEAD_LIMIT = 64 * 1024
-"""Bytes of a request's first line and headers together."""
+"""Bytes of a request's first line and headers together; as many between two pieces of its body, and behind the last."""
+HEADER_COUNT_LIMIT = 200
+"""Headers of a request: thousands of empty ones would cost fifty times their bytes in memory."""
+BODY_CEILING = 6 * 1024 * 1024
+"""Bytes of any body, before anybody knows whose it is. What an endpoint takes is less, and it says so itself."""
+PIPELINE_LIMIT = 16
+"""Requests that may wait behind one that is being answered. Clients of today send one at a time."""
 FIRST_S = 30.0
 """Seconds in which a new connection must send the first byte of a request."""
 REQUEST_S = 60.0
@@ -30,10 +39,30 @@ def protocol_factory(tls: ssl.SSLContext) -> type[asyncio.Protocol]:
 
     outbox = Outbox()
 
-    def make_connection(**kwargs: Any) -> asyncio.BufferedProtocol:
+    def make_connection(**kwargs: Any) -> asyncio.BaseProtocol:
+        if len(outbox.connections) >= connection_limit():
+            return RefusedConnection()
         return TlsConnection(tls, HttpProtocol(**kwargs), outbox)
 
     return make_connection  # type: ignore[return-value]  # uvicorn wants a class and only calls it
+
+
+def connection_limit() -> int:
+    """Connections at a time: three quarters of the descriptors, so that the journal, logs and pods have theirs."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft * 3 // 4, 16)
+
+
+class RefusedConnection(asyncio.Protocol):
+    """One connection too many: closed before it costs anything."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
+class _LimitExceeded(Exception):
+    """Ends the parsing of what has been read."""
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -43,6 +72,9 @@ class HttpProtocol(HttpToolsProtocol):
         super().__init__(**kwargs)
         self._head_bytes: int | None = None
         """Bytes of the head so far; None outside one."""
+        self._body_bytes = 0
+        self._bytes_since_body = 0
+        """Framing and trailers: what came since the last piece of the body."""
         self._request_incomplete = False
         self._request_timer: asyncio.TimerHandle | None = None
         self._idle_deadline = math.inf
@@ -76,8 +108,17 @@ class HttpProtocol(HttpToolsProtocol):
         self._idle_deadline = math.inf
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if not self._request_incomplete:
+        self._idle_deadline = math.inf
+        self._bytes_since_body += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+        except httptools.HttpParserError:  # ours among them; not logged, or anybody could fill the disk
+            if not self.transport.is_closing():
+                self.send_400_response("Invalid HTTP request received.")
+        if not self._request_incomplete or self.transport.is_closing():
             return
         if self._request_timer is None:
             self._request_timer = self.loop.call_later(
@@ -87,13 +128,32 @@ class HttpProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_LIMIT:
                 self._send_error(431, f"the request's headers are too large: the limit is {HEAD_LIMIT} bytes")
+        elif self._bytes_since_body > HEAD_LIMIT:
+            self.transport.close()  # trailers, or chunks that are all framing
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= PIPELINE_LIMIT:
+            self.transport.close()
+            raise _LimitExceeded
         super().on_message_begin()
-        self._head_bytes, self._request_incomplete = 0, True
+        self._head_bytes, self._request_incomplete, self._body_bytes = 0, True, 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) >= HEADER_COUNT_LIMIT:
+            self._send_error(431, f"the request has too many headers: the limit is {HEADER_COUNT_LIMIT}")
+            raise _LimitExceeded
+        super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._bytes_since_body = 0
+        self._body_bytes += len(body)
+        if self._body_bytes > BODY_CEILING:
+            self.transport.close()
+            raise _LimitExceeded
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
-        self._head_bytes = None
+        self._head_bytes, self._bytes_since_body = None, 0
         if self.parser.should_upgrade() and self._get_upgrade() == b"spdy/3.1":
             self.scope["extensions"] = {"rowlock.take_over": {"call": self._take_over}}
         super().on_headers_complete()
@@ -116,10 +176,10 @@ class HttpProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
         if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+            self._start_asgi_task(*self.pipeline.pop())  # nothing more is read before these are answered
         else:
+            self.flow.resume_reading()
             self._idle_deadline = self.loop.time() + self.timeout_keep_alive
         if isinstance(self.transport, TlsConnection):
             self.transport.flush()  # nothing more will come in this turn of the loop
@@ -151,9 +211,6 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _should_upgrade(self) -> bool:
         return self._get_upgrade() == b"websocket"
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """Whoever asks for another upgrade reads why not in the answer; the server's log is not for that."""
 
     def handle_websocket_upgrade(self) -> None:
         from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # late: few servers ever need it

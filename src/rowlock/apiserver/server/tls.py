@@ -58,6 +58,8 @@ class Outbox:
 
     def __init__(self) -> None:
         self._writers: list[TlsConnection] = []
+        self.connections: set[TlsConnection] = set()
+        """All that are open."""
 
     def add(self, connection: TlsConnection) -> None:
         if not self._writers:
@@ -92,6 +94,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._raw = transport
+        self._outbox.connections.add(self)
         self._handshake_timer = self._loop.call_later(HANDSHAKE_S, transport.abort)
 
     def get_buffer(self, sizehint: int) -> bytearray:
@@ -147,6 +150,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
+        self._outbox.connections.discard(self)
         self._parts.clear()
         if self._handshake_timer:
             self._handshake_timer.cancel()
