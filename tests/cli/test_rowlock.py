@@ -247,14 +247,14 @@ def test_pods_that_cannot_be_made_are_the_reason(served: Served) -> None:
     served.until(lambda: "Error creating: Pod" in served.ok("rowlock list"))
 
 
-def test_closed_nodes_are_not_just_ready(served: Served) -> None:
+def test_cordoned_nodes_are_not_just_ready(served: Served) -> None:
     served.node("old")
     served.node("new")
-    assert ", closed" not in served.ok("rowlock status")
+    assert ", cordoned" not in served.ok("rowlock status")
     cordon = {"spec": {"unschedulable": True}}
     served.do(lambda: served.store.patch(kinds.NODE, "", "old", cordon, type="merge"))
     said = served.ok("rowlock status")
-    assert said.count("Ready, closed") == 1 and "A closed node takes no new pods" in said
+    assert said.count("Ready, cordoned") == 1 and "A cordoned node takes no new pods" in said
 
 
 def test_a_pipe_gets_the_whole_sentence(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,7 +392,7 @@ def test_no_flag_hides_what_every_line_has() -> None:
         ("rowlock describe", "needs one job"),
         ("rowlock up --nodes 0", "must be at least 1"),
         ("rowlock up --nodes two", "whole number"),
-        ("rowlock up --without kubelt", "knows kubelet and scheduler"),
+        ("rowlock up --without kubelt", "takes kubelet and scheduler"),
         ("rowlock wait x --for done", "completed"),
         ("rowlock build .", "needs a name"),
         ("rowlock image add x", "--host"),

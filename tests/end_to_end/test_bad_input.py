@@ -78,7 +78,7 @@ NOT_UNDERSTOOD = [
     ("rowlock up -d --simulated-gpus -1", "--simulated-gpus must be at least 0, but is -1"),
     ("rowlock up -d --gpus-per-node -1", "--gpus-per-node must be at least 0, but is -1"),
     ("rowlock up -d --port 99999", "--port must be at most 65535, but is 99999"),
-    ("rowlock up -d --without kublet", "--without knows kubelet and scheduler, not kublet"),
+    ("rowlock up -d --without kublet", "--without takes kubelet and scheduler, not kublet"),
     ("rowlock down --yes --timeout soon", 'invalid argument "soon" for --timeout'),
     ("rowlock down --keep-jobs --stop-jobs", "--keep-jobs and --stop-jobs exclude each other"),
     ("rowlock build .", "the image needs a name: `rowlock build -t NAME DIR`"),

@@ -100,7 +100,7 @@ def test_ctrl_c_and_stop(running: Cluster) -> None:
 def test_ctrl_c_and_detach(running: Cluster, name: str, keys: bytes) -> None:
     terminal = interrupted(running, name)
     terminal.type(keys)
-    terminal.hear(f"Job {name} goes on. Follow it again: `rowlock logs -f {name}`".encode())
+    terminal.hear(f"Job {name} goes on. Follow it: `rowlock logs -f {name}`".encode())
     assert terminal.end() == 0
     assert name in jobs(running)
     running.run("rowlock", "delete", name)
@@ -125,7 +125,7 @@ def test_a_run_that_is_terminated_says_that_the_job_goes_on(running: Cluster) ->
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 143
         told = process.stderr.read().splitlines()
-    assert told[-1] == ("Job left goes on. Follow it again: `rowlock logs -f left`; stop it: `rowlock delete left`")
+    assert told[-1] == ("Job left goes on. Follow it: `rowlock logs -f left`; stop it: `rowlock delete left`")
     assert "left" in jobs(running)
     running.run("rowlock", "delete", "left")
 
@@ -133,7 +133,7 @@ def test_a_run_that_is_terminated_says_that_the_job_goes_on(running: Cluster) ->
 def test_who_reads_no_further_is_told_that_the_job_goes_on(running: Cluster) -> None:
     line = "rowlock run --name cut -- sh -c 'while true; do echo again; sleep 0.02; done' | head -2"
     said = running.run("bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}", code=141)
-    assert said.count("[rank 0] again") == 2 and "Job cut goes on. Follow it again: `rowlock logs -f cut`" in said
+    assert said.count("[rank 0] again") == 2 and "Job cut goes on. Follow it: `rowlock logs -f cut`" in said
     running.run("rowlock", "delete", "cut")
 
 
@@ -142,8 +142,8 @@ def test_who_reads_no_further_is_told_that_the_job_goes_on(running: Cluster) -> 
     ("step", "told"),
     [
         ("_server", "Interrupted: nothing was submitted.\n"),
-        ("_submit", "Interrupted: whether job j was submitted is not known: `rowlock list -p b --data-dir D` shows it.\n"),
-        ("_follow", "Job j goes on. Follow it again: `rowlock logs -f j -p b --data-dir D`; stop it: `rowlock delete j -p b --data-dir D`"),
+        ("_submit", "Interrupted: whether job j was submitted is unknown: `rowlock list -p b --data-dir D` shows it.\n"),
+        ("_follow", "Job j goes on. Follow it: `rowlock logs -f j -p b --data-dir D`; stop it: `rowlock delete j -p b --data-dir D`"),
     ],
 )  # fmt: skip
 def test_an_interruption_says_what_became_of_the_job(
@@ -223,7 +223,7 @@ def test_a_server_that_dies_under_a_run_leaves_the_job(running: Cluster) -> None
         last = process.stderr.read().splitlines()[-1]
     running.up()  # first of all: else a test that fails leaves the pod host behind
     assert last == (
-        "the server is gone; job survivor goes on, unless `rowlock down` has stopped it: start the server again "
+        "the server has stopped; job survivor goes on, unless `rowlock down` stopped it: start the server again "
         "(`rowlock up -d`), then follow the job: `rowlock logs -f survivor`"
     )
     assert running.json("rowlock", "describe", "survivor", "--json")["phase"] == "Running"

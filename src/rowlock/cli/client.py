@@ -162,7 +162,7 @@ class ServerClient:
                 yield line
         except (OSError, http.client.HTTPException):
             raise CommandError(
-                "the connection to the server broke; the job goes on. Look again: `rowlock status`"
+                "the connection to the server broke; the job goes on. Check the server: `rowlock status`"
             ) from None
         finally:
             answer.close()
@@ -205,7 +205,7 @@ class ServerClient:
                 self.close()
                 if fresh:
                     raise CommandError(
-                        f"the server at {self.url} does not answer ({getattr(error, 'strerror', None) or 'connection closed'}); look: `rowlock status`"
+                        f"the server at {self.url} does not answer ({getattr(error, 'strerror', None) or 'connection closed'}); check it: `rowlock status`"
                     ) from None
             except TimeoutError:
                 raise CommandError(f"the server at {self.url} did not answer within {_TIMEOUT:.0f} s") from None

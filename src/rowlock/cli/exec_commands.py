@@ -174,7 +174,7 @@ def _exit_code(status: bytes) -> int:
         result = json.loads(status)
     except ValueError:
         raise CommandError(
-            "the connection to the server broke; the command was stopped. Look: `rowlock status`"
+            "the connection to the server broke, and the command was stopped. Check the server: `rowlock status`"
         ) from None
     if result.get("status") == "Success":
         return 0
@@ -230,7 +230,7 @@ def _parse_ports(text: str) -> tuple[int, int]:
     local, _, remote = text.partition(":")
     remote = remote or local
     if not (local.isdigit() or local == "") or not remote.isdigit() or not 0 < int(remote) < 65536:
-        raise CommandError(f'"{text}" is no pair of ports: LOCAL:REMOTE, for example 8080:80', 2)
+        raise CommandError(f'"{text}" is not a pair of ports: write LOCAL:REMOTE, for example 8080:80', 2)
     return int(local or 0), int(remote)
 
 

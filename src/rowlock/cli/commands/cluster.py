@@ -79,10 +79,12 @@ def _check_flags(line: CommandLine) -> None:
     if line.port is not None and line.port > 65535:
         raise CommandError(f"--port must be at most 65535, but is {line.port}", 2)
     if "gpus_per_node" in line.given_flags and "simulated_gpus" in line.given_flags:
-        raise CommandError("--gpus-per-node counts real GPUs and --simulated-gpus pretend ones: give one of them", 2)
+        raise CommandError(
+            "--gpus-per-node counts real GPUs and --simulated-gpus simulated ones: give only one of them", 2
+        )
     parts = set(filter(None, (line.without or "").split(",")))
     if unknown := parts - {"kubelet", "scheduler"}:
-        raise CommandError(f"--without knows kubelet and scheduler, not {', '.join(sorted(unknown))}", 2)
+        raise CommandError(f"--without takes kubelet and scheduler, not {', '.join(sorted(unknown))}", 2)
 
 
 def serve_argv(directory: str, settings: dict[str, Any]) -> list[str]:
@@ -181,7 +183,9 @@ def down(line: CommandLine) -> int:
         unstopped = _stop_jobs(line, busy, time.monotonic() + min(limit, _STOP_TIMEOUT))
         busy = [w for w in busy if w not in unstopped]
         if unstopped:
-            tell(f"Nobody stopped {_describe_jobs(unstopped)}: what runs of it goes on. The next `rowlock up` finds it")
+            tell(
+                f"{_describe_jobs(unstopped)} did not stop in time, and their pods go on. The next `rowlock up` finds them"
+            )
     if not line.keep_jobs:
         _warn_about_bare_pods(line)
     if line.server is not None:
@@ -218,7 +222,7 @@ def _unfinished_jobs(line: CommandLine) -> list[dict[str, Any]]:
         server = client.connect(line)
         workloads = client.list_all(server, "/api/v1/workloads", "workloads")
     except CommandError as refusal:
-        tell(f"The server could not be asked about its jobs: {refusal.message}")
+        tell(f"The server did not answer when asked for its jobs: {refusal.message}")
         return []
     return [w for w in workloads if w["phase"] not in ("Completed", "Failed", "Stopped", "Deleting")]
 
@@ -237,9 +241,9 @@ def _warn_about_bare_pods(line: CommandLine) -> None:
         and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
     ]
     if bare:
-        which, verb = ("pods", "go") if len(bare) != 1 else ("pod", "goes")
+        which, verb, them = ("pods", "go", "them") if len(bare) != 1 else ("pod", "goes", "it")
         tell(
-            f"{len(bare)} {which} of no job {verb} on ({_first_names(bare)}): `kubectl delete pod` ends what the next `rowlock up` finds"
+            f"{len(bare)} {which} without a job {verb} on ({_first_names(bare)}). The next `rowlock up` finds {them}; `kubectl delete pod` stops {them}"
         )
 
 
@@ -325,8 +329,8 @@ def status(line: CommandLine) -> int:
 
 
 _CORDONED_NOTE = """
-A closed node takes no new pods: `kubectl cordon` closed it, or it is of an earlier `rowlock up` with other flags and pods
-are still on it. The next start without them removes it (`rowlock delete JOB` removes a job's pods)."""
+A cordoned node takes no new pods. Either `kubectl cordon` cordoned it, or an earlier `rowlock up` with other flags added it
+and pods are still on it. Delete these pods (`rowlock delete JOB`), and the next `rowlock up` removes the node."""
 
 
 def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
@@ -337,7 +341,7 @@ def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or [])
     return (
         node["metadata"]["name"],
-        ("Ready" if ready else "NotReady") + (", closed" if node.get("spec", {}).get("unschedulable") else ""),
+        ("Ready" if ready else "NotReady") + (", cordoned" if node.get("spec", {}).get("unschedulable") else ""),
         str(allocatable.get("cpu", "")),
         format_memory(str(allocatable.get("memory", ""))),
         gpus + simulated,

@@ -54,16 +54,14 @@ def python() -> Finding:
 def cpus() -> Finding:
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if count < 2:
-        return Finding("cpus", "warn", "1", "ranks will take turns on one CPU: expect slow training")
+        return Finding("cpus", "warn", "1", "all ranks share one CPU: expect slow training")
     return Finding("cpus", "ok", str(count))
 
 
 def kubectl() -> Finding:
     path = shutil.which("kubectl")
     if path is None:
-        return Finding(
-            "kubectl", "warn", "not installed", "optional: with it the same jobs answer to `kubectl get pytorchjobs`"
-        )
+        return Finding("kubectl", "warn", "not installed", "optional: `kubectl get pytorchjobs` shows the same jobs")
     return Finding("kubectl", "ok", path)
 
 
@@ -80,13 +78,13 @@ def torch() -> Finding:
 
 def gpus() -> Finding:
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
-    no_gpu_hint = "no GPU here: rehearse with `rowlock up -d --simulated-gpus 1`"
+    no_gpu_hint = "no GPU found: try jobs with simulated GPUs, `rowlock up -d --simulated-gpus 1`"
     if shutil.which("nvidia-smi") is None:
         return Finding("gpus", "warn", "none (no NVIDIA driver)", no_gpu_hint)
     try:
         result = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
     except subprocess.TimeoutExpired:
-        return Finding("gpus", "bad", "nvidia-smi does not answer", "the driver hangs: look at the kernel's log")
+        return Finding("gpus", "bad", "nvidia-smi does not answer", "the driver hangs: see the kernel's log")
     if result.returncode:
         return Finding(
             "gpus", "bad", result.stdout.strip() or result.stderr.strip(), "the NVIDIA driver is broken: reinstall it"
@@ -106,12 +104,10 @@ def network() -> Finding:
         return Finding("pod network", "ok", f"rewrite ({sys.platform} has no namespaces)", fix)
     unshare = shutil.which("unshare")
     if unshare is None:
-        return Finding(
-            "pod network", "warn", "unknown: `unshare` is not installed", "rowlock finds out by itself at `up`"
-        )
+        return Finding("pod network", "warn", "unknown: `unshare` is not installed", "`rowlock up` finds out")
     result = subprocess.run([unshare, "--user", "--map-root-user", "--net", "true"], capture_output=True, check=False)
     if result.returncode:
-        return Finding("pod network", "warn", "rewrite (this kernel does not give user namespaces)", fix)
+        return Finding("pod network", "warn", "rewrite (this kernel does not allow user namespaces)", fix)
     return Finding("pod network", "ok", "namespaces: every pod has its own ports")
 
 
@@ -124,7 +120,7 @@ def containers() -> Finding:
         return Finding("containers", "ok", f"{engine}: images that it has or can pull run in containers")
     not_answering = "does not answer" in engine
     fix = (
-        "start it, or join its group (`docker`) to be let in; until then pods run as processes" if not_answering else ""
+        "start it, or join the group `docker` to get access; until then pods run as processes" if not_answering else ""
     )
     return Finding("containers", "warn" if not_answering else "ok", f"pods run as processes: {engine}", fix)
 
@@ -143,7 +139,10 @@ def disk_space(directory: str) -> Finding:
     free = shutil.disk_usage(existing).free / 2**30
     if free < 1:
         return Finding(
-            "data directory", "bad", f"{directory}: {free:.1f} GiB free", "free some space: a full disk refuses writes"
+            "data directory",
+            "bad",
+            f"{directory}: {free:.1f} GiB free",
+            "free some space: the server refuses writes when the disk is full",
         )
     return Finding("data directory", "ok", f"{directory} ({free:.0f} GiB free)")
 

@@ -295,7 +295,7 @@ def explain(line: CommandLine) -> int:
 
         return what_if(line)
     if line.file:
-        raise CommandError("`--file` goes with `--what-if`; of a job that was submitted only the name is needed", 2)
+        raise CommandError("`--file` needs `--what-if`; for a submitted job give only its name", 2)
     name = line.word("job")
     server = client.connect(line)
     workload = find_workload(server, project(line), name)
@@ -310,7 +310,7 @@ def explain(line: CommandLine) -> int:
     if body["evicted"]:
         eviction = body["evicted"]
         show(
-            f"It ran until {format_age(eviction['createdAt'])} ago and goes on when there is room: {eviction['message'].splitlines()[0]}"
+            f"It ran until {format_age(eviction['createdAt'])} ago, and starts again when resources are free: {eviction['message'].splitlines()[0]}"
         )
     for name, text in _record_lines(body["record"]):
         show(f"  {name}: {text}")
@@ -319,7 +319,7 @@ def explain(line: CommandLine) -> int:
         show(f"  {format_age(warning['createdAt'])} ago, {about['kind'].lower()}/{about['name']}: {warning['message']}")
     if not body["message"] and not body["warnings"]:
         is_new = body["phase"] in ("Creating", "Pending")
-        show("The scheduler has not looked at it yet; ask again." if is_new else "Nothing is holding it.")
+        show("The scheduler has not looked at it yet; ask again." if is_new else "It does not wait for anything.")
     return 0
 
 

@@ -73,7 +73,7 @@ def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: in
         return name
     if not any(tag.startswith("rank ") for tag in ranks):
         raise CommandError(
-            f"the pods of {workload['name']} are not one rank each: name one with --pod ({', '.join(ranks) or 'none yet'})"
+            f"the pods of {workload['name']} do not have one rank each: choose one with --pod ({', '.join(ranks) or 'none yet'})"
         )
     raise CommandError(f"{workload['name']} has no rank {rank}; it has {', '.join(ranks)}.")
 

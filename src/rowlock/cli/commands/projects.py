@@ -62,7 +62,7 @@ def update(line: CommandLine) -> int:
 
 def _format_quota(item: dict[str, Any]) -> str:
     quota = item["totalResources"]["gpuQuota"]
-    return "GPUs without bound" if quota < 0 else f"{format_number(quota)} GPU{'' if quota == 1 else 's'}"
+    return "unlimited GPUs" if quota < 0 else f"{format_number(quota)} GPU{'' if quota == 1 else 's'}"
 
 
 def index(line: CommandLine) -> int:

@@ -65,7 +65,7 @@ def _run(line: CommandLine, command: list[str]) -> int:
         name = _free_name(server, line, command)
         created = _submit(line, server, submission(line, command, name))
     except (KeyboardInterrupt, Terminated) as end:
-        hint = f"whether job {name} was submitted is not known: `rowlock list{context_flags(line)}` shows it"
+        hint = f"whether job {name} was submitted is unknown: `rowlock list{context_flags(line)}` shows it"
         tell(f"Interrupted: {hint if name else 'nothing was submitted'}.")
         return _TERMINATED if isinstance(end, Terminated) else _STOPPED
     name, identity = created["name"], created["workloadId"]
@@ -228,7 +228,7 @@ def _follow(line: CommandLine, server: ServerClient, name: str, identity: str) -
     except CommandError:
         restart = client.restart_command(client.read_server_json(server.directory))
         raise CommandError(
-            f"the server is gone; job {name} goes on, unless `rowlock down` has stopped it: start the server again "
+            f"the server has stopped; job {name} goes on, unless `rowlock down` stopped it: start the server again "
             f"(`{restart}`), then follow the job: `rowlock logs -f {name}{context_flags(line)}`"
         ) from None
     pods = server.get(f"{WORKLOADS}/{identity}/pods")["pods"] if body["phase"] != "Deleted" else []
@@ -293,7 +293,5 @@ def _handle_interrupt(line: CommandLine, name: str, identity: str) -> int:
 
 def _leave_running(line: CommandLine, name: str, code: int) -> int:
     flags = context_flags(line)
-    tell(
-        f"Job {name} goes on. Follow it again: `rowlock logs -f {name}{flags}`; stop it: `rowlock delete {name}{flags}`"
-    )
+    tell(f"Job {name} goes on. Follow it: `rowlock logs -f {name}{flags}`; stop it: `rowlock delete {name}{flags}`")
     return code

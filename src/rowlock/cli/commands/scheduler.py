@@ -57,9 +57,7 @@ def _exec_module(module: str, line: CommandLine, *argv: str) -> int:
 def what_if(line: CommandLine) -> int:
     """`explain --what-if -f FILE`."""
     if line.words:
-        raise CommandError(
-            f"`--what-if` asks about a file, not about the job `{line.words[0]}`: leave out one of the two", 2
-        )
+        raise CommandError(f"`--what-if` needs a file, not the job `{line.words[0]}`: leave out one of the two", 2)
     if not line.file:
         raise CommandError(
             "`--what-if` needs the file that would be submitted: `rowlock explain --what-if -f job.yaml`", 2

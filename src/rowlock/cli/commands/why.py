@@ -35,9 +35,9 @@ def _failure_lines(incidents: list[dict[str, Any]]) -> Iterator[str]:
         if error:
             location = f" ({error['place']})" if error["place"] else ""
             text += f": {error['kind']}{': ' + error['text'] if error['text'] else ''}{location}"
-            text += "  [an echo: it lost a peer]" if error["secondary"] else ""
+            text += "  [secondary: it lost a peer]" if error["secondary"] else ""
         elif failure["stopped"]:
-            text += "  [it was asked to end]"
+            text += "  [it was told to end]"
         yield f"  {failure['rank']}, run {failure['run']}: {text}"
     if len(incidents) > 1:
         yield f"  {len(incidents) - 1} earlier incident{'s' if len(incidents) > 2 else ''}; `--json` shows all"
@@ -45,7 +45,7 @@ def _failure_lines(incidents: list[dict[str, Any]]) -> Iterator[str]:
 
 def _running_rank_lines(ranks: list[dict[str, Any]], stacks: bool) -> Iterator[str]:
     for rank in ranks:
-        waits = f"waits in {rank['waits']}" if rank["waits"] else "stopped" if rank["state"] == "T" else "at work"
+        waits = f"waits in {rank['waits']}" if rank["waits"] else "stopped" if rank["state"] == "T" else "running"
         yield f"  {rank['rank']}: {waits}, {rank['cpu']:.2f} CPUs, silent for {rank['silent']:.0f} s"
         if not stacks:
             continue

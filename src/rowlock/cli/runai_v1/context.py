@@ -169,7 +169,7 @@ def login(line: CommandLine) -> int:
 
 def logout(line: CommandLine) -> int:
     raise CommandError(
-        "there is nobody to log out: the embedded cluster is open to its own user, whoever can read its token file"
+        "there is no session to end: everybody who can read the token file of the embedded cluster is logged in"
     )
 
 
