@@ -223,7 +223,7 @@ def test_a_suspended_job_has_not_failed() -> None:
     """Its ranks were asked to end: that is no incident, and nobody is blamed."""
     job = {"metadata": {"name": "j", "uid": "u"}, "spec": {"runPolicy": {"suspend": True}}}
     workload = Workload(job, [], None, Project("p", "p", "runai-p", "p", "", "", Decimal(0), Decimal(0)), "c")
-    told = {"sentence": "Nobody failed: rank 0 was asked to end.", "deaths": [], "asked": True}
+    told = {"sentence": "No rank failed: rank 0 was told to end.", "deaths": [], "asked": True}
     failed = {"sentence": "rank 1 failed.", "deaths": [], "asked": False}
     resume = "It is suspended: `rowlock resume j` starts it again."
     found = {"incidents": [told], "verdict": None, "ranks": []}

@@ -87,7 +87,7 @@ def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> Ran
             "stopped",
             ("rank 1",),
             "rank 1 is stopped by a signal (SIGSTOP or a debugger) (pod j-1, node n1, pid 101) at load (data.py:88); rank 0"
-            " waits for it in all_reduce at step (train.py:14). `kill -CONT 101` lets it go on.",
+            " waits for it in all_reduce at step (train.py:14). `kill -CONT 101` continues it.",
         ),
         (
             [look(0, COMPUTING, True, cpu=1.0), look(1, LOAD, True)],
@@ -101,7 +101,7 @@ def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> Ran
             [look(0, None, blind="py-spy: Permission denied"), look(1, None)],
             "blind",
             (),
-            "Where the ranks stand cannot be seen: py-spy: Permission denied.",
+            "The ranks' stacks cannot be read: py-spy: Permission denied.",
         ),
     ],
 )

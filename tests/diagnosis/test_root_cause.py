@@ -36,13 +36,13 @@ def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> RankFailure
         (
             [dead(1, 137, signal=9), dead(0, trouble=ECHO), dead(2, 143, signal=15, stopped=True)],
             3,
-            "rank 1 (pod j-worker-1, node n1) was killed with SIGKILL (exit code 137) after 12 s; not by rowlock, and it left no"
-            " error: somebody's `kill -9`, or the kernel short of memory; all 2 others then lost it and ended too.",
+            "rank 1 (pod j-worker-1, node n1) was killed with SIGKILL (exit code 137) after 12 s; not by rowlock, and it logged no"
+            " error: a `kill -9` by somebody, or the kernel was out of memory; all 2 others then lost it and ended too.",
         ),
         (
             [dead(1, 137, signal=9, reason="OOMKilled", message="it used 64 MiB of 64 MiB")],
             4,
-            "rank 1 (pod j-worker-1, node n1) was killed for its memory after 12 s: it used 64 MiB of 64 MiB.",
+            "rank 1 (pod j-worker-1, node n1) was killed for using too much memory after 12 s: it used 64 MiB of 64 MiB.",
         ),
         (
             [dead(0, trouble=CAUSE), dead(1, 3, at=14.0)],
@@ -96,7 +96,7 @@ def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> RankFailure
             [dead(0, trouble=ECHO)],
             1,
             "rank 0 (pod j-worker-0, node n1) ended with exit code 1 after 12 s: RuntimeError: Connection closed by peer"
-            " (train.py:20); no rank left an error of its own, so whoever went first did so in silence.",
+            " (train.py:20); no rank logged an error of its own, so the logs do not say why the first one ended.",
         ),
     ],
 )
@@ -106,7 +106,7 @@ def test_sentences(incident: list[RankFailure], ranks: int, said: str) -> None:
 
 def test_ranks_that_were_asked_to_end_have_not_failed() -> None:
     ended_by_us = [dead(n, 143, signal=15, stopped=True, said="step 7") for n in (1, 0)]
-    assert incident_sentence(ended_by_us, 2).startswith("Nobody failed: rank 0 and rank 1 were asked to end (")
+    assert incident_sentence(ended_by_us, 2).startswith("No rank failed: rank 0 and rank 1 were told to end (")
     assert incident_sentence([*ended_by_us, dead(2, trouble=CAUSE)]).startswith(
         "rank 2 (pod j-worker-2, node n1) ended with"
     )

@@ -323,7 +323,7 @@ def test_a_stopped_rank_is_named_and_goes_on(tmp_path: Path, hasty: None) -> Non
             "",
         )
         os.kill(job.pid("j-worker-0"), signal.SIGCONT)
-        assert "The ranks move again" in await job.event("JobMovesAgain")
+        assert "The ranks make progress again" in await job.event("JobMovesAgain")
         assert job.attached.status_message(whose, "Running") == ""
 
     on_job(tmp_path, body)
@@ -345,7 +345,7 @@ def test_of_several_ranks_in_one_pod_the_stopped_one_is_named(tmp_path: Path, ha
         )
         assert "2 ranks wait for it in all_reduce" in said or "both other ranks wait for it in all_reduce" in said
         os.kill(pid, signal.SIGCONT)
-        assert "The ranks move again" in await job.event("JobMovesAgain")
+        assert "The ranks make progress again" in await job.event("JobMovesAgain")
 
     on_job(tmp_path, body)
 
@@ -412,7 +412,7 @@ def test_where_nobody_can_be_named_that_is_said(tmp_path: Path, hasty: None) -> 
             await job.node.add(pod(name, "echo step 1; sleep 600", ownerReferences=owned))
         said = await job.event("JobStill")
         assert said.startswith("No rank has written a line for ") and said.endswith(
-            "and one of them at least does not compute. Where the ranks stand cannot be seen: they are no Python programs."
+            "and at least one of them uses no CPU. The ranks' stacks cannot be read: they are not Python programs."
         )
 
     on_job(tmp_path, body)

@@ -161,7 +161,7 @@ class Chaos:
         death = self.death(name, rank)
         if way == "eat":
             assert death["reason"] == "OOMKilled", death
-            assert "was killed for its memory" in self.why(name)["incidents"][0]["sentence"]
+            assert "was killed for using too much memory" in self.why(name)["incidents"][0]["sentence"]
         else:
             assert death["trouble"]["text"] == f"made to fail as rank {rank}", death
             assert death["trouble"]["place"].endswith("in hurt")

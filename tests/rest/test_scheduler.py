@@ -93,7 +93,7 @@ def test_without_a_scheduler_there_is_nothing_to_ask(world: World) -> None:
         ([], "a list of at least one manifest"),
         ({"objects": []}, "a list of at least one manifest"),
         ({"objects": [3]}, "a list of at least one manifest"),
-        ({"objects": [{}] * 101}, "one question may have 100"),
+        ({"objects": [{}] * 101}, "101 objects were given; the limit is 100"),
         ({"objects": [POD], "project": "team-b"}, 'Did you mean "team-a"?'),
         ({"objects": [{"kind": "Pod", "apiVersion": "v1"}], "project": "team-a"}, "metadata with a name is missing"),
     ],
@@ -138,7 +138,7 @@ def test_what_if_of_other_kinds(served: Served, tmp_path: Path) -> None:
     [
         ("--what-if", 2, "needs the file"),
         ("--what-if train -f x.yaml", 2, "leave out one of the two"),
-        ("-f x.yaml train", 2, "`--file` goes with `--what-if`"),
+        ("-f x.yaml train", 2, "`--file` needs `--what-if`"),
         ("--what-if -f /nowhere.yaml", 1, "/nowhere.yaml cannot be read: No such file"),
     ],
 )
@@ -153,7 +153,7 @@ def test_what_if_lines_that_mean_nothing(served: Served, line: str, code: int, s
         ("a: [", "is not YAML in line "),
         ("", "holds no object"),
         ("- 1\n", "holds list where an object"),
-        ("kind: Deployment\napiVersion: apps/v1\n", "starts nothing"),
+        ("kind: Deployment\napiVersion: apps/v1\n", "creates no pods for apps/v1 Deployment"),
         (JOB.replace("PyTorchJob", "PyTorchJobs"), 'Did you mean "PyTorchJob"'),
         (JOB.replace("spec:\n  pytorch", "spec:\n  sytorch"), "sytorchReplicaSpecs"),
     ],

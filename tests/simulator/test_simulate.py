@@ -148,7 +148,10 @@ def test_slices_keep_the_mean() -> None:
     ("text", "sentence"),
     [
         ("[]", "must be a mapping"),
-        ("departments: [{name: d, department: d}]\nprojects: [{name: a}]", "departments[0]: a department hangs below"),
+        (
+            "departments: [{name: d, department: d}]\nprojects: [{name: a}]",
+            "departments[0]: a department has no parent",
+        ),
         ("projects: [{name: a, department: zz}]", "there is no department 'zz'; known: none"),
         ("projcts: []", "did you mean 'projects'?"),
         ("projects: [{name: a, qota: 1}]", "projects[0]: there is no 'qota'; did you mean 'quota'?"),

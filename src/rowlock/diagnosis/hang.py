@@ -72,7 +72,7 @@ def judge_ranks(observations: Sequence[RankObservation]) -> Verdict:
     with_stack = [look for look in observations if look.stack is not None]
     if not with_stack:
         no_stack_reason = next((look.blind for look in observations if look.blind), "no rank has a Python process")
-        return Verdict("blind", f"Where the ranks stand cannot be seen: {no_stack_reason}.")
+        return Verdict("blind", f"The ranks' stacks cannot be read: {no_stack_reason}.")
     waiting = [look for look in with_stack if look.awaited_collective and not look.moved]
     not_waiting = [look for look in with_stack if not look.awaited_collective]
     if waiting and not_waiting:
@@ -101,7 +101,7 @@ def _stopped_verdict(observations: Sequence[RankObservation], stopped: Sequence[
     others = [look for look in observations if look.state != STOPPED]
     if waiting := [look for look in others if look.awaited_collective]:
         text += f"; {_count_text(waiting, others)} {'waits' if len(waiting) == 1 else 'wait'} for it in {_common_wait(waiting)}"
-    return Verdict("stopped", f"{text}. `kill -CONT {first.pid}` lets it go on.", tuple(look.rank for look in stopped))
+    return Verdict("stopped", f"{text}. `kill -CONT {first.pid}` continues it.", tuple(look.rank for look in stopped))
 
 
 def _behind_verdict(waiting: Sequence[RankObservation], not_waiting: Sequence[RankObservation]) -> Verdict:

@@ -17,8 +17,8 @@ INCIDENT_GAP = 30.0
 """Seconds: deaths closer than this to the one before belong to the same incident."""
 _HINTS = {
     signals.SIGBUS: "often a full /dev/shm: give it an emptyDir volume with `medium: Memory`",
-    signals.SIGSEGV: "memory was accessed that is not there: native code, or a library that does not fit",
-    signals.SIGABRT: "the program gave itself up",
+    signals.SIGSEGV: "invalid memory access, in native code or an incompatible library",
+    signals.SIGABRT: "the program aborted itself",
 }
 
 
@@ -94,14 +94,14 @@ def root_cause(incident: Sequence[RankFailure]) -> RankFailure:
 
 
 def is_requested_stop(incident: Sequence[RankFailure]) -> bool:
-    """Nobody failed: the platform itself had asked each of them to end."""
+    """No rank failed: the platform itself had asked each of them to end."""
     return all(d.stopped and d.reason != "OOMKilled" for d in incident)
 
 
 def exit_description(code: int, signal: int, reason: str = "", message: str = "") -> str:
     """How a program ended, in words: `was killed with SIGKILL (exit code 137)`. `message` says why it could not start."""
     if reason == "OOMKilled":
-        return "was killed for its memory"
+        return "was killed for using too much memory"
     if reason == "StartError":
         return f"could not start: {message}"
     number = signal or (code - 128 if 128 < code < 128 + signals.NSIG else 0)
@@ -115,13 +115,13 @@ def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0) -> str:
     if is_requested_stop(incident):
         names = sorted({d.rank for d in incident})
         plural = "was" if len(names) == 1 else "were"
-        return f"Nobody failed: {join_names(names)} {plural} asked to end ({_STOP_REASONS})."
+        return f"No rank failed: {join_names(names)} {plural} told to end ({_STOP_REASONS})."
     cause = root_cause(incident)
     others = {d.rank for d in incident if d.rank != cause.rank}
     secondary = {d.rank for d in incident if d.is_secondary} & others
     text = f"{cause.rank_name} (pod {cause.pod}, node {cause.node}) {_cause_description(cause)}"
     if cause.is_secondary:
-        text = f"{text}; no rank left an error of its own, so whoever went first did so in silence"
+        text = f"{text}; no rank logged an error of its own, so the logs do not say why the first one ended"
     if not others:
         return text + "."
     count = (
@@ -158,12 +158,12 @@ def _cause_description(cause: RankFailure) -> str:
         return f"{ending}{duration}: {cause.trouble}"
     number = cause.signal
     if number == signals.SIGKILL and not cause.stopped:
-        return f"{ending}{duration}; not by rowlock, and it left no error: somebody's `kill -9`, or the kernel short of memory"
+        return f"{ending}{duration}; not by rowlock, and it logged no error: a `kill -9` by somebody, or the kernel was out of memory"
     if hint := _HINTS.get(signals.Signals(number) if number in {s.value for s in signals.Signals} else signals.SIGCHLD):
         return f"{ending}{duration}; {hint}"
     if cause.said:
         return f"{ending}{duration}; the last line of its log: {cause.said}"
-    return f"{ending}{duration} and left no error in its log"
+    return f"{ending}{duration} and logged no error"
 
 
 def join_names(names: Sequence[str], limit: int = 4) -> str:

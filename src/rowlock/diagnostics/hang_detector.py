@@ -183,7 +183,7 @@ class HangDetector:
             self._report_straggler(watched, verdict)
         elif verdict.kind == "blind" and watched.last_output and BLIND not in watched.reported_ranks:
             watched.reported_ranks.add(BLIND)
-            message = f"No rank has written a line for {format_duration(still_seconds)}, and one of them at least does not compute. {verdict.sentence}"
+            message = f"No rank has written a line for {format_duration(still_seconds)}, and at least one of them uses no CPU. {verdict.sentence}"
             self._diagnostics.record_event(watched.job, "Warning", "JobStill", message)
 
     def _report_hang(
@@ -198,7 +198,7 @@ class HangDetector:
         assert watched.hang is not None
         after = format_duration(now - watched.hang_since)
         self._diagnostics.record_event(
-            watched.job, "Normal", "JobMovesAgain", f"The ranks move again, {after} after they were found standing."
+            watched.job, "Normal", "JobMovesAgain", f"The ranks make progress again, {after} after the hang was found."
         )
         watched.hang = None
         self._diagnostics.set_hang(uid(watched.job), [])

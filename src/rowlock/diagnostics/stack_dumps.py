@@ -76,7 +76,7 @@ async def dump_stack(pid: int) -> StackDump:
     if not tool:
         return StackDump(None, "py-spy is not installed where rowlock runs (`pip install py-spy`)")
     if has_no_python(pid):
-        return StackDump(None, "they are no Python programs")
+        return StackDump(None, "they are not Python programs")
     dump = StackDump(None)
     for _ in range(_TRIES):
         dump = await _run_py_spy(tool, pid)
@@ -98,5 +98,5 @@ async def _run_py_spy(tool: str, pid: int) -> StackDump:
         return StackDump(None, f"py-spy did not answer within {_DUMP_TIMEOUT:.0f} s")
     if process.returncode:
         lines = error_output.decode(errors="replace").strip().splitlines()
-        return StackDump(None, f"py-spy: {lines[-1].strip() if lines else 'it failed without a word'}")
+        return StackDump(None, f"py-spy: {lines[-1].strip() if lines else 'it failed without a message'}")
     return StackDump(stacks.parse_stack(json.loads(output)))

@@ -53,19 +53,21 @@ class Authenticator:
             return self.user
         if scheme.lower() != "bearer" or not token:
             raise Unauthorized(
-                "a token is needed: send `Authorization: Bearer <token>`; it is in the data directory's file `token`"
+                "a token is needed: send `Authorization: Bearer <token>`; it is in the file `token` in the data directory"
             )
         if self.authenticate_token:
             return self._authenticate_token(self.authenticate_token, request, token.strip())
         if not hmac.compare_digest(token.strip().encode(), self.token.encode()):
-            raise Unauthorized("the token is not this cluster's: read it again from the data directory's file `token`")
+            raise Unauthorized(
+                "the token is not the one of this cluster: read it from the file `token` in the data directory"
+            )
         return self.user
 
     def _authenticate_token(self, authenticate_token: TokenAuthenticator, request: Request, token: str) -> str:
         address = (request.scope.get("server") or ("",))[0]
         principal = authenticate_token(token, str(address))
         if principal is None:
-            raise Unauthorized("nobody may come in here with that token: ask whoever runs the server for one of yours")
+            raise Unauthorized("this token is not accepted here: ask the owner of the cluster for a token of your own")
         principal.authorize(request.method)
         return principal.name or self.user
 
@@ -74,6 +76,6 @@ class Authenticator:
         fields = {str(k).lower(): v for k, v in body.items()} if isinstance(body, dict) else {}
         grant_type = str(fields.get("granttype") or fields.get("grant_type") or "client_credentials")
         raise BadRequest(
-            f"this cluster has no applications, so {grant_type!r} has nothing to exchange: send "
+            f"this cluster issues no tokens for {grant_type!r}: send "
             f"{'your own token' if self.authenticate_token else 'the token of the data directory'} as `Authorization: Bearer <token>`"
         )

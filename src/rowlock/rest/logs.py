@@ -356,7 +356,7 @@ class _LogSource:
         job, names = objects.name(workload.job), ", ".join(objects.name(pod) for pod in running_pods)
         run = "run" if len(running_pods) > 1 else "runs"
         hint = f"`rowlock logs -f {job} --pod {objects.name(running_pods[0])}`"
-        return f"rowlock: {job} is over, but {names} still {run}: {hint} goes on; `rowlock delete {job}` ends them.\n".encode()
+        return f"rowlock: {job} is over, but {names} still {run}: {hint} shows more; `rowlock delete {job}` stops them.\n".encode()
 
     async def _wait_for_changes(self, followers: dict[tuple[str, int], Any]) -> None:
         def has_news() -> bool:

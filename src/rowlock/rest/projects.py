@@ -90,7 +90,7 @@ async def create(call: RestCall) -> Any:
         namespace = await api.create(kinds.NAMESPACE, projects.to_namespace(project), options=WRITE_OPTIONS)
     except AlreadyExists:
         await api.delete(kinds.QUEUE, "", objects.name(queue))
-        raise AlreadyExists(f"the namespace {project.namespace} exists already and is no project's") from None
+        raise AlreadyExists(f"the namespace {project.namespace} exists already and belongs to no project") from None
     await cache.wait_until("", lambda: project.namespace in cache.projects())
     queue_name = objects.name(queue)
     await cache.wait_until("", lambda: cache.queue(queue_name) is not None)

@@ -59,7 +59,7 @@ def parse_manifests(body: Any) -> list[Object]:
     if not isinstance(manifests, list) or not manifests or not all(isinstance(o, dict) for o in manifests):
         raise BadRequest("the body must be an object with `objects`: a list of at least one manifest")
     if len(manifests) > _MAX_OBJECTS:
-        raise BadRequest(f"{len(manifests)} objects were given; one question may have {_MAX_OBJECTS}")
+        raise BadRequest(f"{len(manifests)} objects were given; the limit is {_MAX_OBJECTS}")
     return manifests
 
 
@@ -80,7 +80,7 @@ async def _dry_run_create(call: RestCall, obj: Object, namespace: str) -> Object
     if kind not in dry_run_gangs.SUPPORTED_KINDS:
         names = [k.name for k in dry_run_gangs.SUPPORTED_KINDS]
         raise BadRequest(
-            f"kind {version} {kind_name} starts nothing.{did_you_mean(kind_name, names)} Known: {', '.join(names)}"
+            f"rowlock creates no pods for {version} {kind_name}.{did_you_mean(kind_name, names)} Known: {', '.join(names)}"
         )
     meta = obj.get("metadata")
     if not isinstance(meta, dict):

@@ -118,7 +118,7 @@ def _queue_path(cache: InformerCache, project: Project) -> list[Object]:
 
 def _generate_name(request: Submission, identity: str) -> Submission:
     if len(request.name) > _MAX_PREFIX_LENGTH:
-        message = f"as a prefix {request.name!r} may have {_MAX_PREFIX_LENGTH} characters, it has {len(request.name)}."
+        message = f"the prefix {request.name!r} has {len(request.name)} characters; the limit is {_MAX_PREFIX_LENGTH}."
         raise BadRequest(message, causes=[Cause("max", message, "name")])
     return replace(request, name=f"{request.name}-{identity.replace('-', '')[:12]}")
 
@@ -137,7 +137,7 @@ async def _ensure_name_is_free(cache: InformerCache, project: Project, name: str
     if remaining_jobs():
         raise AlreadyExists(f"the job {name} already exists, please delete it first (use 'runai delete {name}')")
     if same_named_jobs():
-        raise Conflict(f"the job {name} of before is still being deleted; try again in a moment")
+        raise Conflict(f"the job {name} with the same name is still being deleted; try again in a moment")
 
 
 # ---------------------------------------------------------------- one workload

@@ -12,7 +12,7 @@ from typing import Any
 from rowlock.scheduling.model.resources import WHOLE_GPU
 from rowlock.simulator.engine import JobRun, SimulationResult, UsagePoint, gpu_capacity
 
-NOTE = "simulated: pretend nodes and the real planner; pods start at once and run at full speed"
+NOTE = "simulated: fake nodes and the real planner; pods start at once and run at full speed"
 
 
 def percentile(values: Sequence[float], part: float) -> float:
@@ -117,8 +117,8 @@ def format_summary(summary: dict[str, Any]) -> str:
         f"utilisation  {summary['utilisation']:.1%} of all GPU time",
         f"waiting      p50 {format_seconds(wait['p50'])}, p90 {format_seconds(wait['p90'])}, p99 {format_seconds(wait['p99'])}, "
         f"longest {format_seconds(wait['max'])}",
-        f"fairness     Jain {summary['jain']:.3f} over what projects got of what they deserved",
-        f"taken back   {taken}; {summary['lostGpuHours']:g} GPU-hours of work lost",
+        f"fairness     Jain {summary['jain']:.3f} (what projects got / what they deserved)",
+        f"evicted      {taken}; {summary['lostGpuHours']:g} GPU-hours of work lost",
         "",
         *_project_rows(summary["projects"]),
     ]

@@ -90,7 +90,7 @@ def parse_trace(document: Any) -> Trace:
     department_names = [d.name for d in departments]
     for i, d in enumerate(departments):
         if d.department:
-            raise TraceError(f"departments[{i}]: a department hangs below nothing; leave `department` to projects")
+            raise TraceError(f"departments[{i}]: a department has no parent: only a project has the field `department`")
     for p in projects:
         if p.department and p.department not in department_names:
             raise TraceError(
@@ -102,7 +102,7 @@ def parse_trace(document: Any) -> Trace:
     for i, item in enumerate(top.list_of("jobs")):
         jobs += _parse_jobs(TraceTable(item, f"jobs[{i}]", _JOB_FIELDS), [p.name for p in projects])
         if len(jobs) > MAX_JOBS:
-            raise TraceError(f"jobs[{i}]: that makes more than {MAX_JOBS} jobs; a simulation takes no more")
+            raise TraceError(f"jobs[{i}]: more than {MAX_JOBS} jobs, which is the limit of a simulation")
     _check_distinct(jobs, "jobs")
     if not jobs:
         raise TraceError("jobs: a trace needs at least one; or let `--generate jobs=1000,seed=1` make them")

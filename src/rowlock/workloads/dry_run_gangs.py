@@ -71,13 +71,15 @@ def _job_gang(obj: Object, namespace_object: Object | None, classes: Mapping[str
         spec = {**obj["spec"], "runPolicy": {**obj["spec"]["runPolicy"], "suspend": False}}
         obj = {**obj, "spec": spec}  # asked is what happens when it runs
     if validation_error := framework.validate(obj.get("spec") or {}):
-        raise BadRequest(f"{framework.kind.name} {name(obj)} would fail at once: {validation_error}")
+        raise BadRequest(f"{framework.kind.name} {name(obj)} would fail immediately: {validation_error}")
     obj = _with_creation_fields(obj, now)
     job = parse_job(framework, obj)
     writes = reconcile(framework, Observed(obj), now).writes
     pods = [w.object for w in writes if isinstance(w, Create) and w.kind == kinds.POD]
     if not pods:
-        raise BadRequest(f"the operator would make no pods for {framework.kind.name} {name(obj)}: look at its replicas")
+        raise BadRequest(
+            f"the operator would create no pods for {framework.kind.name} {name(obj)}: look at its replicas"
+        )
     group = group_of(job, group_spec(job, namespace_object, classes))
     return _pod_group_gang(_with_creation_fields(group, now), pods, namespace_object, classes, now)
 

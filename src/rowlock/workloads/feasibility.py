@@ -22,8 +22,8 @@ from rowlock.workloads.compute import Compute
 from rowlock.workloads.submission import Submission
 
 NO_GPU = (
-    "a GPU is asked for, but no node of this cluster has one. Ask for none, or start the cluster "
-    "with simulated ones: `rowlock down && rowlock up -d --simulated-gpus 1`."
+    "a pod asks for a GPU, but no node of this cluster has one. Ask for none, or start the cluster "
+    "with simulated GPUs: `rowlock down && rowlock up -d --simulated-gpus 1`."
 )
 _UNREADY_GRACE = SchedulerSettings().unready_grace
 """Seconds for which a node that is not ready may come back; then its pods are given up, too."""
@@ -82,9 +82,7 @@ def _infeasible_cause(shape: Shape, nodes: Iterable[Object], now: float | None) 
 def _no_pool_cause(pool: str, others: set[str]) -> Cause:
     pool_names = ", ".join(sorted(other or "default" for other in others))
     fix = (
-        f"put nodes into it (kubectl label node NODE {pod_requests.NODE_POOL_LABEL}={pool}), or name"
-        if pool
-        else "name"
+        f"add nodes to it (kubectl label node NODE {pod_requests.NODE_POOL_LABEL}={pool}), or name" if pool else "name"
     )
     text = f"no node is in the node pool {pool or 'default'!r}; {fix} another pool: {pool_names}."
     return Cause("options", text, "spec.nodePools")
@@ -118,13 +116,13 @@ def _infeasible_causes(shape: Shape, nodes: Sequence[Node], closed_nodes: Sequen
     node, remedy = (
         ("node", "Ask for at most")
         if not closed_nodes
-        else ("open node", f"{_closed_node_hint(closed_nodes)} Or ask for at most")
+        else ("schedulable node", f"{_closed_node_hint(closed_nodes)} Or ask for at most")
     )
     max_gpus = max(n.gpus for n in nodes)
     if shape.device_count > max_gpus:
         text = f"a pod asks for {shape.device_count} GPUs, but the largest {node} has {max_gpus}. "
         no_gpu_text = (
-            f"a GPU is asked for, but no open node has one. {_closed_node_hint(closed_nodes)}"
+            f"a pod asks for a GPU, but no schedulable node has one. {_closed_node_hint(closed_nodes)}"
             if closed_nodes
             else NO_GPU
         )
@@ -136,7 +134,7 @@ def _infeasible_causes(shape: Shape, nodes: Sequence[Node], closed_nodes: Sequen
         largest_text = (
             f"the largest has {max_gpu_memory} MiB"
             if not closed_nodes
-            else f"the largest of an open node has {max_gpu_memory} MiB"
+            else f"the largest of a schedulable node has {max_gpu_memory} MiB"
         )
         text = f"a pod asks for {shape.gpu_memory} MiB of a GPU, but {largest_text}. {remedy} that."
         yield _compute_cause("gpuMemoryRequest", text)

@@ -159,15 +159,15 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
     elif status.phase in ("Stopping", "Stopped"):
         sentence = suspended_sentence(name) + (f" Before that: {last_failure}" if last_failure else "")
     elif status.phase == "Failed":
-        sentence = last_failure or message or "It failed, and none of its ranks left a trace here."
+        sentence = last_failure or message or "It failed, and no rank left an exit code or a log here."
     elif verdict is not None and verdict["kind"] != "moving":
         sentence = verdict["sentence"]
     elif status.phase == "Completed":
-        sentence = f"It completed; along the way: {last_failure}" if last_failure else "It completed; no rank failed."
+        sentence = f"It completed, but before that: {last_failure}" if last_failure else "It completed; no rank failed."
     elif verdict is not None:
         sentence = f"{verdict['sentence']} Before that: {last_failure}" if last_failure else verdict["sentence"]
     else:
-        sentence = last_failure or message or "Nothing is wrong that could be seen."
+        sentence = last_failure or message or "No problem was found."
     return {"name": name, "phase": status.phase, "sentence": sentence, **diagnosis}
 
 
@@ -182,6 +182,4 @@ def _waiting_sentence(workload: Workload, events: Sequence[Object]) -> str:
     evictions = [e for e in events if e.get("reason") == "Evict" and _regarding_uid(e) == objects.uid(workload.job)]
     if not evictions:
         return message
-    return (
-        f"{message} It ran before, and goes on when there is room: {str(evictions[-1].get('message')).splitlines()[0]}"
-    )
+    return f"{message} It was evicted, and starts again when resources are free: {str(evictions[-1].get('message')).splitlines()[0]}"

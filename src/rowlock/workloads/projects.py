@@ -135,7 +135,7 @@ def _parse_quota(top: Fields) -> tuple[Decimal, Decimal, Decimal]:
     for name, default in (("deserved", UNLIMITED), ("limit", UNLIMITED), ("overQuotaWeight", 1)):
         amount = gpu.number(name)
         if amount is not None and amount < 0 and amount != UNLIMITED:
-            gpu.add_error(name, "min", f"must be no less than 0, or -1 for no bound, but is {amount:g}.")
+            gpu.add_error(name, "min", f"must be no less than 0, or -1 for unlimited, but is {amount:g}.")
         amounts.append(Decimal(str(default if amount is None else amount)))
     return amounts[0], amounts[1], amounts[2]
 

@@ -123,7 +123,7 @@ def parse_submission(body: Any) -> Submission:
     )
     if top.text("templateId"):
         top.add_error(
-            "templateId", "unsupported", "templates are not supported by rowlock yet. Put the values into spec."
+            "templateId", "unsupported", "templates are not supported by rowlock yet. Write the values into spec."
         )
     errors.raise_if_any()
     return submission
@@ -160,7 +160,7 @@ def _parse_project(top: Fields) -> str:
         return str(value)
     text = top.text("projectId")
     if not text:
-        top.add_error("projectId", "required", "say in which project: GET /api/v1/org-unit/projects lists them.")
+        top.add_error("projectId", "required", "a project is needed: GET /api/v1/org-unit/projects lists them.")
     return text
 
 
@@ -170,7 +170,9 @@ def _parse_framework(spec: Fields) -> FrameworkMapping:
     if mapping is None:
         names = ", ".join(f.name for f in frameworks.FRAMEWORKS)
         nearest = frameworks.nearest_name(word)
-        spec.add_error("distributedFramework", "options", f"must be one of {names}; {word!r} is nearest to {nearest}.")
+        spec.add_error(
+            "distributedFramework", "options", f"must be one of {names}; {word!r} is most similar to {nearest}."
+        )
     return mapping or PYTORCH
 
 
@@ -220,7 +222,7 @@ def _parse_role(body: Fields, *, needs_image: bool = True) -> RoleSpec:
     image = body.text("image")
     if needs_image and not image.strip("/"):
         body.add_error(
-            "image", "required", 'an image is needed; "rowlock.dev/host" stands for the programs of this machine.'
+            "image", "required", 'an image is needed; "rowlock.dev/host" means the programs of this machine.'
         )
     return RoleSpec(
         image=image,
@@ -308,10 +310,10 @@ def _parse_options(spec: Fields, framework: FrameworkMapping) -> RunOptions:
 def _parse_pool(spec: Fields) -> str:
     pools = spec.get("nodePools") or []
     if not isinstance(pools, list) or not all(isinstance(p, str) and _POOL.fullmatch(p) for p in pools):
-        spec.add_error("nodePools", "format", "must be a list with the name of a node pool, a label's value.")
+        spec.add_error("nodePools", "format", "must be a list with the name of one node pool (a label value).")
         return ""
     if len(pools) > 1:
-        message = f"a workload lives in one node pool, and others are not tried yet; name one of {', '.join(pools)}."
+        message = f"a workload runs in one node pool; a list to try in order is not supported yet. Name one of {', '.join(pools)}."
         spec.add_error("nodePools", "max", message)
     return "" if pools in ([], ["default"]) else pools[0]
 
