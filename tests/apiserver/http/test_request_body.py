@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import random
+import time
 from typing import Any
 
 import pytest
 
 from rowlock.apiserver.http import request_body
+from rowlock.apiserver.http.request_body import convert_large_yaml, decode_body, yaml_of
+from rowlock.apiserver.http.requests import Call
+from rowlock.apiserver.server.users import ADMIN
 from rowlock.errors import BadRequest
 
 TWICE = [
@@ -74,3 +79,40 @@ def _text(random_: random.Random, spaces: tuple[str, str], depth: int) -> str:
         return f"[{spaces[0].join(parts)}]"
     keys = [json.dumps(random_.choice(["a", "b", "a b", "c"])) for _ in parts]
     return "{" + spaces[0].join(f"{key}{spaces[1]}{part}" for key, part in zip(keys, parts, strict=True)) + "}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"a: 1" + b":59" * 200_000, b"[" * 300_000, b"a: &a [1]\nb: *a\n", b"a: " + b"9" * 600_000, b"- " * 100_000],
+    ids=["base 60", "deep", "alias", "digits", "deep lists"],
+)
+def test_yaml_that_was_made_to_be_slow_is_not(body: bytes) -> None:
+    begun = time.process_time()
+    with contextlib.suppress(BadRequest):
+        yaml_of(body)
+    assert time.process_time() - begun < 2
+
+
+def test_yaml_knows_numbers_as_go_does() -> None:
+    text = b"a: 1:30\nb: 12\nc: 1.5\nd: 0x10\ne: 017\nf: yes\ng: ~\nh: 2020-01-01\ni: 1_000\nj: +1.5e+3\nk: 1:30.5\n"
+    assert yaml_of(text) == {
+        "a": "1:30", "b": 12, "c": 1.5, "d": 16, "e": 15, "f": True, "g": None, "h": "2020-01-01", "i": 1000, "j": 1500.0,
+        "k": "1:30.5",
+    }  # fmt: skip
+
+
+def test_large_yaml_is_read_beside_the_event_loop() -> None:
+    """Others are answered meanwhile: the loop goes round while 200 KiB of YAML are read."""
+    body = b"".join(b"key-%d: value\n" % n for n in range(15_000))
+    call = Call("POST", "/", {}, {b"content-type": b"application/yaml"}, ADMIN, body)
+
+    async def count_turns() -> int:
+        reading, turns = asyncio.create_task(convert_large_yaml(call)), 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            turns += 1
+        await reading
+        return turns
+
+    assert asyncio.run(count_turns()) > 20
+    assert len(decode_body(call)) == 15_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -144,3 +145,34 @@ def test_who_only_shares_fields_by_applying_leaves_no_time() -> None:
         applied(made, "three", "2")
     said = 'Apply failed with 2 conflicts: conflicts with "one":\n- .data.k\nconflicts with "two":\n- .data.k'
     assert refused.value.message == said
+
+
+def test_copies_have_a_limit() -> None:
+    """Each copy doubles the object: 26 of them would make 64 million."""
+    doubling = [{"op": "copy", "from": "/data", "path": f"/data/{n}"} for n in range(26)]
+    with pytest.raises(ApiError):
+        json_patch.apply_json_patch({"data": {"a": "x" * 100}}, doubling)
+    few = [{"op": "copy", "from": "/data/a", "path": f"/data/{n}"} for n in range(26)]
+    assert len(json_patch.apply_json_patch({"data": {"a": "x"}}, few)["data"]) == 27
+
+
+def test_long_lists_cost_their_length_not_its_square() -> None:
+    """Measured in equality checks, not in seconds: 60,000 elements against each other would be billions."""
+    many = [f"example.com/{n}" for n in range(60_000)]
+    ports = [{"port": n, "protocol": "TCP"} for n in range(60_000)]
+    metadata, service = types.schema_of(kinds.CONFIG_MAP), types.schema_of(kinds.SERVICE)
+    begun = time.process_time()
+    emptied = strategic_merge.strategic_merge(
+        {"metadata": {"finalizers": many}}, {"metadata": {"$deleteFromPrimitiveList/finalizers": many}}, metadata
+    )
+    assert emptied == {"metadata": {"finalizers": []}}
+    merged = strategic_merge.strategic_merge({"spec": {"ports": ports}}, {"spec": {"ports": ports[::-1]}}, service)
+    assert sorted(port["port"] for port in merged["spec"]["ports"]) == list(range(60_000))
+    deleted = [{"port": port["port"], "$patch": "delete"} for port in ports]
+    assert (
+        strategic_merge.strategic_merge({"spec": {"ports": ports}}, {"spec": {"ports": deleted}}, service)["spec"][
+            "ports"
+        ]
+        == []
+    )
+    assert time.process_time() - begun < 10, "a second or two; it was minutes"

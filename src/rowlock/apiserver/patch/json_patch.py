@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from rowlock.apiserver.schema import go_errors
 from rowlock.errors import BadRequest, Invalid
 
 MAX_OPERATIONS = 10_000
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+"""What the `copy` operations of one patch may add, as JSON: kube-apiserver's `JSONPatchMaxCopyBytes`."""
 _MISSING: Any = object()
 
 
@@ -39,7 +43,14 @@ def apply_json_patch(target: Any, patch: Any) -> Any:
         raise BadRequest(
             f"the allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}: send several patches"
         )
+    copied_bytes = 0
     for operation in patch:
+        if operation.get("op") == "copy":
+            copied_bytes += len(
+                msgspec.json.encode(_get_value(target, _parse_pointer(operation.get("from")), optional=True))
+            )
+            if copied_bytes > MAX_COPIED_BYTES:
+                raise _rejected_patch()
         target = _apply_operation(target, operation)
         if not isinstance(target, dict):
             raise _rejected_patch()

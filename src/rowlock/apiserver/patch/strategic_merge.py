@@ -13,6 +13,7 @@ from rowlock.apiserver.schema import go_errors, types
 from rowlock.errors import BadRequest, UnknownError
 
 MAX_DEPTH = 100
+_DELETED: Any = object()
 
 
 _DELETE, _ORDER, _RETAIN, _PATCH = "$deleteFromPrimitiveList/", "$setElementOrder/", "$retainKeys", "$patch"
@@ -95,7 +96,8 @@ def _patch_strategy(node: types.Schema) -> str:
 def _merge_list(live: list[Any], patch: list[Any], node: types.Schema, depth: int) -> list[Any]:
     key = node.get("x-kubernetes-patch-merge-key")
     if not key:
-        return [*live, *(v for v in patch if v not in live)]
+        present = {_element_identity(None, v) for v in live}
+        return [*live, *(v for v in patch if _element_identity(None, v) not in present)]
     if any(isinstance(e, dict) and e.get(_PATCH) == "replace" for e in patch):
         return [e for e in patch if not (isinstance(e, dict) and e.get(_PATCH) == "replace" and key not in e)]
     out, child = list(live), types.item_schema(node)
@@ -103,17 +105,24 @@ def _merge_list(live: list[Any], patch: list[Any], node: types.Schema, depth: in
         raise UnknownError(
             f"list element types are not identical: [{go_errors.format_go_value(live)} {go_errors.format_go_value(patch)}]"
         )
+    positions: dict[str, list[int]] = {}  # of each key, so that long lists cost their length, not its square
+    for index, live_element in enumerate(live):
+        if isinstance(live_element, dict):
+            positions.setdefault(_element_identity(key, live_element), []).append(index)
     for element in patch:
         if key not in element:
             raise UnknownError(f"map: {go_errors.format_go_value(element)} does not contain declared merge key: {key}")
-        at = next((i for i, e in enumerate(out) if isinstance(e, dict) and e.get(key) == element[key]), None)
+        identity = _element_identity(key, element)
         if element.get(_PATCH) == "delete":
-            out = [e for e in out if not (isinstance(e, dict) and e.get(key) == element[key])]
-        elif at is None:
-            out.append(strategic_merge({}, element, child, depth + 1))
+            for index in positions.pop(identity, ()):
+                out[index] = _DELETED
+        elif identity in positions:
+            index = positions[identity][0]
+            out[index] = strategic_merge(out[index], element, child, depth + 1)
         else:
-            out[at] = strategic_merge(out[at], element, child, depth + 1)
-    return out
+            positions[identity] = [len(out)]
+            out.append(strategic_merge({}, element, child, depth + 1))
+    return [element for element in out if element is not _DELETED]
 
 
 def _order_like_patch(live: list[Any], merged: Any, patch: list[Any], node: types.Schema) -> Any:
@@ -145,8 +154,8 @@ def _apply_directive(out: dict[str, Any], key: str, value: Any, node: types.Sche
     if key.startswith(_DELETE):
         name = key[len(_DELETE) :]
         if isinstance(out.get(name), list):
-            removed = value if isinstance(value, list) else []
-            out[name] = [v for v in out[name] if v not in removed]
+            removed = {_element_identity(None, v) for v in value} if isinstance(value, list) else set()
+            out[name] = [v for v in out[name] if _element_identity(None, v) not in removed]
     elif key.startswith(_ORDER):
         name = key[len(_ORDER) :]
         if isinstance(out.get(name), list) and isinstance(value, list):

@@ -274,6 +274,7 @@ class ApiServer:
             and call.method == "POST"
             and len(rest) in (1, 3)
         ):
+            await request_body.convert_large_yaml(call)
             review = reviews.review(call, group_version_resource, request_body.decode_body(call), self.user)
             await answer_object(send, review, code=201)
         elif version[0] == crds.GROUP:
@@ -308,6 +309,8 @@ class ApiServer:
         if target.subresource not in _STREAMING_SUBRESOURCES:
             # whoever could not read the answer writes nothing
             requests.negotiate_form(call.header(b"accept"), for_list=verb == "list")
+            if len(call.body) > request_body.LARGE_YAML:
+                await request_body.convert_large_yaml(call)
         if target.subresource:
             return await self._serve_subresource(call, receive, send, target)
         if verb == "watch":
