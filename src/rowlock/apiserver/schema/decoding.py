@@ -9,7 +9,6 @@ written (`structs.py`, `defaulting.py`). Pure.
 from __future__ import annotations
 
 import base64
-import copy
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -276,47 +275,59 @@ def _map_decoder(item: Decoder, owner: str, go_type: str, zero: Any, *, is_text:
     return decoder
 
 
-@dataclass(frozen=True, slots=True)
-class _StructDefaults:
-    """What is filled in where nobody wrote it: rows of the table, a function, and what Go always writes."""
+class _Missing:
+    """What a struct has where nobody wrote it: rows of the table, what a function makes of other fields, Go's zeros."""
 
-    rows: list[tuple[str, Any, bool]]
-    """Field, value, and whether an empty one that somebody wrote is kept."""
-    function: Callable[[dict[str, Any]], None] | None
-    always: list[tuple[str, Any, Decoder | None]]
-    """Field, its zero; of a struct its decoder, for it has zeros of its own."""
+    def __init__(self, name: str, node: types.Schema) -> None:
+        self._rows: dict[str, Any] = node.get(structs.DEFAULTS, {})
+        self._function = SET_DEFAULTS.get(name)
+        always = [key for key, facts in structs.fields(node).items() if facts.always]
+        self._zeros = {key: _zero_value(node["properties"][key]) for key in always}
+        self._structs = {key: node["properties"][key]["$ref"] for key in always if self._zeros[key] == {}}
 
-    def fill(self, out: dict[str, Any], walk: Walk) -> None:
-        for key, value, keeps_empty in self.rows:
-            if key not in out or not (keeps_empty or out[key]):
-                out[key] = copy.deepcopy(value) if isinstance(value, dict | list) else value
-        if self.function is not None:
-            self.function(out)
-        for key, zero, decode in self.always:
-            if key not in out or out[key] == []:  # storage is protobuf, which has no empty list
-                out[key] = zero if decode is None else decode({}, walk)
+    def filler(self) -> Callable[[dict[str, Any]], None] | None:
+        """What fills in a dict, with as little work as the type needs: this is done for every struct of every write."""
+        if not self._rows and not self._zeros:
+            return self._function
+        return self._fill_zeros if not self._rows and self._function is None else self._fill
+
+    def _fill(self, out: dict[str, Any]) -> None:
+        for key, value in self._rows.items():
+            if key not in out:
+                out[key] = _copy_value(value)
+        if self._function is not None:
+            self._function(out)
+        self._fill_zeros(out)
+
+    def _fill_zeros(self, out: dict[str, Any]) -> None:
+        for key, zero in self._zeros.items():
+            if key not in out:
+                out[key] = _copy_value(_empty_struct(self._structs[key])) if key in self._structs else zero
 
 
-def _struct_defaults(name: str, node: types.Schema) -> _StructDefaults:
-    fields = structs.fields(node)
-    rows = [(key, value, fields[key].pointer) for key, value in node.get(structs.DEFAULTS, {}).items()]
-    always = []
-    for key, field_facts in fields.items():
-        if field_facts.always:
-            child = node["properties"][key]
-            zero = _zero_value(child)
-            always.append((key, zero, _lazy_decoder(child["$ref"], "") if zero == {} else None))
-    return _StructDefaults(rows, SET_DEFAULTS.get(name), always)
+@cache
+def _empty_struct(name: str) -> Any:
+    """What is written of a struct of which nobody wrote anything."""
+    return decoder_for(name)({}, Walk())
+
+
+def _copy_value(value: Any) -> Any:
+    if value.__class__ is dict:
+        return {key: _copy_value(inner) for key, inner in value.items()} if value else {}
+    return [_copy_value(inner) for inner in value] if value.__class__ is list else value
 
 
 def _struct_decoder(name: str, node: types.Schema) -> Decoder:
-    owner, facts = _short_name(name), structs.fields(node)
-    fields: dict[str, tuple[Decoder, bool, bool]] = {}
+    owner, facts, missing = _short_name(name), structs.fields(node), _Missing(name, node)
+    fields, rows = dict[str, tuple[Decoder, bool, bool]](), node.get(structs.DEFAULTS, {})
     for key, child in node["properties"].items():
         about = facts.get(key, structs.TYPE_META)
         decode_field = _schema_decoder(child, owner, about.go or structs.go_type(child))
-        fields[key] = decode_field, about.always or about.pointer, _is_plain_text(child)
-    defaults = _struct_defaults(name, node)
+        # an empty list that is always written is null: storage is protobuf, which has no empty list
+        keeps_zero = about.pointer or (about.always and key not in rows and child.get("type") != "array")
+        fields[key] = decode_field, keeps_zero, _is_plain_text(child)
+
+    fill = missing.filler()
 
     def decoder(value: Any, walk: Walk) -> Any:
         if value.__class__ is not dict:
@@ -339,8 +350,8 @@ def _struct_decoder(name: str, node: types.Schema) -> Decoder:
             path.pop()
             if element or field_entry[1]:
                 out[key] = element
-        if walk.fill_defaults:
-            defaults.fill(out, walk)
+        if walk.fill_defaults and fill is not None:
+            fill(out)
         return out
 
     return decoder
