@@ -12,7 +12,7 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.apiserver.apply import field_sets
-from rowlock.apiserver.schema import crd_schema, decoding, go_errors, types
+from rowlock.apiserver.schema import crd_schema, decoding, go_errors, structs, types
 from rowlock.apiserver.schema.decoding import Walk
 from rowlock.apiserver.validation.field_errors import format_value
 from rowlock.errors import BadRequest, UnknownError, invalid
@@ -150,9 +150,9 @@ def _list_key_error(element: Any, keys: Sequence[str], node: types.Schema) -> st
         return f"associative list without keys has an element that's {element_type}" if element_type else ""
     if not isinstance(element, dict):
         return f"associative list with keys may not have {'a null element' if element is None else 'non-map elements'}"
-    required = types.resolve_ref(node).get("required") or ()  # which is there in Go, whatever is written
+    zeros = structs.zeros(types.resolve_ref(node))  # which OpenAPI has as defaults
     for key in keys:
-        if element.get(key) is None and key not in required and "default" not in (types.field_schema(node, key) or {}):
+        if element.get(key) is None and key not in zeros and "default" not in (types.field_schema(node, key) or {}):
             message = f'associative list with keys has an element that omits key field "{key}"'
             return f"{message} (and doesn't have default value)"
     return ""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from rowlock.apiserver.schema import types
+from rowlock.apiserver.schema import structs, types
 
 Path = tuple[str, ...]
 Fields = set[Path]
@@ -23,7 +23,6 @@ Tree = dict[str, Any]
 _SYSTEM_FIELDS = frozenset(
     "name namespace uid creationTimestamp resourceVersion generation managedFields selfLink".split()
 )
-_ALWAYS_WRITTEN = frozenset({"metadata", "spec", "status", "template"})
 _MISSING: Any = object()
 
 
@@ -34,9 +33,8 @@ def _json(value: Any) -> str:
     return _encode(value).decode()
 
 
-def new_object_fields(obj: dict[str, Any], node: types.Schema, *, custom: bool) -> Tree:
+def new_object_fields(obj: dict[str, Any], node: types.Schema) -> Tree:
     """The fields that a write brings into being with a new object."""
-    builder = _BUILDERS[custom]
     shape = _shape(types.resolve_ref(node))
     tree: Tree = {}
     for key, value in obj.items():
@@ -46,8 +44,8 @@ def new_object_fields(obj: dict[str, Any], node: types.Schema, *, custom: bool) 
             value = {k: v for k, v in value.items() if k not in _SYSTEM_FIELDS}
             if not value:
                 continue
-        if value or not builder.is_always_written(key, node):
-            tree[f"f:{key}"] = builder.subtree(value, *builder.child_schema(shape, key))
+        if not shape.is_zero(key, value):
+            tree[f"f:{key}"] = _subtree(value, *shape.step(key))
     return tree
 
 
@@ -81,7 +79,7 @@ def _config_tree(value: Any, node: types.Schema) -> Tree | None:
         return out or None
     declared = shape.node.get("properties") or {}
     for key, element in value.items():
-        below = _config_tree(element, shape.child(key))
+        below = _config_tree(element, shape.step(key)[0])
         if key not in declared:
             out[f"f:{key}"] = _with_itself(below)
         elif below is not None:
@@ -103,25 +101,36 @@ class _Shape:
     """Whether it is a list: one that no schema knows is one value."""
     has_free_keys: bool
     keys: tuple[str, ...]
-    required: frozenset[str]
-    steps: dict[tuple[_FieldSetBuilder, str], tuple[types.Schema, bool]] = field(default_factory=dict)
+    zeros: dict[str, Any]
+    """Fields that every object of a built-in kind writes, be they empty: then bringing one is no change."""
+    steps: dict[str, tuple[types.Schema, bool]] = field(default_factory=dict)
 
-    def child(self, key: str) -> types.Schema:
-        return types.field_schema(self.node, key) or types.ANYTHING
+    def step(self, key: str) -> tuple[types.Schema, bool]:
+        """The schema of a field, and whether it is a member of its own where it has parts."""
+        step = self.steps.get(key)
+        if step is None:
+            own_member = self.has_free_keys or (key != "metadata" and key not in self.zeros)
+            step = types.field_schema(self.node, key) or types.ANYTHING, own_member
+            if key in (self.node.get("properties") or ()):  # all other keys are the users', and have no end
+                self.steps[key] = step
+        return step
+
+    def is_zero(self, key: str, value: Any) -> bool:
+        """Whether the field is what an object has in which nobody wrote it."""
+        return key in self.zeros and (not value or value == self.zeros[key])
+
+    def pair(self, old: dict[str, Any], new: dict[str, Any], key: str) -> tuple[Any, ...]:
+        """Both values of a field; one that is always written is its zero where it is not."""
+        missing = self.zeros.get(key, _MISSING)
+        return old.get(key, missing), new.get(key, missing)
 
 
 def _shape(node: types.Schema) -> _Shape:
     shape = _SHAPES.get(id(node))
     if shape is None or shape.node is not node:
-        keys, required = node.get("x-kubernetes-list-map-keys") or (), node.get("required") or ()
-        shape = _Shape(
-            node,
-            types.is_atomic(node),
-            node.get("type") == "array",
-            types.is_map(node),
-            tuple(keys),
-            frozenset(required),
-        )
+        keys = tuple(node.get("x-kubernetes-list-map-keys") or ())
+        is_list, zeros = node.get("type") == "array", structs.zeros(node)
+        shape = _Shape(node, types.is_atomic(node), is_list, types.is_map(node), keys, zeros)
         _SHAPES[id(node)] = shape
     return shape
 
@@ -130,67 +139,29 @@ _SHAPES: dict[int, _Shape] = {}
 """By the schema's identity: schemas live in the table of types for ever, and a shape keeps its own."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _FieldSetBuilder:
-    custom: bool
-
-    def child_schema(self, shape: _Shape, key: str) -> tuple[types.Schema, bool]:
-        """The schema of a field, and whether it is a member of its own."""
-        child = shape.steps.get((self, key))
-        if child is None:
-            child = shape.child(key), shape.has_free_keys or self.is_own_member(key, shape.node)
-            if key in (shape.node.get("properties") or ()):  # all other keys are the users', and have no end
-                shape.steps[self, key] = child
-        return child
-
-    def is_own_member(self, key: str, parent: types.Schema) -> bool:
-        """Whether a declared field that has parts is a member of its own, in an object that is there already."""
-        return key != "metadata" and (self.custom or not self.is_always_written(key, parent))
-
-    def is_always_written(self, key: str, parent: types.Schema) -> bool:
-        """Whether every object of a built-in kind writes this field, be it empty: then bringing it is no change."""
-        return not self.custom and (key in _ALWAYS_WRITTEN or key in _shape(parent).required or _is_claim(key, parent))
-
-    def with_zero_values(self, old: Any, new: Any, key: str, parent: types.Schema) -> tuple[Any, Any]:
-        """Both values of a field; one that is always written is Go's zero where it is not."""
-        if (old is _MISSING or new is _MISSING) and self.is_always_written(key, parent):
-            zero = _zero_value(key, parent)
-            return (zero if old is _MISSING else old, zero if new is _MISSING else new)
-        return old, new
-
-    def subtree(self, value: Any, node: types.Schema, own_member: bool) -> Tree:
-        """`itself`: the value is new with all that it has."""
-        if not value or not isinstance(value, (dict, list)):
-            return {}
-        shape = _shape(node)
-        if shape.atomic:
-            return {}
-        out: Tree = {".": {}} if own_member else {}
-        if isinstance(value, list):
-            if not shape.is_list:
-                return {}
-            child = types.item_schema(node)
-            for element in value:
-                step = path_element(element, node)
-                out[step] = {} if step.startswith("v:") else self.subtree(element, child, True)
-            return out
-        for key, element in value.items():
-            if element.__class__ is str and element:  # most fields are leaves
-                out[f"f:{key}"] = {}
-            elif element or own_member or not self.is_always_written(key, node):
-                child, own = self.child_schema(shape, key)
-                out[f"f:{key}"] = self.subtree(element, child, own_member or own)
-        return out
-
-
-_BUILDERS = {custom: _FieldSetBuilder(custom) for custom in (False, True)}
-
-
-def _zero_value(key: str, parent: types.Schema) -> Any:
-    if key in _ALWAYS_WRITTEN or _is_claim(key, parent):
+def _subtree(value: Any, node: types.Schema, own_member: bool) -> Tree:
+    """`own_member`: the value is new with all that it has."""
+    if not value or not isinstance(value, (dict, list)):
         return {}
-    child = types.field_schema(parent, key) or types.ANYTHING
-    return {"string": "", "integer": 0, "boolean": False}.get(child.get("type", ""))
+    shape = _shape(node)
+    if shape.atomic:
+        return {}
+    out: Tree = {".": {}} if own_member else {}
+    if isinstance(value, list):
+        if not shape.is_list:
+            return {}
+        child = types.item_schema(node)
+        for element in value:
+            step = path_element(element, node)
+            out[step] = {} if step.startswith("v:") else _subtree(element, child, True)
+        return out
+    for key, element in value.items():
+        if element.__class__ is str and element:  # most fields are leaves
+            out[f"f:{key}"] = {}
+        elif own_member or not shape.is_zero(key, element):
+            child, own = shape.step(key)
+            out[f"f:{key}"] = _subtree(element, child, own_member or own)
+    return out
 
 
 def path_element(element: Any, node: types.Schema) -> str:
@@ -211,11 +182,6 @@ def _key_value(element: dict[str, Any], key: str, node: types.Schema) -> Any:
         return int(value) if value.__class__ is float and value.is_integer() else value
     declared = (types.resolve_ref(node).get("properties") or {}).get(key) or {}
     return declared.get("default")
-
-
-def _is_claim(key: str, parent: types.Schema) -> bool:
-    """Resources are a part of every claim; a container need not have any."""
-    return key == "resources" and "accessModes" in (_shape(parent).node.get("properties") or {})
 
 
 def is_tree(fields: Any) -> bool:
@@ -276,45 +242,40 @@ class Difference:
         return bool(self.added or self.modified or self.removed)
 
 
-def difference(old: dict[str, Any], new: dict[str, Any], node: types.Schema, *, custom: bool) -> Difference:
+def difference(old: dict[str, Any], new: dict[str, Any], node: types.Schema) -> Difference:
     """What a write changed, apart from what belongs to the system."""
-    builder = _BUILDERS[custom]
-    comparison = _Comparer(Difference(), builder)
+    shape, comparer = _shape(node), _Comparer(Difference())
     for key in {**old, **new}:
         if key in ("apiVersion", "kind"):
             continue
-        a, b = old.get(key, _MISSING), new.get(key, _MISSING)
+        pair = shape.pair(old, new, key)
         if key == "metadata":
-            a, b = ({} if m is _MISSING else {k: v for k, v in m.items() if k not in _SYSTEM_FIELDS} for m in (a, b))
-        child = types.field_schema(node, key) or types.ANYTHING
-        comparison.compare(
-            builder.with_zero_values(a, b, key, node), child, (f"f:{key}",), builder.is_own_member(key, node)
-        )
-    return comparison.difference
+            metas = (m if isinstance(m, dict) else {} for m in pair)
+            pair = tuple({k: v for k, v in meta.items() if k not in _SYSTEM_FIELDS} for meta in metas)
+        comparer.compare(pair, shape.step(key), (f"f:{key}",))
+    return comparer.difference
 
 
-def differ(old: dict[str, Any], new: dict[str, Any], node: types.Schema, *, custom: bool) -> bool:
+def differ(old: dict[str, Any], new: dict[str, Any], node: types.Schema) -> bool:
     """Whether anything is not the same, what belongs to the system and the order of lists included."""
     if old == new:
         return False
-    builder = _BUILDERS[custom]
-    pairs = (builder.with_zero_values(old.get(k, _MISSING), new.get(k, _MISSING), k, node) for k in {**old, **new})
+    pairs = (_shape(node).pair(old, new, key) for key in {**old, **new})
     return any(a is not b and a != b for a, b in pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparer:
     difference: Difference
-    builder: _FieldSetBuilder
 
-    def compare(self, pair: tuple[Any, Any], node: types.Schema, at: Path, own_member: bool) -> None:
-        """`itself`: a field with parts is a member of its own."""
-        old, new = pair
+    def compare(self, pair: tuple[Any, ...], step: tuple[types.Schema, bool], at: Path) -> None:
+        """`step`: the schema of the field, and whether it is a member of its own where it has parts."""
+        (old, new), (node, own_member) = pair, step
         if old is new or (old is not _MISSING and new is not _MISSING and old == new):
             return
         if old is _MISSING or new is _MISSING:
             value, into = (new, self.difference.added) if old is _MISSING else (old, self.difference.removed)
-            below = self.builder.subtree(value, node, own_member)
+            below = _subtree(value, node, own_member)
             into.update(paths({at[-1]: below}, at[:-1]) if below else [at])
             return
         is_atomic = (
@@ -327,17 +288,15 @@ class _Comparer:
         elif isinstance(old or new, list):
             self._compare_lists((old or [], new or []), node, at)
         else:
-            old, new, has_free_keys = old or {}, new or {}, types.is_map(node)
-            for key in {**old, **new}:
-                child = types.field_schema(node, key) or types.ANYTHING
-                step = self.builder.with_zero_values(old.get(key, _MISSING), new.get(key, _MISSING), key, node)
-                self.compare(step, child, (*at, f"f:{key}"), has_free_keys or self.builder.is_own_member(key, node))
+            shape = _shape(node)
+            for key in {**(old or {}), **(new or {})}:
+                self.compare(shape.pair(old or {}, new or {}, key), shape.step(key), (*at, f"f:{key}"))
 
     def _compare_lists(self, pair: tuple[list[Any], list[Any]], node: types.Schema, at: Path) -> None:
         before, after = ({path_element(e, node): e for e in side} for side in pair)
         child = types.item_schema(node)
         for step in {**before, **after}:
-            self.compare((before.get(step, _MISSING), after.get(step, _MISSING)), child, (*at, step), True)
+            self.compare((before.get(step, _MISSING), after.get(step, _MISSING)), (child, True), (*at, step))
 
 
 def ensure_named_members(fields: Fields, node: types.Schema) -> Fields:

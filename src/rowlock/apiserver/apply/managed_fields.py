@@ -153,7 +153,7 @@ _NOT_WRITTEN_BY_STATUS = frozenset({("f:metadata", "f:deletionTimestamp"), ("f:m
 
 def creation_entries(kind: Kind, obj: Object, manager: FieldManager) -> list[Entry]:
     """The entry of a new object, all of whose fields belong to its author; none for one that has nothing but a name."""
-    fields = field_sets.new_object_fields(obj, types.schema_of(kind), custom=kind.custom)
+    fields = field_sets.new_object_fields(obj, types.schema_of(kind))
     return [_make_entry(kind, manager, "Update", fields)] if fields else []
 
 
@@ -164,7 +164,7 @@ def record_update(kind: Kind, old: Object, new: Object, manager: FieldManager) -
     before = entries_of(new)
     if not before:
         return _with_entries(new, [])
-    changes = field_sets.difference(old, new, types.schema_of(kind), custom=kind.custom)
+    changes = field_sets.difference(old, new, types.schema_of(kind))
     gained = {path for path in changes.added | changes.modified if is_writable_through(kind, manager.subresource, path)}
     lost = changes.removed
     if not gained and not lost:
@@ -219,12 +219,12 @@ def apply_configuration(
     new = apply_merge.merge_config(unmanaged, config, node)
     if prior and (own := _owned_fields(prior)) - config_paths:  # who names all that it named lets nothing go
         new = apply_merge.prune_unowned(new, node, own, config_paths.union(*map(_owned_fields, others)))
-    changes = field_sets.difference(unmanaged, new, node, custom=kind.custom)
+    changes = field_sets.difference(unmanaged, new, node)
     changed = {path for path in changes.added | changes.modified if is_writable_through(kind, subresource, path)}
     force = force or (live is not None and _is_kubectl_migration(others, changed, live, manager, kind))
     others = _resolve_conflicts(others, changed, changes.removed, force)
     mine = _make_entry(kind, manager, "Apply", field_sets.tree_of(owned_paths))
-    if not field_sets.differ(unmanaged, new, node, custom=kind.custom):  # who changes nothing leaves no time
+    if not field_sets.differ(unmanaged, new, node):  # who changes nothing leaves no time
         del mine["time"]
         mine |= {"time": prior["time"]} if prior and "time" in prior else {}
     if manager.name == KUBECTL and LAST_APPLIED in objects.annotations(new):
@@ -234,7 +234,7 @@ def apply_configuration(
 
 def _before_first_apply(kind: Kind, live: Object, manager: FieldManager) -> list[Entry]:
     """Whose the fields are of an object that has no entries, when it is applied to for the first time."""
-    fields = field_sets.new_object_fields(live, types.schema_of(kind), custom=kind.custom)
+    fields = field_sets.new_object_fields(live, types.schema_of(kind))
     own = {path for path in field_sets.paths(fields) if is_writable_through(kind, manager.subresource, path)}
     first_manager = FieldManager("before-first-apply", manager.now, manager.subresource)
     return [_make_entry(kind, first_manager, "Update", field_sets.tree_of(own))] if own else []

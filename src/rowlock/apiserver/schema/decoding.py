@@ -134,13 +134,13 @@ def _schema_decoder(node: types.Schema, owner: str, go_type: str) -> Decoder:
     if kind == "array":
         items = node.get("items") or {}
         element_type = go_type[2:] if go_type.startswith("[]") else structs.go_type(items)
-        return _list_decoder(_schema_decoder(items, owner, element_type), owner, go_type, _zero_value(items))
+        return _list_decoder(_schema_decoder(items, owner, element_type), owner, go_type, structs.zero_value(items))
     if kind == "object" and isinstance(node.get("additionalProperties"), dict):
         more = node["additionalProperties"]
         value_type = go_type.partition("]")[2] or structs.go_type(more)
         is_text = _is_plain_text(more)
         return _map_decoder(
-            _schema_decoder(more, owner, value_type), owner, go_type, _zero_value(more), is_text=is_text
+            _schema_decoder(more, owner, value_type), owner, go_type, structs.zero_value(more), is_text=is_text
         )
     if kind == "integer":
         return _integer_decoder(node.get("format", "int64"), owner)
@@ -155,14 +155,6 @@ _SCALARS: dict[Any, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "
 def _is_plain_text(node: types.Schema) -> bool:
     """A field that takes any text as it is."""
     return node.get("type") == "string" and "format" not in node
-
-
-def _zero_value(node: types.Schema) -> Any:
-    """What Go makes of a null among the elements of a list or map: an element all the same, with nothing in it."""
-    if "$ref" in node:
-        leaf = {types.QUANTITY: "0", types.INT_OR_STRING: 0}
-        return leaf.get(node["$ref"], {} if "properties" in types.schema(node["$ref"]) else None)
-    return {"string": "", "integer": 0, "number": 0, "boolean": False}.get(node.get("type", ""))
 
 
 def _decode_anything(value: Any, walk: Walk) -> Any:
@@ -281,9 +273,10 @@ class _Missing:
     def __init__(self, name: str, node: types.Schema) -> None:
         self._rows: dict[str, Any] = node.get(structs.DEFAULTS, {})
         self._function = SET_DEFAULTS.get(name)
-        always = [key for key, facts in structs.fields(node).items() if facts.always]
-        self._zeros = {key: _zero_value(node["properties"][key]) for key in always}
-        self._structs = {key: node["properties"][key]["$ref"] for key in always if self._zeros[key] == {}}
+        self._zeros = structs.zeros(node)
+        self._structs = {
+            key: node["properties"][key]["$ref"] for key, zero in self._zeros.items() if zero.__class__ is dict
+        }
 
     def filler(self) -> Callable[[dict[str, Any]], None] | None:
         """What fills in a dict, with as little work as the type needs: this is done for every struct of every write."""

@@ -57,6 +57,25 @@ def _words(node: Schema) -> list[tuple[str, str, str, str]]:
     return [(word[1], word[2], word[3], word[4] or "") for word in found if word]
 
 
+def zero_value(node: Schema) -> Any:
+    """Go's zero of a field, or of an element of a list or map, which is there where a null is written."""
+    if "$ref" in node:
+        leaf = {types.QUANTITY: "0", types.INT_OR_STRING: 0}
+        return leaf.get(node["$ref"], {} if "properties" in types.schema(node["$ref"]) else None)
+    return {"string": "", "integer": 0, "number": 0, "boolean": False}.get(node.get("type", ""))
+
+
+def zeros(node: Schema) -> dict[str, Any]:
+    """The fields of a built-in type that Go always writes, with what is written where nobody set them; no defaults."""
+    found = {}
+    for key, about in fields(node).items():
+        if about.always:
+            child = node["properties"][key]
+            zero = zero_value(child)
+            found[key] = zeros(types.schema(child["$ref"])) if zero == {} else zero
+    return found
+
+
 def go_type(node: Schema) -> str:
     """The type that a schema implies in Go."""
     ref = node.get("$ref")
