@@ -66,12 +66,6 @@ log = logging.getLogger(__name__)
 _HEALTH_CHECKS: tuple[list[str], ...] = ([], ["ping"], ["log"], ["etcd"])
 _OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 NO_KUBELET_MESSAGE = "this cluster was started without a kubelet: there is nothing to go into"
-_UNSUPPORTED_SUBRESOURCES = {
-    "pods/ephemeralcontainers": "rowlock has no ephemeral containers: `kubectl exec POD -- COMMAND` runs any program of this"
-    " machine inside the pod, and `kubectl debug POD --copy-to=NAME` makes a copy of it",
-    "pods/resize": "rowlock does not resize pods that run: delete the pod and make it anew with other resources",
-    "serviceaccounts/token": "rowlock gives service accounts no tokens: programs come in with the token in the cluster's kubeconfig",
-}
 
 
 class ApiServer:
@@ -309,8 +303,7 @@ class ApiServer:
         if target.subresource not in _STREAMING_SUBRESOURCES:
             # whoever could not read the answer writes nothing
             requests.negotiate_form(call.header(b"accept"), for_list=verb == "list")
-            if len(call.body) > request_body.LARGE_YAML:
-                await request_body.convert_large_yaml(call)
+            await request_body.convert_large_yaml(call)
         if target.subresource:
             return await self._serve_subresource(call, receive, send, target)
         if verb == "watch":
@@ -336,8 +329,8 @@ class ApiServer:
         sub, store = target.subresource, self._store
         if sub not in target.kind.subresources:
             kind = target.kind
-            if target.resource in _UNSUPPORTED_SUBRESOURCES:
-                raise Unsupported(_UNSUPPORTED_SUBRESOURCES[target.resource])
+            if target.resource in subresources.UNSUPPORTED:
+                raise Unsupported(subresources.UNSUPPORTED[target.resource])
             raise not_found(kind.plural, target.name, kind.group) if kind.custom else path_not_found()
         if sub == "log" and call.method == "GET":
             with self._watches.count_request(call.user.name) if call.flag("follow") else nullcontext():
@@ -353,7 +346,7 @@ class ApiServer:
             return await verb(call, send, store, target)
         if sub in subresources.CONNECT_SUBRESOURCES:
             return await self._serve_upgrade(call, target)
-        raise Unsupported(_UNSUPPORTED_SUBRESOURCES.get(target.resource) or _WRONG_METHOD)
+        raise Unsupported(subresources.UNSUPPORTED.get(target.resource) or _WRONG_METHOD)
 
 
 def _too_large_error(limit: int) -> TooLarge:
