@@ -41,10 +41,10 @@ OPTIONS = ("v1/DeleteOptions", "v1/Status")
 """Types that requests and answers have, and no kind that is served."""
 
 FUNCTIONS = {
-    "Container.imagePullPolicy", "EphemeralContainer.imagePullPolicy", "Volume.emptyDir",
-    "ServiceSpec.internalTrafficPolicy",
+    "Container.imagePullPolicy", "EphemeralContainerCommon.imagePullPolicy", "HPAScalingRules.policies",
+    "HPAScalingRules.stabilizationWindowSeconds", "ServiceSpec.internalTrafficPolicy", "VolumeSource.emptyDir",
 }  # fmt: skip
-"""Defaults that depend on other fields: functions in `schema/defaulting.py`, no rows here."""
+"""Defaults that depend on other fields: functions in `schema/defaulting.py`, no rows here. Go says which they are."""
 DROPPED = {"description", "externalDocs", "x-kubernetes-unions", "x-kubernetes-group-version-kind"}
 SHARED = 160
 """A CRD's sub-schema longer than this (as JSON) is written once when it occurs twice."""
@@ -81,6 +81,8 @@ class GoFacts:
         self.kinds = {kind: name for kind, name in printed["kinds"].items() if kind not in OPTIONS}
         self.types: dict[str, Schema] = {name: bare(schema) for name, schema in printed["schemas"].items()}
         self._structs, self._defaults = printed["structs"], printed["defaults"]
+        if unknown := {_short(depends) for depends in printed["depends"]} ^ FUNCTIONS:
+            raise SystemExit(f"defaults that depend on other fields and are in one list only: {sorted(unknown)}")
         for name, schema in list(self.types.items()):
             if name in self._structs:
                 schema[structs.FIELDS] = self._row(name, schema)
@@ -107,11 +109,17 @@ class GoFacts:
 
     def _defaults_of(self, name: str) -> Schema:
         """The defaults of a type, those of its inline parts among them."""
-        short, found = name.rpartition(".")[2], dict(self._defaults.get(name, {}))
+        defaults = self._defaults.get(name, {}).items()
+        found = {key: value for key, value in defaults if _short(f"{name}.{key}") not in FUNCTIONS}
         for field in self._structs[name]:
             if field.get("inline"):
                 found |= self._defaults_of(field["inline"])
-        return {key: value for key, value in found.items() if f"{short}.{key}" not in FUNCTIONS}
+        return found
+
+
+def _short(field: str) -> str:
+    """`Container.image` of `io.k8s.api.core.v1.Container.image`."""
+    return ".".join(field.split(".")[-2:])
 
 
 def unprosed(schema: Any) -> Any:

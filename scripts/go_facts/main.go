@@ -5,6 +5,7 @@
 //	schemas   type → its OpenAPI v3 schema, as kube-apiserver publishes it
 //	structs   type → its fields in order: JSON name, Go type, protobuf number, how zero values are written
 //	defaults  type → what the scheme's defaulting functions fill into an empty one
+//	depends   those that are others, or none, where other fields are set or the type stands in another place
 //
 // `scripts/make_types.py` builds and runs it with the modules of the release that `scripts/real_cluster` builds.
 package main
@@ -50,11 +51,12 @@ type facts struct {
 	Schemas  map[string]any            `json:"schemas"`
 	Structs  map[string][]field        `json:"structs"`
 	Defaults map[string]map[string]any `json:"defaults"`
+	Depends  map[string]bool           `json:"depends"`
 }
 
 var (
 	config = openAPIConfig()
-	found  = facts{map[string]string{}, map[string]any{}, map[string][]field{}, map[string]map[string]any{}}
+	found  = facts{map[string]string{}, map[string]any{}, map[string][]field{}, map[string]map[string]any{}, map[string]bool{}}
 )
 
 func openAPIConfig() *common.OpenAPIV3Config {
@@ -159,30 +161,64 @@ func fill(root, t reflect.Type, path []int, above []reflect.Type) {
 			return
 		}
 	}
-	object := reflect.New(root)
-	before := fieldsOf(descend(object.Elem(), path))
-	legacyscheme.Scheme.Default(object.Interface().(runtime.Object))
-	after := fieldsOf(descend(object.Elem(), path))
+	before, after := defaulted(root, path, "")
+	values := map[string]any{}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		key := strings.Split(f.Tag.Get("json"), ",")[0]
 		if f.Type.Kind() != reflect.Struct && !reflect.DeepEqual(before[key], after[key]) {
-			record(name(t), key, after[key])
+			values[key] = after[key]
+			if _, full := defaulted(root, path, f.Name); !reflect.DeepEqual(full[key], after[key]) {
+				found.Depends[name(t)+"."+key] = true
+			}
 		}
 		if below := held(f.Type); structured(below) {
 			fill(root, below, append(path[:len(path):len(path)], i), append(above[:len(above):len(above)], t))
 		}
 	}
+	record(name(t), values)
 }
 
-func record(called, key string, value any) {
-	if found.Defaults[called] == nil {
-		found.Defaults[called] = map[string]any{}
+// defaulted is the struct at the end of a path before and after the scheme's defaulting: an empty one, or one in which
+// everything is set but the field `without`.
+func defaulted(root reflect.Type, path []int, without string) (before, after map[string]any) {
+	object := reflect.New(root)
+	end := descend(object.Elem(), path)
+	for i := 0; without != "" && i < end.NumField(); i++ {
+		if end.Type().Field(i).Name != without {
+			set(end.Field(i))
+		}
 	}
-	if known, there := found.Defaults[called][key]; there && !reflect.DeepEqual(known, value) {
-		fmt.Fprintf(os.Stderr, "%s.%s has two defaults, %v and %v\n", called, key, known, value)
+	before = fieldsOf(end)
+	legacyscheme.Scheme.Default(object.Interface().(runtime.Object))
+	return before, fieldsOf(descend(object.Elem(), path))
+}
+
+func set(at reflect.Value) {
+	switch at.Kind() {
+	case reflect.String:
+		at.SetString("x")
+	case reflect.Bool:
+		at.SetBool(true)
+	case reflect.Int32, reflect.Int64:
+		at.SetInt(1)
+	case reflect.Pointer:
+		at.Set(reflect.New(at.Type().Elem()))
 	}
-	found.Defaults[called][key] = value
+}
+
+func record(called string, values map[string]any) {
+	known, elsewhere := found.Defaults[called]
+	if !elsewhere {
+		found.Defaults[called] = values
+	}
+	for _, pair := range [][2]map[string]any{{known, values}, {values, known}} {
+		for key, value := range pair[0] {
+			if elsewhere && !reflect.DeepEqual(value, pair[1][key]) {
+				found.Depends[called+"."+key] = true
+			}
+		}
+	}
 }
 
 // descend goes along the fields of a path, and makes what is not there: one element of each list.

@@ -11,10 +11,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from rowlock.apiserver.schema import structs, types
+
 JsonObject = dict[str, Any]
 SetDefaults = Callable[[JsonObject], None]
 
 _CORE = "io.k8s.api.core.v1."
+_HPA_BEHAVIOR = "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerBehavior"
 
 
 _DOMAIN = r"[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?"
@@ -120,6 +123,12 @@ def _drop_coordinated_election(obj: JsonObject) -> None:
     obj.pop("strategy", None)
 
 
+def _set_scaling_defaults(obj: JsonObject) -> None:
+    """Rules that are there in part are filled in from those of their direction (`GenerateHPAScaleUpRules`, `…Down…`)."""
+    for direction, rules in types.schema(_HPA_BEHAVIOR)[structs.DEFAULTS].items():
+        obj[direction] = {**rules, **obj[direction]}
+
+
 def _set_role_binding_defaults(obj: JsonObject) -> None:
     for subject in obj.get("subjects") or ():
         if subject.get("kind") in ("User", "Group"):
@@ -137,6 +146,7 @@ SET_DEFAULTS: dict[str, SetDefaults] = {
     _CORE + "ServicePort": _set_service_port_defaults,
     _CORE + "ServiceSpec": _set_service_spec_defaults,
     _CORE + "Volume": _set_volume_defaults,
+    _HPA_BEHAVIOR: _set_scaling_defaults,
     "io.k8s.api.coordination.v1.LeaseSpec": _drop_coordinated_election,
     "io.k8s.api.rbac.v1.RoleBinding": _set_role_binding_defaults,
 }
