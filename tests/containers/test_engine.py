@@ -94,7 +94,7 @@ def test_limits_are_the_engines_own(tmp_path: Path) -> None:
         assert ended["exitCode"] == 137
         if ENGINE == "docker":  # Podman tells it where control groups are of version 2
             assert ended["reason"] == "OOMKilled"
-            assert ended["message"] == "more memory wanted than its limit of 64.0Mi (ended by docker)"
+            assert ended["message"] == "it needed more memory than its limit of 64.0Mi (killed by docker)"
             await until(lambda: "OOMKilled" in [reason for _, reason, _ in node.events("a")])
         assert (await node.log("b")).split() in (["50000", "256"], ["50000", "100000"])
 

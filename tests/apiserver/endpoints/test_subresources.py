@@ -141,7 +141,7 @@ def test_what_a_list_is_asked_for(client: httpx.Client, query: str, code: int, s
     assert (answer.status_code, answer.json().get("message")) == (code, said)
 
 
-ABSENT = "rowlock has no Deployment objects: make pods, or a job of kubeflow.org/v1 (PyTorchJob, TFJob, MPIJob …)"
+ABSENT = "rowlock has no Deployment objects: create pods, or a job of kubeflow.org/v1 (PyTorchJob, TFJob, MPIJob …)"
 
 
 def test_kinds_that_are_not_here_are_none(client: httpx.Client) -> None:

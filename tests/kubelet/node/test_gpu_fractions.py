@@ -102,7 +102,7 @@ def test_torch_here_reads_the_limit_from_the_environment() -> None:
 
 def test_how_far_the_share_is_kept_is_said_once_and_only_of_real_cards() -> None:
     (said,) = remarks(pod(gpu_fraction="0.1"), plan())
-    assert said.startswith("its 10 % of a GPU (8000 MiB) is accounted, not isolated")
+    assert said.startswith("its 10 % of a GPU (8000 MiB) is accounted for, not isolated")
     assert remarks(pod(gpu_fraction="0.1"), plan(simulated=True)) == []
     assert remarks(pod(), plan()) == [] and remarks(pod(gpu_fraction="0.1"), None) == []
 
@@ -151,5 +151,5 @@ def test_the_watch_tells_who_holds_too_much() -> None:
         assert process.stdin and process.stdout and process.stdout.readline() == b"\n"
         asyncio.run(look("greedy", lambda: {"GPU-a": [(process.pid, 20_000)]}))
         process.stdin.close()
-    sentence = "it holds 20000 MiB of GPU-a, its share is 8000 MiB: others on the card may run out of memory"
+    sentence = "it uses 20000 MiB of GPU-a, but its share is 8000 MiB: other pods on this GPU may run out of memory"
     assert told == [("greedy", sentence)]

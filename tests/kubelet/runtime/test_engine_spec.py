@@ -142,7 +142,7 @@ def test_a_sandbox_sleeps_until_it_is_killed(tmp_path: Path) -> None:
             process.wait(0.3)
         process.kill()
     assert process.returncode == -9
-    with pytest.raises(ValueError, match="not there yet on s390x"):
+    with pytest.raises(ValueError, match="not supported yet on s390x"):
         pause.program("s390x")
 
 

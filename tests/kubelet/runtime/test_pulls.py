@@ -295,7 +295,7 @@ def test_a_pull_that_fails_is_told_as_on_a_real_node(tmp_path: Path, monkeypatch
         (Played.fails, "200 OK", 60.0, "manifest unknown: no such tag"),
         (Played.refuses, "404 Not Found", 60.0, "pull access denied for team/x"),
         (Played.is_silent, "500 Internal Server Error", 60.0, "the engine answered 500"),
-        (Played.held, "200 OK", 0.05, "docker has said nothing about the pull for 0 s: does the registry answer?"),
+        (Played.held, "200 OK", 0.05, "docker has reported no progress of the pull for 0 s: does the registry answer?"),
     ],
 )
 def test_how_a_pull_ends(
@@ -324,7 +324,7 @@ def test_a_pull_that_breaks_off_is_said(tmp_path: Path, monkeypatch: pytest.Monk
             engine.pull = engine.breaks_off
             await node.add(wants("a", "team/x:1"))
             await waits(node, "a", "ErrImagePull")
-            sentence = "docker ended the pull without a word, and does not have the image; build it with "
+            sentence = "docker ended the pull without an error, but does not have the image; build it with "
             assert node.state("a", "state.waiting.message").startswith(sentence)
 
     asyncio.run(whole())

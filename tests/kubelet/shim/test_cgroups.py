@@ -114,7 +114,7 @@ def test_limits_and_what_is_said_of_them() -> None:
     assert shim_limits(container) == {"memory": 1 << 30, "cpu": 1.5, "share": 0.25}
     assert shim_limits({"name": "c", "resources": {"requests": {"cpu": "1"}}}) == {}
     assert (
-        "cpu limit of c is counted by the scheduler but not enforced"
+        "cpu limit of c counts for the scheduler but is not enforced"
         in pod_warnings({"spec": {"containers": [container]}})[0]
     )
     assert pod_warnings({"spec": {"containers": [container]}}, "v1") == []

@@ -116,9 +116,9 @@ def test_config_maps_secrets_fields_and_their_sum_are_files(tmp_path: Path) -> N
         ({"configMap": {"name": "here", "items": [{"key": "no", "path": "x"}]}}, "configmap references non-existent config key: no"),
         ({"hostPath": {"path": "/etc/passwd", "type": "Directory"}}, "hostPath type check failed: /etc/passwd is not a directory"),
         ({"hostPath": {"path": "/proc/none/x"}}, "/proc/none cannot be used: No such file or directory"),
-        ({"nfs": {"server": "s", "path": "/"}}, "the embedded node does not mount nfs; it knows emptyDir, hostPath, configMap, secret, downwardAPI, projected, persistentVolumeClaim"),
-        ({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}, "the embedded node makes no service account tokens: take a Secret with a token of your own"),
-        ({"emptyDir": {"medium": "HugePages"}}, 'the embedded node has no medium "HugePages"; it knows "" (disk) and Memory'),
+        ({"nfs": {"server": "s", "path": "/"}}, "rowlock does not mount nfs; it mounts emptyDir, hostPath, configMap, secret, downwardAPI, projected, persistentVolumeClaim"),
+        ({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}, "rowlock provides no service account tokens: use a Secret with a token of your own"),
+        ({"emptyDir": {"medium": "HugePages"}}, 'rowlock has no medium "HugePages"; it knows "" (disk) and Memory'),
     ],
 )  # fmt: skip
 def test_what_cannot_be_mounted_waits_with_a_sentence(tmp_path: Path, volume: Object, sentence: str) -> None:
@@ -219,7 +219,7 @@ def test_a_claim_that_holds_more_than_it_asked_for_is_told(tmp_path: Path) -> No
         assert (kind, reason) == ("Warning", "ClaimOverCapacity")
         size, _, rest = said.removeprefix("the claim holds ").partition("Mi ")
         assert 1 < float(size) <= 2.1, "measured while it is written, or later"
-        assert rest == "and asked for 1Mi: here it may, elsewhere the volume would be full"
+        assert rest == "but requested 1Mi: rowlock does not enforce this; elsewhere the volume would be full"
 
     on_node(tmp_path, body, sweep=0.05)
 
@@ -326,9 +326,9 @@ def test_memory_outlives_the_pod_host(tmp_path: Path, network: str) -> None:
 @pytest.mark.parametrize(
     ("source", "target", "sentence"),
     [
-        ("/etc", "/proc/rowlock-x", "/proc belongs to the kernel"),
-        ("/etc", "/etc/passwd", "that is a file on this machine, and the volume is a directory"),
-        ("/etc/passwd", "/etc", "that is a directory on this machine, and the volume is a file"),
+        ("/etc", "/proc/rowlock-x", "/proc is a directory of the kernel"),
+        ("/etc", "/etc/passwd", "the mount point is a file on this machine, but the volume is a directory"),
+        ("/etc/passwd", "/etc", "the mount point is a directory on this machine, but the volume is a file"),
     ],
 )
 def test_a_mount_point_that_cannot_be_is_one_sentence(tmp_path: Path, source: str, target: str, sentence: str) -> None:

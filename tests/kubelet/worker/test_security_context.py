@@ -46,7 +46,7 @@ def test_who_a_program_is(me: int, of_pod: Object, of_container: Object, spec: O
 @pytest.mark.parametrize(
     ("of_pod", "of_container", "sentence"),
     [
-        ({"runAsUser": 4242}, {}, "container main: runAsUser 4242 is no user of this machine, where programs are processes: name one that is (`id -u NAME`), or make one with `useradd -u 4242 NAME`"),
+        ({"runAsUser": 4242}, {}, "container main: runAsUser 4242 is not a user of this machine, and programs run as its users: name another one (`id -u NAME`), or create it with `useradd -u 4242 NAME`"),
         ({"runAsNonRoot": True}, {}, 'container has runAsNonRoot and image will run as root (pod: "p_n(u)", container: main)'),
         ({"runAsNonRoot": True}, {"runAsUser": 0}, 'container\'s runAsUser breaks non-root policy (pod: "p_n(u)", container: main)'),
     ],
@@ -81,7 +81,7 @@ def test_an_unknown_user_waits_with_a_sentence(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         await node.add(pod("a", "true", container={"securityContext": {"runAsUser": 4242424}}))
         await until(lambda: node.state("a", "state.waiting.reason") == "CreateContainerConfigError")
-        assert "runAsUser 4242424 is no user of this machine" in node.state("a", "state.waiting.message")
+        assert "runAsUser 4242424 is not a user of this machine" in node.state("a", "state.waiting.message")
         assert any(r == "Failed" and "runAsUser 4242424" in m for _, r, m in node.events("a"))
         await node.delete("a", DeleteOptions(grace=0))
 

@@ -32,6 +32,6 @@ def test_rights(me: int, of_pod: Object, of_container: Object, said: list[str]) 
 
 def test_a_token_that_is_asked_for_is_not_promised() -> None:
     asked = {"automountServiceAccountToken": True, "containers": [{"name": "main", "image": "host"}]}
-    said = "automountServiceAccountToken: the embedded node makes no tokens, so nothing is mounted"
+    said = "automountServiceAccountToken: rowlock provides no service account tokens, so nothing is mounted"
     assert starting.pod_warnings({"spec": asked}) == [said]
     assert starting.pod_warnings({"spec": {**asked, "automountServiceAccountToken": False}}) == []

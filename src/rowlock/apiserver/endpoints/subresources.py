@@ -34,8 +34,8 @@ _CREATED_STATUS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status
 UNSUPPORTED = {
     "pods/ephemeralcontainers": "rowlock has no ephemeral containers: `kubectl exec POD -- COMMAND` runs any program of this"
     " machine inside the pod, and `kubectl debug POD --copy-to=NAME` makes a copy of it",
-    "pods/resize": "rowlock does not resize pods that run: delete the pod and make it anew with other resources",
-    "serviceaccounts/token": "rowlock gives service accounts no tokens: programs come in with the token in the cluster's kubeconfig",
+    "pods/resize": "rowlock does not resize running pods: delete the pod and create it again with other resources",
+    "serviceaccounts/token": "rowlock issues no service account tokens: use the token in the cluster's kubeconfig",
 }
 """Subresources of a real cluster, and what to do instead here."""
 

@@ -18,8 +18,8 @@ from rowlock.errors import Unsupported, not_found
 from rowlock.kinds import Kind
 
 VERBS = ("get", "list")
-_JOBS = "make pods, or a job of kubeflow.org/v1 (PyTorchJob, TFJob, MPIJob …)"
-_VOLUMES = "claims are directories of this machine and need none"
+_JOBS = "create pods, or a job of kubeflow.org/v1 (PyTorchJob, TFJob, MPIJob …)"
+_VOLUMES = "persistent volume claims are directories of this machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def _row(
     return UnservedKind(kind, alternative)
 
 
-_RIGHTS = "rights come from groups, see the users' file (`rowlock up --users`)"
+_RIGHTS = "rights come from the groups in the users file (`rowlock up --users`)"
 _NETWORK = "pods reach each other by name; only headless Services are served"
 ROWS = (
     _row("v1", "LimitRange", "limitranges", "set requests and limits in the manifests", "limits"),

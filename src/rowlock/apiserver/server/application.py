@@ -65,7 +65,7 @@ log = logging.getLogger(__name__)
 
 _HEALTH_CHECKS: tuple[list[str], ...] = ([], ["ping"], ["log"], ["etcd"])
 _OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
-NO_KUBELET_MESSAGE = "this cluster was started without a kubelet: there is nothing to go into"
+NO_KUBELET_MESSAGE = "this cluster was started without a kubelet: no pod runs here"
 
 
 class ApiServer:

@@ -176,7 +176,7 @@ async def serve_session(
     *,
     errors_in_stream: bool = False,
 ) -> None:
-    """From the handshake to the end. With `errors_in_stream` the client is told inside that there is nothing to go into."""
+    """From the handshake to the end. With `errors_in_stream` the client is told inside that no pod runs here."""
     try:
         session = await opening
     except ApiError as error:

@@ -56,7 +56,7 @@ def build(builder: Engine, images: Images, request: BuildRequest) -> str:
     build_args = {**{key: os.environ[key] for key in _PROXY_VARIABLES if key in os.environ}, **request.args}
     words += [word for key, value in build_args.items() for word in ("--build-arg", f"{key}={value}")]
     if subprocess.run([*words, str(request.context)], env=_environment(builder, program), check=False).returncode:
-        text = f"{builder.name} could not build it, its words above say why"
+        text = f"{builder.name} could not build the image; its output above says why"
         raise BuildFailed(f"{text}; `rowlock build --runtime process …` builds without it, for processes")
     images.remove(name)
     return name

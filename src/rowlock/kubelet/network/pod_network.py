@@ -40,7 +40,9 @@ class NetworkChoice:
 def choose_network(requested: str, fabric: bool, problem: str) -> NetworkChoice:
     """What to do, after trying. Raises Invalid when namespaces were demanded and are not to be had."""
     if requested == "rewrite":
-        return NetworkChoice("rewrite", "asked for: names become 127.0.0.1 and ports free ones")
+        return NetworkChoice(
+            "rewrite", "chosen by --network rewrite: names become 127.0.0.1, and ports become free ones"
+        )
     if fabric:
         return NetworkChoice("namespaces", "every pod has its own network namespace, real names and real ports")
     if requested == "namespaces":

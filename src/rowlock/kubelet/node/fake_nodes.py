@@ -15,7 +15,7 @@ from rowlock.kubelet.node.machine import FAKE_NODE_ANNOTATION, Gpu, NodePlan
 from rowlock.objects import Key, Object, annotations, dig, is_deleting, key, name, phase, seconds, timestamp, uid
 
 DURATION_ANNOTATION = "rowlock.dev/pretend-seconds"
-STATUS_MESSAGE = "this pod is pretended: its node runs nothing (rowlock up --pretend-nodes)"
+STATUS_MESSAGE = "this pod runs no program: its node is a fake node (rowlock up --pretend-nodes)"
 
 
 def make_fake_nodes(count: int, gpus: int, now: float, *, cpus: float = 64.0, memory: int = 512 << 30) -> list[Object]:
@@ -27,7 +27,7 @@ def make_fake_nodes(count: int, gpus: int, now: float, *, cpus: float = 64.0, me
             Gpu(f"GPU-{node_name}-{i}", machine.SIMULATED_PRODUCT, machine.SIMULATED_MEMORY) for i in range(gpus)
         )
         plan = NodePlan(name=node_name, cpus=Decimal(str(cpus)), memory=memory, gpus=gpu_devices, simulated=True)
-        node = machine.node_object(plan, ("none", "a pretend node runs nothing"), now)
+        node = machine.node_object(plan, ("none", "a fake node runs no programs"), now)
         node["metadata"]["annotations"][FAKE_NODE_ANNOTATION] = "true"
         fake_nodes.append(node)
     return fake_nodes

@@ -77,8 +77,8 @@ def remarks(pod: Object, plan: NodePlan | None) -> list[str]:
     if fraction is None:
         return []
     return [
-        f"its {fraction.percent} % of a GPU ({fraction.mebibytes} MiB) is accounted, not isolated: PyTorch's allocator stops there, "
-        "other memory and the card's time are shared with everybody on it; who holds more is warned"
+        f"its {fraction.percent} % of a GPU ({fraction.mebibytes} MiB) is accounted for, not isolated: PyTorch's allocator stops there; "
+        "other memory and the compute time of the GPU are shared with all pods on it; a pod that uses more is warned"
     ]
 
 

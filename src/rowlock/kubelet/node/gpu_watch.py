@@ -89,7 +89,7 @@ async def warn_overusers(
         for uid, card, held_mib, allowed_mib in overuse.find_overusers(used, shares):
             warn(
                 uid,
-                f"it holds {held_mib} MiB of {card}, its share is {allowed_mib} MiB: others on the card may run out of memory",
+                f"it uses {held_mib} MiB of {card}, but its share is {allowed_mib} MiB: other pods on this GPU may run out of memory",
             )
 
 

@@ -29,8 +29,8 @@ NETWORK_REASON_ANNOTATION = "rowlock.dev/network-reason"
 LIMITS_ANNOTATION = "rowlock.dev/limits"
 RUNTIME_ANNOTATION = "rowlock.dev/runtime"
 LIMITS_MESSAGES = {
-    "v2": "cgroup v2: the kernel keeps memory and cpu limits",
-    "v1": "cgroup v1: the kernel keeps memory and cpu limits",
+    "v2": "cgroup v2: the kernel enforces memory and cpu limits",
+    "v1": "cgroup v1: the kernel enforces memory and cpu limits",
     "watchdog": "watchdog: memory is measured five times a second, cpu limits are not enforced (control groups cannot be written)",
 }
 SIMULATED_PRODUCT, SIMULATED_MEMORY = "NVIDIA-H100-80GB-HBM3", 81559
@@ -142,7 +142,7 @@ def plan_nodes(inventory: Inventory, options: NodeOptions) -> tuple[NodePlan, ..
     if not options.simulated_gpus and gpus_per_node * options.nodes > len(inventory.gpus):
         raise ValueError(
             f"{options.nodes} node{'s' * (options.nodes > 1)} of {gpus_per_node} GPUs need{'s' * (options.nodes == 1)} {gpus_per_node * options.nodes}, this machine has {len(inventory.gpus)}; "
-            f"for a rehearsal without GPUs use --simulated-gpus {gpus_per_node}"
+            f"to try jobs without GPUs, use --simulated-gpus {gpus_per_node}"
         )
     cpus = Decimal(str(options.cpus_per_node or max(1, inventory.cpus // options.nodes)))
     memory = options.memory_per_node or inventory.memory // options.nodes
@@ -287,7 +287,7 @@ def doctor_rows() -> list[dict[str, str]]:
             True,
             f"{machine.memory / (1 << 30):.1f} GiB, {psutil.virtual_memory().available / (1 << 30):.1f} free",
         ),
-        ("gpus", True, gpus or "none found through NVML; --simulated-gpus N pretends for rehearsals"),
+        ("gpus", True, gpus or "none found through NVML; --simulated-gpus N simulates GPUs"),
         _open_files(),
         _shared_memory(),
     ]

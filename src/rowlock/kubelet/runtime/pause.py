@@ -18,7 +18,9 @@ _MACHINE_CODE: dict[str, tuple[int, bytes]] = {
 def program(arch: str) -> bytes:
     """A static ELF executable. Raises ValueError for an architecture we have no instructions for."""
     if arch not in _MACHINE_CODE:
-        raise ValueError(f"pods of several containers are not there yet on {arch}, only on {', '.join(_MACHINE_CODE)}")
+        raise ValueError(
+            f"pods with several containers are not supported yet on {arch}, only on {', '.join(_MACHINE_CODE)}"
+        )
     machine, code = _MACHINE_CODE[arch]
     size = _HEADER_BYTES + len(code)
     ident = b"\x7fELF" + bytes((2, 1, 1)) + bytes(9)

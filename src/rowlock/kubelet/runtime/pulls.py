@@ -81,7 +81,7 @@ class Pulls:
             writer.write(engine_client.request_head("POST", registry.pull_path(name), headers))
             return await self._read_answer(reader)
         except TimeoutError:
-            return f"{client.name} has said nothing about the pull for {self._progress_deadline:.0f} s: does the registry answer?"
+            return f"{client.name} has reported no progress of the pull for {self._progress_deadline:.0f} s: does the registry answer?"
         except (OSError, EOFError) as error:
             return str(
                 client.unreachable_error(error if isinstance(error, OSError) else ConnectionResetError("it hung up"))

@@ -194,9 +194,7 @@ def collect_exit(spec: dict[str, Any], code: int) -> dict[str, Any]:
                 exit_fact |= {"reason": "OOMKilled", "message": _oom_message(spec)}
     except EngineError as error:
         if error.status == 0:
-            message = (
-                f"{error}: how the container ended is not known; what still runs of it is ended when the engine is back"
-            )
+            message = f"{error}: it is unknown how the container ended; if it still runs, it is stopped when the engine is back"
             exit_fact = {"code": KILLED_EXIT_CODE, "reason": "ContainerStatusUnknown", "message": message}
     exit_fact |= _start_error_fact(spec)
     exit_fact["signal"] = exit_fact["code"] - 128 if 128 < exit_fact["code"] < 160 else 0
@@ -224,9 +222,7 @@ def _exec_error_message(program: str, reason: str) -> str:
 
 def _oom_message(spec: dict[str, Any]) -> str:
     limit = int(spec["engine"]["create"]["HostConfig"].get("Memory") or 0)
-    return (
-        f"more memory wanted than its limit of {limit / (1 << 20):.1f}Mi (ended by {spec['engine']['socket']['name']})"
-    )
+    return f"it needed more memory than its limit of {limit / (1 << 20):.1f}Mi (killed by {spec['engine']['socket']['name']})"
 
 
 def _wait_exec_started(engine: Engine, exec_id: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class ForkServer:
             self._stop_server()  # it was killed: the next one is as good
             if pid < 0:
                 raise OSError(-pid, os.strerror(-pid))
-        raise OSError("the process that forks shims is killed again and again")
+        raise OSError("the process that forks shims was killed repeatedly")
 
     def _request_fork(self, request: dict[str, Any], fds: dict[str, int]) -> int:
         """The child's pid; below 0 = the error of the fork; 0 = nobody answers."""

@@ -113,7 +113,7 @@ def _bind_volume(mount: Mapping[str, Any], fd: int, private_directories: list[st
     is_directory = stat.S_ISDIR(os.fstat(fd).st_mode)
     if os.path.lexists(target) and os.path.isdir(target) != is_directory:
         there, here = ("a directory", "a file") if os.path.isdir(target) else ("a file", "a directory")
-        raise OSError(20, f"that is {there} on this machine, and the volume is {here}")
+        raise OSError(20, f"the mount point is {there} on this machine, but the volume is {here}")
     if not os.path.lexists(target):
         _make_parent_private(target, private_directories)
         _make_mount_point(target, is_directory)
@@ -156,7 +156,7 @@ def _make_mount_point(target: str, is_directory: bool) -> None:
 def _mirror_directory(directory: str) -> None:
     """Covers a directory with a private copy of itself."""
     if directory == "/proc" or directory.startswith(("/proc/", "/sys/")) or directory == "/sys":
-        raise OSError(1, f"{directory} belongs to the kernel")
+        raise OSError(1, f"{directory} is a directory of the kernel")
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     _bind_entries(f"/proc/self/fd/{fd}", directory, lambda: _mount_tmpfs(directory))
     os.close(fd)
@@ -172,7 +172,7 @@ def _bind_entries(original: str, copy: str, cover: Any) -> None:
         name = os.path.realpath(original)
         raise OSError(
             7,
-            f"{name} has {len(entries)} entries, too many for a private copy: make the mount point on the machine first",
+            f"{name} has {len(entries)} entries, too many for a private copy: create the mount point on this machine",
         )
     mode = stat.S_IMODE(os.stat(original).st_mode)
     kinds = [(e.name, e.is_symlink(), e.is_dir(follow_symlinks=False)) for e in entries]
@@ -194,7 +194,8 @@ def _pivot_to_copy(staging: str) -> None:
     number = _PIVOT_ROOT_SYSCALLS.get(os.uname().machine)
     if number is None:
         raise OSError(
-            1, f"a new root is not there yet for {os.uname().machine}: make the mount point on the machine first"
+            1,
+            f"a mount point below / that does not exist is not supported on {os.uname().machine}: create it on this machine",
         )
     _mount_tmpfs(staging)
     os.mkdir(f"{staging}/{_OLD_ROOT}")

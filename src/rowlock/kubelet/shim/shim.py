@@ -137,7 +137,7 @@ class Shim:
         os.close(read_end)
         has_begun = container_init.commit_start_fact(self._spec)
         if not failure and not has_begun:
-            return "it was killed before its program began"
+            return "it was killed before its program started"
         return failure.decode(errors="replace")
 
     def _supervise_program(self, output: int) -> None:

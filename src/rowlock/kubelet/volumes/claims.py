@@ -68,7 +68,7 @@ class ClaimUsageMonitor:
                 self._warned.discard(uid(claim))
             elif uid(claim) not in self._warned:
                 self._warned.add(uid(claim))
-                text = f"the claim holds {format_bytes(size)} and asked for {capacity}: here it may, elsewhere the volume would be full"
+                text = f"the claim holds {format_bytes(size)} but requested {capacity}: rowlock does not enforce this; elsewhere the volume would be full"
                 self._record(Record(claim, "Warning", "ClaimOverCapacity", text, "kubelet"))
 
 

@@ -79,7 +79,7 @@ def _resolve_volume(context: VolumeContext, volume: Mapping[str, Any]) -> Volume
             return _resolve_claim(context, volume_name, source)
         if kind in SUPPORTED_KINDS:
             return Volume(volume_name, "files", files=_FILE_SOURCES[kind](context, source))
-        raise ContainerConfigError(f"the embedded node does not mount {kind}; it knows {', '.join(SUPPORTED_KINDS)}")
+        raise ContainerConfigError(f"rowlock does not mount {kind}; it mounts {', '.join(SUPPORTED_KINDS)}")
     except ContainerConfigError as missing:
         text = f'MountVolume.SetUp failed for volume "{volume_name}" : {missing.problem.message}'
         raise ContainerConfigError(text, "FailedMount") from None
@@ -87,7 +87,7 @@ def _resolve_volume(context: VolumeContext, volume: Mapping[str, Any]) -> Volume
 
 def _empty_dir_kind(medium: str) -> str:
     if medium not in ("", "Memory"):
-        raise ContainerConfigError(f'the embedded node has no medium "{medium}"; it knows "" (disk) and Memory')
+        raise ContainerConfigError(f'rowlock has no medium "{medium}"; it knows "" (disk) and Memory')
     return "memory" if medium else "empty"
 
 
@@ -98,7 +98,7 @@ def _resolve_claim(context: VolumeContext, volume_name: str, source: Mapping[str
         raise ContainerConfigError(f'persistentvolumeclaim "{claim_name}" not found')
     if dig(claim, "spec.volumeMode") == "Block":
         raise ContainerConfigError(
-            f'persistentvolumeclaim "{claim_name}" wants a block device; the embedded node gives directories'
+            f'persistentvolumeclaim "{claim_name}" asks for a block device; rowlock provides directories'
         )
     return Volume(volume_name, "claim", path=claim_directory(claim), read_only=bool(source.get("readOnly")))
 
@@ -192,11 +192,11 @@ def _projected_files(context: VolumeContext, source: Mapping[str, Any]) -> Files
         for kind, inner in part.items():
             if kind == "serviceAccountToken":
                 raise ContainerConfigError(
-                    "the embedded node makes no service account tokens: take a Secret with a token of your own"
+                    "rowlock provides no service account tokens: use a Secret with a token of your own"
                 )
             if kind not in ("configMap", "secret", "downwardAPI"):
                 raise ContainerConfigError(
-                    f"the embedded node does not project {kind}; it knows configMap, secret, downwardAPI"
+                    f"rowlock does not project {kind}; it projects configMap, secret, downwardAPI"
                 )
             files |= _FILE_SOURCES[kind](context, {**inner, **mode})
     return files
@@ -233,7 +233,7 @@ def resolve_mounts(
         sub = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
         if mount["name"] not in read_only_by_name:
             raise ContainerConfigError(
-                f'container {container["name"]} mounts "{mount["name"]}", which is no volume of the pod'
+                f'container {container["name"]} mounts "{mount["name"]}", which is not a volume of the pod'
             )
         try:
             inside = _check_relative(sub)

@@ -109,7 +109,7 @@ class ImagePuller:
 
     def _record_failure(self, pod: Object, state: PodState, container: Mapping[str, Any], result: PullResult) -> None:
         reference, container_name, now = str(container["image"]), str(container["name"]), self._clock()
-        sentence = result.error or f"{self._runtime.name} ended the pull without a word, and does not have the image"
+        sentence = result.error or f"{self._runtime.name} ended the pull without an error, but does not have the image"
         why = f"{sentence}; {images.build_hint(reference)}"
         self.record_event(pod, "Warning", "Failed", f'Failed to pull image "{reference}": {why}', container_name)
         self.record_event(pod, "Warning", "Failed", f"Error: {ERR_IMAGE_PULL}", container_name)

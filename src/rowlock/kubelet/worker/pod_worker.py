@@ -225,7 +225,7 @@ class PodWorker:
         facts = state.containers[start.container]
         if answer == processes.HOST_GONE:
             state.set_facts(start.container, replace(facts, asked=None))
-            raise Unavailable("the pod host has gone; a new one is being started")
+            raise Unavailable("the pod host has exited; a new one is being started")
         if answer.get("error"):
             problem = Problem("CreateContainerError", f"the program could not be started: {answer['error']}")
             state.set_facts(start.container, replace(facts, asked=None, problem=problem, problem_since=self._clock()))

@@ -149,7 +149,7 @@ def socket_path(data: Path) -> Path:
     private = Path(tempfile.gettempdir()) / f"rowlock-{os.getuid()}"
     private.mkdir(mode=0o700, exist_ok=True)
     if private.stat().st_uid != os.getuid():
-        raise Unavailable(f"{private} belongs to somebody else; choose a shorter data directory than {data}")
+        raise Unavailable(f"{private} belongs to another user; choose a shorter data directory than {data}")
     return private / f"{hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:16]}.sock"
 
 

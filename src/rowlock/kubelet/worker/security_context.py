@@ -82,8 +82,8 @@ def effective_security_context(
     account_of_user = None if run_as_user is None or int(run_as_user) == euid else accounts(int(run_as_user))
     if run_as_user is not None and int(run_as_user) != euid and account_of_user is None:
         raise ContainerConfigError(
-            f"container {container['name']}: runAsUser {run_as_user} is no user of this machine, where programs are "
-            f"processes: name one that is (`id -u NAME`), or make one with `useradd -u {run_as_user} NAME`"
+            f"container {container['name']}: runAsUser {run_as_user} is not a user of this machine, and programs run "
+            f"as its users: name another one (`id -u NAME`), or create it with `useradd -u {run_as_user} NAME`"
         )
     groups = [int(g) for g in security_context.get("supplementalGroups") or ()]
     if security_context.get("fsGroup") is not None:

@@ -53,10 +53,12 @@ def pod_warnings(pod: Object, limits: str = "watchdog", *, engine: str = "") -> 
     """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: what runs its containers."""
     warnings = engine_spec.remarks(pod, engine) if engine else security.security_context_warnings(pod)
     if dig(pod, "spec.automountServiceAccountToken"):
-        warnings.append("automountServiceAccountToken: the embedded node makes no tokens, so nothing is mounted")
+        warnings.append(
+            "automountServiceAccountToken: rowlock provides no service account tokens, so nothing is mounted"
+        )
     for container in main_containers(pod):
         if limits == "watchdog" and not engine and dig(container, "resources.limits.cpu"):
-            text = f"the cpu limit of {container['name']} is counted by the scheduler but not enforced"
+            text = f"the cpu limit of {container['name']} counts for the scheduler but is not enforced"
             warnings.append(f"{text}: {WATCHDOG_REASON}")
         for mount in container.get("volumeMounts") or ():
             if mount.get("mountPropagation") not in (None, "None"):
