@@ -70,5 +70,5 @@ def test_queues_in_a_circle() -> None:
     b.queue("two", parent="one")
     b.queue("leaf", parent="two")
     b.pod("p", queue="leaf")
-    assert told(b) == "Queue 'leaf' hangs below 'two', which does not exist or leads in a circle."
+    assert told(b) == "Queue 'leaf' has the parent 'two', which does not exist or is part of a cycle."
     assert len(b.all(QUEUE)) == 4

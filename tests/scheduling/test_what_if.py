@@ -54,8 +54,8 @@ def test_who_would_have_to_yield() -> None:
     running = [gang(f"old{i}", 4, on=f"n{i}", queue="a") for i in range(2)]
     (found,) = ask(cluster(*running), gang("new", 4, queue="b"))
     assert found.verdict == STARTS_AFTER
-    assert found.message.startswith("t/new would start when room is free: 4 pods on node n")
-    assert "For it 4 pods of t/old1 would have to yield (reclaim)." in found.message
+    assert found.message.startswith("t/new would start when resources are free: 4 pods on node n")
+    assert "For it 4 pods of t/old1 would be evicted (reclaim)." in found.message
     assert {e.gang for e in found.evicted} == {"t/old1"}
 
 

@@ -134,8 +134,8 @@ def queue_causes(queue: Object, find_queue: FindQueue) -> Iterator[Cause]:
     parent = str(dig(queue, "spec.parentQueue") or "")
     if cycle:
         text = (
-            f"queues would hang in a circle ({' → '.join(cycle)}); "
-            f"name a queue that does not hang below {name(queue)}, or leave parentQueue out"
+            f"queues would form a cycle ({' → '.join(cycle)}); "
+            f"name a parent that is not below {name(queue)}, or leave parentQueue out"
         )
         yield _invalid("spec.parentQueue", parent, text)
     for resource in ("cpu", "memory", "gpu"):
@@ -179,7 +179,7 @@ def group_causes(group: Object) -> Iterator[Cause]:
             others = ", ".join(n for n in parents if n and n != sub_group) or "none"
             yield _invalid(f"{path}.parent", parent, f"there is no such sub-group; there are: {others}")
         elif parent and sub_group in _ancestors(sub_group, parents):
-            yield _invalid(f"{path}.parent", parent, "sub-groups would hang in a circle")
+            yield _invalid(f"{path}.parent", parent, "sub-groups would form a cycle")
 
 
 def _ancestors(start: str, parents: Mapping[str, str]) -> set[str]:

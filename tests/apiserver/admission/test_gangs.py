@@ -149,13 +149,13 @@ def test_a_queue_may_hang_below_one_that_comes_later_but_not_below_itself() -> N
     with pytest.raises(Invalid) as refused:
         door.queue("b", parent="a")
     assert "spec.parentQueue" in refused.value.message
-    assert "queues would hang in a circle (b → a → b); name a queue that does not hang below b" in refused.value.message
-    with pytest.raises(Invalid, match=r"in a circle \(self → self\)"):
+    assert "queues would form a cycle (b → a → b); name a parent that is not below b" in refused.value.message
+    with pytest.raises(Invalid, match=r"form a cycle \(self → self\)"):
         door.queue("self", parent="self")
     door.queue("b")
     door.queue("c", parent="a")
     stored = door.get(kinds.QUEUE, "", "b")
-    with pytest.raises(Invalid, match=r"in a circle \(b → c → a → b\)"):
+    with pytest.raises(Invalid, match=r"form a cycle \(b → c → a → b\)"):
         door.change(kinds.QUEUE, {**stored, "spec": {"parentQueue": "c"}})
 
 
@@ -189,7 +189,7 @@ def test_a_queue_as_it_should_be() -> None:
         ([{"name": "a"}, {"name": "a"}], 'spec.subGroups[1].name: Duplicate value: "a"'),
         ([{"minMember": 1}], "spec.subGroups[0].name: Required value"),
         ([{"name": "a", "parent": "b"}, {"name": "c"}], "spec.subGroups[0].parent: Invalid value: \"b\": there is no such"),
-        ([{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}], "would hang in a circle"),
+        ([{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}], "would form a cycle"),
     ],
 )  # fmt: skip
 def test_sub_groups_are_a_tree(groups: list[dict[str, Any]], sentence: str) -> None:

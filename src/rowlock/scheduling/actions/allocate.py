@@ -156,7 +156,7 @@ def _check_lost_nodes(session: Session, state: GangState) -> Failure | None:
     )
     if not nodes:
         return None
-    text = f"Nothing is heard of its pods on node {nodes[0]}: it starts again whole unless the node comes back"
+    text = f"Node {nodes[0]} of this gang does not respond: the whole gang restarts unless the node comes back"
     return Failure(Reason.NOT_READY, state.gang.queue, task=text)
 
 

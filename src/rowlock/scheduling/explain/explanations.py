@@ -215,7 +215,7 @@ def _failure_sentence(
         case Reason.PROTECTED:
             until = timestamp(session.now + failure.seconds)
             return (
-                f"It may take room from others, but they are protected by their queue's min-runtime until {until}.",
+                f"It may preempt others, but their queue's min-runtime protects them until {until}.",
                 f"wait until {until}",
             )
         case Reason.OVER_LIMIT:
@@ -241,7 +241,7 @@ def _queue_sentence(session: Session, name: str) -> tuple[str, str]:
         some = ", ".join(c.queue.name for c in state.children[:3])
         return f"Queue '{name}' is a department; jobs run in its projects ({some}).", f"use one of: {some}"
     return (
-        f"Queue '{name}' hangs below '{state.queue.parent}', which does not exist or leads in a circle.",
+        f"Queue '{name}' has the parent '{state.queue.parent}', which does not exist or is part of a cycle.",
         f"create the queue {state.queue.parent}, or correct spec.parentQueue of {name}",
     )
 

@@ -90,7 +90,7 @@ class DryRunPlanner:
             text = f"{_title(gang)} would start now: {_pods_text(len(places), total)} on {_nodes_text(places)}."
             return DryRunOutcome(gang.key, STARTS, text + _evictions_text(evicted), places, evicted)
         if places:
-            text = f"{_title(gang)} would start when room is free: {_pods_text(len(places), total)} on {_nodes_text(places)}."
+            text = f"{_title(gang)} would start when resources are free: {_pods_text(len(places), total)} on {_nodes_text(places)}."
             return DryRunOutcome(gang.key, STARTS_AFTER, text + _evictions_text(evicted), places, evicted)
         hold = hold or Hold(gang.key, Failure(Reason.NOT_READY, task="It has no pods that could be placed"))
         explanation = Explainer(self.planner.session).explain(hold)
@@ -178,4 +178,4 @@ def _evictions_text(evicted: Sequence[PlannedEviction]) -> str:
     some = ", ".join(gangs[:3]) + (f" and {len(gangs) - 3} more" if len(gangs) > 3 else "")
     pods = "1 pod" if len(evicted) == 1 else f"{len(evicted)} pods"
     acts = " and ".join(sorted({e.action for e in evicted}))
-    return f" For it {pods} of {some} would have to yield ({acts})."
+    return f" For it {pods} of {some} would be evicted ({acts})."

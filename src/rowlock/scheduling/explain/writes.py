@@ -122,13 +122,9 @@ def eviction_message(session: Session, eviction: PlannedEviction) -> str:
     if eviction.action == "lost":
         return f"{pod} was evicted: {_lost_node_message(session, victim)}; the gang starts again whole, elsewhere."
     if eviction.action == "reserve":
-        return (
-            f"{pod} yields its node, which is kept for {preemptor_name}: that gang has waited long and can start now."
-        )
+        return f"{pod} was evicted: its node is reserved for {preemptor_name}, which has waited long and can start now."
     if eviction.action == "consolidate":
-        return (
-            f"{pod} moves to node {eviction.moves_to or 'another node'} to make room in one piece for {preemptor_name}."
-        )
+        return f"{pod} moves to node {eviction.moves_to or 'another node'} so that {preemptor_name} fits."
     if eviction.action == "preempt":
         return f"{pod} was preempted by higher priority workload {preemptor_name}."
     lines = [f"{pod} was preempted by workload {preemptor_name}."]
