@@ -35,13 +35,13 @@ $(FRAMEWORKS): $(TORCH)
 	$(UV) pip install --quiet --python $(BIN)/python -e '.[examples]'
 	@touch $@
 
-demo: $(TORCH) ## a real 2-rank PyTorch DDP job from the seeds on an embedded cluster
+demo: $(TORCH) ## train a 2-rank PyTorch DDP job on an embedded cluster; a rank is killed and training resumes
 	@$(BIN)/python examples/demo.py
 
 test: $(TORCH) ## every test this machine can run but those of test-real; says what it skipped and why
 	$(BIN)/python -m pytest -rs -m 'not real and not examples' tests
 
-test-examples: $(FRAMEWORKS) ## every example trains for real: TensorFlow, PyTorch, JAX, XGBoost, MPI
+test-examples: $(FRAMEWORKS) ## train every example: TensorFlow, PyTorch, JAX, XGBoost, MPI
 	$(BIN)/python -m pytest -rs tests/examples
 
 test-containers: $(TORCH) ## pods in real containers: a dockerd of its own, where one is installed (apt-get install docker.io iptables)

@@ -1,4 +1,4 @@
-"""What `make demo` runs: the seeds' distributed PyTorch job, from nothing to Succeeded, with a rank killed on the way.
+"""What `make demo` runs: a distributed PyTorch job, from nothing to Succeeded, with a rank killed on the way.
 
 Every step is a command you can type yourself; it is printed before it runs. The cluster lives in a directory of its
 own and is gone afterwards (`--keep` leaves it running).
@@ -108,9 +108,9 @@ def steps(demo: Demo) -> None:
     started = time.monotonic()
     say("A cluster: two nodes with one (simulated) GPU each, in one process")
     demo.run("rowlock", "up", "-d", "--nodes", "2", "--simulated-gpus", "1")
-    say("The seeds' Dockerfile becomes an image; no Docker needed")
+    say("The example's Dockerfile becomes an image; no Docker needed")
     demo.run("rowlock", "build", "-t", IMAGE, os.path.relpath(HERE / "distributed_training_pytorch"))
-    say("The seeds' own submit line: one master and one worker, one GPU each, started together or not at all")
+    say("Submit: one master and one worker with one GPU each; both start together, or none")
     demo.run("runai", "submit-pytorch", "--name", JOB, "--workers=1", "-g", "1", "-i", f"docker.io/{IMAGE}")
     facts = demo.train()
     say("What happened")
@@ -133,7 +133,7 @@ def steps(demo: Demo) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The seeds' DDP job on an embedded cluster, with a rank killed.")
+    parser = argparse.ArgumentParser(description="A PyTorch DDP job on an embedded cluster, with a rank killed.")
     parser.add_argument("--keep", action="store_true", help="leave the cluster running and say where it is")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("demo: stopped"))  # so that the cluster is stopped, too
@@ -143,7 +143,7 @@ def main() -> None:
         steps(demo)
     finally:
         if args.keep:
-            print(f"\nThe cluster goes on: export ROWLOCK_DATA_DIR={data} KUBECONFIG={data}/kubeconfig")
+            print(f"\nThe cluster keeps running: export ROWLOCK_DATA_DIR={data} KUBECONFIG={data}/kubeconfig")
         else:
             subprocess.run(["rowlock", "down", "--yes"], env=demo.env, stdout=subprocess.DEVNULL)
             shutil.rmtree(data, ignore_errors=True)

@@ -121,3 +121,23 @@ def test_paths_that_a_page_names_exist(page: Path) -> None:
             assert any((root / path).exists() for root in (*ROOTS, *rooms)), f"no such path: {path}"
         else:
             assert path in names, f"no such file: {path}"
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def heading_anchors(page: Path) -> set[str]:
+    """The anchors that a page's headings get: lower case, dashes for spaces, no other signs."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [REPO / "CHANGELOG.md", *PAGES, *DESIGN], ids=lambda p: p.name)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), f"no such page: {link}"
+        assert not anchor or anchor in heading_anchors(target), f"no such heading: {link}"

@@ -1,4 +1,4 @@
-"""Data-parallel training of a small residual network, with snapshots: the program behind the seeds' DDP image.
+"""Data-parallel training of a small residual network, with snapshots: the program of the DDP image.
 
     torchrun --nproc_per_node=1 --nnodes=2 ... distributed.py --batch_size 8 30 2
 

@@ -1,4 +1,4 @@
-"""Digits with DistributedDataParallel: the program behind the seeds' `pytorch-dist-mnist` images.
+"""Digits with DistributedDataParallel: the program of the `pytorch-dist-mnist` images.
 
     python mnist.py --backend gloo
 

@@ -1,6 +1,6 @@
 """The table of kinds: what lives in a cluster, under which names and paths.
 
-One row per kind inside the fence (`DESIGN.md` §2). Discovery, routes, storage keys, owner references and the CLI all
+One row per kind that rowlock serves. Discovery, routes, storage keys, owner references and the CLI all
 read this table; a kind that is not here is answered *Unsupported*, politely. What a kind's fields are is not here but
 in the table of types (`apiserver/schema/types.py`); what a kind's columns are is in `apiserver/printers/tables.py`.
 """

@@ -86,7 +86,7 @@ def external_names(options: argparse.Namespace) -> list[str]:
     bind = sockets.parse_bind(options.bind)
     if bind and not options.users:
         raise BadRequest(
-            f"--bind {options.bind} lets others in, and the owner's token is for the owner alone: name users with"
+            f"--bind {options.bind} lets other users connect, but the owner's token is for the owner alone: name users with"
             ' --users FILE, a file that only you can read (chmod 600), with a line `token,user,uid,"group,group"` for'
             " each; `openssl rand -hex 32` makes a token, the group system:masters may do everything, rowlock:viewers read"
         )

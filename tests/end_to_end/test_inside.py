@@ -71,7 +71,7 @@ def test_bytes_go_in_and_out_unchanged(inside: Cluster) -> None:
         ("rowlock exec trainer -- no-such-program", 1, 'exec: "no-such-program": executable file not found in $PATH'),
         ("rowlock exec trainer --comand ls", 2, "unknown flag: --comand"),
         ("rowlock port-forward trainer", 2, "needs a job and ports"),
-        ("runai port-forward trainer --port 80:none", 2, '"80:none" is no pair of ports'),
+        ("runai port-forward trainer --port 80:none", 2, '"80:none" is not a pair of ports'),
     ],
 )
 def test_what_cannot_be_is_one_sentence(inside: Cluster, argv: str, code: int, text: str) -> None:

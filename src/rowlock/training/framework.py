@@ -211,7 +211,7 @@ def accept_any_spec(_: Object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """One job kind. The first block is the table of `spec/operator.md` §1.1, the rest are its own rules."""
+    """One job kind. The first block holds facts of the operator's API, the rest are the kind's own rules."""
 
     kind: Kind
     replicas: str

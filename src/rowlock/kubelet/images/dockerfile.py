@@ -1,4 +1,4 @@
-"""The seeds' kind of Dockerfile, parsed: pure. What a process image cannot do is refused with a sentence.
+"""Parses simple Dockerfiles. Pure. What a process image cannot do is refused with a sentence.
 
 `parse(text, args)` gives instructions with variables put in. One stage only; local files only; what has no meaning for a
 process (EXPOSE, LABEL, USER, …) is kept as a note, so that the build can say so.

@@ -1,6 +1,6 @@
 """What to do about one pod now: pure. The kubelet does it and asks again when a fact or the pod changes.
 
-The rules are Kubernetes' (operator.md §4.15): init containers one after the other, then all others; restarts by policy
+The rules are Kubernetes': init containers one after the other, then all others; restarts by policy
 with a back-off that doubles and is forgotten after ten good minutes (the first restart is immediate). A sidecar is an
 init container that lets the next one begin when it has started, and is restarted until the main containers are over;
 then sidecars stop, the last one first. A deleted pod gets SIGTERM, its grace, SIGKILL (sidecars after the others), and
