@@ -146,7 +146,7 @@ def test_an_engine_that_goes_is_one_sentence_and_one_that_comes_back_is_used(
             if how == signal.SIGKILL or ended["reason"] != "Error":
                 assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
                 assert ended["message"].startswith(f"the container engine at {other.socket} does not answer")
-                assert "how the container ended is not known" in ended["message"]
+                assert "it is unknown how the container ended" in ended["message"]
             await until(lambda: node.state("b", "state.waiting.reason") == "CreateContainerError")
             sentence = node.state("b", "state.waiting.message")
             assert sentence.startswith(f"the container engine at {other.socket} does not answer"), sentence

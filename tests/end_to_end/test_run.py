@@ -177,7 +177,7 @@ def test_ranks_that_outlive_the_master_are_heard_to_their_end(running: Cluster) 
     said = running.run("rowlock", "run", "-n", "2", "--rm", "--", "sh", "-c", script, code=5)
     assert {"[rank 0] first", "[rank 1] first", "[rank 1] last words"} <= set(said.splitlines())
     assert re.search(
-        r"is completed: It completed; along the way: rank 1 \(pod .*-worker-0, node .*\) ended with exit code 5", said
+        r"is completed: It completed, but before that: rank 1 \(pod .*-worker-0, node .*\) ended with exit code 5", said
     )
 
 
