@@ -100,8 +100,8 @@ def _report_running_pods(cluster: LocalCluster) -> None:
     """Ctrl-C ends the server, not the jobs; a person should not have to guess that."""
     running = sum(objects.phase(pod) == "Running" for pod in cluster.store.view.all(kinds.POD))
     if running:
-        pods, it = ("1 pod runs", "it") if running == 1 else (f"{running} pods run", "them")
-        print(f"rowlock stops; {pods} on: `rowlock up` finds {it} again, `rowlock down` then stops {it}", flush=True)
+        pods, it = ("1 pod keeps running", "it") if running == 1 else (f"{running} pods keep running", "them")
+        print(f"rowlock stops; {pods}: `rowlock up` finds {it} again, `rowlock down` then stops {it}", flush=True)
 
 
 def _current_snapshot(scheduler: Scheduler, store: Store) -> Snapshot:

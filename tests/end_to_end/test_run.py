@@ -202,7 +202,7 @@ def test_a_server_in_the_foreground_says_what_goes_on_without_it(running: Cluste
             other.run("rowlock", "run", "-d", "--name", "long", "--", *LONG)
             other.run("rowlock", "wait", "long", "--for", "running", "--timeout", "30s")
             server.send_signal(signal.SIGINT)
-            assert "1 pod runs on: `rowlock up` finds it" in server.stdout.read() and server.wait(30) == 0
+            assert "1 pod keeps running: `rowlock up` finds it" in server.stdout.read() and server.wait(30) == 0
         finally:
             server.kill()
     other.up()

@@ -108,7 +108,9 @@ async def _create(kubeconfig: Path) -> None:
 
 
 def test_no_kubeconfig_is_said_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(Unauthorized, match=r"no way into the cluster: .*; check the kubeconfig .*nothing"):
+    with pytest.raises(
+        Unauthorized, match=r"the credentials of the cluster do not work: .*; check the kubeconfig .*nothing"
+    ):
         asyncio.run(_create(tmp_path / "nothing"))
 
 

@@ -117,7 +117,7 @@ def test_a_damaged_file_is_refused_in_one_sentence_and_left_alone(file: Path, da
     run(body())
     damage(file)  # type: ignore[operator]  # parametrize has no better type
     content = file.read_bytes()
-    with pytest.raises(errors.Unavailable, match=r"is damaged \(.*\); nothing was changed in it: put a copy"):
+    with pytest.raises(errors.Unavailable, match=r"is damaged \(.*\); rowlock changed nothing in it: restore a backup"):
         Store.open(file)
     assert file.read_bytes() == content
 

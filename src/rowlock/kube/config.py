@@ -61,7 +61,7 @@ class Credentials:
             identity = self._identity()
         except (ValueError, KeyError, RuntimeError, OSError) as error:
             raise Unauthorized(
-                f"no way into the cluster: {_error_message(error)}; check {self._describe_source()}"
+                f"the credentials of the cluster do not work: {_error_message(error)}; check {self._describe_source()}"
             ) from error
         finally:
             self._delete_key_files()

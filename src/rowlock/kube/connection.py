@@ -205,6 +205,6 @@ def _transport_error(request: Request, error: httpx.TransportError) -> ApiError:
     subject = f"{request.method} {request.path}"
     if isinstance(error, httpx.TimeoutException):
         return Timeout(
-            f"{subject}: no answer in time ({type(error).__name__}); the cluster may have done it: look first"
+            f"{subject}: no answer in time ({type(error).__name__}); the cluster may have executed the request: check before you repeat it"
         )
     return Unavailable(f"{subject}: the API server cannot be reached: {error or type(error).__name__}")

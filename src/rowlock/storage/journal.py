@@ -200,7 +200,7 @@ def _read_value(log: sqlite3.Connection, revision: int) -> bytes | None:
 
 def _damage_error(path: Path, why: str) -> Unavailable:
     return Unavailable(
-        f"{path} is damaged ({why}); nothing was changed in it: put a copy of it back, "
+        f"{path} is damaged ({why}); rowlock changed nothing in it: restore a backup, "
         "or move it away to start with an empty cluster"
     )
 
