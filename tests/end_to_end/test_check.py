@@ -36,7 +36,7 @@ def test_bad_manifests_are_refused_in_the_operators_words_with_a_hint(cluster: C
     file.write_text(BAD)
     said = cluster.run("rowlock", "check", "-f", str(file), code=1)
     assert 'admission webhook "validator.pytorchjob.training-operator.kubeflow.org" denied the request' in said
-    assert 'what helps: Write the type as one of "Master", "Worker": capital letter first' in said
+    assert 'what helps: Use one of the types "Master", "Worker", with a capital first letter' in said
     assert "MPIJob headless: refused: MPIJob failed validation because" in said
     assert 'Deployment web: refused: no matches for kind "Deployment"' in said
     assert 'MPIJob newer: refused: no matches for kind "MPIJob" in version "kubeflow.org/v2beta1"' in said

@@ -25,13 +25,13 @@ def job(kind: Kind, name: str = "job", replicas: Object | None = None, **spec: A
 
 
 REFUSED: list[tuple[Kind, Object, str]] = [
-    (PYTORCHJOB, job(PYTORCHJOB, replicas={"worker": pods(PYTORCHJOB)}), 'one of "Master", "Worker": capital'),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"worker": pods(PYTORCHJOB)}), 'one of the types "Master", "Worker", with a capital'),
     (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB, name="main")}), "container pytorch"),
     (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB, name="main")}), "container tensorflow"),
-    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB, image="")}), "`image: host`"),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB, image="")}), "`image: rowlock.dev/host`"),
     (PYTORCHJOB, job(PYTORCHJOB, replicas={"Master": pods(PYTORCHJOB, 2)}), "more pods are Workers"),
     (XGBOOSTJOB, job(XGBOOSTJOB, replicas={"Worker": pods(XGBOOSTJOB)}), "Add the type that leads"),
-    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB, 0)}), "Leave Worker out"),
+    (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB, 0)}), "Omit Worker for a job of one pod"),
     (PYTORCHJOB, job(PYTORCHJOB, replicas={"Master": pods(PYTORCHJOB)}, elasticPolicy={}), "add a Worker"),
     (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB)}, nprocPerNode="2",
                      elasticPolicy={"nProcPerNode": 2}), 'a string: "2"'),
@@ -54,7 +54,7 @@ SENTENCES = [
     ('strict decoding error: unknown field "spec.pytorchReplicaSpecs.Worker.replica"', "`replicas`"),
     ('PyTorchJob in version "v1" cannot be handled: unknown field "spec.replicaSpecs"', "`pytorchReplicaSpecs`"),
     ('MPIJob in version "v1" cannot be handled: unknown field "spec.replicaSpecs"', "`mpiReplicaSpecs`"),
-    ('strict decoding error: unknown field "spec.zzz"', "take it out"),
+    ('strict decoding error: unknown field "spec.zzz"', "remove it"),
     ("spec.runPolicy.managedBy: Invalid value: null: field is immutable", "create it again"),
     (".spec.x.Worker.replicas: Invalid value: -1: should be a non-negative integer", "not below 0"),
     ("spec.suspend in body must be of type boolean: ", "boolean"),
@@ -95,11 +95,11 @@ SURPRISES: list[tuple[Kind, Object, str]] = [
     (PYTORCHJOB, job(PYTORCHJOB, "x" * 56, {"Worker": pods(PYTORCHJOB)}), "its name may have 54"),
     (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB, policy="Sometimes")}), "no pod can be made"),
     (PYTORCHJOB, job(PYTORCHJOB, replicas={"Master": pods(PYTORCHJOB, policy="Always")}), "never succeeds"),
-    (XGBOOSTJOB, job(XGBOOSTJOB, replicas={"Master": pods(XGBOOSTJOB, policy="OnFailure")}), "in spite of OnFailure"),
+    (XGBOOSTJOB, job(XGBOOSTJOB, replicas={"Master": pods(XGBOOSTJOB, policy="OnFailure")}), "also with OnFailure"),
     (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB)}, runPolicy={"cleanPodPolicy": "Odd"}), "acts like All"),
     (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB)}, runPolicy={"backoffLimit": 3}), "2 of them pass before"),
     (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB, policy="ExitCode")}, runPolicy={"backoffLimit": 3}),
-     "are not counted"),
+     "does not count retries"),
     (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB, 2)}), "torchrun waits for ever"),
     (PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": pods(PYTORCHJOB)}, elasticPolicy={"standalone": True}),
      "PET_STANDALONE"),
@@ -109,7 +109,7 @@ SURPRISES: list[tuple[Kind, Object, str]] = [
                      nprocPerNode="2"), "counts processes"),
     (TFJOB, job(TFJOB, replicas={"PS": pods(TFJOB)}), "add a Worker or a Chief"),
     (TFJOB, job(TFJOB, replicas={"PS": pods(TFJOB), "Worker": pods(TFJOB)}), "stay after the job"),
-    (JAXJOB, job(JAXJOB, replicas={"Worker": pods(JAXJOB, ports=[{"containerPort": 1}])}), "need names"),
+    (JAXJOB, job(JAXJOB, replicas={"Worker": pods(JAXJOB, ports=[{"containerPort": 1}])}), "name the ports of Worker"),
 ]  # fmt: skip
 
 

@@ -30,30 +30,30 @@ JOB_FIELDS = (
 
 HINTS: tuple[tuple[str, str], ...] = (
     (r"\w+ReplicaSpecs\[(\w+)\]: Unsupported value: \"\w*\": supported values: (\"\w+\"(?:, \"\w+\")*)",
-     "Write the type as one of {1}: capital letter first, no other names."),
+     "Use one of the types {1}, with a capital first letter."),
     (r"must have at least one container with name \"?(\w+)",
-     "Call the training container {0}: the operator gives its variables and its port to the one of that name."),
+     "Name the training container {0}: the operator adds its variables and its port to the container of that name."),
     (r"containers\[\d+\]\.image: Required value|Image is undefined",
-     "Give every container an image; `image: host` runs this machine's own programs."),
+     "Give every container an image; `image: rowlock.dev/host` runs programs of this machine."),
     (r"\[Master\]\.replicas: Forbidden: must be 1", "Write `replicas: 1` for the Master; more pods are Workers."),
     (r"\[Master\]: Required value: must be present|Master ReplicaSpec must be present",
      "Add the type that leads the job (Master; Launcher in an MPIJob) with `replicas: 1`."),
     (r"There must be only 1 launcher", "Write `replicas: 1` for the Launcher; mpirun's ranks run in the Workers."),
-    (r"replicas: Forbidden: must be at least 1", "Leave Worker out for a job of one pod; to pause one: `suspend: true`."),
+    (r"replicas: Forbidden: must be at least 1", "Omit Worker for a job of one pod; to pause a job, set `suspend: true`."),
     (r"must be configured if elastic policy is used", "Elastic pods are Workers: add a Worker, or drop elasticPolicy."),
     (r"elasticPolicy\.nProcPerNode: Forbidden", 'Keep `nprocPerNode` (a string: "2"), drop elasticPolicy.nProcPerNode.'),
     (r"managedBy: Unsupported value", "Leave managedBy out, unless MultiKueue is to run the job elsewhere."),
     (r"field is immutable|queue is immutable", "Delete the job and create it again with the new value."),
-    (r"DNS-1035|RFC 1123|no more than 63", "Pods become host names: lower case letters, digits and -, a letter first, "
-     "and at most 63 characters with `-worker-0` behind it."),
+    (r"DNS-1035|RFC 1123|no more than 63", "Pod names become host names: use lower case letters, digits and -, begin with a letter, "
+     "and use at most 63 characters including `-worker-0`."),
     (r"more than 1 Chief or Master", "Chief and Master are one role: keep Chief."),
     (r"spec\.(\w+ReplicaSpecs)\S*: Required value|MPIReplicaSpecs is not valid$",
      "A job lists its pods by type below its ReplicaSpecs, for example `Worker: {{replicas: 2, template: …}}`."),
     (r"containers: Required value: must be specified|containers definition expected",
      "Put the pod's containers below `template.spec.containers`."),
-    (r"MPIReplicaType is (\w+)", "An MPIJob has a Launcher and Workers, spelled so."),
+    (r"MPIReplicaType is (\w+)", "An MPIJob has the types Launcher and Worker."),
     (r"replicas: Invalid value", "`replicas` is a whole number of pods, not below 0, without quotes."),
-    (r"in body must be of type (\w+)", "That field takes another type: {0}. In YAML, quotes make a string of a number."),
+    (r"in body must be of type (\w+)", "The field must have the type {0}. In YAML, a quoted number is a string."),
 )  # fmt: skip
 """Pattern in the operator's or the API server's sentence → what to do; {0}, {1} are its groups."""
 MAX_HINTS = 3
@@ -64,7 +64,7 @@ def hint_for(message: str) -> str:
     """What to do about a refusal; "" where the sentence says it all."""
     if unknown := re.search(r'unknown field "(?:[^"]*\.)?(\w+)(?:\[\d+\])?"', message):
         close_matches = difflib.get_close_matches(unknown[1], _field_candidates(message, unknown[1]), 1, 0.6)
-        return f"Did you mean `{close_matches[0]}`?" if close_matches else "No job has such a field: take it out."
+        return f"Did you mean `{close_matches[0]}`?" if close_matches else "No job has such a field: remove it."
     matches = ((text, re.search(pattern, message)) for pattern, text in HINTS)
     hints = [text.format(*match.groups()) for text, match in matches if match]
     return " ".join(hints[:MAX_HINTS])
@@ -99,8 +99,8 @@ def _name_remarks(framework: Framework, job: Job) -> Iterator[str]:
         if len(last_pod) > MAX_SERVICE_NAME and framework.kind is not MPIJOB:
             max_length = MAX_SERVICE_NAME - (len(last_pod) - len(name(job.object)))
             yield (
-                f"{last_pod} has {len(last_pod)} characters, a Service may have {MAX_SERVICE_NAME}: the job would try for ever to make "
-                f"it; its name may have {max_length}"
+                f"{last_pod} has {len(last_pod)} characters, but a Service name may have {MAX_SERVICE_NAME}: the operator would "
+                f"try for ever to create it; the job's name may have {max_length}"
             )
 
 
@@ -112,11 +112,11 @@ def _policy_remarks(framework: Framework, job: Job) -> Iterator[str]:
                 f"use one of {', '.join(RESTART_POLICIES)}"
             )
         if (replica.template.get("spec") or {}).get("restartPolicy"):
-            yield "restartPolicy in the template is overwritten: write it beside `replicas`"
+            yield "the operator overwrites restartPolicy of the template: write it next to `replicas`"
         if replica.type == MASTER and replica.restart_policy == "Always":
             yield "a Master with restartPolicy Always never ends, so the job never succeeds: use OnFailure"
         if framework.kind is XGBOOSTJOB and replica.restart_policy == "OnFailure":
-            yield "an XGBoostJob fails with the first failed pod in spite of OnFailure: ExitCode retries signals"
+            yield "an XGBoostJob fails with its first failed pod, also with OnFailure: use ExitCode, which retries after signals"
     if job.policy.clean_pod_policy not in CLEAN_POD_POLICIES:
         yield f"cleanPodPolicy {job.policy.clean_pod_policy} is accepted and acts like All: use one of {', '.join(CLEAN_POD_POLICIES)}"
 
@@ -124,7 +124,7 @@ def _policy_remarks(framework: Framework, job: Job) -> Iterator[str]:
 def _limit_remarks(framework: Framework, job: Job) -> Iterator[str]:
     limit = job.policy.backoff_limit
     if limit is not None and any(r.restart_policy == "ExitCode" for r in job.replicas.values()):
-        yield "retries with restartPolicy ExitCode are not counted: backoffLimit does not end them"
+        yield "backoffLimit does not count retries with restartPolicy ExitCode, and does not end them"
     elif limit is not None:
         tolerated = max(limit - 1, 0)
         yield (
@@ -143,7 +143,7 @@ def _rendezvous_remarks(framework: Framework, job: Job) -> Iterator[str]:
             "add a Master, or an elasticPolicy for a rendezvous"
         )
     if elastic and elastic.get("standalone"):
-        yield "standalone sets PET_STANDALONE to nothing, which torchrun cannot read: take it out"
+        yield "standalone sets PET_STANDALONE to an empty value, which torchrun cannot parse: remove it"
     min_replicas, max_replicas = dig(elastic, "minReplicas"), dig(elastic, "maxReplicas")
     if min_replicas is not None and max_replicas is not None and min_replicas > max_replicas:
         yield f"minReplicas {min_replicas} is more than maxReplicas {max_replicas}: torchrun refuses that"
@@ -172,8 +172,8 @@ def _port_remarks(framework: Framework, job: Job) -> Iterator[str]:
         ports = job.main_container(type_).get("ports") or ()
         if len(ports) > 1 and any(not port.get("name") for port in ports):
             yield (
-                f"{type_}'s ports need names: with {framework.port.name} added its Service has several, "
-                "and one without a name makes it invalid for ever"
+                f"name the ports of {type_}: the operator adds {framework.port.name}, and a Service with several ports is "
+                "invalid when one has no name"
             )
 
 
