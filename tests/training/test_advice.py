@@ -92,7 +92,7 @@ def test_every_hint_is_due_some_time() -> None:
 
 SURPRISES: list[tuple[Kind, Object, str]] = [
     (PYTORCHJOB, job(PYTORCHJOB), "without replicas"),
-    (PYTORCHJOB, job(PYTORCHJOB, "x" * 56, {"Worker": pods(PYTORCHJOB)}), "its name may have 54"),
+    (PYTORCHJOB, job(PYTORCHJOB, "x" * 56, {"Worker": pods(PYTORCHJOB)}), "the job's name may have 54"),
     (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB, policy="Sometimes")}), "no pod can be made"),
     (PYTORCHJOB, job(PYTORCHJOB, replicas={"Master": pods(PYTORCHJOB, policy="Always")}), "never succeeds"),
     (XGBOOSTJOB, job(XGBOOSTJOB, replicas={"Master": pods(XGBOOSTJOB, policy="OnFailure")}), "also with OnFailure"),
