@@ -4,13 +4,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
+LOCK := constraints.txt
+INSTALL = $(UV) pip install --quiet --python $(BIN)/python --constraints $(LOCK) --build-constraints $(LOCK)
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
 FRAMEWORKS := $(VENV)/.frameworks
 # Where it is set, every rank would compile its framework anew: nine seconds for each that imports TensorFlow, not three.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint fix bench docs soak chaos property fuzz ui-test real-cluster types test-real test-examples test-containers differential clean
+.PHONY: help demo test lint fix bench docs soak chaos property fuzz ui-test real-cluster types test-real test-examples test-containers differential lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -18,21 +20,21 @@ help: ## this list
 $(UV):
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "rowlock needs Python 3.11 or newer; this is " + sys.version.split()[0] + ": set PYTHON=python3.12 (or later) on the make command line"'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK) uv
 
-$(STAMP): pyproject.toml $(UV)
-	$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python -e '.[dev]'
+$(STAMP): pyproject.toml $(LOCK) $(UV)
+	$(INSTALL) --compile-bytecode -e '.[dev]'
 	@$(BIN)/python -m compileall -q src # else the first server compiles everything, and keeps the memory
 	@touch $@
 
 $(TORCH): $(STAMP)
 	@echo 'installing torch (about 5 GB on disk; once)'
-	$(UV) pip install --quiet --python $(BIN)/python -e '.[torch]'
+	$(INSTALL) -e '.[torch]'
 	@touch $@
 
 $(FRAMEWORKS): $(TORCH)
 	@echo 'installing TensorFlow, JAX, XGBoost and mpi4py (about 2 GB on disk; once)'
-	$(UV) pip install --quiet --python $(BIN)/python -e '.[examples]'
+	$(INSTALL) -e '.[examples]'
 	@touch $@
 
 demo: $(TORCH) ## train a 2-rank PyTorch DDP job on an embedded cluster; a rank is killed and training resumes
@@ -90,6 +92,10 @@ test-real: $(STAMP) ## one suite over the store, our server and that control pla
 
 differential: $(STAMP) ## play N=1000 random job histories against the real training operator, and compare
 	$(BIN)/python -m tests.differential -n $(or $(N),1000) --seed $(or $(SEED),0)
+
+lock: $(UV) ## renew constraints.txt after a change of pyproject.toml (LOCK_FLAGS=--upgrade: the newest of everything)
+	$(UV) pip compile --quiet --universal --python-version 3.11 --all-extras --no-emit-index-url --annotation-style line \
+	    --custom-compile-command 'make lock' $(LOCK_FLAGS) --output-file $(LOCK) pyproject.toml
 
 clean: ## remove what make made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
