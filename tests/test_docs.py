@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.kubectl.walks import kubectl
 
 REPO = Path(__file__).resolve().parents[1]
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
@@ -65,16 +66,25 @@ def matches(expected: tuple[str, ...], output: str) -> str | None:
     return None
 
 
+def search_path() -> str:
+    """PATH; where it has no kubectl, with the folder of the control plane that `make real-cluster` built behind it."""
+    path = os.environ["PATH"]
+    if not shutil.which("kubectl") and (program := kubectl()):
+        path = f"{path}{os.pathsep}{Path(program).parent}"
+    return path
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", [p for p in PAGES if list(steps(p))], ids=lambda p: p.name)
 def test_commands_on_the_page_run(page: Path, tmp_path: Path) -> None:
+    path = search_path()
     for tool in ("kubectl", "curl"):
-        if any(tool in step.command for step in steps(page)) and not shutil.which(tool):
+        if any(tool in step.command for step in steps(page)) and not shutil.which(tool, path=path):
             pytest.skip(f"{tool} is not installed; this page's commands need it")
     bin_dir = Path(sys.executable).parent
     data = tmp_path / "data"
     env = {
-        "PATH": f"{bin_dir}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{bin_dir}{os.pathsep}{path}",
         "HOME": str(tmp_path),
         "ROWLOCK_DATA_DIR": str(data),
         "LANG": "C.UTF-8",

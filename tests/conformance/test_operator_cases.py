@@ -13,16 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.cluster import REPO, Cluster, make
+from tests.end_to_end.cluster import Cluster, make
+from tests.evidence import BESIDE, operator_case_files
 
-SHARED = REPO.parent / "shared"
-RUNNER = SHARED / "tools" / "operator_cases.py"
-CASES = sorted((SHARED / "data" / "operator-cases").glob("*.json"))
+RUNNER = BESIDE / "tools" / "operator_cases.py"
+CASES = operator_case_files()
 TOGETHER = 24  # cases at a time: 30 s on two cores, of which the cases compute 20
 AGAIN = 20  # more failures than this are no accident
 pytestmark = [
-    pytest.mark.skipif(not RUNNER.exists(), reason=f"the runner of the recorded cases is missing: {RUNNER.name}"),
-    pytest.mark.skipif(not CASES, reason="the recorded cases are missing: shared/data/operator-cases/*.json"),
+    pytest.mark.skipif(
+        not RUNNER.exists(), reason="the runner of the recorded operator cases is not beside this repository"
+    ),
     pytest.mark.timeout(600),
 ]
 

@@ -1,8 +1,8 @@
 """Walks of kubectl commands against the cluster as a user starts it, beside what a real Kubernetes answered.
 
 A walk is played by the recorder's own checker, against a server of its own; `known.json` says which steps are known
-to differ (`differs`), which may go either way because they look at a moment (`maybe`), and in which the sentences are
-our own, so that only what they are about is compared (`prose`); each with its reason.
+to differ (`differs`) and which may go either way because they look at a moment (`maybe`), each with its reason. Of
+`kubectl explain` the walks compare the structure (kinds, fields, types), not the prose.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.end_to_end.cluster import BIN, REPO, make
+from tests.evidence import BESIDE, WALKS
 
 from rowlock import KUBERNETES
 
-SHARED = REPO.parent / "shared"
-CHECKER = SHARED / "tools" / "kubectl_walk.py"
-GOLDEN = SHARED / "data" / "kubectl-walk"
+CHECKER = BESIDE / "tools" / "kubectl_walk.py"
+GOLDEN = WALKS
 MINOR = KUBERNETES.rpartition(".")[0]
 KNOWN: dict[str, dict[str, dict[str, str]]] = json.loads(Path(__file__).with_name("known.json").read_text())
-STRUCTURE = ["^(GROUP|KIND|VERSION|FIELD|ENUM|error|Warning)", r"^ +\w+\s+<"]
-"""Of `kubectl explain`: what there is and of which type, as the walks themselves keep it for Kubernetes' own kinds."""
 IMPATIENT = 1
 """Seconds for a step that waits for what is known not to come."""
 
@@ -71,8 +69,8 @@ def _client_version(program: str) -> str:
 
 def missing() -> str:
     """Why the walks cannot be played here, in one sentence; "" when they can."""
-    if not CHECKER.exists() or not GOLDEN.is_dir():
-        return "the recorded walks are not here: they lie in a folder `shared` beside the repository"
+    if not CHECKER.exists():
+        return "the runner of the recorded walks is not beside this repository"
     if not kubectl():
         return f"there is no kubectl {MINOR} (ROWLOCK_KUBECTL names one; `make real-cluster` builds one)"
     return ""
@@ -100,16 +98,11 @@ def play(name: str, folder: Path, engine: str = "") -> Outcome:
 
 
 def _fitted(name: str) -> Any:
-    """The recorded walk; what is known not to come is not waited for, and prose is left out where it is ours."""
+    """The recorded walk; what is known not to come is not waited for."""
     walk = json.loads((GOLDEN / f"{name}.golden.json").read_text())
     for step in walk["steps"]:
         if step["name"] in KNOWN[name]["differs"] and "until" in step:
             step["within"] = IMPATIENT
-        if step["name"] in KNOWN[name].get("prose", ()):
-            step["keep"] = STRUCTURE
-            lines = [line for line in step["result"]["stdout"] if any(re.search(kept, line) for kept in STRUCTURE)]
-            assert lines, f"nothing of the step {step['name']} would be compared"
-            step["result"]["stdout"] = lines
     return walk
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.evidence import BESIDE
 from tests.scheduling import kai_tables
 
-FILE = Path(__file__).parents[2].parent / "shared" / "data" / "kai-scheduling-tables.json"
+FILE = BESIDE / "data" / "kai-scheduling-tables.json"
 
 
 def cases() -> list[dict[str, Any]]:

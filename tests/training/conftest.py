@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from rowlock.objects import Key, Object, is_deleting, key, labels, meta, name, p
 from rowlock.training.controller import JobController
 from rowlock.training.framework import DEFAULT, Parity
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 NOW = 1_800_000_000.0
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.evidence import operator_case_files
 
 from rowlock.kinds import JAXJOB, JOBS, MPIJOB, PADDLEJOB, POD, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
 from rowlock.objects import Object
 from rowlock.training.admission.webhooks import denial_message, review_job
 from rowlock.training.framework import FIXED
 
-FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "operator-cases"
 ADMITTED = [
     case
-    for file in sorted(FOLDER.glob("*.json"))
+    for file in operator_case_files()
     for case in json.loads(file.read_text())["cases"]
     if "admit" in case["steps"][0]["do"]
     # a 422 comes from the API server's schema, before the webhook is asked
@@ -35,7 +34,6 @@ def tidy(text: str) -> str:
     return text
 
 
-@pytest.mark.skipif(not ADMITTED, reason=f"the recorded cases are missing: {FOLDER.name}")
 @pytest.mark.parametrize("case", ADMITTED, ids=lambda c: f"{c['family']}-{c['kind']}-{c['name']}")
 def test_recorded_answers(case: Any) -> None:
     do, answers = case["steps"][0]["do"], case["steps"][0]["variants"][0]["answers"]

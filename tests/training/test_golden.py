@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.evidence import BESIDE
 
 from rowlock.kinds import JOBS, POD
 from rowlock.objects import timestamp
@@ -18,9 +18,9 @@ from rowlock.training.framework import FIXED, STRICT
 if TYPE_CHECKING:
     from tests.training.conftest import Play
 
-FILE = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "training-operator-golden.json"
+FILE = BESIDE / "data" / "training-operator-golden.json"
 GOLDEN: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
-pytestmark = pytest.mark.skipif(not GOLDEN, reason=f"the recorded scenarios are missing: {FILE.name}")
+pytestmark = pytest.mark.skipif(not GOLDEN, reason="the operator's golden scenarios are not beside this repository")
 
 MAIN = {"PyTorchJob": "pytorch", "TFJob": "tensorflow"}
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.evidence import operator_case_files
 
 from rowlock.kinds import AUTOSCALER, CONFIG_MAP, POD, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Kind
 from rowlock.objects import Object, controller_of, is_deleting, meta, name, phase, timestamp, uid, with_field
@@ -20,10 +20,9 @@ from rowlock.objects import Object, controller_of, is_deleting, meta, name, phas
 if TYPE_CHECKING:
     from tests.training.conftest import Play
 
-FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "operator-cases"
 CASES: list[Object] = [
     case
-    for file in sorted(FOLDER.glob("*.json"))
+    for file in operator_case_files()
     for case in json.loads(file.read_text())["cases"]
     if "admit" not in case["steps"][0]["do"]
 ]
@@ -43,7 +42,6 @@ NEEDS_SERVER = {
     "same name while old pods terminate",
 }
 PLAYED = [case for case in CASES if case["name"] not in NEEDS_SERVER]
-pytestmark = pytest.mark.skipif(not CASES, reason=f"the recorded cases are missing: {FOLDER.name}")
 
 OTHERS: dict[str, tuple[Kind, ...]] = {
     "MPIJob": (CONFIG_MAP, ROLE, ROLE_BINDING, SERVICE_ACCOUNT),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.evidence import OPERATOR_CASES
 
 from rowlock import kinds
 from rowlock.api import WriteOptions
@@ -18,7 +18,6 @@ from rowlock.apiserver.schema import types
 from rowlock.errors import ApiError
 from rowlock.kinds import Kind
 
-SHARED = Path(__file__).resolve().parents[3].parent / "shared"
 META = {"name": "x", "namespace": "n", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
 
 
@@ -124,16 +123,12 @@ def test_custom_objects_are_pruned_and_say_so() -> None:
 
 
 def recorded() -> list[Any]:
-    path = SHARED / "data/operator-cases/admission.json"
-    if not path.exists():
-        return []
+    path = OPERATOR_CASES / "admission.json"
     return [c for c in json.loads(path.read_text())["cases"] if "update" not in c["steps"][0]["do"]]
 
 
-@pytest.mark.parametrize("case", recorded() or [None], ids=lambda c: f"{c['kind']} {c['name']}" if c else "none")
-def test_recorded_answers_of_the_real_server(case: dict[str, Any] | None) -> None:
-    if case is None:
-        pytest.skip("the recorded operator cases are not beside this checkout")
+@pytest.mark.parametrize("case", recorded(), ids=lambda c: f"{c['kind']} {c['name']}")
+def test_recorded_answers_of_the_real_server(case: dict[str, Any]) -> None:
     step = case["steps"][0]
     manifest = step["do"]["admit"]
     kind = kinds.by_object(manifest)

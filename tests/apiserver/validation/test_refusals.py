@@ -7,17 +7,17 @@ Recorded from kube-apiserver 1.34.4 with the training operator 1.9.4: each objec
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.evidence import DATA
 
 from rowlock import kinds
 from rowlock.api import WriteOptions
 from rowlock.apiserver.admission.chain import Admission
 from rowlock.errors import ApiError
 
-ROWS: list[list[Any]] = json.loads((Path(__file__).parents[2] / "data" / "refusals.json").read_text())
+ROWS: list[list[Any]] = json.loads((DATA / "refusals.json").read_text())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]['kind']}-{row[0]['metadata']['name'][:20]}")

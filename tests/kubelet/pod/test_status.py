@@ -2,16 +2,16 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.evidence import WALKS
 
 from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts, Problem, Run
 from rowlock.kubelet.pod.status import PHASES, format_duration, generate_pod_status, phase_case
 from rowlock.objects import Object
 
-GOLDEN = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "kubectl-walk" / "pods.golden.json"
+GOLDEN = WALKS / "pods.golden.json"
 NOW = 1_000_000.0
 RUNNING = ContainerFacts(Run(0, 1, 1, 2, NOW), image_id="rowlock://x")
 LOOKUP = "for i in 1; do if nslookup m-0; then break; fi; done"
@@ -62,8 +62,6 @@ def _facts(**known: ContainerFacts) -> PodFacts:
 
 
 def test_a_running_pod_has_the_fields_of_a_real_one() -> None:
-    if not GOLDEN.exists():
-        pytest.skip("the recorded answers of a real kubelet are not beside this checkout")
     steps = {s["name"]: s["result"] for s in json.loads(GOLDEN.read_text())["steps"]}
     real = steps["get-yaml"]["object"]["status"]
     ours = generate_pod_status(pod("Always"), _facts(c0=RUNNING), NOW)
@@ -77,8 +75,6 @@ def test_a_running_pod_has_the_fields_of_a_real_one() -> None:
 
 
 def test_a_failed_init_container_as_a_real_kubelet_tells_it() -> None:
-    if not GOLDEN.exists():
-        pytest.skip("the recorded answers of a real kubelet are not beside this checkout")
     steps = {s["name"]: s["result"] for s in json.loads(GOLDEN.read_text())["steps"]}
     ours = generate_pod_status(pod("Never", 1, 1), _facts(i0=ended(2)), NOW)
     lines = [f"{c['type']}={c['status']} {c.get('reason', '')} {c.get('message', '')}" for c in ours["conditions"]]
