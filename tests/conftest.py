@@ -1,8 +1,13 @@
-"""For all tests: what they start is started as a terminal starts it."""
+"""For all tests: what they start is started as a terminal starts it; where CI=true, a skip needs a listed reason."""
 
 from __future__ import annotations
 
+import os
+import re
 import signal
+from pathlib import Path
+
+import pytest
 
 
 def pytest_configure() -> None:
@@ -11,3 +16,50 @@ def pytest_configure() -> None:
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+
+
+ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
+_unexpected_skips: list[str] = []
+"""One sentence for each skip of this run that CI does not allow."""
+
+
+def allowed_reasons() -> list[str]:
+    """The regular expressions of `allowed_skips.txt`."""
+    lines = ALLOWED_SKIPS.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def judge_skip(nodeid: str, reason: str) -> str:
+    """Why CI must not accept this skip; "" when it may."""
+    reason = reason.removeprefix("Skipped: ")
+    if any(re.match(allowed, reason) for allowed in allowed_reasons()):
+        return ""
+    return f"{nodeid} was skipped for a reason that {ALLOWED_SKIPS.name} does not list: {reason}"
+
+
+def _note_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if os.environ.get("CI") != "true" or report.outcome != "skipped" or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if sentence := judge_skip(report.nodeid, reason):
+        _unexpected_skips.append(sentence)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _note_skip(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    _note_skip(report)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _unexpected_skips and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _unexpected_skips:
+        terminalreporter.section("skips that CI does not allow", red=True)
+        for sentence in _unexpected_skips:
+            terminalreporter.write_line(sentence)

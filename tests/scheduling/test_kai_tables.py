@@ -17,6 +17,7 @@ def cases() -> list[dict[str, Any]]:
     return list(json.loads(FILE.read_text())["cases"]) if FILE.is_file() else []
 
 
+@pytest.mark.skipif(not FILE.is_file(), reason="KAI's test tables are not beside this repository")
 @pytest.mark.parametrize("table", cases(), ids=kai_tables.table_name)
 def test_table(table: dict[str, Any]) -> None:
     verdict = kai_tables.check_table(table)

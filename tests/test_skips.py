@@ -1,0 +1,37 @@
+"""Where CI=true, a skip whose reason is not listed makes the run red."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.evidence import DATA
+
+CONFTEST = DATA.parent / "conftest.py"
+
+
+@pytest.mark.parametrize(
+    ("ci", "reason", "code"),
+    [
+        ("true", "only root changes users", 0),
+        ("true", "it was late", 1),
+        ("", "it was late", 0),
+    ],
+)
+def test_a_skip_needs_a_listed_reason(tmp_path: Path, ci: str, reason: str, code: int) -> None:
+    for path in (CONFTEST, CONFTEST.with_name("allowed_skips.txt")):
+        (tmp_path / path.name).write_text(path.read_text())
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
+        f"def test_skipped(): pytest.skip({reason!r})\n"
+        "def test_passed(): pass\n"
+        "@pytest.mark.xfail\n"
+        "def test_expected(): assert False\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "test_it.py"]
+    done = subprocess.run(command, cwd=tmp_path, env={"CI": ci}, text=True, capture_output=True, timeout=60)
+    assert done.returncode == code, done.stdout + done.stderr
+    named = f"test_it.py::test_skipped was skipped for a reason that allowed_skips.txt does not list: {reason}"
+    assert (named in done.stdout) == bool(code)
