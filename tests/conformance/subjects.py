@@ -27,6 +27,7 @@ def open_store() -> Store:
 @contextmanager
 def embedded_server(directory: Path, program: str = "tests.conformance.embedded", *flags: str) -> Iterator[Path]:
     """Our server on a free port; answers the kubeconfig's path."""
+    directory.chmod(0o700)  # as a data directory must be that holds other files, too: our output lies in it
     command = [sys.executable, "-m", program, "--data-dir", str(directory), *flags]
     with (directory / "output").open("wb") as output:
         server = subprocess.Popen(command, cwd=REPO, stdout=output, stderr=subprocess.STDOUT)
