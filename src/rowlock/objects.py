@@ -141,11 +141,5 @@ def seconds(text: str | None) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-def age(obj: Mapping[str, Any], now: float) -> float:
-    """Seconds since creation; 0.0 for an object that has not been created."""
-    created = meta(obj).get("creationTimestamp")
-    return max(0.0, now - seconds(created)) if created else 0.0
-
-
 def by_name(objects: Iterable[Object]) -> dict[str, Object]:
     return {name(o): o for o in objects}

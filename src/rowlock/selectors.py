@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rowlock.errors import BadRequest
 
@@ -96,16 +95,6 @@ def _parse_term(match: re.Match[str], text: str) -> Term:
         why = "for 'Gt', 'Lt' operators, the value must be an integer"
         raise BadRequest(f'unable to parse requirement: values[0]: Invalid value: "{match["value"]}": {why}')
     return Term(match["key"], op, frozenset({match["value"]}))
-
-
-def from_object(selector: Mapping[str, Any] | None) -> Selector:
-    """A `metav1.LabelSelector` (`matchLabels`, `matchExpressions`) as a Selector; None matches nothing is the caller's rule."""
-    selector = selector or {}
-    ops = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-    terms = [Term(k, "=", frozenset({v})) for k, v in (selector.get("matchLabels") or {}).items()]
-    for item in selector.get("matchExpressions") or ():
-        terms.append(Term(item["key"], ops[item["operator"]], frozenset(item.get("values") or ())))
-    return Selector(tuple(terms))
 
 
 def from_labels(labels: Mapping[str, str]) -> Selector:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from rowlock.api import Change, View
 from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, Kind
-from rowlock.objects import Key, Object, controller_of, key, meta, name, namespace, revision, uid
+from rowlock.objects import Key, Object, controller_of, key, meta, name, revision
 from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Gang, Node, Queue, SchedulerSettings, Status
@@ -43,7 +43,6 @@ class SnapshotTracker:
     """(namespace, owner's uid) → PodGroup."""
     ungrouped_pods: dict[tuple[str, str], set[Key]] = field(default_factory=dict)
     """Pods without a PodGroup (yet), by (namespace, their owner's uid or `group/` and the name they give)."""
-    queue_changed: bool = False
 
     def __post_init__(self) -> None:
         self.planner = Planner(Session(self.settings))
@@ -244,8 +243,3 @@ class SnapshotTracker:
         """Without its PodGroup an unbound pod of a gang is not schedulable yet; a bound one still takes its room."""
         needs_group = from_objects.is_kubeflow_pod(pod) or bool(from_objects.pod_group_name(pod))
         return needs_group and from_objects.pod_status(pod) in (Status.PENDING, Status.GATED)
-
-
-def namespace_and_uid(obj: Object) -> tuple[str, str]:
-    """(namespace, uid)."""
-    return namespace(obj), uid(obj)

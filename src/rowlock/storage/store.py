@@ -293,10 +293,6 @@ class Store:
             self.core.apply_committed(batch)
             self.watch_cache.publish(batch)
 
-    def compact(self, revision: int) -> None:
-        """In memory: forget history up to `revision`."""
-        self.watch_cache.trim(revision)
-
 
 def _uuids() -> Iterator[str]:
     """Random ones (version 4), from 256 times as few questions to the kernel as `uuid.uuid4` asks."""

@@ -21,7 +21,6 @@ REQUEST_ANNOTATION = "rowlock.dev/request"
 """The annotation that keeps the request's body, so that it can be shown as it was sent."""
 CREATED_BY = "rowlock.dev/created-by"
 SOURCE = "rowlock.dev/source"
-PRIORITY = "rowlock.dev/priority"
 COMMAND_ANNOTATION = "runai-cli-command"
 INHERIT_ENV = "rowlock.dev/inherit-env"
 

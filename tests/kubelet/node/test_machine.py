@@ -45,4 +45,3 @@ def test_a_node_object() -> None:
 def test_this_machine() -> None:
     found = machine.inventory()
     assert found.cpus >= 1 and found.memory > 1 << 28
-    assert {row["name"] for row in machine.doctor_rows()} >= {"cpus", "memory", "gpus"}

@@ -23,7 +23,6 @@ from rowlock.objects import Key, Object, key, namespace, phase
 from rowlock.objects import name as name_of
 from rowlock.objects import uid as uid_of
 
-MODES = ("auto", "namespaces", "rewrite")
 LOOPBACK = env_rewrite.LOOPBACK
 PORT_RANGE = (20000, 30000)
 """Where ports are taken from that stand for the pods' own."""

@@ -6,7 +6,6 @@ says how much each node shall pretend to have. Simulated GPUs are accounted like
 
 import os
 import platform
-import resource
 import socket
 import sys
 from collections.abc import Mapping
@@ -274,36 +273,3 @@ def _first_line(path: str) -> str:
 def _arch() -> str:
     machine = platform.machine().lower()
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
-
-
-def doctor_rows() -> list[dict[str, str]]:
-    """Facts for `rowlock doctor`: what was looked at, `ok` or `warning`, and a sentence."""
-    machine = inventory()
-    gpus = ", ".join(f"{g.product} ({g.memory} MiB)" for g in machine.gpus)
-    rows = [
-        ("cpus", True, f"{machine.cpus} usable of {os.cpu_count()}"),
-        (
-            "memory",
-            True,
-            f"{machine.memory / (1 << 30):.1f} GiB, {psutil.virtual_memory().available / (1 << 30):.1f} free",
-        ),
-        ("gpus", True, gpus or "none found through NVML; --simulated-gpus N simulates GPUs"),
-        _open_files(),
-        _shared_memory(),
-    ]
-    return [{"name": name, "state": "ok" if fine else "warning", "text": text} for name, fine, text in rows]
-
-
-def _open_files() -> tuple[str, bool, str]:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    enough = hard == resource.RLIM_INFINITY or hard >= 4096
-    return ("open files", enough, f"limit {hard}" + ("" if enough else "; 1,000 pods need 4096: raise `ulimit -Hn`"))
-
-
-def _shared_memory() -> tuple[str, bool, str]:
-    try:
-        filesystem = os.statvfs("/dev/shm")
-    except OSError:
-        return ("shared memory", True, "no /dev/shm on this system")
-    free = filesystem.f_bavail * filesystem.f_frsize / (1 << 30)
-    return ("shared memory", free >= 0.5, f"{free:.1f} GiB free in /dev/shm (DataLoader workers use it)")

@@ -101,11 +101,6 @@ class WarmParents:
                 del self._cold_runs[pid]
                 self._make_parent(warm_spec)
 
-    def close_connections(self) -> None:
-        """In a forked shim, and at the end: parents leave when nobody holds the other end."""
-        for parent in self._parents.values():
-            parent.connection.close()
-
     def kill_parents(self) -> None:
         """Now, and they are gone when this returns."""
         for key in list(self._parents):

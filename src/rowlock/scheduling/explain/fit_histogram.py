@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from rowlock.scheduling.model.node_state import NodeState
-from rowlock.scheduling.model.resources import WHOLE_GPU
 from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Node, Shape
 from rowlock.scheduling.policy.placement import could_hold, find_devices, fits_resources, obstacle
@@ -100,7 +99,3 @@ def unschedulable_message(histogram: FitHistogram) -> str:
         f"0/{total} nodes are available: {reasons}. no new claims to deallocate, "
         f"preemption: 0/{total} nodes are available: {', '.join(sorted(parts))}."
     )
-
-
-def to_whole_gpus(hundredths: int) -> float:
-    return hundredths / WHOLE_GPU

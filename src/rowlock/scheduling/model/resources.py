@@ -60,9 +60,6 @@ def format_memory(amount: int) -> str:
     return f"{amount / 1e9:.2f}".rstrip("0").rstrip(".") + " GB"
 
 
-RESOURCE_NAMES = ("CPU cores", "memory", "GPUs")
-
-
 def format_amount(resource: int, amount: int) -> str:
     """One amount as people say it: "2.5 GPUs", "1 GPU", "4 CPU cores", "8 GB of memory"."""
     if resource == CPU:

@@ -19,7 +19,7 @@ from rowlock.scheduling.model.gang_state import (
     TaskState,
 )
 from rowlock.scheduling.model.node_state import NodeState
-from rowlock.scheduling.model.resources import UNLIMITED, WHOLE_GPU, ZERO, ResourceVector, add
+from rowlock.scheduling.model.resources import WHOLE_GPU, ZERO, ResourceVector, add
 from rowlock.scheduling.model.snapshot import (
     Gang,
     Node,
@@ -311,7 +311,3 @@ def open_session(snapshot: Snapshot) -> Session:
     session.reservations = {r.gang: r for r in snapshot.reservations}
     session.set_node_reservations(snapshot.earmarks)
     return session
-
-
-def is_unlimited(vector: ResourceVector) -> bool:
-    return all(v == UNLIMITED for v in vector)

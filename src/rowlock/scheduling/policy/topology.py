@@ -48,8 +48,3 @@ def _domains_by_free_gpus(nodes: Iterable[NodeState], label: str, needed: int) -
     for v in sorted(free, key=lambda v: (free[v], v)):
         if free[v] >= needed:
             yield label, v
-
-
-def domain_count(session: Session, label: str) -> int:
-    """How many regions a level has; 0 = no node has that label."""
-    return len({v for s in session.ordered_nodes if (v := label_value(s.node, label)) is not None})
