@@ -29,7 +29,7 @@ from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
-from rowlock.system import garbage_collector, namespace_defaults, resource_quota
+from rowlock.system import garbage_collector, namespace_defaults, resource_quota, taint_eviction
 from rowlock.training import controller as training
 from rowlock.training.framework import PARITIES
 from rowlock.training.pod_group import PodGroupController
@@ -104,6 +104,7 @@ class LocalCluster:
         active: list[Controller] = [
             *training.controllers(PARITIES[self.settings.parity]),
             *garbage_collector.controllers(),
+            *taint_eviction.controllers(),
             fake_nodes.FakeKubelet(),
             *namespace_defaults.controllers(self.settings.ca_certificate),
             resource_quota.ResourceQuotaController(),
