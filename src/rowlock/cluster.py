@@ -31,7 +31,7 @@ from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
 from rowlock.system import garbage_collector, namespace_defaults, resource_quota, taint_eviction
 from rowlock.training import controller as training
-from rowlock.training.framework import PARITIES
+from rowlock.training.model import PARITIES
 from rowlock.training.pod_group import PodGroupController
 
 
@@ -47,7 +47,7 @@ class ClusterSettings:
     ca_certificate: str = ""
     """The CA certificate that pods and clients should trust (PEM)."""
     parity: str = "default"
-    """How closely the job operators follow Kubeflow's: a key of `training.framework.PARITIES`."""
+    """How closely the job operators follow Kubeflow's: a key of `training.model.PARITIES`."""
     half_life: float = 0.0
     """Of time-based fair share, in seconds; 0 = the past does not count."""
 

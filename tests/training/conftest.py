@@ -18,7 +18,7 @@ from rowlock.api import Bind, Create, Decision, Delete, Patch, Record, Update, W
 from rowlock.kinds import POD, SERVICE, Kind
 from rowlock.objects import Key, Object, is_deleting, key, labels, meta, name, phase, timestamp, uid, with_field
 from rowlock.training.controller import JobController
-from rowlock.training.framework import DEFAULT, Parity
+from rowlock.training.model import DEFAULT, Parity
 
 NOW = 1_800_000_000.0
 

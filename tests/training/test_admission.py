@@ -12,7 +12,7 @@ from tests.evidence import operator_case_files
 from rowlock.kinds import JAXJOB, JOBS, MPIJOB, PADDLEJOB, POD, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
 from rowlock.objects import Object
 from rowlock.training.admission.webhooks import denial_message, review_job
-from rowlock.training.framework import FIXED
+from rowlock.training.model import FIXED
 
 ADMITTED = [
     case

@@ -13,7 +13,7 @@ from tests.evidence import BESIDE
 from rowlock.kinds import JOBS, POD
 from rowlock.objects import timestamp
 from rowlock.training.admission.webhooks import review_job
-from rowlock.training.framework import FIXED, STRICT
+from rowlock.training.model import FIXED, STRICT
 
 if TYPE_CHECKING:
     from tests.training.conftest import Play

@@ -8,8 +8,8 @@ import pytest
 
 from rowlock.kinds import PYTORCHJOB
 from rowlock.training.defaults import parse_job
-from rowlock.training.framework import Job
 from rowlock.training.frameworks.registry import FRAMEWORKS
+from rowlock.training.model import Job
 from rowlock.training.pod_group import MAX_RUNTIME_ANNOTATION, group_of, group_spec
 
 

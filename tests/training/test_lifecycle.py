@@ -12,9 +12,9 @@ import pytest
 from rowlock.api import Create, Delete, Patch, Record, Update
 from rowlock.kinds import AUTOSCALER, CONFIG_MAP, POD, PYTORCHJOB, ROLE, ROLE_BINDING, SERVICE, SERVICE_ACCOUNT, Kind
 from rowlock.objects import Key, Object, labels, name, owner_reference, with_field
-from rowlock.training.framework import DEFAULT, FIXED, STRICT, Parity
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.job import reconcile
+from rowlock.training.model import DEFAULT, FIXED, STRICT, Parity
 from rowlock.training.reconcile_context import Observed
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ def remaining_cleanup_delay(context: ReconcileContext) -> float | None:
 
 
 def time_to_live(context: ReconcileContext) -> float | None:
-    """Seconds until the finished job is removed; None = never. Without a completionTime it stays for ever (Q3)."""
+    """Seconds until the finished job is removed; None = never. Without a completionTime it stays for ever, as in the operator."""
     ttl = context.job.policy.ttl
     if ttl is None or context.completion_time is None:
         return None

@@ -22,9 +22,9 @@ from rowlock.objects import (
 )
 from rowlock.objects import name as name_of
 from rowlock.training.defaults import parse_job
-from rowlock.training.framework import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.job import reconcile
+from rowlock.training.model import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
 from rowlock.training.reconcile_context import Observed
 
 PREEMPTION_REASON = "PreemptionByScheduler"

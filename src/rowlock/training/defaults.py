@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rowlock.objects import Object, name, namespace, uid
-from rowlock.training.framework import Framework, Job, Port, Replica, RunPolicy
+from rowlock.training.framework import Framework
+from rowlock.training.model import Job, Port, Replica, RunPolicy
 
 
 def parse_job(framework: Framework, obj: Object) -> Job:

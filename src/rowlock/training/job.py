@@ -14,8 +14,9 @@ from rowlock.training.conditions import CREATED, FAILED, RUNNING, SUCCEEDED, SUS
 from rowlock.training.defaults import parse_job, run_policy
 from rowlock.training.dependents.replicas import sync_pods
 from rowlock.training.dependents.services import adopt_services, sync_services
-from rowlock.training.framework import DEFAULT, Framework, Job, Parity, Replica, group_by_replica_type
+from rowlock.training.framework import Framework
 from rowlock.training.limits import exceeded_limit_message, seconds_to_deadline
+from rowlock.training.model import DEFAULT, Job, Parity, Replica, group_by_replica_type
 from rowlock.training.pod_events import record_pod_events
 from rowlock.training.reconcile_context import Observed, ReconcileContext
 
@@ -43,7 +44,7 @@ def reconcile(framework: Framework, observed: Observed, now: float, parity: Pari
         return _reconcile_suspended(context)
     if context.has_condition(SUSPENDED):
         _resume_job(context)
-    return _reconcile_active(context)
+    return _reconcile_active(framework, context)
 
 
 def _has_no_containers(job: Job) -> bool:
@@ -88,12 +89,11 @@ def _resume_job(context: ReconcileContext) -> None:
     context.record_kind_event("Normal", "Resumed", message)
 
 
-def _reconcile_active(context: ReconcileContext) -> Decision:
+def _reconcile_active(framework: Framework, context: ReconcileContext) -> Decision:
     record_pod_events(context)
     limit_message = exceeded_limit_message(context)
     if limit_message:
         return _fail_over_limit(context, limit_message)
-    framework = context.job.framework
     if framework.adopts_services:
         adopt_services(context)
     if framework.custom_sync:

@@ -1,13 +1,13 @@
 """Two limits that fail a whole job: backoffLimit and activeDeadlineSeconds.
 
 What backoffLimit counts is in-place restarts of containers in running pods, summed over the job; with 0, a failed
-pod too. It is not what its name promises (Q2), and it is what the operator does.
+pod too. It is not what its name promises, and it is what the operator does.
 """
 
 from __future__ import annotations
 
 from rowlock.objects import Object, phase, seconds
-from rowlock.training.framework import TYPE_LABEL
+from rowlock.training.model import TYPE_LABEL
 from rowlock.training.pod_events import is_active
 from rowlock.training.reconcile_context import ReconcileContext
 

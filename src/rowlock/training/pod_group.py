@@ -28,8 +28,8 @@ from rowlock.objects import (
 from rowlock.objects import annotations as annotations_of
 from rowlock.objects import namespace as namespace_of
 from rowlock.training.defaults import parse_job
-from rowlock.training.framework import Job
 from rowlock.training.frameworks.registry import FRAMEWORKS
+from rowlock.training.model import Job
 
 QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
 PROJECT_LABEL = "project"

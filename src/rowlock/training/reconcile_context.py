@@ -17,7 +17,7 @@ from rowlock.api import Create, Decision, Delete, Patch, Record, Update, Write
 from rowlock.kinds import POD, SERVICE, Kind
 from rowlock.objects import Object, is_deleting, name, namespace, timestamp
 from rowlock.training.conditions import Condition, Conditions, equal_except_times, is_condition_true, set_condition
-from rowlock.training.framework import DEFAULT, Job, Parity, Replica, group_by_replica_type
+from rowlock.training.model import DEFAULT, Job, Parity, Replica, group_by_replica_type
 
 Level = Literal["Normal", "Warning"]
 

@@ -1,16 +1,14 @@
 """Counts → conditions, for the frameworks in which a Master decides, or else all Workers (PyTorch, Paddle, JAX).
 
 Types are judged in the order of their names, Master first, so that the same counts always give the same conditions;
-the operator goes through a map in random order (Q4).
+the operator ranges over a Go map, in random order.
 """
 
 from __future__ import annotations
 
 from rowlock.training.conditions import FAILED, RESTARTING, RUNNING, SUCCEEDED
-from rowlock.training.framework import Replica
+from rowlock.training.model import MASTER, WORKER, Replica
 from rowlock.training.reconcile_context import ReconcileContext
-
-MASTER, WORKER = "Master", "Worker"
 
 
 def set_running(context: ReconcileContext, subject: str) -> None:

@@ -30,7 +30,7 @@ from rowlock.quantity import parse
 from rowlock.storage import lifecycle
 from rowlock.system.garbage_collector import PVC_PROTECTION_FINALIZER
 from rowlock.training.admission.webhooks import denial_message, review_job
-from rowlock.training.framework import DEFAULT, Parity
+from rowlock.training.model import DEFAULT, Parity
 
 SPEC_REPLICAS_PATHS = {
     kinds.PYTORCHJOB: "spec.pytorchReplicaSpecs.Worker.replicas",

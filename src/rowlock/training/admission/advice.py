@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from rowlock.kinds import MPIJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
 from rowlock.objects import Object, dig, name
 from rowlock.training.defaults import parse_job
-from rowlock.training.framework import Framework, Job, Replica
+from rowlock.training.framework import Framework
 from rowlock.training.frameworks.registry import FRAMEWORKS
-from rowlock.training.replica_verdict import MASTER, WORKER
+from rowlock.training.model import CHIEF, MASTER, PS, WORKER, Job, Replica
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
 CLEAN_POD_POLICIES = ("None", "Running", "All")
@@ -161,9 +161,9 @@ def _containers_mention(replica: Replica, text: str) -> bool:
 
 
 def _leader_remarks(framework: Framework, job: Job) -> Iterator[str]:
-    if framework.kind is TFJOB and not {"Chief", MASTER, WORKER} & set(job.replicas):
+    if framework.kind is TFJOB and not {CHIEF, MASTER, WORKER} & set(job.replicas):
         yield "a TFJob of servers or evaluators alone is never Running and never Succeeded: add a Worker or a Chief"
-    if framework.kind is TFJOB and job.policy.clean_pod_policy == "None" and "PS" in job.replicas:
+    if framework.kind is TFJOB and job.policy.clean_pod_policy == "None" and PS in job.replicas:
         yield "parameter servers never end by themselves and stay after the job: set runPolicy.cleanPodPolicy: Running"
 
 

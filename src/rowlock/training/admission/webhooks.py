@@ -13,8 +13,9 @@ from typing import Any
 
 from rowlock.kinds import JAXJOB, PADDLEJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
 from rowlock.objects import Object, dig, name
-from rowlock.training.framework import DEFAULT, MANAGED_BY_US, Framework, Parity
+from rowlock.training.framework import Framework
 from rowlock.training.frameworks.registry import FRAMEWORKS
+from rowlock.training.model import DEFAULT, MANAGED_BY_US, MASTER, WORKER, Parity
 
 MANAGERS = (MANAGED_BY_US, "kueue.x-k8s.io/multikueue")
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -47,10 +48,10 @@ class WebhookRules:
     """Only the framework's roles may appear, in their exact case."""
     exactly_one_master: bool = False
     """replicas of Master must be written, and 1."""
-    needs_master: bool = False
     min_one_worker: bool = False
     has_elastic_policy: bool = False
     at_most_one_chief: bool = False
+    """Chief and its old name, Master, exclude each other."""
     checks_managed_by: bool = True
     """managedBy is checked."""
     immutable_managed_by: bool = True
@@ -64,7 +65,7 @@ RULES: dict[Kind, WebhookRules] = {
         exactly_one_master=True, min_one_worker=True, has_elastic_policy=True, immutable_managed_by=False
     ),
     TFJOB: WebhookRules(known_roles_only=False, at_most_one_chief=True),
-    XGBOOSTJOB: WebhookRules(exactly_one_master=True, needs_master=True),
+    XGBOOSTJOB: WebhookRules(exactly_one_master=True),
     PADDLEJOB: WebhookRules(quotes_container_name=True),
     JAXJOB: WebhookRules(checks_managed_by=False, immutable_managed_by=False),
 }
@@ -87,7 +88,7 @@ def review_job(kind: Kind, old: Object | None, new: Object, parity: Parity = DEF
         return AdmissionResult()
     errors = [*_name_errors(new), *_managed_by_errors(rules, old, new, parity)]
     if rules.has_elastic_policy:
-        errors += _elastic_policy_errors(new)
+        errors += _elastic_policy_errors(FRAMEWORKS[kind], new)
     errors += _replica_spec_errors(FRAMEWORKS[kind], rules, new)
     warnings: tuple[str, ...] = ()
     if rules.has_elastic_policy and dig(new, "spec.elasticPolicy.nProcPerNode") is not None:
@@ -123,15 +124,15 @@ def _join_quoted(words: tuple[str, ...]) -> str:
     return ", ".join(f'"{word}"' for word in words)
 
 
-def _elastic_policy_errors(new: Object) -> Iterator[str]:
+def _elastic_policy_errors(framework: Framework, new: Object) -> Iterator[str]:
     spec = new.get("spec") or {}
     policy = spec.get("elasticPolicy")
     if policy is None:
         return
     if policy.get("nProcPerNode") is not None and spec.get("nprocPerNode") is not None:
         yield "spec.elasticPolicy.nProcPerNode: Forbidden: must not be used with spec.nprocPerNode"
-    if "Worker" not in (spec.get("pytorchReplicaSpecs") or {}):
-        yield "spec.pytorchReplicaSpecs[Worker]: Required value: must be configured if elastic policy is used"
+    if WORKER not in (spec.get(framework.replicas) or {}):
+        yield f"spec.{framework.replicas}[{WORKER}]: Required value: must be configured if elastic policy is used"
 
 
 def _replica_spec_errors(framework: Framework, rules: WebhookRules, new: Object) -> Iterator[str]:
@@ -140,21 +141,21 @@ def _replica_spec_errors(framework: Framework, rules: WebhookRules, new: Object)
     if replicas is None:
         yield f"{path}: Required value: must be required"
         return
-    if rules.at_most_one_chief and "Chief" in replicas and "Master" in replicas:
+    if rules.at_most_one_chief and all(role in replicas for role in framework.lead_roles):
         yield f"{path}: Forbidden: must not have more than 1 Chief or Master role"
     for role, replica in sorted(replicas.items()):
         if rules.known_roles_only and role not in framework.roles:
             yield f'{path}[{role}]: Unsupported value: "{role}": supported values: {_join_quoted(framework.roles)}'
         yield from _role_errors(framework, rules, f"{path}[{role}]", role, replica or {})
-    if rules.needs_master and "Master" not in replicas:
-        yield f"{path}[Master]: Required value: must be present"
+    if framework.needs_lead and framework.lead_role not in replicas:
+        yield f"{path}[{framework.lead_role}]: Required value: must be present"
 
 
 def _role_errors(framework: Framework, rules: WebhookRules, path: str, role: str, replica: Object) -> Iterator[str]:
     count = replica.get("replicas")
-    if rules.exactly_one_master and role == "Master" and count != 1:
+    if rules.exactly_one_master and role == MASTER and count != 1:
         yield f"{path}.replicas: Forbidden: must be 1"
-    if rules.min_one_worker and role == "Worker" and count is not None and count < 1:
+    if rules.min_one_worker and role == WORKER and count is not None and count < 1:
         yield f"{path}.replicas: Forbidden: must be at least 1"
     containers = dig(replica, "template.spec.containers", [])
     containers_path = f"{path}.template.spec.containers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowlock.api import Delete
 from rowlock.kinds import AUTOSCALER
 from rowlock.objects import Object, is_deleting, owner_reference, with_field
-from rowlock.training.framework import Job
+from rowlock.training.model import Job
 from rowlock.training.reconcile_context import ReconcileContext
 
 

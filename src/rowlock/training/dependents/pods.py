@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowlock.objects import Object, owner_reference
-from rowlock.training.framework import ROLE_LABEL, Env, Rank
+from rowlock.training.model import ROLE_LABEL, Env, Rank
 
 
 def pod_of(rank: Rank) -> Object:
@@ -29,10 +29,7 @@ def build_pod(rank: Rank, name: str, labels: dict[str, str], spec: Object) -> Ob
         "namespace": job.namespace,
         "labels": {**(template_metadata.get("labels") or {}), **labels},
     }
-    copied_fields = (
-        ("annotations",) if job.framework.custom_sync else ("annotations", "finalizers")
-    )  # MPIJob's own code forgets these
-    metadata |= {key: template_metadata[key] for key in copied_fields if template_metadata.get(key)}
+    metadata |= {key: template_metadata[key] for key in job.framework.copied_metadata if template_metadata.get(key)}
     metadata["ownerReferences"] = [owner_reference(job.object)]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

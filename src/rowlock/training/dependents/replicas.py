@@ -10,7 +10,7 @@ from rowlock.kinds import POD
 from rowlock.objects import Object, is_deleting, labels, name, namespace, phase
 from rowlock.training.conditions import FAILED, RESTARTING
 from rowlock.training.dependents.pods import pod_of
-from rowlock.training.framework import INDEX_LABEL, MIN_RETRYABLE_EXIT_CODE, UNKNOWN_EXIT_CODE, Rank, Replica
+from rowlock.training.model import INDEX_LABEL, MIN_RETRYABLE_EXIT_CODE, UNKNOWN_EXIT_CODE, Rank, Replica
 from rowlock.training.reconcile_context import ReconcileContext
 
 ObjectsByIndex = dict[int, list[Object]]
@@ -27,7 +27,7 @@ def group_by_index(items: list[Object]) -> ObjectsByIndex:
 
 
 def slot_count(by_index: ObjectsByIndex, replica: Replica, no_phantoms: bool) -> int:
-    """How many slots are looked at. The operator never looks at fewer than one (Q10)."""
+    """How many slots are looked at. The operator never looks at fewer than one."""
     return max(max(by_index, default=-1) + 1, replica.count, 0 if no_phantoms else 1)
 
 
@@ -77,7 +77,7 @@ def _observe_pod(context: ReconcileContext, replica: Replica, pod: Object) -> No
 
 
 def count_pod(counts: dict[str, int], pod: Object) -> None:
-    """Count one pod. A running pod that is being deleted counts as failed already (Q6)."""
+    """Count one pod. A running pod that is being deleted counts as failed already."""
     pod_phase = phase(pod)
     if pod_phase == "Running":
         counts["failed" if is_deleting(pod) else "active"] += 1

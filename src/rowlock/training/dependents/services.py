@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowlock.kinds import SERVICE
 from rowlock.objects import Object, controller_of, is_deleting, owner_reference
 from rowlock.training.dependents.replicas import group_by_index, slot_count
-from rowlock.training.framework import Rank, Replica
+from rowlock.training.model import Rank, Replica
 from rowlock.training.reconcile_context import ReconcileContext
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rowlock.kinds import JAXJOB
-from rowlock.training.framework import Env, Framework, Port, Rank, env_vars
-from rowlock.training.replica_verdict import WORKER, judge_master_or_workers
+from rowlock.training.framework import Framework
+from rowlock.training.model import WORKER, Env, Port, Rank, env_vars
+from rowlock.training.replica_verdict import judge_master_or_workers
 
 
 def _environment(rank: Rank) -> Env:

@@ -9,10 +9,8 @@ from __future__ import annotations
 from rowlock.kinds import CONFIG_MAP, MPIJOB, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
 from rowlock.objects import Object, labels, name, phase
 from rowlock.training.dependents.replicas import count_pod, warn_restart_policy
-from rowlock.training.framework import INDEX_LABEL, Framework, Port, Rank
+from rowlock.training.framework import Framework
 from rowlock.training.frameworks.mpi_objects import (
-    LAUNCHER,
-    WORKER,
     is_foreign,
     launcher_name,
     launcher_pod,
@@ -21,6 +19,7 @@ from rowlock.training.frameworks.mpi_objects import (
     sync_objects,
     worker_pod,
 )
+from rowlock.training.model import INDEX_LABEL, LAUNCHER, WORKER, Port, Rank
 from rowlock.training.reconcile_context import ReconcileContext
 from rowlock.training.replica_verdict import job_full_name, judge_leader, set_failed, set_restarting
 
@@ -156,7 +155,7 @@ def _update_job_status(context: ReconcileContext) -> None:
         if failed and replica.restart_policy == "ExitCode":
             set_restarting(context, replica.type, failed)
         elif failed:
-            set_failed(context, replica.type, failed, suffix="MPIJobFailed")  # the operator writes the kind twice (Q22)
+            set_failed(context, replica.type, failed, suffix="MPIJobFailed")  # the operator writes the kind twice
 
 
 FRAMEWORK = Framework(
@@ -166,12 +165,16 @@ FRAMEWORK = Framework(
     port=Port("mpi-port", 0),
     restart_policy="Never",
     roles=(LAUNCHER, WORKER),
+    lead_roles=(LAUNCHER,),
+    needs_lead=True,
+    pods_are_ranks=False,
     update_job_status=_update_job_status,
     environment=lambda rank: [],
     is_master=lambda rank: rank.type == LAUNCHER,
     apply_defaults=_apply_defaults,
     any_role_case=False,
     default_counts={WORKER: 0},
+    copied_metadata=("annotations",),  # the operator forgets finalizers here
     validate=_validate,
     custom_sync=_sync_job,
     ttl_reason="SuccessfulDeleteJob",

@@ -6,10 +6,9 @@ from __future__ import annotations
 from rowlock.kinds import CONFIG_MAP, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, Kind
 from rowlock.objects import Object, controller_of, name, owner_reference
 from rowlock.training.dependents.pods import build_pod
-from rowlock.training.framework import ROLE_LABEL, TYPE_LABEL, Env, Job, Rank, env_vars
+from rowlock.training.model import LAUNCHER, ROLE_LABEL, TYPE_LABEL, WORKER, Env, Job, Rank, env_vars
 from rowlock.training.reconcile_context import ReconcileContext
 
-LAUNCHER, WORKER = "Launcher", "Worker"
 DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest"
 CONFIG_VOLUME, TOOL_VOLUME = "mpi-job-config", "mpi-job-kubectl"
 CONFIG_MOUNT = {"name": CONFIG_VOLUME, "mountPath": "/etc/mpi"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rowlock.kinds import PADDLEJOB
 from rowlock.objects import Object
-from rowlock.training.framework import Env, Framework, Port, Rank, env_vars
+from rowlock.training.framework import Framework
 from rowlock.training.frameworks.pytorch import elastic_defaults
-from rowlock.training.replica_verdict import MASTER, WORKER, judge_master_or_workers
+from rowlock.training.model import MASTER, WORKER, Env, Port, Rank, env_vars
+from rowlock.training.replica_verdict import judge_master_or_workers
 
 
 def _apply_defaults(spec: Object) -> Object:
@@ -35,6 +36,7 @@ FRAMEWORK = Framework(
     port=Port("master", 36543),
     restart_policy="OnFailure",
     roles=(MASTER, WORKER),
+    lead_roles=(MASTER,),
     update_job_status=judge_master_or_workers,
     environment=_environment,
     is_master=lambda rank: rank.type == MASTER,

@@ -13,9 +13,10 @@ from typing import Any
 from rowlock.kinds import AUTOSCALER, PYTORCHJOB
 from rowlock.objects import Object
 from rowlock.training.dependents.autoscaler import sync_autoscaler
-from rowlock.training.framework import Env, Framework, GangSpec, Job, Port, Rank, env_vars
+from rowlock.training.framework import Framework
+from rowlock.training.model import MASTER, WORKER, Env, GangSpec, Job, Port, Rank, env_vars
 from rowlock.training.reconcile_context import ReconcileContext
-from rowlock.training.replica_verdict import MASTER, WORKER, judge_master_or_workers
+from rowlock.training.replica_verdict import judge_master_or_workers
 
 INIT_IMAGE = "alpine:3.10"
 INIT_TRIES = 100
@@ -104,7 +105,7 @@ def _rendezvous_env(job: Job, elastic: Object) -> Env:
         pairs = (f"{c.get('key', '')}={c.get('value', '')}" for c in elastic["rdzvConf"])
         env += env_vars(("PET_RDZV_CONF", ",".join(pairs)))
     if elastic.get("standalone"):
-        env += env_vars(("PET_STANDALONE", ""))  # torchrun cannot read it; the operator writes it so (Q14)
+        env += env_vars(("PET_STANDALONE", ""))  # torchrun cannot parse it; the operator writes it so
     return env
 
 
@@ -156,6 +157,7 @@ FRAMEWORK = Framework(
     port=Port("pytorchjob-port", 23456),
     restart_policy="OnFailure",
     roles=(MASTER, WORKER),
+    lead_roles=(MASTER,),
     update_job_status=_update_job_status,
     environment=_environment,
     is_master=_is_master,

@@ -12,11 +12,25 @@ from rowlock.kinds import TFJOB
 from rowlock.objects import Object, phase
 from rowlock.training.conditions import FAILED, RESTARTING, find_condition
 from rowlock.training.dependents.replicas import exit_code
-from rowlock.training.framework import INDEX_LABEL, Env, Framework, Job, Port, Rank, Replica, env_vars
+from rowlock.training.framework import Framework
+from rowlock.training.model import (
+    CHIEF,
+    EVALUATOR,
+    INDEX_LABEL,
+    MASTER,
+    PS,
+    WORKER,
+    Env,
+    Job,
+    Port,
+    Rank,
+    Replica,
+    env_vars,
+)
 from rowlock.training.reconcile_context import ReconcileContext
 from rowlock.training.replica_verdict import job_full_name, set_running, set_succeeded
 
-CHIEF, EVALUATOR, MASTER, PS, WORKER = ROLES = ("Chief", "Evaluator", "Master", "PS", "Worker")
+ROLES = (CHIEF, EVALUATOR, MASTER, PS, WORKER)
 CHIEFS = (CHIEF, MASTER)
 
 
@@ -112,6 +126,8 @@ FRAMEWORK = Framework(
     port=Port("tfjob-port", 2222),
     restart_policy="Never",
     roles=ROLES,
+    lead_roles=CHIEFS,
+    pods_are_ranks=False,
     update_job_status=_update_job_status,
     environment=_environment,
     is_master=_is_master,

@@ -1,12 +1,13 @@
 """XGBoostJob (LightGBM too): one Master with the tracker, and Workers. The Master decides; a failed rank ends the job
-under every restart policy but ExitCode, although the pod was removed to be made again (Q22)."""
+under every restart policy but ExitCode, although the pod was removed to be made again; so does the operator."""
 
 from __future__ import annotations
 
 from rowlock.kinds import XGBOOSTJOB
-from rowlock.training.framework import Env, Framework, Port, Rank, env_vars
+from rowlock.training.framework import Framework
+from rowlock.training.model import MASTER, WORKER, Env, Port, Rank, env_vars
 from rowlock.training.reconcile_context import ReconcileContext
-from rowlock.training.replica_verdict import MASTER, WORKER, judge_leader, set_failed, set_restarting, set_running
+from rowlock.training.replica_verdict import judge_leader, set_failed, set_restarting, set_running
 
 
 def _environment(rank: Rank) -> Env:
@@ -47,6 +48,8 @@ FRAMEWORK = Framework(
     port=Port("xgboostjob-port", 9999),
     restart_policy="Never",
     roles=(MASTER, WORKER),
+    lead_roles=(MASTER,),
+    needs_lead=True,
     update_job_status=_update_job_status,
     environment=_environment,
     is_master=lambda rank: rank.type == MASTER,
