@@ -43,6 +43,10 @@ SIDEWAYS = {
 """The arrows between neighbours of one storey."""
 PROCESS_ROOMS = ("kubelet/shim", "kubelet/warm")
 """What runs inside the processes of pods: standard library only, for each import costs every pod memory."""
+KUBELET_FOLDERS = (
+    "warm", "shim", "pod", "images", "network", "volumes", "runtime", "node", "streams", "prober", "worker",
+)  # fmt: skip
+"""The storeys inside the kubelet, the lowest first: a folder imports only those that stand before it."""
 MODULES_PER_FOLDER = 15
 
 FORBIDDEN_MODULES = re.compile(r"(^|_)(util|utils|common|helper|helpers|misc|manager)$")
@@ -115,6 +119,17 @@ def test_what_runs_inside_pods_imports_the_standard_library_only(folder: str) ->
         for name in imports(path):
             standard = name.partition(".")[0] in sys.stdlib_module_names
             assert standard or name.startswith(rooms), f"{identity(path)} imports {name}: every pod would pay for it"
+
+
+@pytest.mark.parametrize("folder", sorted(path.parent.name for path in (PACKAGE / "kubelet").glob("*/__init__.py")))
+def test_imports_between_the_kubelets_folders_go_down(folder: str) -> None:
+    assert folder in KUBELET_FOLDERS, f"kubelet/{folder} stands on no storey: add it to the table"
+    below = {*KUBELET_FOLDERS[: KUBELET_FOLDERS.index(folder) + 1]}
+    for path in sorted((PACKAGE / "kubelet" / folder).rglob("*.py")):
+        for name in imports(path):
+            parts = name.split(".")
+            if parts[:2] == ["rowlock", "kubelet"] and len(parts) > 2:
+                assert parts[2] in below, f"{identity(path)} imports {name}, which is not below it"
 
 
 def test_no_folder_is_crowded() -> None:

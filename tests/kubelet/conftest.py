@@ -15,10 +15,10 @@ import psutil
 
 from rowlock import kinds
 from rowlock.api import DELETE, DeleteOptions, LogOptions
+from rowlock.kubelet.runtime.processes import kill_strays
 from rowlock.kubelet.shim import cgroups
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.worker.kubelet import Kubelet
-from rowlock.kubelet.worker.processes import kill_strays
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.objects import Object, dig, phase
 from rowlock.storage.store import Store

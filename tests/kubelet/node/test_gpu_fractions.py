@@ -20,8 +20,8 @@ from rowlock.kubelet.node.gpu_fractions import (
     remarks,
 )
 from rowlock.kubelet.node.machine import Gpu, NodePlan
+from rowlock.kubelet.pod.facts import POD_UID_VARIABLE
 from rowlock.kubelet.worker.environment import EnvironmentContext, platform_environment
-from rowlock.kubelet.worker.processes import POD_UID_VARIABLE
 from rowlock.objects import Object
 
 CARDS = (Gpu("GPU-a", "H100", 80_000), Gpu("GPU-b", "A10", 24_000))

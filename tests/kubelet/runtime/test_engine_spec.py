@@ -13,10 +13,10 @@ from tests.kubelet.conftest import Node, on_node, pod
 
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.runtime import engine_spec, pause
 from rowlock.kubelet.runtime.engine_spec import LABEL_PREFIX, ContainerConfig, PodSandboxConfig
 from rowlock.kubelet.shim import engine_client
-from rowlock.kubelet.volumes.volumes import Volume
 from rowlock.objects import Object
 
 CARD = PodCard("default", "a", "u1", "n", "10.77.1.1", 0.0, (), True)

@@ -11,8 +11,8 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.errors import Unavailable
+from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.shim import pod_host
-from rowlock.kubelet.worker.processes import PodHostClient
 
 
 def test_a_pod_host_that_cannot_start_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ class Started:
 
     def __init__(self, place: Path) -> None:
         self._place, self._number = place, 0
-        self._parents = WarmParents(pod_host._SOURCE, [])
+        self._parents = WarmParents(pod_host.WARM_PARENT_BOOT, pod_host._SOURCE, [])
 
     def spec(self, argv: list[str], env: dict[str, str]) -> dict[str, object]:
         found = eligibility.plan_warm_start(argv, env, str(self._place))
@@ -209,7 +209,7 @@ def test_parents_that_cannot_or_die_are_done_without(tmp_path: Path, torchlike: 
     made = Started(tmp_path)
     spec = made.spec(["python", "-c", "# torch"], ENV)
     for imports, expected in ((["nothing_of_this_name"], "import nothing_of_this_name failed"), (["antigravity_"], "")):
-        parents = WarmParents(pod_host._SOURCE, imports)
+        parents = WarmParents(pod_host.WARM_PARENT_BOOT, pod_host._SOURCE, imports)
         assert parents.fork(spec, {}) == (0, "")
         parents.add_cold_run(spec, 17)
         parents.make_due_parents()

@@ -8,11 +8,10 @@ import pytest
 
 from rowlock import kinds
 from rowlock.kinds import Kind
-from rowlock.kubelet.worker import environment
+from rowlock.kubelet.images.base_environment import STANDARD_PATH, base_environment
+from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.worker.environment import (
-    ContainerConfigError,
     EnvironmentContext,
-    base_environment,
     declared_environment,
     expand,
     inherited_environment,
@@ -165,7 +164,7 @@ def test_the_base_is_small_and_the_opt_in_names_what_comes_along() -> None:
         "LD_LIBRARY_PATH": "/l",
     }
     assert base_environment(server, host=False, first="/img/bin") == {
-        "HOME": "/h", "LANG": "C.UTF-8", "PATH": f"/img/bin:{environment.STANDARD_PATH}",
+        "HOME": "/h", "LANG": "C.UTF-8", "PATH": f"/img/bin:{STANDARD_PATH}",
     }  # fmt: skip
     host = base_environment(server, host=True, first="/env/bin")
     assert host["PATH"].startswith("/env/bin:/x:/bin:/usr") and host["LD_LIBRARY_PATH"] == "/l"

@@ -19,8 +19,9 @@ from rowlock.api import DeleteOptions
 from rowlock.errors import BadRequest, NotFound
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
+from rowlock.kubelet.runtime.pod_host_client import PodHostClient
+from rowlock.kubelet.runtime.processes import read_run
 from rowlock.kubelet.shim import container_init
-from rowlock.kubelet.worker.processes import PodHostClient, read_run
 from rowlock.objects import is_condition_true
 from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model import snapshot as scheduling

@@ -10,7 +10,7 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.api import DeleteOptions
-from rowlock.kubelet.worker.environment import ContainerConfigError
+from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.worker.security_context import Account, effective_security_context, find_account
 from rowlock.objects import Object, dig
 

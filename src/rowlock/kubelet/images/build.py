@@ -27,10 +27,10 @@ from typing import Any
 import click
 
 from rowlock.kubelet.images import dockerfile, engine_build
+from rowlock.kubelet.images.base_environment import base_environment
 from rowlock.kubelet.images.dockerfile import BadDockerfile, Instruction
 from rowlock.kubelet.images.engine_build import RUNTIMES, BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import Image, Images, interpreter_path, map_path, normalise
-from rowlock.kubelet.worker import environment
 
 _ABSOLUTE_PATH = re.compile(r"(?<![\w./:@-])/[\w.@+-]+(?:/[\w.@+-]+)*/?")
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -149,7 +149,7 @@ class Build:
         quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", "VIRTUAL_ENV": ""}
         return {
             **os.environ,
-            **environment.base_environment(os.environ, host=True, first=first),
+            **base_environment(os.environ, host=True, first=first),
             **quiet,
             **self.args,
             **self.env,

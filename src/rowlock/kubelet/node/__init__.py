@@ -1,4 +1,4 @@
 """The node: what this machine has, Node objects and Leases, GPUs and shares of them, eviction, fake nodes.
 
-May import the words and `pod`. Begin with `machine.py`.
+May import `pod`, `shim`. Begin with `machine.py`.
 """

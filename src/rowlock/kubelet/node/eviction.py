@@ -5,11 +5,10 @@ container or of all of them: logs, the copy of the image's files, the pod's own 
 Measured now and then; who is over is killed at once and Failed, reason Evicted.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rowlock.kubelet.pod.directory import PodDirectories
+from rowlock.kubelet.pod.directory import PodDirectories, disk_usage
 from rowlock.kubelet.pod.facts import all_containers, main_containers
 from rowlock.objects import Object, dig
 from rowlock.quantity import integer_value
@@ -69,15 +68,3 @@ def _total_usage(pod: Object, size_of: SizeOf) -> int:
 def size_reader(directories: PodDirectories, uid: str) -> SizeOf:
     """Measures below the pod's directory; what is not there has no size."""
     return lambda path: disk_usage(str(directories.pod_directory(uid) / path))
-
-
-def disk_usage(path: str) -> int:
-    """Bytes that the files below a directory have on disk."""
-    total = 0
-    for directory, _, files in os.walk(path):
-        for name in files:
-            try:
-                total += os.lstat(f"{directory}/{name}").st_blocks * 512
-            except OSError:  # it went while we looked
-                continue
-    return total

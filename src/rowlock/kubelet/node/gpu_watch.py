@@ -16,8 +16,8 @@ from rowlock.controllers.recorder import Recorder
 from rowlock.kubelet.node import gpu_fractions
 from rowlock.kubelet.node.gpu_fractions import OveruseTracker
 from rowlock.kubelet.node.machine import NodePlan
+from rowlock.kubelet.pod.facts import POD_UID_VARIABLE
 from rowlock.kubelet.pod.pod_state import PodState
-from rowlock.kubelet.worker.processes import POD_UID_VARIABLE
 
 WATCH_INTERVAL = 2.0
 PodGpuKey = tuple[str, str]

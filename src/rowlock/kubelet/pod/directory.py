@@ -123,3 +123,15 @@ class PodDirectories:
             (directory / f"{name}.{newest - 2}").unlink(missing_ok=True)
         (directory / f"error.{newest - 2}.json").unlink(missing_ok=True)
         (directory / "stop").unlink(missing_ok=True)
+
+
+def disk_usage(path: str) -> int:
+    """Bytes that the files below a directory have on disk."""
+    total = 0
+    for directory, _, files in os.walk(path):
+        for name in files:
+            try:
+                total += os.lstat(f"{directory}/{name}").st_blocks * 512
+            except OSError:  # it went while we looked
+                continue
+    return total

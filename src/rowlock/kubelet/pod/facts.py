@@ -4,15 +4,21 @@ A *run* is one life of one container, numbered from 0 (its restart count). Decid
 (`status.py`) see only these and the pod.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rowlock.kinds import Kind
 from rowlock.objects import Object, dig
 from rowlock.quantity import integer_value, parse
 
 EMULATED_INIT = "init-pytorch"
 LOST_EXIT_CODE = 137
+POD_UID_VARIABLE = "ROWLOCK_POD_UID"
+"""Every program carries its pod's uid under this name: how a stray is told from a stranger."""
+
+ObjectLookup = Callable[[Kind, str, str], Object | None]
+"""Kind, namespace and name → the object; None when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,14 @@ class Problem:
 
     reason: str
     message: str
+
+
+class ContainerConfigError(Exception):
+    """A container cannot be started as its pod is now; carries what the container's status says."""
+
+    def __init__(self, message: str, reason: str = "CreateContainerConfigError") -> None:
+        super().__init__(message)
+        self.problem = Problem(reason, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import ContainerFacts, PodFacts, Run
-from rowlock.kubelet.volumes.volumes import Volume
+from rowlock.kubelet.pod.volume import Volume
 
 
 @dataclass(slots=True)

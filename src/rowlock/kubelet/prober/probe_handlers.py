@@ -16,8 +16,8 @@ from rowlock import KUBERNETES
 from rowlock.errors import ApiError
 from rowlock.kubelet.network.pod_network import LOOPBACK, PodNetwork
 from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.streams.exec_sessions import ExecSession, FailedSession, StreamingRuntime
-from rowlock.kubelet.worker.processes import PodHostClient
 from rowlock.objects import Key
 
 MAX_OUTPUT = 1024

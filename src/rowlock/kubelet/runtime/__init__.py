@@ -1,4 +1,4 @@
-"""The container engine (Docker, Podman): which pods it runs, what it is asked for, image pulls and registries.
+"""What runs containers: the pod host (processes: its client, their facts), the container engine, image pulls, registries.
 
-May import `pod`, `images`, `shim`. Begin with `container_runtime.py`.
+May import `pod`, `images`, `network`, `shim`. Begin with `pod_host_client.py`, then `container_runtime.py`.
 """

@@ -12,9 +12,8 @@ from typing import Any
 
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.pod.directory import PodCard
-from rowlock.kubelet.pod.facts import all_containers, is_emulated_init
-from rowlock.kubelet.volumes.volumes import Volume
-from rowlock.kubelet.worker.environment import ContainerConfigError
+from rowlock.kubelet.pod.facts import ContainerConfigError, all_containers, is_emulated_init
+from rowlock.kubelet.pod.volume import Volume
 from rowlock.objects import Object, dig, namespace, uid
 from rowlock.objects import name as name_of
 from rowlock.quantity import parse

@@ -34,6 +34,10 @@ _PRIMING_RUNS = 20
 """As often as it takes until Python has specialised the instructions (8 calls, then some more)."""
 _SOURCE = os.path.abspath(__file__).rsplit("/rowlock/", 1)[0]
 """The directory that holds the package."""
+WARM_PARENT_BOOT = (
+    "import sys; sys.path.append(sys.argv[1]); from rowlock.kubelet.shim import shim; "
+    "from rowlock.kubelet.warm import warm_parent; warm_parent.main(shim.run_forked, *sys.argv[1:4])"
+)
 
 
 class PodHost:
@@ -48,7 +52,7 @@ class PodHost:
         self._fabric: netns.BridgeNetwork | None = None
         self._proxy: socket.socket | None = None
         self._mounts = mounts.PodMounts()
-        self._warm_parents = warm_parents.WarmParents(_SOURCE)
+        self._warm_parents = warm_parents.WarmParents(WARM_PARENT_BOOT, _SOURCE)
         self._fork_server = fork_server.ForkServer(become_shim, close_other_fds)
         self._forked_shims: dict[int, int] = {}
         self._limits = cgroups.detect_backend()

@@ -1,4 +1,4 @@
 """Into running pods: logs (read, tail, follow), exec, attach, connections to ports.
 
-May import `pod`, `shim`. The API server's side is in `apiserver/streams`. Begin with `logs.py`, then `exec_sessions.py`.
+May import `pod`, `network`, `runtime`, `shim`. The API server's side is in `apiserver/streams`. Begin with `logs.py`, then `exec_sessions.py`.
 """

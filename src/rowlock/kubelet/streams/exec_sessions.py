@@ -22,9 +22,9 @@ from rowlock.kubelet.network.pod_network import LOOPBACK, PodNetwork
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import NO_FACTS, Run, all_containers
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.streams.async_fd import AsyncFd
 from rowlock.kubelet.streams.attach import AttachSession
-from rowlock.kubelet.worker.processes import PodHostClient
 from rowlock.objects import Key, Object
 from rowlock.objects import uid as uid_of
 

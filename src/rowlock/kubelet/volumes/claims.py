@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection, Iterable
 from rowlock import kinds
 from rowlock.api import Api, Record, View
 from rowlock.errors import NotFound
-from rowlock.kubelet.node.eviction import disk_usage
+from rowlock.kubelet.pod.directory import disk_usage
+from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.shim.cgroups import format_bytes
 from rowlock.kubelet.volumes.directories import VolumeDirectories
-from rowlock.kubelet.volumes.volumes import Volume, claim_directory
+from rowlock.kubelet.volumes.volumes import claim_directory
 from rowlock.objects import Object, annotations, dig, name, namespace, uid
 from rowlock.quantity import integer_value
 from rowlock.system.garbage_collector import claims_of

@@ -15,8 +15,9 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rowlock.kubelet.volumes.volumes import Files, Mount, Volume
-from rowlock.kubelet.worker.environment import ContainerConfigError
+from rowlock.kubelet.pod.facts import ContainerConfigError
+from rowlock.kubelet.pod.volume import Files, Volume
+from rowlock.kubelet.volumes.volumes import Mount
 
 _HOST_PATH_TYPES = {
     "Directory": (stat.S_ISDIR, "a directory"),

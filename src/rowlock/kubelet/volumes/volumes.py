@@ -8,12 +8,13 @@ kubelet's words: the pod waits and an event `FailedMount` says why.
 import json
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rowlock import kinds
 from rowlock.kinds import Kind
-from rowlock.kubelet.worker.environment import ContainerConfigError, Lookup
+from rowlock.kubelet.pod.facts import ContainerConfigError, ObjectLookup
+from rowlock.kubelet.pod.volume import Files, Volume
 from rowlock.objects import Object, annotations, dig, labels, name, namespace, uid
 from rowlock.quantity import integer_value
 
@@ -22,8 +23,6 @@ TOKEN_VOLUME_PREFIX = "kube-api-access-"
 """The token volume that admission adds to every pod as a real API server does; the embedded node mints no tokens."""
 SUPPORTED_KINDS = ("emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim")
 
-Files = Mapping[str, tuple[bytes, int]]
-"""Path inside the volume → (content, mode)."""
 FieldLookup = Callable[[str], str]
 """A path such as `metadata.name` → its text."""
 ResourceLookup = Callable[[Mapping[str, Any]], str]
@@ -31,25 +30,11 @@ ResourceLookup = Callable[[Mapping[str, Any]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
-    """One volume. `kind`: empty, memory (both with an optional `limit` in bytes), files, host (`path`, `check` = its
-    type) or claim (`path` = the directory's name)."""
-
-    name: str
-    kind: str
-    files: Files = field(default_factory=dict)
-    path: str = ""
-    check: str = ""
-    limit: int | None = None
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class VolumeContext:
     """What a volume may show: objects of the pod's namespace, fields and resources of the pod."""
 
     pod: Object
-    lookup: Lookup
+    lookup: ObjectLookup
     field: FieldLookup
     resource: ResourceLookup
 

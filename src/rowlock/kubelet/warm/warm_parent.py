@@ -159,11 +159,11 @@ def _exit_code(value: Any) -> int:
     return 1
 
 
-def main(source: str, fd: str, modules: str) -> None:
-    """Entry point of the process: where the package lies, the pod host's socket, what to import (comma-separated)."""
+def main(run_shim: Callable[..., None], source: str, fd: str, modules: str) -> None:
+    """Entry point of the process: what a fork of it runs (`shim.run_forked`; it never returns), where the package lies,
+    the pod host's socket, what to import (comma-separated)."""
     connection = socket.socket(fileno=int(fd))
     os.set_inheritable(connection.fileno(), False)
-    shim = importlib.import_module("rowlock.kubelet.shim.shim")
     sys.path.remove(source)
     os.setsid()
     os.chdir("/")
@@ -184,7 +184,7 @@ def main(source: str, fd: str, modules: str) -> None:
             connection.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             named = dict(zip(spec["warm"]["fds"], fds, strict=True))
-            shim.run_forked(spec, named.get("network", -1), named.get("room", -1), begin=become_program)
+            run_shim(spec, named.get("network", -1), named.get("room", -1), begin=become_program)
         return pid
 
     serve_forks(connection, fork)

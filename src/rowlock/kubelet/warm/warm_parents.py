@@ -21,10 +21,6 @@ PRELOADED_MODULES = (
     "torch.utils.data",
     "torch._dynamo",  # the first optimizer step imports it: half of a short script's start
 )
-BOOT = (
-    "import sys; sys.path.append(sys.argv[1]); from rowlock.kubelet.warm import warm_parent; "
-    "warm_parent.main(*sys.argv[1:4])"
-)
 COLD_RUN_SECONDS = 20.0
 """Seconds that a first program runs before its environment's parent is made, so that they do not quarrel for the CPU."""
 MAX_PARENTS = 4
@@ -50,10 +46,10 @@ class _Parent:
 
 
 class WarmParents:
-    """Parents by their key."""
+    """Parents by their key. `boot` is the program text that starts one: it calls `warm_parent.main`."""
 
-    def __init__(self, source: str, imports: Sequence[str] = PRELOADED_MODULES) -> None:
-        self._source, self._imports = source, ",".join(imports)
+    def __init__(self, boot: str, source: str, imports: Sequence[str] = PRELOADED_MODULES) -> None:
+        self._boot, self._source, self._imports = boot, source, ",".join(imports)
         self._parents: dict[str, _Parent] = {}
         self._cold_runs: dict[int, tuple[float, dict[str, Any]]] = {}
         self._unfit_reasons: dict[str, str] = {}
@@ -112,7 +108,7 @@ class WarmParents:
         host_end, parent_end = socket.socketpair()
         os.set_inheritable(parent_end.fileno(), True)
         arguments = [self._source, str(parent_end.fileno()), self._imports]
-        command = [warm_spec["interpreter"], *warm_spec["flags"], "-c", BOOT, *arguments]
+        command = [warm_spec["interpreter"], *warm_spec["flags"], "-c", self._boot, *arguments]
         null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
         with (
             parent_end,

@@ -12,15 +12,13 @@ from rowlock.kubelet.images import images
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.network.pod_network import hostname
 from rowlock.kubelet.pod.directory import PodCard
-from rowlock.kubelet.pod.facts import Problem, all_containers, shim_limits
+from rowlock.kubelet.pod.facts import POD_UID_VARIABLE, ContainerConfigError, Problem, all_containers, shim_limits
 from rowlock.kubelet.pod.sync import DEFAULT_GRACE, Start
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.container_runtime import shared_memory_limit
 from rowlock.kubelet.runtime.engine_spec import TORCH_ERROR_FILE, ContainerConfig, PodSandboxConfig
 from rowlock.kubelet.volumes import volumes
 from rowlock.kubelet.worker import environment
-from rowlock.kubelet.worker.environment import ContainerConfigError
-from rowlock.kubelet.worker.processes import POD_UID_VARIABLE
 from rowlock.kubelet.worker.starting import ContainerStarter
 from rowlock.objects import Object, controller_of, dig, namespace
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -20,43 +20,16 @@ from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.kubelet.node import gpu_fractions
 from rowlock.kubelet.node.gpu_fractions import GpuFraction
-from rowlock.kubelet.pod.facts import Problem
+from rowlock.kubelet.pod.facts import ContainerConfigError, ObjectLookup
 from rowlock.objects import Object, dig, labels, meta, namespace
 from rowlock.objects import annotations as notes
 from rowlock.objects import name as name_of
 from rowlock.quantity import parse
 
 INHERIT_ANNOTATION = "rowlock.dev/inherit-env"
-BASE_VARIABLES = (
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "TMPDIR",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-)
-"""What a program gets of the server's own environment without asking."""
-HOST_VARIABLES = ("LD_LIBRARY_PATH", "CONDA_PREFIX", "VIRTUAL_ENV", "PYTHONPATH", "CUDA_HOME")
-"""And with an image that stands for the host."""
-STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _REFERENCE = re.compile(r"\$(\$|\([A-Za-z_.-][A-Za-z0-9_.-]*\))")
 _FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 _RESOURCE_NAMES = {"ConfigMap": "configmap", "Secret": "secret"}
-
-Lookup = Callable[[Kind, str, str], Object | None]
-
-
-class ContainerConfigError(Exception):
-    """The environment cannot be built; carries what the container's status says."""
-
-    def __init__(self, message: str, reason: str = "CreateContainerConfigError") -> None:
-        super().__init__(message)
-        self.problem = Problem(reason, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +66,6 @@ def expand(text: str, env: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replace_reference, text)
 
 
-def base_environment(server: Mapping[str, str], *, host: bool, first: str = "") -> dict[str, str]:
-    """The minimal environment: `first` leads PATH; an image that stands for the host gets the server's PATH too."""
-    env = {k: server[k] for k in BASE_VARIABLES + (HOST_VARIABLES if host else ()) if k in server}
-    env.setdefault("LANG", "C.UTF-8")
-    parts = [first, server.get("PATH", "") if host else "", STANDARD_PATH]
-    path = [step for part in parts for step in part.split(":") if step]
-    return {**env, "PATH": ":".join(dict.fromkeys(path))}
-
-
 def inherited_environment(pod: Object, server: Mapping[str, str]) -> dict[str, str]:
     """What `rowlock.dev/inherit-env` asks for."""
     patterns = [p.strip() for p in notes(pod).get(INHERIT_ANNOTATION, "").split(",") if p.strip()]
@@ -109,7 +73,7 @@ def inherited_environment(pod: Object, server: Mapping[str, str]) -> dict[str, s
 
 
 def declared_environment(
-    pod: Object, container: Mapping[str, Any], context: EnvironmentContext, lookup: Lookup
+    pod: Object, container: Mapping[str, Any], context: EnvironmentContext, lookup: ObjectLookup
 ) -> dict[str, str]:
     """`envFrom` and `env` of the container. Raises Missing when something they name is not there."""
     env: dict[str, str] = {}
@@ -129,7 +93,7 @@ def declared_environment(
     return env
 
 
-def _source_data(kind: Kind, source_namespace: str, ref: Mapping[str, Any], lookup: Lookup) -> dict[str, str]:
+def _source_data(kind: Kind, source_namespace: str, ref: Mapping[str, Any], lookup: ObjectLookup) -> dict[str, str]:
     obj = lookup(kind, source_namespace, ref["name"])
     if obj is None:
         if ref.get("optional"):
@@ -141,7 +105,11 @@ def _source_data(kind: Kind, source_namespace: str, ref: Mapping[str, Any], look
 
 
 def _value_from(
-    pod: Object, container: Mapping[str, Any], context: EnvironmentContext, source: Mapping[str, Any], lookup: Lookup
+    pod: Object,
+    container: Mapping[str, Any],
+    context: EnvironmentContext,
+    source: Mapping[str, Any],
+    lookup: ObjectLookup,
 ) -> str | None:
     if ref := source.get("fieldRef"):
         return pod_field(pod, context, ref["fieldPath"])

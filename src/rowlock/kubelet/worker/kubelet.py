@@ -28,6 +28,7 @@ from rowlock.kubelet.pod.facts import Run, awaited_master
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.prober.probe_handlers import HandlerRunner
 from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
+from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.streams import log_files
 from rowlock.kubelet.streams.exec_sessions import StreamingRuntime
 from rowlock.kubelet.streams.logs import LogWatcher
@@ -35,7 +36,6 @@ from rowlock.kubelet.volumes import claims
 from rowlock.kubelet.volumes.checkpoints import Checkpoints, live_owner_uids
 from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.worker.pod_worker import PodWorker
-from rowlock.kubelet.worker.processes import PodHostClient
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.kubelet.worker.starting import ContainerStarter
 from rowlock.objects import Key, Object, dig, key, namespace

@@ -18,16 +18,25 @@ from rowlock.errors import NotFound, Unavailable
 from rowlock.kubelet.node import eviction, gpu_fractions
 from rowlock.kubelet.pod import status as pod_status
 from rowlock.kubelet.pod import sync as pod_sync
-from rowlock.kubelet.pod.facts import NO_FACTS, NO_PULL, ContainerFacts, Problem, Run, all_containers, init_containers
+from rowlock.kubelet.pod.facts import (
+    NO_FACTS,
+    NO_PULL,
+    ContainerConfigError,
+    ContainerFacts,
+    Problem,
+    Run,
+    all_containers,
+    init_containers,
+)
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop
 from rowlock.kubelet.prober.prober import Prober
+from rowlock.kubelet.runtime import processes
+from rowlock.kubelet.runtime.pod_host_client import HOST_GONE, PodHostClient
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.volumes import claims
-from rowlock.kubelet.worker import engine_starting, processes, security_context
-from rowlock.kubelet.worker.environment import ContainerConfigError
+from rowlock.kubelet.worker import engine_starting, security_context
 from rowlock.kubelet.worker.image_pulls import IMAGE_PULL_REASONS, ImagePuller
-from rowlock.kubelet.worker.processes import PodHostClient
 from rowlock.kubelet.worker.starting import ContainerStarter, pod_warnings
 from rowlock.objects import Object, dig, is_deleting, namespace, revision, uid
 from rowlock.objects import name as name_of
@@ -223,7 +232,7 @@ class PodWorker:
         state.set_facts(start.container, facts)
         answer = await self._host.ask("start", **spec)
         facts = state.containers[start.container]
-        if answer == processes.HOST_GONE:
+        if answer == HOST_GONE:
             state.set_facts(start.container, replace(facts, asked=None))
             raise Unavailable("the pod host has exited; a new one is being started")
         if answer.get("error"):

@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rowlock.kubelet.pod.facts import all_containers
-from rowlock.kubelet.worker.environment import ContainerConfigError
+from rowlock.kubelet.pod.facts import ContainerConfigError, all_containers
 from rowlock.objects import Object, dig, namespace, uid
 from rowlock.objects import name as name_of
 

@@ -14,25 +14,33 @@ from typing import Any
 from rowlock import kinds
 from rowlock.api import View
 from rowlock.kubelet.images import images
+from rowlock.kubelet.images.base_environment import base_environment
 from rowlock.kubelet.images.images import Image, Images
 from rowlock.kubelet.network.pod_network import PodNetwork, hostname
 from rowlock.kubelet.node import gpu_fractions
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
-from rowlock.kubelet.pod.facts import Problem, all_containers, main_containers, shim_limits
+from rowlock.kubelet.pod.facts import (
+    POD_UID_VARIABLE,
+    ContainerConfigError,
+    Problem,
+    all_containers,
+    main_containers,
+    shim_limits,
+)
 from rowlock.kubelet.pod.sync import DEFAULT_GRACE, Start
+from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
 from rowlock.kubelet.shim.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.volumes import volumes
 from rowlock.kubelet.volumes.checkpoints import Checkpoints
 from rowlock.kubelet.volumes.directories import VolumeDirectories
-from rowlock.kubelet.volumes.volumes import Volume, VolumeContext
+from rowlock.kubelet.volumes.volumes import VolumeContext
 from rowlock.kubelet.warm import eligibility
 from rowlock.kubelet.worker import environment
 from rowlock.kubelet.worker import security_context as security
-from rowlock.kubelet.worker.environment import ContainerConfigError, EnvironmentContext
-from rowlock.kubelet.worker.processes import POD_UID_VARIABLE
+from rowlock.kubelet.worker.environment import EnvironmentContext
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
 from rowlock.objects import Object, annotations, controller_of, dig, namespace
 from rowlock.objects import name as name_of
@@ -313,7 +321,7 @@ class ContainerStarter:
     ) -> dict[str, str]:
         place, security_context = place_and_context
         path_prefix = ":".join((*image.path, images.interpreter_path()))
-        env = environment.base_environment(self.server_env, host=image.host, first=path_prefix)
+        env = base_environment(self.server_env, host=image.host, first=path_prefix)
         env |= environment.inherited_environment(pod, self.server_env) | security_context.environment()
         env |= {"TERM": "xterm"} if container.get("tty") else {}
         env |= {
