@@ -18,7 +18,8 @@ from queue import SimpleQueue
 from threading import Thread
 
 from rowlock.errors import ApiError, Unavailable
-from rowlock.storage.journal import Journal, Row, SupersededRow
+from rowlock.storage.journal import Journal, SupersededRow
+from rowlock.storage.log_format import Row
 from rowlock.storage.state import StoredChange
 from rowlock.storage.write_verbs import Core
 

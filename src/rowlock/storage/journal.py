@@ -10,48 +10,21 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
-
-import msgspec
+from typing import IO
 
 from rowlock.errors import Unavailable
+from rowlock.storage import log_format
+from rowlock.storage.log_format import COLUMNS, Row, TranslateErrors, read_rows, row_checksum, row_fields
 
-FORMAT = 1
-"""`user_version` of the file; a file of a later format is refused, not guessed at."""
-
-_TABLES = """
-CREATE TABLE IF NOT EXISTS log (
-  revision INTEGER PRIMARY KEY, previous INTEGER NOT NULL, verb INTEGER NOT NULL,
-  kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, checksum INTEGER NOT NULL, value BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS mark (one INTEGER PRIMARY KEY CHECK (one = 1), compacted INTEGER NOT NULL);
-INSERT OR IGNORE INTO mark VALUES (1, 0);
-"""
 _ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
 _ROWS_PER_INSERT = 64
 """Rows of one INSERT. Each statement takes the interpreter's lock anew, and a busy event loop lets go of it late: a batch
 is as few statements as can be."""
 _DELETE_ROWS = "DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))"
-_COLUMNS = "revision, previous, verb, kind, namespace, name, checksum, value"
-
-Verb = Literal["Added", "Modified", "Deleted"]
-_VERBS: tuple[Verb, ...] = ("Added", "Modified", "Deleted")
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One revision. `previous` is the revision of the row it supersedes (0 = none); `value` the object's JSON."""
-
-    revision: int
-    previous: int
-    verb: Verb
-    kind: str
-    namespace: str
-    name: str
-    value: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +58,27 @@ class Journal:
             raise
 
     def _connect(self) -> sqlite3.Connection:
-        with _TranslateErrors(self.path):
+        with TranslateErrors(self.path):
             self._create_private()
             log = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-            version = int(log.execute("PRAGMA user_version").fetchone()[0])
-            if version > FORMAT:
+            try:
+                self._prepare(log)
+            except BaseException:
                 log.close()
-                raise Unavailable(
-                    f"{self.path} was written by a newer rowlock (format {version}, this one knows {FORMAT}): "
-                    "start that version, or choose another data directory"
-                )
-            log.execute("PRAGMA journal_mode = WAL")
-            log.execute("PRAGMA synchronous = FULL")
-            # Checkpoints come as SQLite has it, after 1,000 pages: a WAL file that still grows costs two writes a sync.
-            if version < FORMAT:
-                log.executescript(_TABLES)
-                log.execute(f"PRAGMA user_version = {FORMAT}")
+                raise
         return log
+
+    def _prepare(self, log: sqlite3.Connection) -> None:
+        version = log_format.read_version(log, self.path)
+        log.execute("PRAGMA journal_mode = WAL")
+        log.execute("PRAGMA synchronous = FULL")
+        log.execute("PRAGMA secure_delete = ON")  # what is deleted may be a Secret: its pages are overwritten
+        # Checkpoints come as SQLite has it, after 1,000 pages: a WAL file that still grows costs two writes a sync.
+        if version == 0:
+            log.executescript(log_format.TABLES)
+            log.execute(f"PRAGMA user_version = {log_format.FORMAT}")
+        elif version < log_format.FORMAT:
+            log_format.upgrade(log, self.path, version)
 
     def _create_private(self) -> None:
         """The file holds Secrets: nobody else may read it, nor the `-wal` and `-shm` beside it, which SQLite gives its rights."""
@@ -120,9 +97,9 @@ class Journal:
         newest: dict[tuple[str, str, str], Row] = {}
         garbage: list[SupersededRow] = []
         last_revision = 0
-        with _TranslateErrors(self.path):
+        with TranslateErrors(self.path):
             compacted = int(self._log.execute("SELECT compacted FROM mark").fetchone()[0])
-            for row in self._read_rows(self._log, f"SELECT {_COLUMNS} FROM log ORDER BY revision"):
+            for row in read_rows(self._log, f"SELECT {COLUMNS} FROM log ORDER BY revision", self.path):
                 key, last_revision = (row.kind, row.namespace, row.name), row.revision
                 superseded = newest.pop(key, None)
                 if superseded is not None:
@@ -136,14 +113,11 @@ class Journal:
 
     def append(self, rows: Sequence[Row], drop: Sequence[int] = (), compacted: int = 0) -> None:
         """Make `rows` durable, and forget the rows `drop`; all or nothing."""
-        values = [
-            (r.revision, r.previous, _VERBS.index(r.verb), r.kind, r.namespace, r.name, zlib.crc32(r.value), r.value)
-            for r in rows
-        ]
+        values = [(*(fields := row_fields(row)), row_checksum(fields, row.value), row.value) for row in rows]
         inserts = [
             _insert_statement(values[at : at + _ROWS_PER_INSERT]) for at in range(0, len(values), _ROWS_PER_INSERT)
         ]
-        with _TranslateErrors(self.path):
+        with TranslateErrors(self.path):
             if len(inserts) == 1 and not drop:  # a statement alone is a transaction
                 self._log.execute(*inserts[0])
                 return
@@ -162,15 +136,15 @@ class Journal:
 
     def read(self, since: int, limit: int) -> list[tuple[Row, bytes | None]]:
         """The next rows after a revision, each with the value it superseded. None of it if compaction was there."""
-        with _TranslateErrors(self.path):
+        with TranslateErrors(self.path):
             log = sqlite3.connect(self.path, isolation_level=None)
             try:
                 log.execute("BEGIN")
                 compacted = int(log.execute("SELECT compacted FROM mark").fetchone()[0])
                 if since < compacted:
                     return []
-                query = f"SELECT {_COLUMNS} FROM log WHERE revision > {since} ORDER BY revision LIMIT {limit}"
-                rows = list(self._read_rows(log, query))
+                query = f"SELECT {COLUMNS} FROM log WHERE revision > {since} ORDER BY revision LIMIT {limit}"
+                rows = list(read_rows(log, query, self.path))
                 return [(row, _read_value(log, row.previous)) for row in rows]
             finally:
                 log.close()
@@ -178,14 +152,6 @@ class Journal:
     def close(self) -> None:
         self._log.close()
         self._lock.close()
-
-    def _read_rows(self, log: sqlite3.Connection, query: str) -> Iterator[Row]:
-        for revision, previous, verb, kind, namespace, name, checksum, value in log.execute(query):
-            if zlib.crc32(value) != checksum:
-                raise _damage_error(
-                    self.path, f"the checksum of revision {revision}, {kind} {namespace}/{name}, is wrong"
-                )
-            yield Row(revision, previous, _VERBS[verb], kind, namespace, name, value)
 
 
 def _insert_statement(values: Sequence[tuple[object, ...]]) -> tuple[str, list[object]]:
@@ -196,41 +162,6 @@ def _insert_statement(values: Sequence[tuple[object, ...]]) -> tuple[str, list[o
 def _read_value(log: sqlite3.Connection, revision: int) -> bytes | None:
     row = log.execute("SELECT value FROM log WHERE revision = ?", (revision,)).fetchone() if revision else None
     return bytes(row[0]) if row else None
-
-
-def _damage_error(path: Path, why: str) -> Unavailable:
-    return Unavailable(
-        f"{path} is damaged ({why}); rowlock changed nothing in it: restore a backup, "
-        "or move it away to start with an empty cluster"
-    )
-
-
-class _TranslateErrors:
-    """SQLite's errors as one clear sentence each."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, sqlite3.Error):
-            return
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise _damage_error(self._path, str(error)) from error
-        if code == sqlite3.SQLITE_FULL:
-            raise Unavailable(
-                f"the disk that holds {self._path} is full: this write was refused, nothing was lost, reading goes on; "
-                "free some space and writes work again",
-                retry_after=1,
-            ) from error
-        raise Unavailable(
-            f"{self._path} cannot be used ({error}): this was refused, nothing was lost; "
-            "look at the disk and at the rights of the file",
-            retry_after=1,
-        ) from error
 
 
 def _acquire_lock(path: Path) -> IO[str]:

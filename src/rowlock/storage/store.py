@@ -37,7 +37,8 @@ from rowlock.objects import Key, Object
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 from rowlock.storage import read_verbs
 from rowlock.storage.group_commit import GroupCommit
-from rowlock.storage.journal import Journal, Row
+from rowlock.storage.journal import Journal
+from rowlock.storage.log_format import Row
 from rowlock.storage.read_verbs import Selection
 from rowlock.storage.state import FIRST_KEY, State, StoredChange
 from rowlock.storage.watch_cache import WatchCache

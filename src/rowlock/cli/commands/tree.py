@@ -192,11 +192,25 @@ IMAGES = Group("image", "Manage images whose pods run as processes.", (
     )),
     Command("remove", "Remove an image.", "commands.images:remove", "NAME", (DATA_DIR,), aliases="rm"),
 ), aliases="images")  # fmt: skip
+BACKUP = Command(
+    "backup",
+    "Write the cluster's state to one file, while the server works.",
+    "commands.backup:create",
+    "FILE",
+    (DATA_DIR,),
+)
+RESTORE = Command(
+    "restore",
+    "Make a new data directory from a file of `rowlock backup`.",
+    "commands.backup:restore",
+    "FILE",
+    (DATA_DIR,),
+)
 VERSION = Command("version", "Print the version.", "commands.cluster:version", flags=(JSON,))
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
     UP, DOWN, STATUS, KUBECONFIG, RUN, LIST, DESCRIBE, LOGS, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME, DELETE, CHECK, EXPLAIN, WHY,
-    PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, DOCTOR, VERSION,
+    PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
     ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),

@@ -1,0 +1,24 @@
+"""`backup` and `restore`: handed to the store's own program, which knows what a database is. No server is asked."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rowlock.cli.context import data_dir
+from rowlock.cli.grammar import CommandLine
+
+
+def create(line: CommandLine) -> int:
+    return _exec_module("create", line)
+
+
+def restore(line: CommandLine) -> int:
+    return _exec_module("restore", line)
+
+
+def _exec_module(action: str, line: CommandLine) -> int:
+    file = line.word("file")
+    sys.stdout.flush()
+    module = [sys.executable, "-P", "-m", "rowlock.storage.backup"]
+    os.execv(sys.executable, [*module, action, "--data-dir", data_dir(line), "--", file])

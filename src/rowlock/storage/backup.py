@@ -1,0 +1,276 @@
+"""`rowlock backup` and `rowlock restore`: one file with all that makes a cluster itself, taken while its server works.
+
+    python -m rowlock.storage.backup create --data-dir D FILE
+    python -m rowlock.storage.backup restore --data-dir D FILE
+
+The file is a tar: `manifest.json` first (what is in it, with SHA-256 sums), then `cluster.db` as of one revision (SQLite's
+`VACUUM INTO`: a read transaction, so writers go on; without what was deleted), the certificates, the token and the
+settings of the command line. What pods wrote (logs, claims, checkpoints) and images are files of their own sizes: a copy
+of their directories is their backup.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import sqlite3
+import sys
+import tarfile
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rowlock import __version__
+from rowlock.errors import ApiError, BadRequest, Unavailable
+from rowlock.storage.log_format import COLUMNS, TranslateErrors, read_rows, read_version
+
+_DATABASE = "cluster.db"
+_MANIFEST = "manifest.json"
+_SMALL_FILES = ("ca.crt", "ca.key", "server.crt", "server.key", "token", "config.json")
+"""What clients know the cluster by; those that are there are kept."""
+_DIRECTORIES_LEFT_OUT = ("claims", "checkpoints", "logs", "images", "pods")
+_COUNTED = ("pods", "configmaps", "secrets", "persistentvolumeclaims")
+"""Resources that a summary counts one by one, besides jobs."""
+_FORMAT = 1
+"""Of the backup file. (The database in it has a format of its own.)"""
+_MOST_MANIFEST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """`manifest.json`: what a backup holds. `objects` counts live objects by resource; `files` are SHA-256 sums in hex."""
+
+    format: int
+    version: str
+    made: str
+    revision: int
+    objects: dict[str, int]
+    files: dict[str, str]
+
+
+def create_backup(data_dir: Path, file: Path, now: datetime) -> Manifest:
+    """Write `file`, whole or not at all. Raises ApiError with one sentence; an existing file is never replaced."""
+    if not (data_dir / _DATABASE).is_file():
+        raise BadRequest(
+            f"{data_dir} holds no cluster ({_DATABASE} is missing): name its data directory with --data-dir"
+        )
+    if file.exists():
+        raise BadRequest(f"{file} is there already: choose another name for the backup, or remove it first")
+    file = file.absolute()
+    with _translate_os_errors(file), tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as temporary:
+        copy = Path(temporary, _DATABASE)
+        _copy_database(data_dir / _DATABASE, copy)
+        revision, objects = verify_database(copy)
+        parts = {_DATABASE: copy}
+        parts |= {name: data_dir / name for name in _SMALL_FILES if (data_dir / name).is_file()}
+        sums = {name: _sum_file(path) for name, path in parts.items()}
+        manifest = Manifest(_FORMAT, __version__, now.isoformat(timespec="seconds"), revision, objects, sums)
+        whole = Path(temporary, "backup.tar")
+        _write_tar(whole, manifest, parts)
+        os.link(whole, file)  # unlike a rename it replaces nothing
+        _sync_directory(file.parent)
+    return manifest
+
+
+def restore_backup(file: Path, data_dir: Path) -> Manifest:
+    """Make `data_dir` from a backup: it appears whole or not at all. Raises ApiError with one sentence."""
+    data_dir = data_dir.absolute()
+    with _translate_os_errors(data_dir):
+        if data_dir.exists() and (not data_dir.is_dir() or any(data_dir.iterdir())):
+            raise BadRequest(
+                f"{data_dir} is not empty, and a restore replaces nothing: name a new or empty directory with --data-dir"
+            )
+        data_dir.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{data_dir.name}.restore-", dir=data_dir.parent))
+    try:
+        with _translate_os_errors(data_dir):
+            manifest = _unpack(file, staging)
+            verify_database(staging / _DATABASE)
+            _sync_directory(staging)
+            staging.rename(data_dir)
+            _sync_directory(data_dir.parent)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return manifest
+
+
+def verify_database(path: Path) -> tuple[int, dict[str, int]]:
+    """Read every row: the last revision, and the number of live objects by resource. Raises Unavailable for damage."""
+    live: dict[tuple[str, str, str], None] = {}
+    with TranslateErrors(path), contextlib.closing(sqlite3.connect(f"file:{_quote(path)}?mode=ro", uri=True)) as log:
+        if not read_version(log, path):
+            raise Unavailable(f"{path} is no database of rowlock: choose another backup")
+        revision = int(log.execute("SELECT compacted FROM mark").fetchone()[0])
+        for row in read_rows(log, f"SELECT {COLUMNS} FROM log ORDER BY revision", path):
+            revision = max(revision, row.revision)
+            live[row.kind, row.namespace, row.name] = None
+            if row.verb == "Deleted":
+                del live[row.kind, row.namespace, row.name]
+    return revision, dict(sorted(Counter(kind for kind, _, _ in live).items()))
+
+
+def _copy_database(source: Path, copy: Path) -> None:
+    with (
+        TranslateErrors(source),
+        contextlib.closing(sqlite3.connect(f"file:{_quote(source)}?mode=rw", uri=True)) as log,
+    ):
+        if read_version(log, source) < 2:
+            raise BadRequest(
+                f"{source} was written by an older rowlock: start this version once (`rowlock up`), then make the backup"
+            )
+        log.execute("VACUUM INTO ?", (str(copy),))
+    copy.chmod(0o600)
+
+
+def _quote(path: Path) -> str:
+    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _write_tar(path: Path, manifest: Manifest, parts: dict[str, Path]) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as output:
+        with tarfile.open(fileobj=output, mode="w") as tar:
+            text = json.dumps(asdict(manifest), indent=2).encode()
+            _add_member(tar, _MANIFEST, len(text), io.BytesIO(text))
+            for name, part in parts.items():
+                with part.open("rb") as content:
+                    _add_member(tar, name, os.fstat(content.fileno()).st_size, content)
+        output.flush()
+        os.fsync(output.fileno())
+
+
+def _add_member(tar: tarfile.TarFile, name: str, size: int, content: Any) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o600
+    tar.addfile(member, content)
+
+
+def _unpack(file: Path, directory: Path) -> Manifest:
+    """The parts that the manifest names, with the sums that it names. Nothing else is ever written."""
+    try:
+        with tarfile.open(file, "r:") as tar:
+            manifest = _read_manifest(tar, file)
+            for name in manifest.files:
+                member = tar.getmember(name)
+                content = tar.extractfile(member) if member.isreg() else None
+                if content is None:
+                    raise _not_whole(file, f"{name} is no file")
+                target = directory / name
+                with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as output:
+                    shutil.copyfileobj(content, output, 1 << 20)
+                    output.flush()
+                    os.fsync(output.fileno())
+                if _sum_file(target) != manifest.files[name]:
+                    raise _not_whole(file, f"the checksum of {name} is wrong")
+    except (tarfile.TarError, KeyError, EOFError) as error:
+        raise _not_whole(file, str(error).strip("'") or "it ends too early") from error
+    return manifest
+
+
+def _read_manifest(tar: tarfile.TarFile, file: Path) -> Manifest:
+    member = tar.next()
+    content = tar.extractfile(member) if member and member.name == _MANIFEST and member.isreg() else None
+    if member is None or content is None or member.size > _MOST_MANIFEST_BYTES:
+        raise _not_whole(file, "it does not begin with a manifest")
+    try:
+        manifest = Manifest(**json.loads(content.read()))
+        known = {_DATABASE, *_SMALL_FILES}
+        if manifest.format > _FORMAT:
+            raise BadRequest(
+                f"{file} was made by a newer rowlock ({manifest.version}, this one is {__version__}): restore with that version"
+            )
+        if _DATABASE not in manifest.files or not known.issuperset(manifest.files):
+            raise _not_whole(file, "its manifest names files that no backup holds, or lacks the database")
+    except (ValueError, TypeError) as error:
+        raise _not_whole(file, f"its manifest cannot be read: {error}") from error
+    return manifest
+
+
+def _not_whole(file: Path, why: str) -> BadRequest:
+    return BadRequest(f"{file} is no whole backup of rowlock ({why}): nothing was restored; take another backup file")
+
+
+def _sum_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _translate_os_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or path
+        raise BadRequest(
+            f"{where}: {error.strerror or error}: nothing was left behind; choose another place"
+        ) from error
+
+
+# ------------------------------------------------------------ the program
+
+
+def describe_backup(file: Path, manifest: Manifest, data_dir: Path) -> str:
+    """What `rowlock backup` says: what is in the file, and what is not."""
+    left_out = [
+        name for name in _DIRECTORIES_LEFT_OUT if (data_dir / name).is_dir() and any((data_dir / name).iterdir())
+    ]
+    lines = [
+        f"{file}: {sum(manifest.objects.values())} objects as of revision {manifest.revision} ({_count(manifest)}),"
+        f" and {', '.join(name for name in manifest.files if name != _DATABASE)}",
+    ]
+    if left_out:
+        lines.append(f"Not in it: {', '.join(f'{data_dir}/{name}' for name in left_out)}; copy what you need of these")
+    lines.append("Keep it as you keep a password: whoever has it has the cluster's Secrets and keys")
+    return "\n".join(lines)
+
+
+def _count(manifest: Manifest) -> str:
+    """What people made comes first; of the rest, which the cluster made itself, the number."""
+    jobs = sum(count for resource, count in manifest.objects.items() if resource.endswith(".kubeflow.org"))
+    counts = {"jobs": jobs, **{resource: manifest.objects.get(resource, 0) for resource in _COUNTED}}
+    listed = [f"{count} {name if count != 1 else name.removesuffix('s')}" for name, count in counts.items() if count]
+    return ", ".join([*listed, f"{sum(manifest.objects.values()) - sum(counts.values())} others"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 0, or 1 with one sentence."""
+    parser = argparse.ArgumentParser(prog="python -m rowlock.storage.backup")
+    parser.add_argument("action", choices=("create", "restore"))
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("file", type=Path)
+    options = parser.parse_args(argv)
+    data_dir: Path = options.data_dir
+    try:
+        if options.action == "create":
+            manifest = create_backup(data_dir, options.file, datetime.now(UTC))
+            print(describe_backup(options.file, manifest, data_dir))
+        else:
+            manifest = restore_backup(options.file, data_dir)
+            print(
+                f"{data_dir} holds the cluster of {manifest.made} again: {sum(manifest.objects.values())} objects"
+                f" ({_count(manifest)}). Pods that ran then are started anew. Start it: `rowlock up -d --data-dir {data_dir}`"
+            )
+    except ApiError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

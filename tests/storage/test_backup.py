@@ -1,0 +1,193 @@
+"""Backups: made while a server writes, restored whole or not at all; older formats are upgraded, damage is named."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import json
+import sqlite3
+import tarfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.storage.conftest import Opened, config, run
+
+from rowlock import errors, kinds, objects
+from rowlock.storage import log_format
+from rowlock.storage.backup import create_backup, restore_backup
+from rowlock.storage.store import Store
+
+CM = kinds.CONFIG_MAP
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+OLD = Path(__file__).parents[1] / "data" / "storage" / "cluster-format-1.db.gz"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    directory = tmp_path / "data"
+    directory.mkdir(mode=0o700)
+    (directory / "token").write_text("t" * 32)
+    (directory / "ca.key").write_text("key")
+    return directory
+
+
+async def _names(data: Path) -> list[str]:
+    async with Opened(data / "cluster.db") as store:
+        return [objects.name(o) for o in store.view.all(CM)]
+
+
+def test_a_backup_of_a_working_store_is_one_moment_of_it(data: Path, tmp_path: Path) -> None:
+    async def body() -> tuple[list[str], int]:
+        async with Opened(data / "cluster.db") as store:
+
+            async def write(writer: int) -> None:
+                for n in range(200):
+                    await store.create(CM, config(f"c-{writer}-{n:03}"))
+
+            writers = asyncio.gather(*(write(w) for w in range(4)))
+            while store.view.count(CM) < 40:
+                await asyncio.sleep(0)
+            acknowledged = [objects.name(o) for o in store.view.all(CM)]
+            manifest = await asyncio.to_thread(create_backup, data, tmp_path / "b.tar", NOW)
+            await writers
+            return acknowledged, manifest.revision
+
+    acknowledged, revision = run(body())
+    restored = tmp_path / "restored"
+    assert restore_backup(tmp_path / "b.tar", restored).revision == revision
+
+    async def after() -> None:
+        async with Opened(restored / "cluster.db") as store:
+            there = {objects.name(o) for o in store.view.all(CM)}
+            assert set(acknowledged) <= there
+            assert max(objects.revision(o) for o in store.view.all(CM)) <= revision
+            for writer in range(4):
+                mine = sorted(name for name in there if name.startswith(f"c-{writer}-"))
+                assert mine == [f"c-{writer}-{n:03}" for n in range(len(mine))], "of a later moment, or with a gap"
+
+    run(after())
+    assert (restored / "token").read_text() == "t" * 32
+    assert (restored / "ca.key").stat().st_mode & 0o777 == 0o600
+    assert restored.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "b.tar").stat().st_mode & 0o777 == 0o600, "it holds Secrets"
+
+
+def test_a_backup_holds_nothing_that_was_deleted(data: Path, tmp_path: Path) -> None:
+    async def body() -> None:
+        async with Opened(data / "cluster.db") as store:
+            assert store._group_commit
+            store._group_commit.kept_revisions = 0
+            await store.create(CM, config("a", data="do-not-find-me"))
+            await store.delete(CM, "default", "a")
+            for _ in range(60):  # compaction comes along with writes
+                await store.create(CM, config("b"))
+                await store.delete(CM, "default", "b")
+
+    run(body())
+    for file in data.iterdir():
+        assert b"do-not-find-me" not in file.read_bytes(), file
+    create_backup(data, tmp_path / "b.tar", NOW)
+    assert b"do-not-find-me" not in (tmp_path / "b.tar").read_bytes()
+
+
+def test_neither_a_file_nor_a_directory_is_ever_replaced(data: Path, tmp_path: Path) -> None:
+    run(_names(data))
+    file = tmp_path / "b.tar"
+    create_backup(data, file, NOW)
+    with pytest.raises(errors.BadRequest, match="is there already: choose another name"):
+        create_backup(data, file, NOW)
+    with pytest.raises(errors.BadRequest, match=r"holds no cluster .* --data-dir"):
+        create_backup(tmp_path / "nowhere", tmp_path / "c.tar", NOW)
+    with pytest.raises(errors.BadRequest, match="is not empty, and a restore replaces nothing"):
+        restore_backup(file, data)
+    (tmp_path / "empty").mkdir()
+    restore_backup(file, tmp_path / "empty")
+    assert {p.name for p in tmp_path.iterdir()} == {"data", "b.tar", "empty"}, "nothing half done is left"
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:9_000])
+
+
+def _flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-20_000] ^= 1
+    file.write_bytes(content)
+
+
+def _no_tar(file: Path) -> None:
+    file.write_text("hello")
+
+
+def _climb(file: Path) -> None:
+    """A manifest that names a file elsewhere."""
+    with tarfile.open(file, "w") as tar:
+        for name, text in (
+            ("manifest.json", json.dumps({"format": 1, "version": "", "made": "", "revision": 1, "objects": {}, "files": {"cluster.db": "", "../x": ""}})),
+            ("../x", "evil"),
+        ):  # fmt: skip
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+
+
+@pytest.mark.parametrize("harm", [_cut, _flip, _no_tar, _climb])
+def test_a_backup_that_is_not_whole_restores_nothing(data: Path, tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    run(_names(data))
+    file = tmp_path / "b.tar"
+    create_backup(data, file, NOW)
+    harm(file)
+    with pytest.raises(errors.BadRequest, match="is no whole backup of rowlock"):
+        restore_backup(file, tmp_path / "new")
+    assert {p.name for p in tmp_path.iterdir()} == {"data", "b.tar"}
+
+
+def test_a_file_of_the_first_format_is_upgraded(tmp_path: Path) -> None:
+    """The file was written by the last commit that had format 1, by a server with a job."""
+    file = tmp_path / "cluster.db"
+    file.write_bytes(gzip.decompress(OLD.read_bytes()))
+    for _ in range(2):
+        store = Store.open(file)
+        assert {objects.name(o): o["data"] for o in store.view.all(CM, "default") if "a" in o["data"]} == {
+            "kept": {"a": "1"},
+            "changed": {"a": "3"},
+        }
+        job = store.view.get(kinds.by_resource("pytorchjobs.kubeflow.org"), "runai-default", "old")
+        assert job and job["status"]["conditions"]
+        run(store.close())
+    log = sqlite3.connect(file)
+    assert log.execute("PRAGMA user_version").fetchone() == (log_format.FORMAT,)
+    log.close()
+
+
+def test_a_damaged_file_of_the_first_format_is_not_upgraded(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.db"
+    file.write_bytes(gzip.decompress(OLD.read_bytes()).replace(b'"a":"3"', b'"a":"4"'))
+    with pytest.raises(errors.Unavailable, match="wrong checksums: configmaps default/changed at revision 42"):
+        Store.open(file)
+    log = sqlite3.connect(file)
+    assert log.execute("PRAGMA user_version").fetchone() == (1,)
+    log.close()
+
+
+@pytest.mark.parametrize("column", ["name = 'other'", "verb = 2", "namespace = 'kube-system'", "value = 'text'"])
+def test_every_column_is_under_the_checksum_and_every_damaged_object_is_named(data: Path, column: str) -> None:
+    async def body() -> None:
+        async with Opened(data / "cluster.db") as store:
+            for n in range(9):
+                await store.create(CM, config(f"c{n}"))
+
+    run(body())
+    log = sqlite3.connect(data / "cluster.db")
+    log.execute(f"UPDATE log SET {column} WHERE name IN ('c3', 'c5')")
+    log.commit()
+    log.close()
+    pattern = r"configmaps \S+ at revision \d+, configmaps \S+ at revision \d+\).*`rowlock restore FILE"
+    with pytest.raises(errors.Unavailable, match=pattern):
+        Store.open(data / "cluster.db")
+    with pytest.raises(errors.Unavailable, match=pattern):
+        create_backup(data, data.parent / "b.tar", NOW)
+    assert not (data.parent / "b.tar").exists()
