@@ -140,7 +140,7 @@ def _replica_spec_errors(framework: Framework, rules: WebhookRules, new: Object)
     replicas = (new.get("spec") or {}).get(framework.replicas)
     if replicas is None:
         yield f"{path}: Required value: must be required"
-        return
+        replicas = {}  # the checks go on, as the operator's do
     if rules.at_most_one_chief and all(role in replicas for role in framework.lead_roles):
         yield f"{path}: Forbidden: must not have more than 1 Chief or Master role"
     for role, replica in sorted(replicas.items()):
