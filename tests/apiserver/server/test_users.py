@@ -166,7 +166,8 @@ def test_a_refusal_is_in_a_real_servers_words() -> None:
     [
         (ANA, "delete", "nodes", "", True), (BOB, "list", "pods", "", True), (BOB, "get", "pods", "log", True),
         (BOB, "create", "pods", "", False), (BOB, "get", "secrets", "", False), (BOB, "get", "pods", "exec", False),
-        (EVE, "list", "pods", "", False),
+        (EVE, "list", "pods", "", False), (ANA, "*", "*", "", True), (BOB, "*", "*", "", False),
+        (BOB, "get", "*", "", False), (BOB, "get", "pods", "*", False), (BOB, "*", "pods", "", False),
     ],
 )  # fmt: skip
 def test_can_i_says_what_would_happen(token: str, verb: str, resource: str, sub: str, allowed: bool) -> None:

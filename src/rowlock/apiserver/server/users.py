@@ -46,6 +46,8 @@ class User:
         """`resource` is the plural, with a slash and the subresource when it is about one."""
         if self.is_master:
             return True
+        if "*" in resource:  # a question about every resource: among them are those a viewer may not read
+            return False
         return VIEWERS in self.groups and verb in READ_VERBS and resource not in _NOT_FOR_VIEWERS
 
 
