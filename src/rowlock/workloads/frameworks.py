@@ -1,50 +1,38 @@
-"""The table of frameworks: how each of Run:ai's words maps onto a Kubeflow job kind.
+"""Run:ai's words for frameworks and Kubeflow's job kinds behind them.
 
-One row per framework; nobody else spells a replica key or a container name. `lead_role` is the replica that `--workers`
-does not count: the master that trains as rank 0, TensorFlow's chief, MPI's launcher.
+What a kind is (its replica types, its container, its restart policy) stands in `training/frameworks/` and nowhere else;
+here are the kinds that can be submitted and the words that people use for them.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rowlock.kinds import JAXJOB, MPIJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
 from rowlock.objects import Object
+from rowlock.training.framework import Framework
+from rowlock.training.frameworks import registry
+from rowlock.training.model import EVALUATOR, PS, WORKER
 
-
-@dataclass(frozen=True, slots=True)
-class FrameworkMapping:
-    """One row. `is_lead_optional` says whether a job without the lead replica makes sense."""
-
-    name: str
-    kind: Kind
-    replicas: str
-    container: str
-    lead_role: str
-    restart_policy: str
-    is_lead_optional: bool = True
-    aliases: tuple[str, ...] = ()
-
-
-PYTORCH = FrameworkMapping(
-    "PyTorch", PYTORCHJOB, "pytorchReplicaSpecs", "pytorch", "Master", "OnFailure", True, ("torch",)
+FRAMEWORKS: tuple[Framework, ...] = tuple(
+    registry.FRAMEWORKS[kind] for kind in (PYTORCHJOB, TFJOB, MPIJOB, XGBOOSTJOB, JAXJOB)
 )
-TF = FrameworkMapping("TF", TFJOB, "tfReplicaSpecs", "tensorflow", "Chief", "Never", True, ("tensorflow",))
-MPI = FrameworkMapping("MPI", MPIJOB, "mpiReplicaSpecs", "mpi", "Launcher", "Never", False)
-XGBOOST = FrameworkMapping("XGBoost", XGBOOSTJOB, "xgbReplicaSpecs", "xgboost", "Master", "Never", False, ("xgb",))
-JAX = FrameworkMapping("JAX", JAXJOB, "jaxReplicaSpecs", "jax", "", "Never")
-FRAMEWORKS: tuple[FrameworkMapping, ...] = (PYTORCH, TF, MPI, XGBOOST, JAX)
-
-_BY_NAME = {word.lower(): f for f in FRAMEWORKS for word in (f.name, f.kind.name, *f.aliases)}
+"""What Run:ai can submit. (PaddleJobs are created through the Kubernetes API only.)"""
+PYTORCH, MPI = registry.FRAMEWORKS[PYTORCHJOB], registry.FRAMEWORKS[MPIJOB]
+_ALIASES = {"torch": PYTORCHJOB, "tensorflow": TFJOB, "xgb": XGBOOSTJOB}
+_BY_NAME = {word.lower(): f for f in FRAMEWORKS for word in (f.name, f.kind.name)}
+_BY_NAME |= {word: registry.FRAMEWORKS[kind] for word, kind in _ALIASES.items()}
 _BY_KIND = {f.kind: f for f in FRAMEWORKS}
-LEAD_ROLES = frozenset({"Master", "Chief", "Launcher"})
-"""Replica roles that are a job's chief pod, in any kind."""
+
+LEAD_ROLES = tuple(dict.fromkeys(role for f in registry.FRAMEWORKS.values() for role in f.lead_roles))
+"""Replica types that are a job's chief pod, in any kind."""
+ROLES = (*LEAD_ROLES, PS, WORKER, EVALUATOR)
+"""Replica types of all kinds, the leading ones first: the order in which a workload's pods are shown."""
 
 
-def by_name(word: str) -> FrameworkMapping | None:
+def by_name(word: str) -> Framework | None:
     """`PyTorch`, `pytorch`, `TFJob`, `tensorflow`: the words people use, in any case."""
     return _BY_NAME.get(word.lower())
 
@@ -55,7 +43,8 @@ def nearest_name(word: str) -> str:
     return _BY_NAME[matches[0]].name if matches else PYTORCH.name
 
 
-def by_kind(kind: Kind) -> FrameworkMapping | None:
+def by_kind(kind: Kind) -> Framework | None:
+    """The framework of a job kind; None for a kind that Run:ai cannot submit."""
     return _BY_KIND.get(kind)
 
 

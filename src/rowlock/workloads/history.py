@@ -7,6 +7,7 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.objects import Object
+from rowlock.workloads.frameworks import ROLES
 from rowlock.workloads.phase import pending_message
 from rowlock.workloads.runai_json import Workload
 
@@ -15,10 +16,9 @@ _PHASE_BY_CONDITION = {
     "Succeeded": "Completed", "Failed": "Failed",
 }  # fmt: skip
 """A job's condition as the phase that began with it."""
-
-
 _WAITING_REASONS = frozenset({"FailedScheduling", "Unschedulable"})
 """Reasons of events that say why something waits."""
+_ROLES = frozenset(role.lower() for role in ROLES)
 
 
 def event_time(event: Object) -> str:
@@ -59,7 +59,7 @@ def _regarding_uid(event: Object) -> str:
 
 def _is_replica_name(pod: str, job: str) -> bool:
     role, _, number = pod[len(job) + 1 :].partition("-")
-    return role in ("master", "worker", "chief", "ps", "launcher", "evaluator") and (number.isdigit() or not number)
+    return role in _ROLES and (number.isdigit() or not number)
 
 
 def event_json(event: Object, cluster: str) -> dict[str, Any]:

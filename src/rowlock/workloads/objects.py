@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock.objects import Object
+from rowlock.training.model import WORKER
 from rowlock.workloads.compute import Compute, format_number
 from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.projects import Project
@@ -47,7 +48,7 @@ def to_job(submission: Submission, project: Project, submitter: Submitter) -> Ob
     if submission.has_lead:
         replicas[framework.lead_role] = _replica(submission, submission.master, project, submitter, lead=True)
     if submission.workers:
-        replicas["Worker"] = _replica(submission, submission.worker, project, submitter, lead=False)
+        replicas[WORKER] = _replica(submission, submission.worker, project, submitter, lead=False)
     spec: dict[str, Any] = {"runPolicy": _run_policy(submission), framework.replicas: replicas}
     if framework is PYTORCH:
         spec |= _pytorch_fields(submission)

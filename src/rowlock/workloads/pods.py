@@ -8,19 +8,20 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.objects import Object
+from rowlock.training.frameworks.registry import FRAMEWORKS
+from rowlock.training.model import INDEX_LABEL, MASTER, TYPE_LABEL, WORKER
 from rowlock.workloads import compute
-from rowlock.workloads.frameworks import LEAD_ROLES, replica_specs
+from rowlock.workloads.frameworks import LEAD_ROLES, ROLES, replica_specs
 from rowlock.workloads.phase import is_running, pod_status
 
-ROLE_LABEL = "training.kubeflow.org/replica-type"
-INDEX_LABEL = "training.kubeflow.org/replica-index"
-_ORDER = {name.lower(): n for n, name in enumerate(("Launcher", "Master", "Chief", "PS", "Worker", "Evaluator"))}
-_RANKED = frozenset({"PyTorchJob", "XGBoostJob", "JAXJob", "PaddleJob"})
+_ORDER = {role.lower(): n for n, role in enumerate(ROLES)}
+_LEAD_ROLES = frozenset(role.lower() for role in LEAD_ROLES)
+_RANKED = frozenset(f.kind.name for f in FRAMEWORKS.values() if f.pods_are_ranks)
 """Kinds whose pods have one rank each, the master's being 0."""
 
 
 def replica_role(pod: Object) -> str:
-    return objects.labels(pod).get(ROLE_LABEL, "")
+    return objects.labels(pod).get(TYPE_LABEL, "")
 
 
 def replica_index(pod: Object) -> int:
@@ -36,8 +37,8 @@ def sort_by_rank(pods: Iterable[Object]) -> list[Object]:
 def chief_pod(pods: Iterable[Object]) -> Object | None:
     """The pod whose log people mean when they name none: master, launcher, chief, or worker 0."""
     sorted_pods = sort_by_rank(pods)
-    leads = [p for p in sorted_pods if replica_role(p).capitalize() in LEAD_ROLES]
-    workers = [p for p in sorted_pods if replica_role(p) == "worker"]
+    leads = [p for p in sorted_pods if replica_role(p) in _LEAD_ROLES]
+    workers = [p for p in sorted_pods if replica_role(p) == WORKER.lower()]
     return next(iter(leads or workers or sorted_pods), None)
 
 
@@ -51,8 +52,8 @@ def rank_label(job: Object, pod: Object) -> str:
     replica_type, number = replica_role(pod), replica_index(pod)
     if not has_ranked_pods(job) or not _one_rank_per_pod(job):
         return f"{replica_type}-{number}" if replica_type else objects.name(pod)
-    has_master = "Master" in replica_specs(job)
-    return f"rank {number + (1 if has_master and replica_type == 'worker' else 0)}"
+    has_master = MASTER in replica_specs(job)
+    return f"rank {number + (1 if has_master and replica_type == WORKER.lower() else 0)}"
 
 
 def _one_rank_per_pod(job: Object) -> bool:

@@ -16,6 +16,7 @@ from rowlock import kinds, objects
 from rowlock.objects import Object
 from rowlock.scheduling.model import pod_requests
 from rowlock.scheduling.model.from_objects import PRIORITY_CLASS_VALUES
+from rowlock.training.model import WORKER
 from rowlock.workloads import compute, frameworks, pods, submission
 from rowlock.workloads import objects as job_objects
 from rowlock.workloads.phase import TERMINAL, WorkloadStatus, count_pods, workload_status
@@ -271,7 +272,7 @@ def distributed_workload_json(workload: Workload) -> dict[str, Any]:
 def _spec_of(job: Object) -> dict[str, Any]:
     """What a job that came through kubectl would have asked for here."""
     container = _main_container(job)
-    workers = frameworks.replica_specs(job).get("Worker") or {}
+    workers = frameworks.replica_specs(job).get(WORKER) or {}
     return {
         "image": container.get("image"),
         "command": " ".join(container.get("command") or []) or None,

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rowlock.training.framework import Framework
 from rowlock.workloads import compute, frameworks
 from rowlock.workloads.compute import Compute
-from rowlock.workloads.frameworks import MPI, PYTORCH, FrameworkMapping
+from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.submit_fields import JOB_FIELDS, ROLE_FIELDS, TOP_FIELDS, BodyErrors, Fields
 
 LONGEST_NAME = 49
@@ -76,7 +77,7 @@ class Submission:
     is_name_prefix: bool
     project: str
     cluster: str
-    framework: FrameworkMapping
+    framework: Framework
     workers: int
     has_lead: bool
     worker: RoleSpec
@@ -164,7 +165,7 @@ def _parse_project(top: Fields) -> str:
     return text
 
 
-def _parse_framework(spec: Fields) -> FrameworkMapping:
+def _parse_framework(spec: Fields) -> Framework:
     word = spec.text("distributedFramework")
     mapping = frameworks.by_name(word) if word else PYTORCH
     if mapping is None:
@@ -176,9 +177,9 @@ def _parse_framework(spec: Fields) -> FrameworkMapping:
     return mapping or PYTORCH
 
 
-def _parse_has_lead(spec: Fields, framework: FrameworkMapping) -> bool:
+def _parse_has_lead(spec: Fields, framework: Framework) -> bool:
     no_master = spec.flag("noMaster")
-    if no_master and not framework.is_lead_optional:
+    if no_master and framework.needs_lead:
         message = f"a {framework.name} job needs its {framework.lead_role.lower()}. Leave noMaster out."
         spec.add_error("noMaster", "unsupported", message)
     return bool(framework.lead_role) and not no_master
@@ -193,7 +194,7 @@ def _parse_workers(spec: Fields, has_lead: bool) -> int:
     return 0
 
 
-def _parse_master(top: Fields, worker: RoleSpec, framework: FrameworkMapping) -> RoleSpec:
+def _parse_master(top: Fields, worker: RoleSpec, framework: Framework) -> RoleSpec:
     """The master's role: the worker's, changed where `masterSpec` says so. MPI's launcher starts the ranks and trains
     none: it has the command, the workers have the GPUs."""
     body = top.object("masterSpec")
@@ -285,7 +286,7 @@ def _parse_pairs(body: Fields, name: str) -> dict[str, str]:
     return pairs
 
 
-def _parse_options(spec: Fields, framework: FrameworkMapping) -> RunOptions:
+def _parse_options(spec: Fields, framework: Framework) -> RunOptions:
     min_replicas, max_replicas = _parse_elastic(spec, framework)
     slots = spec.integer("slotsPerWorker", 1) or 1
     if slots != 1 and framework is not MPI:
@@ -318,7 +319,7 @@ def _parse_pool(spec: Fields) -> str:
     return "" if pools in ([], ["default"]) else pools[0]
 
 
-def _parse_nproc(spec: Fields, framework: FrameworkMapping) -> str:
+def _parse_nproc(spec: Fields, framework: Framework) -> str:
     value = spec.get("nprocPerNode")
     if value is None:
         return ""
@@ -330,7 +331,7 @@ def _parse_nproc(spec: Fields, framework: FrameworkMapping) -> str:
     return ""
 
 
-def _parse_elastic(spec: Fields, framework: FrameworkMapping) -> tuple[int | None, int | None]:
+def _parse_elastic(spec: Fields, framework: Framework) -> tuple[int | None, int | None]:
     min_replicas, max_replicas = spec.integer("minReplicas", 1), spec.integer("maxReplicas", 1)
     if (min_replicas or max_replicas) and framework is not PYTORCH:
         spec.add_error("minReplicas", "unsupported", "only PyTorch workloads are elastic.")
