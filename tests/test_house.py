@@ -41,10 +41,10 @@ SIDEWAYS = {
     ("diagnostics", "kubelet"),  # the evidence lies in the pods' directories
 }
 """The arrows between neighbours of one storey."""
-PROCESS_ROOMS = ("kubelet/shim", "kubelet/warm")
+PROCESS_ROOMS = ("kubelet/shim", "kubelet/warm", "kubelet/files")
 """What runs inside the processes of pods: standard library only, for each import costs every pod memory."""
 KUBELET_FOLDERS = (
-    "warm", "shim", "pod", "images", "network", "volumes", "runtime", "node", "streams", "prober", "worker",
+    "files", "warm", "shim", "pod", "images", "network", "volumes", "runtime", "node", "streams", "prober", "worker",
 )  # fmt: skip
 """The storeys inside the kubelet, the lowest first: a folder imports only those that stand before it."""
 MODULES_PER_FOLDER = 15

@@ -8,7 +8,8 @@ Measured now and then; who is over is killed at once and Failed, reason Evicted.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rowlock.kubelet.pod.directory import PodDirectories, disk_usage
+from rowlock.kubelet.files.beneath import disk_usage
+from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import all_containers, main_containers
 from rowlock.objects import Object, dig
 from rowlock.quantity import integer_value

@@ -9,11 +9,11 @@ logs/<namespace>_<pod>_<uid>/<container>.N.log    after the pod was deleted; the
 import contextlib
 import json
 import os
-import shutil
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rowlock.kubelet.files import beneath
 from rowlock.kubelet.shim.fact_files import write_fact
 
 MAX_KEPT_POD_LOGS = 1000
@@ -86,7 +86,7 @@ class PodDirectories:
                     log_directory.mkdir(exist_ok=True, mode=0o700)
                     entry.rename(log_directory / f"{container}.{entry.suffix[1:]}.log")
         for _ in range(_ATTEMPTS):
-            shutil.rmtree(directory, ignore_errors=True)
+            beneath.remove_path(str(directory))
             if not directory.exists():
                 return
             time.sleep(0.02)  # the last of its programs wrote while we looked
@@ -102,7 +102,7 @@ class PodDirectories:
         for number, (_, size, path) in enumerate(sorted(entries, reverse=True)):
             remaining -= size
             if number >= MAX_KEPT_POD_LOGS or remaining < 0:
-                shutil.rmtree(path, ignore_errors=True)
+                beneath.remove_path(path)
 
     def find_deleted_pod_log(self, namespace: str, pod: str, container: str) -> Path | None:
         """The newest log of a deleted pod; of its first container when none is named."""
@@ -123,15 +123,3 @@ class PodDirectories:
             (directory / f"{name}.{newest - 2}").unlink(missing_ok=True)
         (directory / f"error.{newest - 2}.json").unlink(missing_ok=True)
         (directory / "stop").unlink(missing_ok=True)
-
-
-def disk_usage(path: str) -> int:
-    """Bytes that the files below a directory have on disk."""
-    total = 0
-    for directory, _, files in os.walk(path):
-        for name in files:
-            try:
-                total += os.lstat(f"{directory}/{name}").st_blocks * 512
-            except OSError:  # it went while we looked
-                continue
-    return total

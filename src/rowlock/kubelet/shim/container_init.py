@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from rowlock.kubelet.files import beneath
 from rowlock.kubelet.shim import cgroups, mounts, netns, stdio
 from rowlock.kubelet.shim.fact_files import run_fact_path, ticks, write_fact
 
@@ -86,7 +87,7 @@ class ContainerInit:
             return ""
         image, copy = self._spec["copy"]
         try:
-            shutil.rmtree(copy, ignore_errors=True)
+            beneath.remove_path(copy)
             shutil.copytree(image, copy, symlinks=True)
         except (OSError, shutil.Error) as error:
             return f"the image's files could not be copied from {image} to {copy}: {error}"

@@ -9,10 +9,13 @@ theirs. Standard library only, because shims are made of it; Linux only.
 
 import contextlib
 import ctypes
+import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from rowlock.kubelet.files import beneath
 
 _NEWNS, _NEWUSER = 0x20000, 0x10000000
 _RDONLY, _REMOUNT, _BIND, _REC, _PRIVATE, _DETACH = 0x1, 0x20, 0x1000, 0x4000, 0x40000, 0x2
@@ -82,18 +85,31 @@ def mount_volumes(
 ) -> None:
     """Mounts, in order: {source, target, volume, read_only}. The caller has isolated itself.
 
+    A mount of a part of a volume has `root`, the volume, and `sub_path`, which is looked up below it.
+
     `staging` is a directory that nobody needs any more (the new root begins there); `own_directories` are directories of this
     container alone, where mount points are simply made. Raises Unmountable with a sentence."""
     private_directories = list(own_directories)
+    read_only: dict[int, Mapping[str, Any]] = {}
     for mount in volume_mounts:
         if _existing_ancestor(str(mount["target"])) == "/" and not os.path.lexists(str(mount["target"])):
             _explain_failure(mount, lambda: _pivot_to_copy(staging))
             private_directories.append("/")
             break
-    sources = [_explain_failure(mount, lambda m=mount: os.open(str(m["source"]), _O_PATH)) for mount in volume_mounts]
-    for mount, fd in zip(volume_mounts, sources, strict=True):
-        _explain_failure(mount, lambda m=mount, fd=fd: _bind_volume(m, fd, private_directories))
-        os.close(fd)
+    handles: dict[str, int] = {}
+    try:
+        sources = [_explain_failure(mount, lambda m=mount: _open_source(m)) for mount in volume_mounts]
+        for mount, fd in zip(volume_mounts, sources, strict=True):
+            handle = _explain_failure(mount, lambda m=mount, fd=fd: _bind_volume(m, fd, private_directories, handles))
+            os.close(fd)
+            if mount.get("read_only"):
+                read_only[handle] = mount
+        # last, because mount points of other volumes are made in them
+        for handle, mount in read_only.items():
+            _explain_failure(mount, lambda h=handle: _remount_read_only(h))
+    finally:
+        for handle in handles.values():
+            os.close(handle)
 
 
 _O_PATH = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
@@ -108,19 +124,83 @@ def _explain_failure(mount: Mapping[str, Any], action: Any) -> Any:
         raise MountError(f'volume "{mount["volume"]}" cannot be mounted at {mount["target"]}: {why}{where}') from None
 
 
-def _bind_volume(mount: Mapping[str, Any], fd: int, private_directories: list[str]) -> None:
-    target = os.path.realpath(str(mount["target"]))
-    is_directory = stat.S_ISDIR(os.fstat(fd).st_mode)
-    if os.path.lexists(target) and os.path.isdir(target) != is_directory:
-        there, here = ("a directory", "a file") if os.path.isdir(target) else ("a file", "a directory")
-        raise OSError(20, f"the mount point is {there} on this machine, but the volume is {here}")
-    if not os.path.lexists(target):
-        _make_parent_private(target, private_directories)
-        _make_mount_point(target, is_directory)
-    _mount(f"/proc/self/fd/{fd}", target, None, _BIND | _REC)
-    if mount.get("read_only"):
-        _mount("none", target, None, _BIND | _REMOUNT | _RDONLY | _locked_flags(target))
+def _open_source(mount: Mapping[str, Any]) -> int:
+    """What is mounted, as a handle."""
+    if not mount.get("sub_path"):
+        return os.open(str(mount["source"]), _O_PATH)
+    root = os.open(str(mount["root"]), _O_PATH)
+    try:
+        return beneath.open_or_make(root, str(mount["sub_path"]))
+    finally:
+        os.close(root)
+
+
+def _bind_volume(mount: Mapping[str, Any], source: int, private_directories: list[str], handles: dict[str, int]) -> int:
+    """Mounts one; returns a handle of what is to be seen there now, which is also added to `handles` by its path."""
+    is_directory = stat.S_ISDIR(os.fstat(source).st_mode)
+    target, volume, rest = _locate_target(str(mount["target"]), handles)
+    if rest:
+        parent = beneath.make_directories(handles[volume], os.path.dirname(rest), 0o755)
+        handle = _bind_beneath(parent, os.path.basename(rest), source, is_directory)
+        target = f"{volume}/{rest}"
+    else:
+        _verify_kinds(stat.S_IFMT(os.stat(target).st_mode) if os.path.lexists(target) else 0, is_directory)
+        if not os.path.lexists(target):
+            _make_parent_private(target, private_directories)
+            _make_mount_point(target, is_directory)
+        _mount(f"/proc/self/fd/{source}", target, None, _BIND | _REC)
+        handle = os.open(target, _O_PATH)
     private_directories.append(target)
+    if previous := handles.get(target):
+        os.close(previous)
+    handles[target] = handle
+    return handle
+
+
+def _locate_target(target: str, handles: Mapping[str, int]) -> tuple[str, str, str]:
+    """Where a mount point is: a path of the machine; or the volume, mounted already, in which it is, and the path there.
+
+    The machine's links are followed. Those in a volume are a program's, which may change them while we look: the part of
+    the path that lies in a volume is left as it is."""
+    current, words = "/", [word for word in target.split("/") if word]
+    for number, word in enumerate(words):
+        if current in handles:
+            return current, current, "/".join(words[number:])
+        current = os.path.realpath(os.path.join(current, word))
+    return current, "", ""
+
+
+def _bind_beneath(parent: int, name: str, source: int, is_directory: bool) -> int:
+    """Mounts on an entry of a directory that a program may write to; closes `parent`."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            if is_directory:
+                os.mkdir(name, 0o755, dir_fd=parent)
+            else:
+                os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=parent))
+        place = os.open(name, beneath.REFERENCE, dir_fd=parent)
+        try:
+            _verify_kinds(stat.S_IFMT(os.fstat(place).st_mode), is_directory)
+            _mount(f"/proc/self/fd/{source}", f"/proc/self/fd/{place}", None, _BIND | _REC)
+        finally:
+            os.close(place)
+        return os.open(name, beneath.REFERENCE, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+def _verify_kinds(found: int, is_directory: bool) -> None:
+    """Raises OSError when the mount point, of type `found` (0 = not there), cannot show the volume."""
+    if stat.S_ISLNK(found):
+        raise OSError(errno.ELOOP, "the mount point is a link that a program has made in another volume")
+    if found and stat.S_ISDIR(found) != is_directory:
+        there, here = ("a directory", "a file") if stat.S_ISDIR(found) else ("a file", "a directory")
+        raise OSError(errno.ENOTDIR, f"the mount point is {there} on this machine, but the volume is {here}")
+
+
+def _remount_read_only(handle: int) -> None:
+    place = f"/proc/self/fd/{handle}"
+    _mount("none", place, None, _BIND | _REMOUNT | _RDONLY | _locked_flags(place))
 
 
 def _locked_flags(target: str) -> int:

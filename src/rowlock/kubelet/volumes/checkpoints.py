@@ -9,12 +9,12 @@ another one and has a directory of its own.
 """
 
 import os
-import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 from rowlock import kinds
 from rowlock.api import View
+from rowlock.kubelet.files import beneath
 from rowlock.objects import Object, controller_of, uid
 
 RETENTION_SECONDS = 7 * 86400.0
@@ -47,17 +47,11 @@ class Checkpoints:
                 self._marks.mkdir(exist_ok=True)
                 mark.touch()
                 os.utime(mark, (now, now))
-            elif now - max(mark.stat().st_mtime, _last_write(Path(entry.path))) > self._retention:
-                shutil.rmtree(entry.path, ignore_errors=True)
+            elif now - max(mark.stat().st_mtime, beneath.newest_change(entry.path)) > self._retention:
+                beneath.remove_path(entry.path)
                 mark.unlink(missing_ok=True)
                 removed.append(entry.name)
         return removed
-
-
-def _last_write(directory: Path) -> float:
-    """The newest time of anything in it."""
-    paths: Iterable[Path] = (directory, *directory.rglob("*"))
-    return max((path.lstat().st_mtime for path in paths if os.path.lexists(path)), default=0.0)
 
 
 def live_owner_uids(view: View) -> set[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from rowlock import kinds
 from rowlock.api import Api, Record, View
 from rowlock.errors import NotFound
-from rowlock.kubelet.pod.directory import disk_usage
+from rowlock.kubelet.files.beneath import disk_usage
 from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.shim.cgroups import format_bytes
 from rowlock.kubelet.volumes.directories import VolumeDirectories

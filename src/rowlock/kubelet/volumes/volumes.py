@@ -211,8 +211,10 @@ class Mount:
 def resolve_mounts(
     container: Mapping[str, Any], expand: Callable[[str], str], pod_volumes: Sequence[Volume]
 ) -> Iterator[Mount]:
-    """The container's mounts, outer ones first. Raises Missing for a path that leads out of its volume."""
-    read_only_by_name = {v.name: v.read_only for v in pod_volumes}
+    """The container's mounts, outer ones first; files of ConfigMaps, Secrets and fields are there to be read.
+
+    Raises ContainerConfigError for a path that leads out of its volume."""
+    read_only_by_name = {v.name: v.read_only or v.kind == "files" for v in pod_volumes}
     volume_mounts = [m for m in container.get("volumeMounts") or () if not is_ignored(m["name"])]
     for mount in sorted(volume_mounts, key=lambda m: m["mountPath"].rstrip("/").count("/")):
         sub = mount.get("subPath") or expand(mount.get("subPathExpr") or "")

@@ -271,15 +271,7 @@ class ContainerStarter:
         self, card: PodCard, pod_volumes: Sequence[Volume], volume_mounts: Sequence[volumes.Mount]
     ) -> list[dict[str, Any]]:
         by_name = {v.name: v for v in pod_volumes}
-        return [
-            {
-                "source": self.volume_directories.mount_source(card.uid, by_name[mount.volume], mount),
-                "target": mount.target,
-                "volume": mount.volume,
-                "read_only": mount.read_only,
-            }
-            for mount in volume_mounts
-        ]
+        return [self.volume_directories.mount_spec(card.uid, by_name[m.volume], m) for m in volume_mounts]
 
     def _work_directory(self, card: PodCard, security_context: EffectiveSecurityContext) -> str:
         """The pod's own empty directory."""

@@ -1,0 +1,313 @@
+"""Opens, makes and removes what lies below a directory, wherever the links in it lead.
+
+Pods write in their volumes while the server works there as root. So a path is never looked up as a whole: it is opened
+below a directory handle, by openat2(2) with RESOLVE_BENEATH, or component by component where the kernel has no such call
+or forbids it (as Go's `os.Root` and runc's securejoin do). A link is followed only where the caller asks for it, and only
+when it stays below the handle; whatever is swapped meanwhile, nothing outside is touched. Standard library only.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+
+_OPENAT2 = 437
+"""The number of openat2(2) on every architecture that Linux has given numbers in common."""
+_NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
+_RACE_RETRIES = 8
+_MAX_LINKS = 40
+_MAX_DEPTH = 4096
+"""Directories below each other in one path."""
+_O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags that open a directory itself, and nothing else."""
+REFERENCE = _O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags that hold whatever is there, a link too, without opening it."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class OpenHow(ctypes.Structure):
+    """`struct open_how` of openat2(2)."""
+
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def open_beneath(directory: int, path: str, flags: int, mode: int = 0, *, follow: bool = False) -> int:
+    """A descriptor of `path` below the open directory; closed at exec.
+
+    `follow`: links on the way and at the end are followed as long as they stay below. Raises OSError: ELOOP or ENOTDIR for
+    a link that is not to be followed, EXDEV for a way that leads out."""
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "a path cannot hold a NUL character", path)
+    if path.startswith("/") or path.count("/") > _MAX_DEPTH:
+        raise OSError(errno.EXDEV, "the path leads out of its directory", path)
+    flags |= os.O_CLOEXEC
+    fd = _openat2(directory, path or ".", flags, mode, follow=follow)
+    return _walk_path(directory, path, flags, mode, follow=follow) if fd is None else fd
+
+
+def _openat2(directory: int, path: str, flags: int, mode: int, *, follow: bool) -> int | None:
+    """None where the kernel has no such call, or a sandbox forbids it."""
+    if not hasattr(_libc, "syscall") or not hasattr(os, "O_PATH"):
+        return None
+    how = OpenHow(
+        flags, mode if flags & os.O_CREAT else 0, _BENEATH | _NO_MAGIC_LINKS | (0 if follow else _NO_SYMLINKS)
+    )
+    for _ in range(_RACE_RETRIES):
+        fd = _libc.syscall(
+            _OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
+        )
+        if fd >= 0:
+            return int(fd)
+        code = ctypes.get_errno()
+        if code in (errno.ENOSYS, errno.EPERM, errno.E2BIG):
+            return None
+        if code != errno.EAGAIN:  # EAGAIN: something was renamed while `..` was looked up
+            raise OSError(code, os.strerror(code), path)
+    return None
+
+
+def _walk_path(directory: int, path: str, flags: int, mode: int, *, follow: bool) -> int:
+    """The same with openat(2) alone: one component at a time, links resolved here, `..` from what is held."""
+    held = [os.dup(directory)]
+    words = [word for word in reversed(path.split("/")) if word not in ("", ".")]
+    links = 0
+    try:
+        while words:
+            word = words.pop()
+            if word == "..":
+                if len(held) == 1:
+                    raise OSError(errno.EXDEV, "the path leads out of its directory", path)
+                os.close(held.pop())
+                continue
+            target = _read_link(held[-1], word) if follow else None
+            if target is not None:
+                links += 1
+                if links > _MAX_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                if target.startswith("/"):
+                    raise OSError(errno.EXDEV, "the path leads out of its directory", path)
+                words += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+            elif words:
+                held.append(os.open(word, REFERENCE | os.O_DIRECTORY, dir_fd=held[-1]))
+            else:
+                return os.open(word, flags | os.O_NOFOLLOW, mode, dir_fd=held[-1])
+        return os.open(".", flags, mode, dir_fd=held[-1])
+    finally:
+        for fd in held:
+            os.close(fd)
+
+
+def _read_link(directory: int, name: str) -> str | None:
+    """Where a link leads; None for what is none."""
+    try:
+        return os.readlink(name, dir_fd=directory)
+    except OSError:
+        return None
+
+
+@contextlib.contextmanager
+def open_directory(path: str, *, beneath: int | None = None) -> Iterator[int]:
+    """A directory as a handle: below another one, or by a path on which no pod can write."""
+    trusted = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    fd = os.open(path, trusted) if beneath is None else open_beneath(beneath, path, DIRECTORY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def make_directories(directory: int, path: str, mode: int) -> int:
+    """A handle of the directory `path` below; whatever is missing is made with `mode`, and no link is followed.
+
+    Raises OSError when something else stands in the way."""
+    current = os.dup(directory)
+    for word in path.split("/"):
+        if word in ("", "."):
+            continue
+        try:
+            if word == "..":
+                raise OSError(errno.EXDEV, "the path leads out of its directory", path)
+            is_new = _make_directory(current, word, mode)
+            below = os.open(word, DIRECTORY, dir_fd=current)
+        except OSError:
+            os.close(current)
+            raise
+        os.close(current)
+        current = below
+        if is_new:
+            os.fchmod(current, mode)
+    return current
+
+
+def open_or_make(directory: int, path: str) -> int:
+    """What `path` is below a directory, held and not opened; links that stay below are followed.
+
+    Where nothing is, directories are made, with the rights of the upper one. For subPath. Raises OSError."""
+    words = [word for word in path.split("/") if word not in ("", ".")]
+    for kept in range(len(words), 0, -1):
+        with contextlib.suppress(FileNotFoundError):
+            fd = open_beneath(directory, "/".join(words[:kept]), _O_PATH, follow=True)
+            return fd if kept == len(words) else _make_below(fd, words[kept:], directory)
+    return _make_below(os.dup(directory), words, directory)
+
+
+def _make_below(fd: int, words: list[str], model: int) -> int:
+    """The directories `words` below `fd`, which is closed; they get the rights of `model`."""
+    try:
+        return make_directories(fd, "/".join(words), stat.S_IMODE(os.fstat(model).st_mode))
+    finally:
+        os.close(fd)
+
+
+def _make_directory(parent: int, name: str, mode: int) -> bool:
+    """False when something of this name is there already."""
+    try:
+        os.mkdir(name, mode, dir_fd=parent)
+    except FileExistsError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------- trees
+
+Visitor = Callable[[int, str, os.stat_result], None]
+"""Gets the handle of a directory, the name of an entry of it, and what that entry is (a link is a link)."""
+
+
+def visit_tree(directory: int, visit: Visitor) -> None:
+    """Visits everything below a directory, each directory after what is in it.
+
+    Neither deep nor as large as it may be: one level is open at a time and nothing recurses. No link is followed; a
+    directory that is moved away while it is visited ends the walk with OSError (EAGAIN)."""
+    current = os.dup(directory)
+    levels: list[tuple[str, tuple[int, int], list[str]]] = [("", _identity(current), os.listdir(current))]
+    try:
+        while True:
+            name, _, entries = levels[-1]
+            if entries:
+                below = _enter(current, entries.pop(), visit)
+                if below is not None:
+                    entry, fd = below
+                    os.close(current)
+                    current = fd
+                    levels.append((entry, _identity(fd), os.listdir(fd)))
+                continue
+            levels.pop()
+            if not levels:
+                return
+            parent = os.open("..", DIRECTORY, dir_fd=current)
+            os.close(current)
+            current = parent
+            if _identity(current) != levels[-1][1]:
+                raise OSError(errno.EAGAIN, "a directory was moved while it was walked through", name)
+            with contextlib.suppress(FileNotFoundError):
+                visit(current, name, os.stat(name, dir_fd=current, follow_symlinks=False))
+    finally:
+        os.close(current)
+
+
+def _enter(current: int, name: str, visit: Visitor) -> tuple[str, int] | None:
+    """A directory's name and handle; anything else (also what may not be opened) is visited here."""
+    try:
+        entry = os.stat(name, dir_fd=current, follow_symlinks=False)
+    except FileNotFoundError:  # it went while we looked
+        return None
+    if stat.S_ISDIR(entry.st_mode):
+        with contextlib.suppress(OSError):
+            return name, os.open(name, DIRECTORY, dir_fd=current)
+    visit(current, name, entry)
+    return None
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    entry = os.fstat(fd)
+    return entry.st_dev, entry.st_ino
+
+
+def remove_tree(directory: int, name: str) -> None:
+    """Removes the entry `name` of a directory with all below it; a link itself, never what it leads to.
+
+    What cannot be removed, or appears meanwhile, stays."""
+
+    def remove(parent: int, entry: str, found: os.stat_result) -> None:
+        with contextlib.suppress(OSError):
+            if stat.S_ISDIR(found.st_mode):
+                os.rmdir(entry, dir_fd=parent)
+            else:
+                os.unlink(entry, dir_fd=parent)
+
+    with contextlib.suppress(OSError):
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if stat.S_ISDIR(found.st_mode):
+            with contextlib.suppress(OSError), open_directory(name, beneath=directory) as fd:
+                visit_tree(fd, remove)
+        remove(directory, name, found)
+
+
+def remove_path(path: str) -> None:
+    """`remove_tree` of a path whose directory no pod can write to."""
+    parent, _, name = path.rstrip("/").rpartition("/")
+    with contextlib.suppress(OSError), open_directory(parent or "/") as fd:
+        remove_tree(fd, name)
+
+
+def disk_usage(path: str) -> int:
+    """Bytes that a directory's files, and those below, have on disk; 0 when it is not there."""
+    total = 0
+
+    def add(_: int, __: str, found: os.stat_result) -> None:
+        nonlocal total
+        if not stat.S_ISDIR(found.st_mode):
+            total += found.st_blocks * 512
+
+    with contextlib.suppress(OSError), open_directory(path) as fd:
+        visit_tree(fd, add)
+    return total
+
+
+def newest_change(path: str) -> float:
+    """The latest time of modification of a directory and all below it; 0 when it is not there."""
+    newest = 0.0
+
+    def look(_: int, __: str, found: os.stat_result) -> None:
+        nonlocal newest
+        newest = max(newest, found.st_mtime)
+
+    with contextlib.suppress(OSError), open_directory(path) as fd:
+        newest = os.fstat(fd).st_mtime
+        visit_tree(fd, look)
+    return newest
+
+
+# ---------------------------------------------------------------- owners
+
+
+def change_group(parent: int, name: str, group: int) -> None:
+    """As a kubelet does for fsGroup: the group owns it and may use it as its owner may; what is made in it later, too."""
+    with contextlib.suppress(FileNotFoundError):
+        fd = os.open(name, REFERENCE, dir_fd=parent)
+        try:
+            _change_group_of(fd, group)
+        finally:
+            os.close(fd)
+
+
+def _change_group_of(fd: int, group: int) -> None:
+    """By the handle: whatever has the name by now is not touched. A link has no mode and keeps its group."""
+    found = os.fstat(fd)
+    if stat.S_ISLNK(found.st_mode):
+        return
+    itself = f"/proc/self/fd/{fd}"
+    os.chown(itself, -1, group)
+    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+    os.chmod(itself, mode | (0o2770 if stat.S_ISDIR(found.st_mode) else 0o660 if mode & 0o200 else 0o440))
+
+
+def change_groups(directory: int, group: int) -> None:
+    """`change_group` for a directory and all below it; the directory last, so that it shows when all is done."""
+    visit_tree(directory, lambda parent, name, _: change_group(parent, name, group))
+    _change_group_of(directory, group)

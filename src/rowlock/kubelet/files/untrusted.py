@@ -1,0 +1,116 @@
+"""Reads what pods wrote: small regular files, without waiting, as the data of an enemy.
+
+A program may put a FIFO, a link, a device, a directory, 200 GB of nothing or any JSON where a file of its own is looked
+for. Here a file is opened without following a link and without waiting, must be a regular one, and is read up to a
+limit; what it says has the types that are asked for, or is not there. Standard library only, because shims use it.
+"""
+
+import errno
+import json
+import math
+import os
+import stat
+from collections.abc import Mapping
+from typing import Any
+
+MAX_FACT_BYTES = 1 << 20
+"""The most bytes of a file that is read as JSON."""
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+_MAX_TIME = 253402300799.0
+"""The last second of the year 9999: no later time can be written as Kubernetes writes times."""
+
+
+def open_regular(path: str, *, beneath: int | None = None) -> int:
+    """A descriptor of a regular file, by a path whose directories no pod can write to, or a name in an open directory.
+
+    Raises OSError: ELOOP for a link, EINVAL for anything else that is no regular file. Never waits."""
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "a path cannot hold a NUL character", path)
+    fd = os.open(path, _FLAGS, dir_fd=beneath)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is not a regular file", path)
+    return fd
+
+
+def read_file(path: str, limit: int) -> bytes:
+    """All of a regular file. Raises OSError, EFBIG when it has more than `limit` bytes."""
+    fd = open_regular(path)
+    try:
+        data = _read_up_to(fd, limit + 1)
+    finally:
+        os.close(fd)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"it has more than {limit} bytes", path)
+    return data
+
+
+def read_tail(path: str, size: int) -> bytes:
+    """The last `size` bytes of a regular file; none when there is no such file."""
+    try:
+        fd = open_regular(path)
+    except OSError:
+        return b""
+    try:
+        os.lseek(fd, max(0, os.fstat(fd).st_size - size), os.SEEK_SET)
+        return _read_up_to(fd, size)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _read_up_to(fd: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size and (piece := os.read(fd, size - len(data))):
+        data += piece
+    return data
+
+
+def read_object(path: str, limit: int = MAX_FACT_BYTES) -> dict[str, Any] | None:
+    """A file's JSON object; None when there is no file, {} when it is anything but one object of at most `limit` bytes."""
+    try:
+        data = read_file(path, limit)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return {}
+    return parse_object(data)
+
+
+def parse_object(data: bytes) -> dict[str, Any]:
+    """A JSON object; {} for any other text. No number in it is NaN or infinite."""
+    try:
+        parsed = json.loads(data, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON's")
+
+
+def text_of(fact: Mapping[str, Any], field: str) -> str:
+    """A field that is a text; "" when it is anything else."""
+    value = fact.get(field)
+    return value if isinstance(value, str) else ""
+
+
+def integer_of(fact: Mapping[str, Any], field: str, default: int = 0) -> int:
+    """A field that is a whole number of at most 63 bits; `default` when it is anything else."""
+    value = fact.get(field)
+    fits = isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) < value < 1 << 63
+    return int(value) if fits and value is not None else default
+
+
+def time_of(fact: Mapping[str, Any], field: str) -> float | None:
+    """A field that is a time, in seconds since 1970, that can be written down; None when it is anything else."""
+    value = fact.get(field)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:
+        return None
+    return seconds if math.isfinite(seconds) and 0 <= seconds <= _MAX_TIME else None
