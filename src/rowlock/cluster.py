@@ -59,6 +59,8 @@ class LocalCluster:
         self.settings = settings
         admission = Admission()
         admission.has_scheduler = "scheduler" not in settings.disabled_parts
+        if "kubelet" not in settings.disabled_parts:
+            leftovers.refuse_copy(settings.data_dir)
         self.store = Store.open(settings.data_dir / "cluster.db", admission=admission, patches=Patcher())
         admission.parity = PARITIES[settings.parity]
         admission.view = (

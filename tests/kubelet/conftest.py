@@ -15,6 +15,7 @@ import psutil
 
 from rowlock import kinds
 from rowlock.api import DELETE, DeleteOptions, LogOptions
+from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.runtime.processes import kill_strays
 from rowlock.kubelet.shim import cgroups
 from rowlock.kubelet.shim.fact_files import ticks
@@ -157,7 +158,7 @@ def _sweep(data: Path) -> None:
         if facts.get("shim") and ticks(facts["shim"]) == facts["shim_ticks"]:
             with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
                 os.kill(facts["shim"], signal.SIGKILL)
-    kill_strays(path.name for path in data.glob("pods/*"))
+    kill_strays((path.name for path in data.glob("pods/*")), PodDirectories(data).identity)
     for path in data.glob("pods/*"):
         cgroups.remove_pod_groups(path.name)
     for process in [p for p in psutil.process_iter(["cmdline"]) if _belongs(p, data)]:

@@ -73,6 +73,22 @@ def read_server_json(directory: str) -> dict[str, Any] | None:
     return server_json
 
 
+def describe_copy(directory: str) -> str:
+    """Whose server.json this is, when it was copied along with its directory and that server runs; else ""."""
+    try:
+        with open(os.path.join(directory, "server.json"), encoding="utf-8") as file:
+            server_json = json.load(file)
+        if read_server_json(directory) is not None or not is_alive(server_json):
+            return ""
+        original = str(server_json["flags"]["data_dir"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return (
+        f" ({directory} is a copy of {original}, whose server, pid {server_json.get('pid')}, goes on;"
+        f" `rowlock down{data_dir_flag(original)}` stops that one)"
+    )
+
+
 def running_server(directory: str) -> dict[str, Any] | None:
     """server.json of a server whose process is there."""
     server_json = read_server_json(directory)
@@ -106,7 +122,8 @@ def connect(line: Any) -> ServerClient:
     server_json = read_server_json(directory)
     if server_json is None:
         raise CommandError(
-            f"no server is running for {directory}. Start one: `rowlock up -d{data_dir_flag(directory)}`"
+            f"no server is running for {directory}{describe_copy(directory)}."
+            f" Start one: `rowlock up -d{data_dir_flag(directory)}`"
         )
     if not is_alive(server_json):
         raise CommandError(

@@ -172,7 +172,7 @@ def down(line: CommandLine) -> int:
     directory = data_dir(line)
     server_json = client.running_server(directory)
     if server_json is None:
-        show(f"No server is running for {directory}.")
+        show(f"No server is running for {directory}{client.describe_copy(directory)}.")
         return 0
     if line.keep_jobs and line.stop_jobs:
         raise CommandError("--keep-jobs and --stop-jobs exclude each other", 2)
@@ -303,7 +303,8 @@ def status(line: CommandLine) -> int:
                 f"The server of {directory} (pid {last_server_json.get('pid')}) is gone. Start it again: `{client.restart_command(last_server_json)}`"
             )
         else:
-            show(f"No server is running for {directory}. Start one: `rowlock up -d{data_dir_flag(directory)}`")
+            start = f"Start one: `rowlock up -d{data_dir_flag(directory)}`"
+            show(f"No server is running for {directory}{client.describe_copy(directory)}. {start}")
         return 1
     server = client.connect(line)
     nodes = server.get("/api/v1/nodes")["items"]

@@ -6,8 +6,17 @@ rubbish of pods that are gone: it would kill programs and delete persistent volu
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from rowlock.errors import Conflict
+from rowlock.kubelet.pod.directory import PodDirectories
+from rowlock.kubelet.pod.facts import Run
+from rowlock.kubelet.runtime import processes
 
 _DIRECTORIES = ("pods", "logs", "claims", "checkpoints", "deaths")
 """What belongs to the objects of one cluster. Images belong to the machine."""
@@ -29,3 +38,43 @@ def set_aside(data_dir: Path, now: float) -> str:
         f" {aside}, and programs of its pods may still run. To have that cluster back: `rowlock down`, put its cluster.db and"
         f" these directories where they were, `rowlock up`"
     )
+
+
+def refuse_copy(data_dir: Path) -> None:
+    """Raise Conflict when the directory is a copy and programs of the original's pods run: a server here would take them
+    for its own, and end them. Called before anything of the kubelet exists.
+
+    A directory that was moved within its file system is the same one; after a restart of the machine nothing of the
+    original runs."""
+    original = _last_server(data_dir)
+    directories = PodDirectories(data_dir)
+    if original.get("directory", directories.identity) == directories.identity:
+        return
+    alive = [run.shim for run in _runs(directories) if run.exit is None and processes.is_shim_alive(run)]
+    if not alive:
+        return
+    path = (original.get("flags") or {}).get("data_dir") or "another directory"
+    programs, run_verb = (f"{len(alive)} programs", "run") if len(alive) > 1 else ("1 program", "runs")
+    raise Conflict(
+        f"{data_dir} is a copy of {path}, and {programs} of its pods still {run_verb} (process {alive[0]}): a server here would"
+        f" take them over. End them first (`rowlock down --data-dir {path}`), or copy a running cluster with `rowlock backup`"
+        " and `rowlock restore`"
+    )
+
+
+def _last_server(data_dir: Path) -> dict[str, Any]:
+    """What the last server of the directory, or of what it was copied from, wrote of itself."""
+    with contextlib.suppress(OSError, ValueError):
+        facts = json.loads((data_dir / "server.json").read_bytes())
+        return facts if isinstance(facts, dict) else {}
+    return {}
+
+
+def _runs(directories: PodDirectories) -> Iterator[Run]:
+    for card in directories.read_cards():
+        for container in directories.started_containers(card.uid):
+            directory = directories.container_directory(card.uid, container)
+            newest = processes.newest_run(directory)
+            run = None if newest is None else processes.read_run(directory, newest)
+            if run is not None:
+                yield run

@@ -46,6 +46,9 @@ class PodDirectories:
         self.logs = data / "logs"
         for directory in (self.pods, self.logs):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = data.stat()
+        self.identity = f"{status.st_dev}:{status.st_ino}"
+        """The data directory's own, which a copy does not share."""
 
     def pod_directory(self, uid: str) -> Path:
         return self.pods / uid

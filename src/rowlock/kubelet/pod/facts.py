@@ -16,6 +16,8 @@ EMULATED_INIT = "init-pytorch"
 LOST_EXIT_CODE = 137
 POD_UID_VARIABLE = "ROWLOCK_POD_UID"
 """Every program carries its pod's uid under this name: how a stray is told from a stranger."""
+DATA_DIRECTORY_VARIABLE = "ROWLOCK_DATA_DIRECTORY_ID"
+"""And its data directory's `PodDirectories.identity`: a restored or copied cluster has pods with the same uids."""
 
 ObjectLookup = Callable[[Kind, str, str], Object | None]
 """Kind, namespace and name → the object; None when there is none."""

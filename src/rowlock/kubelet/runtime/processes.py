@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rowlock.kubelet.pod.facts import LOST_EXIT_CODE, POD_UID_VARIABLE, Exit, Run
+from rowlock.kubelet.pod.facts import DATA_DIRECTORY_VARIABLE, LOST_EXIT_CODE, POD_UID_VARIABLE, Exit, Run
 from rowlock.kubelet.shim.fact_files import ticks, write_fact
 
 
@@ -104,22 +104,25 @@ def stop_run(directory: Path, run: Run, grace: float) -> None:
             os.kill(run.shim, signal.SIGTERM)
 
 
-def find_strays(uids: Iterable[str]) -> list[int]:
-    """Processes that carry the mark of one of these pods; for after a shim was killed. Slow: reads all of /proc."""
+def find_strays(uids: Iterable[str], data_directory: str) -> list[int]:
+    """Processes of one of these pods, started from this data directory (`PodDirectories.identity`); for after a shim was
+    killed. Slow: reads all of /proc."""
     marks = {f"{POD_UID_VARIABLE}={uid}".encode() for uid in uids}
+    own, prefix = f"{DATA_DIRECTORY_VARIABLE}={data_directory}".encode(), f"{DATA_DIRECTORY_VARIABLE}=".encode()
     pids = []
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
-        if name.isdigit():
+        if name.isdecimal():
             with contextlib.suppress(OSError):
                 with open(f"/proc/{name}/environ", "rb") as file:
-                    if not marks.isdisjoint(file.read().split(b"\0")):
-                        pids.append(int(name))
+                    variables = file.read().split(b"\0")
+                if not marks.isdisjoint(variables) and all(v == own for v in variables if v.startswith(prefix)):
+                    pids.append(int(name))
     return pids
 
 
-def kill_strays(uids: Iterable[str]) -> int:
+def kill_strays(uids: Iterable[str], data_directory: str) -> int:
     """SIGKILL for everything that still runs for these pods; how many there were."""
-    pids = find_strays(uids)
+    pids = find_strays(uids, data_directory)
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

@@ -12,6 +12,7 @@ import resource
 import shutil
 import signal
 import time
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -119,8 +120,8 @@ class ContainerInit:
 
 
 def cgroup_name(spec: dict[str, Any]) -> str:
-    """The control group of this run."""
-    return f"{str(spec['hint']).replace('/', '.')}.{spec['n']}"
+    """The control group of this run: a copied or restored cluster has pods with the same uids, but other directories."""
+    return f"{str(spec['hint']).replace('/', '.')}.{spec['n']}.{zlib.crc32(os.fsencode(spec['dir'])):08x}"
 
 
 def commit_start_fact(spec: dict[str, Any]) -> bool:

@@ -12,7 +12,14 @@ from rowlock.kubelet.images import images
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.network.pod_network import hostname
 from rowlock.kubelet.pod.directory import PodCard
-from rowlock.kubelet.pod.facts import POD_UID_VARIABLE, ContainerConfigError, Problem, all_containers, shim_limits
+from rowlock.kubelet.pod.facts import (
+    DATA_DIRECTORY_VARIABLE,
+    POD_UID_VARIABLE,
+    ContainerConfigError,
+    Problem,
+    all_containers,
+    shim_limits,
+)
 from rowlock.kubelet.pod.sync import DEFAULT_GRACE, Start
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.container_runtime import shared_memory_limit
@@ -109,6 +116,7 @@ def _engine_program(
     env = {**environment.inherited_environment(pod, starting.server_env), **own_variables, **image.env}
     env |= environment.declared_environment(pod, container, place, starting.view.get)
     env |= environment.platform_environment(container, place, env) | {POD_UID_VARIABLE: card.uid}
+    env[DATA_DIRECTORY_VARIABLE] = starting.directories.identity
     volume_mounts = list(
         volumes.resolve_mounts(container, lambda text: environment.expand(text, env), starting.pod_volumes(pod, card))
     )

@@ -90,7 +90,8 @@ class PodWorker:
         if run.exit is None and not processes.is_shim_alive(run):
             run = processes.record_lost_run(directory, run, self._clock())
             state.has_lost_shim = state.card.contained
-            processes.kill_strays([state.card.uid]) if run.exit and run.exit.reason else None
+            if run.exit and run.exit.reason:
+                processes.kill_strays([state.card.uid], self.starter.directories.identity)
         last = facts.last
         if newest and (facts.run is None or facts.run.number != newest):
             previous = processes.read_run(directory, newest - 1)

@@ -21,6 +21,7 @@ from rowlock.kubelet.node import gpu_fractions
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.pod.facts import (
+    DATA_DIRECTORY_VARIABLE,
     POD_UID_VARIABLE,
     ContainerConfigError,
     Problem,
@@ -327,6 +328,7 @@ class ContainerStarter:
             **env,
             **environment.platform_environment(container, place, env),
             POD_UID_VARIABLE: str(pod["metadata"]["uid"]),
+            DATA_DIRECTORY_VARIABLE: self.directories.identity,
         }
 
     def container_place(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> EnvironmentContext:
