@@ -6,10 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from tests.kubelet.conftest import Node, on_node, pod, until
 
-from rowlock.kubelet.images import build, images
+from rowlock.kubelet.images import build, commands
 from rowlock.kubelet.images.dockerfile import BadDockerfile, expand, is_excluded, parse, parse_dockerignore
 from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import Image, Images, command_line, map_path, normalise
@@ -220,10 +219,14 @@ def test_paths_of_the_image_mean_its_files_and_a_failed_build_changes_nothing(tm
     assert again.entrypoint == ("python", "/opt/x/train.py") and again.command == ("/bin/sh", "-c", "echo $EPOCHS")
 
 
-def test_the_command_line(tmp_path: Path) -> None:
-    def call(*words: str) -> tuple[int, str]:
-        result = CliRunner().invoke(images.main, ["--data-dir", str(tmp_path), *words])
-        return result.exit_code, result.output
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def call(*words: str) -> tuple[int | str | None, str]:
+        try:
+            code: int | str | None = commands.main(["--data-dir", str(tmp_path), *words])
+        except SystemExit as error:
+            code = error.code
+        output = capsys.readouterr()
+        return code, output.out + output.err
 
     assert call("add", "busybox:1", "--host") == (0, "image busybox:1 added\n")
     assert call("add", "mine", "--dir", str(tmp_path), "--entrypoint", "python 'a b.py'", "--json")[0] == 0
@@ -236,3 +239,33 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert call("remove", "busyboxx:1") == (1, 'Error: no image "busyboxx:1" here; did you mean "busybox:1"?\n')
     assert call("remove", "docker.io/library/busybox:1") == (0, "image busybox:1 removed\n")
     assert call("add", "x")[0] == 2 and call("add", "a b", "--host")[0] == 1
+    code, refusal = call("add", "x", "--dir", str(tmp_path / "gone"))
+    assert code == 2 and f"there is no directory {tmp_path}/gone" in refusal
+    code, refusal = call("add", "x", "--dir", __file__)
+    assert code == 2 and f"{__file__} is a file" in refusal
+    assert call("add", "x", "--host", "--python", "/gone")[0] == 2
+    code, refusal = call("build", "-t", "x", "--runtime", "podman", str(tmp_path))
+    assert code == 2 and "invalid choice: 'podman'" in refusal
+    missing = f"Error: no Dockerfile at {tmp_path}/Dockerfile; -f FILE names another one\n"
+    assert call("build", "-t", "x", "--runtime", "process", str(tmp_path)) == (1, missing)
+    assert call("build", "--help")[0] == 0 and call()[0] == 2
+
+
+def test_the_data_directory_of_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROWLOCK_DATA_DIR", str(tmp_path / "a"))
+    assert commands.main(["add", "x", "--host"]) == 0
+    assert [image.name for image in Images(tmp_path / "a" / "images").all()] == ["x:latest"]
+    monkeypatch.delenv("ROWLOCK_DATA_DIR")
+    with pytest.raises(SystemExit) as refusal:
+        commands.main(["list"])
+    assert refusal.value.code == 2 and "--data-dir" in capsys.readouterr().err
+
+
+def test_a_build_with_json_tells_its_steps_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nARG N\nRUN echo built $N")
+    line = ["--data-dir", str(tmp_path), "build", "-t", "x", "--build-arg", "N=3", "--runtime", "process", "--json"]
+    assert commands.main([*line, str(tmp_path)]) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out)["image"] == "x:latest" and "built 3\n" in output.err

@@ -10,9 +10,11 @@ from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
 
 
-def _exec_module(module: str, *argv: str) -> int:
+def _exec_node_command(line: CommandLine, *argv: str) -> int:
+    """Becomes the node's program, which has the exit code of the command."""
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-P", "-m", f"rowlock.kubelet.images.{module}", *argv])
+    program = [sys.executable, "-P", "-m", "rowlock.kubelet.images.commands", "--data-dir", data_dir(line)]
+    os.execv(sys.executable, [*program, *argv])
 
 
 def build(line: CommandLine) -> int:
@@ -25,7 +27,7 @@ def build(line: CommandLine) -> int:
     for argument in line.build_arg:
         options += ["--build-arg", argument]
     options += ["--runtime", line.runtime or _server_runtime(line)]
-    return _exec_module("build", "--data-dir", data_dir(line), "-t", line.tag, *options, directory)
+    return _exec_node_command(line, "build", "-t", line.tag, *options, directory)
 
 
 def _server_runtime(line: CommandLine) -> str:
@@ -34,7 +36,7 @@ def _server_runtime(line: CommandLine) -> str:
 
 
 def index(line: CommandLine) -> int:
-    return _exec_module("images", "--data-dir", data_dir(line), "list", *(["--json"] if line.json else []))
+    return _exec_node_command(line, "list", *(["--json"] if line.json else []))
 
 
 def add(line: CommandLine) -> int:
@@ -43,8 +45,8 @@ def add(line: CommandLine) -> int:
     if line.dir and not os.path.isdir(line.dir):
         raise CommandError(f"there is no directory {line.dir}")
     source = ["--host"] if line.host else ["--dir", os.path.abspath(line.dir)]
-    return _exec_module("images", "--data-dir", data_dir(line), "add", line.word("name"), *source)
+    return _exec_node_command(line, "add", line.word("name"), *source)
 
 
 def remove(line: CommandLine) -> int:
-    return _exec_module("images", "--data-dir", data_dir(line), "remove", line.word("name"))
+    return _exec_node_command(line, "remove", line.word("name"))

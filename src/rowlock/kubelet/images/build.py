@@ -1,7 +1,5 @@
 """`rowlock build -t NAME DIR`: a process image from a Dockerfile, without Docker.
 
-    python -m rowlock.kubelet.images.build --data-dir D -t NAME [-f FILE] [--build-arg K=V] DIR
-
 COPY fills `rootfs`; RUN steps run on this machine, in the image's working directory, with a virtual environment first in
 PATH that sees all packages of the environment rowlock runs in, so `pip install torch` is quick where torch is there.
 Each build has its own directory and is named in `image.json` only when every step has succeeded.
@@ -9,7 +7,6 @@ Each build has its own directory and is named in `image.json` only when every st
 
 import ensurepip
 import glob
-import json
 import os
 import re
 import shutil
@@ -24,12 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
-
-from rowlock.kubelet.images import dockerfile, engine_build
+from rowlock.kubelet.images import dockerfile
 from rowlock.kubelet.images.base_environment import base_environment
 from rowlock.kubelet.images.dockerfile import BadDockerfile, Instruction
-from rowlock.kubelet.images.engine_build import RUNTIMES, BuildFailed, BuildRequest
+from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import Image, Images, interpreter_path, map_path, normalise
 
 _ABSOLUTE_PATH = re.compile(r"(?<![\w./:@-])/[\w.@+-]+(?:/[\w.@+-]+)*/?")
@@ -283,46 +278,3 @@ def build(images: Images, request: BuildRequest, emit_line: Callable[[str], None
     for old in sorted(older_builds, key=lambda p: p.stat().st_mtime)[:-1]:  # the last one may still be running
         shutil.rmtree(old, ignore_errors=True)
     return image
-
-
-@click.command()
-@click.option("--data-dir", type=click.Path(path_type=Path), required=True, envvar="ROWLOCK_DATA_DIR")
-@click.option("-t", "--tag", required=True, help="The image's name, as in the job.")
-@click.option("-f", "--file", type=click.Path(path_type=Path), help="The Dockerfile, when not DIR/Dockerfile.")
-@click.option("--build-arg", multiple=True, metavar="NAME=VALUE")
-@click.option("--runtime", type=click.Choice(RUNTIMES), default="auto")
-@click.option("--json", "as_json", is_flag=True)
-@click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-def main(**options: Any) -> None:
-    """Makes an image from DIRECTORY's Dockerfile: in the container engine where one answers, else one for processes."""
-    context = options["directory"].resolve()
-    args = dict(_parse_build_arg(text) for text in options["build_arg"])
-    request = BuildRequest(options["tag"], context, options["file"] or context / "Dockerfile", args)
-    as_json = options["as_json"]
-    images = Images(options["data_dir"] / "images")
-    try:
-        if engine := engine_build.choose_engine(options["runtime"], os.environ):
-            name = engine_build.build(engine, images, request)
-            click.echo(
-                json.dumps({"image": name, "engine": engine.name})
-                if as_json
-                else f"Successfully built {name} in {engine}"
-            )
-            return
-        image = build(images, request, lambda line: click.echo(line, err=as_json))
-    except (BuildFailed, BadDockerfile, ValueError) as error:
-        raise click.ClickException(str(error)) from None
-    except OSError as error:
-        raise click.ClickException(f"{error.filename} cannot be used: {error.strerror}") from None
-    click.echo(json.dumps({"image": image.name, "root": image.root}) if as_json else f"Successfully built {image.name}")
-
-
-def _parse_build_arg(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        value = os.environ.get(name, "")
-    return name, value
-
-
-if __name__ == "__main__":
-    main()

@@ -1,27 +1,20 @@
 """Images as programs: what an image name means to a node, with or without a container engine.
 
-    python -m rowlock.kubelet.images.images --data-dir D  list | add NAME --host | add NAME --dir DIR … | remove NAME  [--json]
-
 An image is `images/<mangled name>/image.json` (+ `rootfs/`, `venv/` when `rowlock build` made it): directory,
 environment, entrypoint, command. `--host` images stand for the machine itself: the pod gives the command. A name that is
 not in the table is refused with the line that adds it; we never guess. `rowlock.dev/host` always is the host.
 """
 
-import difflib
 import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import sys
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-
-import click
 
 from rowlock.kubelet.pod.facts import Problem
 from rowlock.kubelet.shim import engine_client
@@ -247,37 +240,6 @@ def working_directory(image: Image, container: Mapping[str, Any], pod_directory:
     return str(container.get("workingDir") or "") or image.workdir or image.root or pod_directory
 
 
-# ---------------------------------------------------------------- the command
-
-
-@click.group()
-@click.option("--data-dir", type=click.Path(path_type=Path), required=True, envvar="ROWLOCK_DATA_DIR")
-@click.pass_context
-def main(context: click.Context, data_dir: Path) -> None:
-    """What image names mean on this machine."""
-    context.obj = Images(data_dir / "images")
-
-
-@main.command("list")
-@click.option("--json", "as_json", is_flag=True)
-@click.pass_obj
-def list_images(images: Images, as_json: bool) -> None:
-    """Shows every image."""
-    host_image = Image(HOST_NAMES[0], host=True)
-    all_images = [host_image, *images.all()]
-    all_images += [
-        image for image in list_engine_images(os.environ) if image.name not in {one.name for one in all_images}
-    ]
-    rows = [{**asdict(image), "kind": kind_of(image)} for image in all_images]
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    click.echo(f"{'IMAGE':<60} {'KIND':<8} COMMAND")
-    for row in rows:
-        words = " ".join([*row["entrypoint"], *row["command"]]) or ("<image>" if row["engine"] else "<pod>")
-        click.echo(f"{row['name']:<60} {row['kind']:<8} {words}")
-
-
 def list_engine_images(env: Mapping[str, str]) -> list[Image]:
     """What the container engine has, by name; nothing where there is none."""
     container_engine, _ = engine_client.find_engine(env) if engine_client.has_socket(env) else (None, "")
@@ -298,69 +260,6 @@ def kind_of(image: Image) -> str:
     return "host" if image.host else "built" if image.created and image.source else "added"
 
 
-@main.command("add")
-@click.argument("name")
-@click.option("--host", is_flag=True, help="The host's programs; the pod gives the command.")
-@click.option("--dir", "directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option(
-    "--python", type=click.Path(path_type=Path, exists=True), help="An interpreter; its directory leads PATH."
-)
-@click.option("--entrypoint", help="What to run, as one shell-quoted line.")
-@click.option("--json", "as_json", is_flag=True)
-@click.pass_obj
-def add_image(images: Images, /, **options: Any) -> None:
-    """Maps NAME to the host, or to a directory with programs."""
-    try:
-        name = normalise(options["name"])
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
-    if bool(options["host"]) == bool(options["directory"]):
-        raise click.UsageError("say either --host (this machine's programs) or --dir DIRECTORY (a program of yours)")
-    image = Image(name, host=options["host"])
-    if options["directory"]:
-        image = replace(image, workdir=str(options["directory"].resolve()))
-    if options["python"]:
-        image = replace(image, path=(str(options["python"].absolute().parent),))
-    if options["entrypoint"]:
-        image = replace(image, entrypoint=tuple(shlex.split(options["entrypoint"])))
-    try:
-        images.add(replace(image, created=time.time()))
-    except OSError as error:
-        raise click.ClickException(f"{error.filename} cannot be written: {error.strerror}") from None
-    click.echo(json.dumps({"added": name}) if options["as_json"] else f"image {name} added")
-
-
-@main.command("remove")
-@click.argument("name")
-@click.option("--json", "as_json", is_flag=True)
-@click.pass_obj
-def remove_image(images: Images, name: str, as_json: bool) -> None:
-    """Forgets NAME."""
-    try:
-        removed = images.remove(name)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
-    if not removed:
-        engine_image = next((i for i in list_engine_images(os.environ) if i.name == normalise(name)), None)
-        if engine_image is not None:
-            raise click.ClickException(
-                f'"{name}" is an image of {kind_of(engine_image)}: `{kind_of(engine_image)} rmi {name}` removes it'
-            )
-        raise click.ClickException(_unknown_image_message(name, [image.name for image in images.all()]))
-    click.echo(json.dumps({"removed": normalise(name)}) if as_json else f"image {normalise(name)} removed")
-
-
-def _unknown_image_message(name: str, known_names: Sequence[str]) -> str:
-    close_matches = difflib.get_close_matches(normalise(name), known_names, 1)
-    return f'no image "{name}" here' + (
-        f'; did you mean "{close_matches[0]}"?' if close_matches else "; `rowlock image list` shows all"
-    )
-
-
 def interpreter_path() -> str:
     """Where the programs of the environment rowlock runs in lie."""
     return str(Path(sys.executable).parent)
-
-
-if __name__ == "__main__":
-    main()
