@@ -9,9 +9,9 @@ from tests.rest.conftest import CLUSTER, TOKEN, World, submission
 
 from rowlock import kinds, objects
 from rowlock.storage import bootstrap
+from rowlock.submit_fields import SSH_MOUNT
 from rowlock.workloads import runai_json
 from rowlock.workloads.submission import PRIORITIES
-from rowlock.workloads.submit_fields import SSH_MOUNT
 
 W = "/api/v1/workloads"
 
@@ -90,7 +90,12 @@ def test_whole_gpus_are_limits(world: World) -> None:
         ({"nodePools": "a"}, "spec.nodePools", "must be a list"),
         ({"projectId": "team-b"}, "projectId", 'Did you mean "team-a"?'),
         ({"clusterId": "x"}, "clusterId", CLUSTER),
-        ({"storage": {"pvc": [{}]}}, "spec.storage", "not supported by rowlock yet"),
+        ({"storage": {"pvc": [{}]}}, "spec.storage.pvc[0].claimInfo.size", "a new claim needs a size"),
+        (
+            {"storage": {"nfs": [{"path": "/x"}]}},
+            "spec.storage.nfs",
+            "not supported by rowlock: the kubelet mounts no NFS",
+        ),
         ({"minReplicas": 3, "maxReplicas": 2}, "spec.maxReplicas", "no less than minReplicas"),
     ],
 )

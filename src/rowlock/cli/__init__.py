@@ -1,8 +1,11 @@
 """The command lines `rowlock` and `runai`. They import nothing of the rest of the package and speak HTTP.
 
+(But for `rowlock.submit_fields`, the table from which flags and the REST API are derived alike.)
+
     main.py       entry points            grammar.py   flags, commands, groups as tables; parsing; help
-    tree.py       `rowlock`'s commands    tree.py   `runai`'s commands     flags.py  the flags of its submits
-    client.py     the server over HTTPS   context.py     data directory, selected project
+    tree.py       `rowlock`'s commands    tree.py      `runai`'s commands
+    submit_flags.py, submit_request.py    flags of a submit from the table of fields; what they put into a request
+    client.py     the server over HTTPS   context.py   data directory, selected project
     output.py     tables, ages, JSON
 
 One file per verb group: `cluster.py run.py jobs.py logs.py projects.py images.py doctor.py`, and `submit.py

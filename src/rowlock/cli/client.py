@@ -283,13 +283,19 @@ def _error_message(status: int, body: Any, directory: str) -> str:
 def message_in_flags(refusal: StatusError, flag_of: dict[str, str]) -> str:
     """The refusal in the words of a command line: `flag_of` names the flag that a field of the request came from."""
     issues = refusal.body.get("complianceIssues") if isinstance(refusal.body, dict) else None
-    if not issues or not any(i["field"].partition("[")[0] in flag_of for i in issues):
+    if not issues or not any(_flag_of_field(i["field"], flag_of) for i in issues):
         return refusal.message
-    fields = ((i["field"], i["field"].partition("[")[0], i["details"]) for i in issues)
-    flag_errors = dict.fromkeys(
-        (flag_of.get(exact) or flag_of.get(base_field, exact), details) for exact, base_field, details in fields
-    )
+    flag_errors = dict.fromkeys((_flag_of_field(i["field"], flag_of) or i["field"], i["details"]) for i in issues)
     return "\n".join(f"{flag}: {details}" for flag, details in flag_errors)
+
+
+def _flag_of_field(field: str, flag_of: dict[str, str]) -> str:
+    """The flag of the field, else of what it is a part of: `spec.storage.pvc[0].path` comes from --existing-pvc."""
+    while field:
+        if flag := flag_of.get(field) or flag_of.get(field.partition("[")[0]):
+            return flag
+        field = field.rpartition(".")[0]
+    return ""
 
 
 def list_all(server: ServerClient, path: str, name: str, **query: Any) -> list[Any]:

@@ -22,7 +22,7 @@ class CommandError(Exception):
 
 class Flag(NamedTuple):
     """One flag. `names` are its spellings (`-g --gpu`), `hidden` more of them; `kind` is text, int, float, switch,
-    list, maybe (a value may follow after `=`) or the allowed words joined by `|`. `refuse` says why it is not done."""
+    list, maybe (a value may follow after `=`, a number also as the next word) or the allowed words joined by `|`. `refuse` says why it is not done."""
 
     names: str
     kind: str
@@ -85,6 +85,11 @@ class CommandLine:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{self.program} {self.verb} has no flag {name}")
+
+    def set_values(self, **values: Any) -> None:
+        """Values that the verb itself decides: what another verb that it goes on with reads."""
+        for name, value in values.items():
+            setattr(self, name, value)
 
     def word(self, name: str) -> str:
         """The one word that the command needs."""
@@ -230,7 +235,9 @@ def _parse_flag(line: CommandLine, names: dict[str, Flag], token: str, tokens: l
             raise CommandError(f"flag needs an argument: {name}", 2)
         value = tokens.pop(0)
     if flag.refuse and not (flag.kind == "switch" and value == "false"):
-        raise CommandError(f"{name} is not supported by rowlock yet: {flag.refuse}", 1)
+        raise CommandError(f"{name} is not supported by rowlock: {flag.refuse}", 1)
+    if flag.kind == "maybe" and not equals and tokens and tokens[0].isdigit():
+        equals, value = "=", tokens.pop(0)
     line.given_flags.add(flag.dest)
     _store_value(line, flag, name, value if flag.takes_value or equals else None)
 
@@ -269,7 +276,7 @@ def _parse_value(flag: Flag, name: str, value: str | None) -> Any:
                 f"{name.lstrip('-')} flag should be set with one of the following values of: {quoted}", 2
             )
         return options[text.lower()]
-    return value if flag.kind == "maybe" else text
+    return text
 
 
 # ---------------------------------------------------------------- help
@@ -288,7 +295,7 @@ def help_of(program: str, path: str, node: Command | Group) -> str:
     refused = [(_format_spelling(f), f.refuse) for f in flags_of(node) if f.refuse]
     lines += _align_rows(shown)
     if refused:
-        lines += ["", "Flags that rowlock does not support yet, and what to do instead:", *_align_rows(refused)]
+        lines += ["", "Flags that rowlock does not support, and why:", *_align_rows(refused)]
     return "\n".join(lines)
 
 

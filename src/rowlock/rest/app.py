@@ -36,7 +36,7 @@ from rowlock.rest.call import (
 )
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.routes import ROUTES
-from rowlock.workloads.submit_fields import did_you_mean
+from rowlock.workloads.body_fields import did_you_mean
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from rowlock.objects import Object
 from rowlock.rest.authentication import TokenAuthenticator
 from rowlock.rest.informers import InformerCache
 from rowlock.scheduling.model.snapshot import Snapshot
-from rowlock.workloads.submit_fields import did_you_mean
+from rowlock.workloads.body_fields import did_you_mean
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """Bytes of a request body."""

@@ -22,9 +22,9 @@ from rowlock.rest.call import RestCall
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.workloads import find_workload
 from rowlock.workloads import pods as ranks
+from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.runai_json import Workload
-from rowlock.workloads.submit_fields import did_you_mean
 
 _PARAMETERS = (
     "follow", "tail", "tailLines", "since", "sinceSeconds", "sinceTime", "timestamps", "previous", "container",

@@ -13,7 +13,7 @@ from rowlock.rest.scheduler import parse_manifests, project_namespace
 from rowlock.training.admission import advice
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
-from rowlock.workloads.submit_fields import did_you_mean
+from rowlock.workloads.body_fields import did_you_mean
 
 
 async def check(call: RestCall) -> Any:

@@ -16,9 +16,9 @@ from rowlock.rest.informers import InformerCache
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.workloads import list_query, projects
 from rowlock.workloads import runai_json as workload_json
+from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.projects import Project
-from rowlock.workloads.submit_fields import did_you_mean
 
 _FIELDS = ("name", "id", "clusterId", "createdAt", "departmentName")
 

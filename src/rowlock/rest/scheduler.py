@@ -19,7 +19,7 @@ from rowlock.rest.call import RestCall
 from rowlock.scheduling.explain.what_if import DryRunOutcome, DryRunPlanner
 from rowlock.scheduling.model.snapshot import Snapshot, dumps
 from rowlock.workloads import dry_run_gangs
-from rowlock.workloads.submit_fields import did_you_mean
+from rowlock.workloads.body_fields import did_you_mean
 
 _MAX_OBJECTS = 100
 """Objects of one question."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions, WriteOptions
-from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
+from rowlock.errors import AlreadyExists, ApiError, BadRequest, Cause, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.call import JsonResult, RestCall
@@ -16,14 +16,14 @@ from rowlock.rest.informers import FIELDS, InformerCache, WorkloadRow
 from rowlock.workloads import history as workload_history
 from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
+from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause
 from rowlock.workloads.frameworks import FRAMEWORKS
-from rowlock.workloads.objects import Submitter, to_job
+from rowlock.workloads.objects import Submitter, claim_objects, to_job
 from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 from rowlock.workloads.submission import Submission
-from rowlock.workloads.submit_fields import did_you_mean
 
 ACCEPTED = {"code": 202, "message": "Request has been accepted."}
 WRITE_OPTIONS = WriteOptions(manager="rowlock")
@@ -66,11 +66,14 @@ async def submit(call: RestCall) -> Any:
         request = _generate_name(request, identity)
     source = "CLI" if "rowlock-cli" in call.request.headers.get("user-agent", "") else "Other"
     job = to_job(request, project, Submitter(identity, call.user, source))
+    claims = claim_objects(request, project, identity)
     if dry_run:
-        return {"objects": [job]}
+        return {"objects": [*(claim for claim, _ in claims), job]}
     await _ensure_name_is_free(cache, project, request.name)
+    await _ensure_claims_are_free(call, [claim for claim, _ in claims])
     created = await call.context.api.create(_kind(job), job, options=WriteOptions(manager=WRITE_OPTIONS.manager))
     uid = objects.uid(created)
+    await _create_claims(call, created, claims)
     await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
     workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
     return JsonResult(202, runai_json.distributed_workload_json(workload))
@@ -121,6 +124,36 @@ def _generate_name(request: Submission, identity: str) -> Submission:
         message = f"the prefix {request.name!r} has {len(request.name)} characters; the limit is {_MAX_PREFIX_LENGTH}."
         raise BadRequest(message, causes=[Cause("max", message, "name")])
     return replace(request, name=f"{request.name}-{identity.replace('-', '')[:12]}")
+
+
+async def _ensure_claims_are_free(call: RestCall, claims: Sequence[Object]) -> None:
+    """A new claim is a new one. Raises AlreadyExists before anything is made."""
+    for claim in claims:
+        try:
+            await call.context.api.get(kinds.PERSISTENT_VOLUME_CLAIM, objects.namespace(claim), objects.name(claim))
+        except NotFound:
+            continue
+        raise AlreadyExists(
+            f"the claim {objects.name(claim)} already exists: use it with --existing-pvc claimname={objects.name(claim)},path=DIR,"
+            " or choose another name"
+        )
+
+
+async def _create_claims(call: RestCall, job: Object, claims: Sequence[tuple[Object, bool]]) -> None:
+    """The job's new claims; its pods wait for them. What is ephemeral goes with the job. One that is refused takes the job
+    back: nothing is half made."""
+    api = call.context.api
+    made: list[Object] = []
+    try:
+        for claim, is_ephemeral in claims:
+            owner = {"ownerReferences": [objects.owner_reference(job)]} if is_ephemeral else {}
+            owned = {**claim, "metadata": {**claim["metadata"], **owner}}
+            made.append(await api.create(kinds.PERSISTENT_VOLUME_CLAIM, owned, options=WRITE_OPTIONS))
+    except ApiError:
+        for claim in made:
+            await api.delete(kinds.PERSISTENT_VOLUME_CLAIM, objects.namespace(claim), objects.name(claim))
+        await api.delete(_kind(job), objects.namespace(job), objects.name(job))
+        raise
 
 
 async def _ensure_name_is_free(cache: InformerCache, project: Project, name: str) -> None:

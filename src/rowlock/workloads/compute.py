@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from rowlock import quantity
-from rowlock.workloads.submit_fields import COMPUTE_FIELDS, Fields
+from rowlock import quantity, submit_fields
+from rowlock.workloads.body_fields import Fields
 
 GPU = "nvidia.com/gpu"
 MIN_PORTION = 0.01
@@ -67,7 +67,7 @@ def format_number(number: Decimal) -> str:
 
 def parse_compute(body: Fields) -> Compute:
     """A `compute` object; mistakes are noted in it."""
-    body.allow_only(*COMPUTE_FIELDS)
+    body.allow_only(*submit_fields.field_names("compute"))
     devices = body.integer("gpuDevicesRequest")
     portion, memory = _parse_portion(body), _parse_gpu_memory(body)
     _check_request_type(body, portion, memory)

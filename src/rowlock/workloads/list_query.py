@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rowlock.errors import BadRequest
-from rowlock.workloads.submit_fields import did_you_mean
+from rowlock.workloads.body_fields import did_you_mean
 
 WORKLOAD_FIELDS = (
     "type", "name", "clusterId", "projectId", "projectName", "departmentId", "departmentName", "createdAt",

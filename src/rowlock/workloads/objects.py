@@ -15,6 +15,7 @@ from rowlock.training.model import WORKER
 from rowlock.workloads.compute import Compute, format_number
 from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.projects import Project
+from rowlock.workloads.storage import claim_object
 from rowlock.workloads.submission import RoleSpec, Submission
 
 WORKLOAD_ID = "rowlock.dev/workload-id"
@@ -24,6 +25,8 @@ CREATED_BY = "rowlock.dev/created-by"
 SOURCE = "rowlock.dev/source"
 COMMAND_ANNOTATION = "runai-cli-command"
 INHERIT_ENV = "rowlock.dev/inherit-env"
+HOME_DIRECTORY = "/home/job"
+"""Where `createHomeDir` mounts the home directory of a pod."""
 
 _DOWNWARD = {
     "POD_INDEX": "metadata.labels['training.kubeflow.org/replica-index']",
@@ -67,6 +70,13 @@ def to_job(submission: Submission, project: Project, submitter: Submitter) -> Ob
     }
 
 
+def claim_objects(submission: Submission, project: Project, identity: str) -> list[tuple[Object, bool]]:
+    """The claims to be made beside the job, each once; True for those that go with the job."""
+    claims = {c.name: c for role in (submission.master, submission.worker) for c in role.storage.claims}
+    labels = {"project": project.queue, WORKLOAD_ID: identity}
+    return [(claim_object(claim, project.namespace, labels), claim.ephemeral) for claim in claims.values()]
+
+
 def _labels(submission: Submission, project: Project, submitter: Submitter) -> dict[str, str]:
     """`project` carries the mangled name, as queues do: the name itself may hold what labels may not."""
     labels = {
@@ -101,7 +111,11 @@ def _annotations(submission: Submission, submitter: Submitter) -> dict[str, str]
     }
     if submission.submit_command:
         annotations[COMMAND_ANNOTATION] = submission.submit_command
-    return annotations
+    topology = {
+        "kai.scheduler/topology-required-placement": submission.options.required_topology,
+        "kai.scheduler/topology-preferred-placement": submission.options.preferred_topology,
+    }
+    return annotations | {name: label for name, label in topology.items() if label}
 
 
 def _run_policy(submission: Submission) -> dict[str, Any]:
@@ -144,6 +158,9 @@ def _replica(
     container |= {name: True for name, on in (("stdin", role.stdin), ("tty", role.tty)) if on}
     if resources := role.compute.resources():
         container["resources"] = resources
+    if role.ports:
+        container["ports"] = [{"containerPort": port} for port in role.ports]
+    container |= role.security.container_fields()
     return {
         "replicas": 1 if lead else submission.workers,
         "restartPolicy": role.restart or submission.framework.restart_policy,
@@ -171,14 +188,28 @@ def _pod_metadata(submission: Submission, role: RoleSpec, project: Project, subm
 
 
 def _pod_spec(submission: Submission, role: RoleSpec, container: dict[str, Any]) -> dict[str, Any]:
-    spec: dict[str, Any] = {"containers": [container]}
+    spec: dict[str, Any] = {"containers": [container], **role.security.pod_fields()}
     if role.node_type:
         spec["nodeSelector"] = {"run.ai/type": role.node_type}
+    if role.node_affinity:
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": dict(role.node_affinity)}
+        spec["affinity"] = {"nodeAffinity": required}
+    if role.tolerations:
+        spec["tolerations"] = [dict(toleration) for toleration in role.tolerations]
     if submission.options.grace is not None:
         spec["terminationGracePeriodSeconds"] = submission.options.grace
+    volumes, mounts = list(role.storage.volumes), list(role.storage.mounts)
     if role.compute.large_shm:
-        container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
-        spec["volumes"] = [{"name": "dshm", "emptyDir": {"medium": "Memory"}}]
+        volumes.append({"name": "dshm", "emptyDir": {"medium": "Memory"}})
+        mounts.append({"name": "dshm", "mountPath": "/dev/shm"})
+    if role.own_home:
+        volumes.append({"name": "home", "emptyDir": {}})
+        mounts.append({"name": "home", "mountPath": HOME_DIRECTORY})
+    if volumes:
+        container["volumeMounts"], spec["volumes"] = mounts, volumes
+    if role.storage.clones:
+        image = image_reference(role.image)
+        spec["initContainers"] = [clone.init_container(image) for clone in role.storage.clones]
     return spec
 
 
@@ -196,6 +227,8 @@ def _environment(
         "jobUUID": submitter.id,
         "RUNAI_NUM_OF_GPUS": _gpu_count(role.compute),
     }
+    if role.own_home:
+        own_variables["HOME"] = HOME_DIRECTORY
     if role.compute.portion is not None:
         own_variables["GPU_PORTION"] = format_number(role.compute.portion)
     if submission.framework is MPI:

@@ -16,8 +16,8 @@ from typing import Any
 from rowlock import objects
 from rowlock.objects import Object
 from rowlock.quantity import parse
+from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.compute import format_number
-from rowlock.workloads.submit_fields import BodyErrors, Fields
 
 QUEUE_LABEL = "runai/queue"
 PROJECT_ANNOTATION = "rowlock.dev/project"

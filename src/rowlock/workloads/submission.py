@@ -13,11 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rowlock import submit_fields
 from rowlock.training.framework import Framework
-from rowlock.workloads import compute, frameworks
+from rowlock.workloads import compute, frameworks, pod_options, storage
+from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.compute import Compute
 from rowlock.workloads.frameworks import MPI, PYTORCH
-from rowlock.workloads.submit_fields import JOB_FIELDS, ROLE_FIELDS, TOP_FIELDS, BodyErrors, Fields
+from rowlock.workloads.pod_options import PodSecurity
+from rowlock.workloads.storage import PodStorage
 
 LONGEST_NAME = 49
 PRIORITIES: dict[str, int] = {
@@ -47,6 +50,12 @@ class RoleSpec:
     restart: str = ""
     stdin: bool = False
     tty: bool = False
+    storage: PodStorage = field(default_factory=PodStorage)
+    security: PodSecurity = field(default_factory=PodSecurity)
+    tolerations: tuple[dict[str, Any], ...] = ()
+    node_affinity: Mapping[str, Any] = field(default_factory=dict)
+    ports: tuple[int, ...] = ()
+    own_home: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,9 @@ class RunOptions:
     """The node pool; "" = the default one: nodes without a pool's label."""
     inherit_env: str = ""
     """Names (with wildcards) of the server's own variables that pods get."""
+    required_topology: str = ""
+    """A label of nodes of which all pods must, or with `preferred_topology` should, meet the same value."""
+    preferred_topology: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +113,11 @@ def parse_submission(body: Any) -> Submission:
     top = Fields("", body if isinstance(body, Mapping) else {}, errors)
     if not isinstance(body, Mapping):
         errors.add("body", "type", "must be a JSON object.")
-    top.allow_only(*TOP_FIELDS)
+    top.allow_only(*submit_fields.TOP_FIELDS)
     spec = top.object("spec")
-    spec.allow_only(*ROLE_FIELDS, *JOB_FIELDS)
+    spec.allow_only(*submit_fields.field_names(), refused=submit_fields.refused_fields())
     framework = _parse_framework(spec)
-    worker = _parse_role(spec)
+    worker = _parse_role(spec, top.text("name"))
     has_lead = _parse_has_lead(spec, framework)
     master = _parse_master(top, worker, framework)
     submission = Submission(
@@ -123,9 +135,7 @@ def parse_submission(body: Any) -> Submission:
         body=top.values,
     )
     if top.text("templateId"):
-        top.add_error(
-            "templateId", "unsupported", "templates are not supported by rowlock yet. Write the values into spec."
-        )
+        top.add_error("templateId", "unsupported", "this cluster keeps no templates. Write the values into spec.")
     errors.raise_if_any()
     return submission
 
@@ -198,10 +208,10 @@ def _parse_master(top: Fields, worker: RoleSpec, framework: Framework) -> RoleSp
     """The master's role: the worker's, changed where `masterSpec` says so. MPI's launcher starts the ranks and trains
     none: it has the command, the workers have the GPUs."""
     body = top.object("masterSpec")
-    body.allow_only(*ROLE_FIELDS)
+    body.allow_only(*submit_fields.field_names(whole_job=False), refused=submit_fields.refused_fields())
     if top.get("masterSpec") is not None and top.flag("masterSpecSameAsWorker"):
         top.add_error("masterSpec", "exclusive", "must be absent when masterSpecSameAsWorker is true.")
-    master = _parse_role(body, needs_image=False)
+    master = _parse_role(body, top.text("name"), needs_image=False)
     overrides = {name: getattr(master, name) for name, key in _MASTER_FIELDS if body.get(key) is not None}
     if framework is MPI and "compute" not in overrides:
         worker_compute = worker.compute
@@ -215,11 +225,12 @@ _MASTER_FIELDS = (
     ("image", "image"), ("pull", "imagePullPolicy"), ("command", "command"), ("args", "args"),
     ("env", "environmentVariables"), ("working_dir", "workingDir"), ("compute", "compute"), ("labels", "labels"),
     ("annotations", "annotations"), ("node_type", "nodeType"), ("restart", "restartPolicy"), ("stdin", "stdin"),
-    ("tty", "tty"),
+    ("tty", "tty"), ("storage", "storage"), ("security", "security"), ("tolerations", "tolerations"),
+    ("node_affinity", "nodeAffinityRequired"), ("ports", "ports"), ("own_home", "createHomeDir"),
 )  # fmt: skip
 
 
-def _parse_role(body: Fields, *, needs_image: bool = True) -> RoleSpec:
+def _parse_role(body: Fields, workload: str, *, needs_image: bool = True) -> RoleSpec:
     image = body.text("image")
     if needs_image and not image.strip("/"):
         body.add_error(
@@ -239,6 +250,12 @@ def _parse_role(body: Fields, *, needs_image: bool = True) -> RoleSpec:
         restart=body.choice("restartPolicy", "Always", "Never", "OnFailure"),
         stdin=body.flag("stdin"),
         tty=body.flag("tty"),
+        storage=storage.parse_storage(body.object("storage"), workload),
+        security=pod_options.parse_security(body.object("security")),
+        tolerations=pod_options.parse_tolerations(body),
+        node_affinity=pod_options.parse_node_affinity(body),
+        ports=pod_options.parse_ports(body),
+        own_home=body.flag("createHomeDir"),
     )
 
 
@@ -292,6 +309,7 @@ def _parse_options(spec: Fields, framework: Framework) -> RunOptions:
     if slots != 1 and framework is not MPI:
         spec.add_error("slotsPerWorker", "unsupported", "only MPI workloads have slots.")
     backoff = spec.integer("backoffLimit")
+    required_topology, preferred_topology = pod_options.parse_pod_affinity(spec)
     return RunOptions(
         clean_pods=spec.choice("cleanPodPolicy", "None", "All", "Running"),
         backoff_limit=6 if backoff is None else backoff,
@@ -305,6 +323,8 @@ def _parse_options(spec: Fields, framework: Framework) -> RunOptions:
         slots=slots,
         pool=_parse_pool(spec),
         inherit_env=spec.text("inheritEnv"),
+        required_topology=required_topology,
+        preferred_topology=preferred_topology,
     )
 
 

@@ -26,10 +26,15 @@ def _submit_command(verb: str, framework: tuple[str, str, str], hidden: bool) ->
     )
 
 
+SUBMIT = Command("submit", "Submit a job of one pod.", "runai_v1.submit:standard", "[NAME]", "runai_v1.flags:STANDARD",
+                 "ARGUMENTS...")  # fmt: skip
 SUBMIT_DIST = Group(
     "submit-dist", "Submit a distributed job.", tuple(_submit_command(f[0], f, False) for f in _FRAMEWORKS)
 )
-SUBMIT_OLD = tuple(_submit_command(f"submit-{f[0]}", f, False) for f in _FRAMEWORKS)
+SUBMIT_OLD = tuple(
+    command._replace(aliases=f"{command.aliases} mpi mj".strip()) if command.name == "submit-mpi" else command
+    for command in (_submit_command(f"submit-{f[0]}", f, False) for f in _FRAMEWORKS)
+)
 
 _JOBS = Command("jobs", "List jobs.", "runai_v1.jobs:index", flags=(_ALL_PROJECTS, *_CONTEXT_FLAGS), aliases="job")
 _NODES = Command("nodes", "List nodes.", "runai_v1.context:nodes", flags=_CONTEXT_FLAGS, aliases="node")
@@ -105,11 +110,6 @@ _V2_HINT = (
 )
 _FOREIGN_COMMANDS = (
     ("distributed training pytorch tensorflow tf mpi xgboost jax workload workspace inference workloads", _V2_HINT),
-    (
-        "submit",
-        "Submit a distributed job: `runai submit-dist pytorch NAME --workers=1 -g 1 -i IMAGE`, or a job of one pod:"
-        " `rowlock run -g 1 --image IMAGE -- COMMAND`.",
-    ),
     ("top", "`runai list nodes` shows the resources of nodes and their use, `runai list jobs` the GPUs of jobs."),
     (
         "update",
@@ -117,6 +117,6 @@ _FOREIGN_COMMANDS = (
     ),
 )
 ROOT = Group("runai", "Run:ai's command line for rowlock.", (
-    SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, LOGS, EXEC, BASH, ATTACH, PORT_FORWARD, DELETE, SUSPEND, RESUME, CONFIG, PROJECT_GROUP, CLUSTER_GROUP,
+    SUBMIT, SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, LOGS, EXEC, BASH, ATTACH, PORT_FORWARD, DELETE, SUSPEND, RESUME, CONFIG, PROJECT_GROUP, CLUSTER_GROUP,
     LOGIN, LOGOUT, WHOAMI, VERSION,
 ), foreign_commands=_FOREIGN_COMMANDS)  # fmt: skip

@@ -1,8 +1,7 @@
-"""The fields of a submit's body: which exist, what they must be, and which we refuse for now, each with a sentence.
+"""Reading a JSON body: typed reads that note mistakes, each with its field, its rule and a fix, instead of raising.
 
-Reading is by table: a field that is in no table is unknown and refused with the nearest known name; a field in `UNSUPPORTED_FIELDS`
-is known, but its effect is not built, and is refused with a sentence unless it is empty or carries the default that
-Run:ai's own client always sends. Mistakes are collected, not raised one by one.
+What is in no table is unknown and refused with the nearest known name; what is known, but not supported, is refused with
+the reason that `submit_fields` gives, unless it is empty or says nothing new. Mistakes are collected, not raised one by one.
 """
 
 from __future__ import annotations
@@ -14,47 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock.errors import BadRequest, Cause
-
-TOP_FIELDS = (
-    "name", "useGivenNameAsPrefix", "projectId", "clusterId", "templateId", "spec", "masterSpecSameAsWorker",
-    "masterSpec", "submitCommand",
-)  # fmt: skip
-ROLE_FIELDS = (
-    "image", "imagePullPolicy", "command", "args", "workingDir", "environmentVariables", "compute", "labels",
-    "annotations", "nodeType", "restartPolicy", "stdin", "tty",
-)  # fmt: skip
-JOB_FIELDS = (
-    "numWorkers", "distributedFramework", "minReplicas", "maxReplicas", "cleanPodPolicy", "slotsPerWorker",
-    "backoffLimit", "autoDeletionTimeAfterCompletionSeconds", "terminationGracePeriodSeconds", "priorityClass",
-    "preemptibility", "category", "noMaster", "noWorkers", "nprocPerNode", "inheritEnv", "nodePools",
-)  # fmt: skip
-COMPUTE_FIELDS = (
-    "cpuCoreRequest", "cpuCoreLimit", "cpuMemoryRequest", "cpuMemoryLimit", "gpuDevicesRequest", "gpuRequestType",
-    "gpuPortionRequest", "gpuPortionLimit", "gpuMemoryRequest", "gpuMemoryLimit", "largeShmRequest",
-    "extendedResources",
-)  # fmt: skip
-SSH_MOUNT = "/root" + "/.ssh"
-"""What Run:ai's own client sends with every create."""
-UNSUPPORTED_FIELDS: dict[str, tuple[Any, str]] = {
-    "imagePullSecrets": (
-        (),
-        "registry credentials come from `docker login` on the node, or from imagePullSecrets of a job in YAML",
-    ),
-    "storage": ({}, "process pods see this machine's files; for volumes, submit a manifest with kubectl"),
-    "security": ({}, "pods run as the user who started the cluster"),
-    "nodeAffinityRequired": (None, "use nodeType, or submit a manifest with kubectl"),
-    "podAffinity": (None, "submit a manifest with kubectl"),
-    "tolerations": ((), "submit a manifest with kubectl"),
-    "ports": ((), "reach a pod with `rowlock port-forward`"),
-    "exposedUrls": ((), "the embedded cluster has no ingress"),
-    "relatedUrls": ((), "links are not shown yet"),
-    "probes": (None, "submit a manifest with kubectl"),
-    "terminateAfterPreemption": (False, "a preempted workload always goes back to the queue"),
-    "createHomeDir": (False, "pods use the home directory of the user who started the cluster"),
-    "sshAuthMountPath": (SSH_MOUNT, "MPI pods share one machine and need no ssh keys"),
-    "mpiLauncherCreationPolicy": ("AtStartup", "the launcher is created together with the workers"),
-}
-"""Known fields whose effect is not built: the value that means nothing, and why or what to do instead."""
 
 
 @dataclass(slots=True)
@@ -92,21 +50,16 @@ class Fields:
     def add_error(self, name: str, rule: str, message: str) -> None:
         self.errors.add(self.path_of(name), rule, message)
 
-    def allow_only(self, *allowed: str) -> None:
-        """Refuses what is unknown, and what is known but not built."""
+    def allow_only(self, *allowed: str, refused: Mapping[str, tuple[Any, str]] | None = None) -> None:
+        """Refuses what is unknown, and with its reason what is in `refused` (see `submit_fields.refused_fields`)."""
+        refused = refused or {}
         for name, value in self.values.items():
             if name in allowed:
                 continue
-            if name not in UNSUPPORTED_FIELDS:
-                self.add_error(
-                    name, "unknown", f"there is no such field.{did_you_mean(name, (*allowed, *UNSUPPORTED_FIELDS))}"
-                )
-            elif value not in (None, UNSUPPORTED_FIELDS[name][0], [], {}):
-                self.add_error(
-                    name,
-                    "unsupported",
-                    f"is not supported by rowlock yet: {UNSUPPORTED_FIELDS[name][1]}. Leave it out.",
-                )
+            if name not in refused:
+                self.add_error(name, "unknown", f"there is no such field.{did_you_mean(name, (*allowed, *refused))}")
+            elif value not in (None, refused[name][0], [], {}):
+                self.add_error(name, "unsupported", f"is not supported by rowlock: {refused[name][1]}. Leave it out.")
 
     def get(self, name: str) -> Any:
         return self.values.get(name)

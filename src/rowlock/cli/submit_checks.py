@@ -1,0 +1,74 @@
+"""Flags of a submit that must agree, in Run:ai's own sentences; and what follows a submit: attach, forwarded ports."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from rowlock.cli import exec_commands
+from rowlock.cli.client import ServerClient
+from rowlock.cli.commands.jobs import WORKLOADS, find_workload, wait_for_phase
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import parse_duration
+
+
+def check_submit_flags(line: CommandLine) -> None:
+    """Raises Refused for what contradicts itself."""
+    if not line.image:
+        raise CommandError("\n-i, --image must be set\n")
+    if getattr(line, "attach", False):
+        line.set_values(stdin=True, tty=True)
+    if line.tty and not line.stdin:
+        raise CommandError("--stdin is required for containers with -t/--tty=true")
+    if getattr(line, "gpu", None) and getattr(line, "gpu_memory", None):
+        raise CommandError("unexpected to accept both gpu and gpu-memory flag. please use only one of them")
+    if getattr(line, "preemptible", False) and getattr(line, "non_preemptible", False):
+        raise CommandError(
+            "unexpected to accept both preemptible and non-preemptible flag. please use only one of them"
+        )
+    workers = getattr(line, "workers", None)
+    if workers is not None and workers < 1:
+        raise CommandError(f"--workers must be at least 1, but is {workers}")
+    if line.command and not line.rest:
+        raise CommandError("--command needs the command after `--`, for example: --command -- python train.py")
+    if getattr(line, "service_type", None) not in (None, "portforward"):
+        raise CommandError(
+            f"--service-type {line.service_type}: ports of pods are not opened on the nodes here; "
+            "--service-type portforward brings them to this machine"
+        )
+    if getattr(line, "service_type", None) and not line.port:
+        raise CommandError("--service-type needs a port: --port LOCAL:REMOTE")
+
+
+def requested_name(line: CommandLine) -> str:
+    """The positional NAME or --name, not both."""
+    flag = getattr(line, "name", None)
+    names = [*line.words, *([flag] if flag else [])]
+    if len(names) > 1:
+        raise CommandError(f"unexpected arguments {line.words[-1:] if flag else line.words[1:]}")
+    return str(names[0]) if names else ""
+
+
+def typed_command(line: CommandLine) -> str:
+    return shlex.join([line.program, *line.argv])
+
+
+def follow_submit(line: CommandLine, server: ServerClient, name: str) -> int:
+    """Attach to what was submitted, or forward its ports, where the line asks for it; waits until it runs."""
+    forward = getattr(line, "service_type", None) == "portforward"
+    if not getattr(line, "attach", False) and not forward:
+        return 0
+    timeout = getattr(line, "pod_running_timeout", None)
+    limit = parse_duration(timeout, "--pod-running-timeout") if timeout else None
+    body = wait_for_phase(server, find_workload(server, project(line), name), "Running", limit)
+    if body["phase"] != "Running":
+        raise CommandError(f"The job {name} is {body['phase']}, not running. {_reason(body)}".strip())
+    line.set_values(words=[name], pod=None, container=None, no_stdin=False, no_tty=False)
+    if forward:
+        return exec_commands.port_forward(line)
+    return exec_commands.attach(line)
+
+
+def _reason(body: dict[str, Any]) -> str:
+    return str(body.get("phaseMessage") or f"`GET {WORKLOADS}/{body['id']}` shows more.")

@@ -1,0 +1,65 @@
+"""The flags of every submit, derived from the table of submit fields: those of a generation and a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rowlock.cli.context import DATA_DIR, PROJECT
+from rowlock.cli.grammar import Flag
+from rowlock.submit_fields import SUBMIT_FIELDS, SubmitField
+
+ANY_FRAMEWORK = "any"
+"""The framework of `runai distributed submit`, whose --framework names one: it has every framework's flags."""
+_FLAG_KINDS = {
+    "text": "text", "words": "text", "quantity": "text", "duration": "text", "preferred topology": "text",
+    "required topology": "text", "int": "int", "float": "float", "gpus": "float", "switch": "switch", "own user": "maybe",
+}  # fmt: skip
+"""What the grammar takes for each kind of field; choices are choices, and everything else may be repeated."""
+
+
+def flag_of(row: SubmitField, generation: int) -> Flag | None:
+    """The flag that spells the field in a generation."""
+    names = row.spellings(generation)
+    return _make_flag(row, names, generation, row.help) if names else None
+
+
+def master_flag_of(row: SubmitField, generation: int) -> Flag | None:
+    """The flag that spells the field for the master alone."""
+    names = row.master_spellings(generation)
+    if not names:
+        return None
+    is_own = not row.spellings(generation)
+    flag = _make_flag(row, names, generation, row.help if is_own else f"the same for the master alone: {row.help}")
+    return flag._replace(default=None, hidden="")
+
+
+def _make_flag(row: SubmitField, names: str, generation: int, text: str) -> Flag:
+    kind = row.kind if "|" in row.kind else _FLAG_KINDS.get(row.kind, "list")
+    default = row.default1 if generation == 1 else row.default2
+    return Flag(names, kind, text, default, value=row.value, hidden=row.hidden, refuse=row.refuse)
+
+
+def has_field(row: SubmitField, framework: str) -> bool:
+    """Whether submits of the framework have the flag."""
+    frameworks = row.frameworks.split()
+    return not frameworks or framework in frameworks or (framework == ANY_FRAMEWORK and frameworks != ["Standard"])
+
+
+def has_master_field(row: SubmitField, framework: str) -> bool:
+    """Whether the framework's master may differ in this: MPI's launcher trains nothing, and has no GPUs."""
+    if framework in ("JAX", "Standard"):
+        return False
+    return not (framework == "MPI" and row.path.startswith("compute.gpu")) and has_field(row, framework)
+
+
+def submit_flags(generation: int, framework: str) -> tuple[Flag, ...]:
+    """Every flag of a submit, in the table's order."""
+    return (*_submit_flags(generation, framework), PROJECT, DATA_DIR)
+
+
+def _submit_flags(generation: int, framework: str) -> Iterator[Flag]:
+    for row in SUBMIT_FIELDS:
+        if has_field(row, framework) and (flag := flag_of(row, generation)):
+            yield flag
+        if has_master_field(row, framework) and (flag := master_flag_of(row, generation)):
+            yield flag

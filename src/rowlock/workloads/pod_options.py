@@ -1,0 +1,176 @@
+"""Rights, placement and ports of a submit: `security`, `tolerations`, `nodeAffinityRequired`, `ports` → parts of a pod.
+
+Read here and passed to the pod as Kubernetes spells them; what of it applies is the kubelet's business, which says in an
+event what does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock import submit_fields
+from rowlock.workloads.body_fields import Fields
+
+_EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule", "Any")
+_AFFINITY_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+
+
+@dataclass(frozen=True, slots=True)
+class PodSecurity:
+    """Who a pod's programs are and what they may. None = not said."""
+
+    user: int | None = None
+    group: int | None = None
+    supplemental_groups: tuple[int, ...] = ()
+    non_root: bool = False
+    read_only_root: bool = False
+    capabilities: tuple[str, ...] = ()
+    seccomp: str = ""
+    allow_escalation: bool = False
+    privileged: bool = False
+    host_ipc: bool = False
+    host_network: bool = False
+
+    def pod_fields(self) -> dict[str, Any]:
+        """What stands in the pod's spec."""
+        context: dict[str, Any] = {
+            "runAsUser": self.user,
+            "runAsGroup": self.group,
+            "supplementalGroups": list(self.supplemental_groups) or None,
+            "runAsNonRoot": self.non_root or None,
+            "seccompProfile": {"type": self.seccomp} if self.seccomp else None,
+        }
+        context = {name: value for name, value in context.items() if value is not None}
+        fields: dict[str, Any] = {"securityContext": context} if context else {}
+        return fields | {
+            name: True for name, on in (("hostIPC", self.host_ipc), ("hostNetwork", self.host_network)) if on
+        }
+
+    def container_fields(self) -> dict[str, Any]:
+        """What stands in the container."""
+        context: dict[str, Any] = {"capabilities": {"add": list(self.capabilities)}} if self.capabilities else {}
+        for name, on in (
+            ("allowPrivilegeEscalation", self.allow_escalation),
+            ("privileged", self.privileged),
+            ("readOnlyRootFilesystem", self.read_only_root),
+        ):
+            if on:
+                context[name] = True
+        return {"securityContext": context} if context else {}
+
+
+def parse_security(body: Fields) -> PodSecurity:
+    """A `security` object; mistakes are noted in it."""
+    body.allow_only(*submit_fields.field_names("security"))
+    source = body.choice("uidGidSource", "fromTheImage", "fromIdpToken", "custom")
+    user, group = body.integer("runAsUid"), body.integer("runAsGid")
+    groups = _parse_groups(body)
+    if source == "fromIdpToken":
+        body.add_error(
+            "uidGidSource", "unsupported", "this cluster has no identity provider; say runAsUid and runAsGid."
+        )
+    if source == "fromTheImage" and (user is not None or group is not None or groups):
+        body.add_error("uidGidSource", "exclusive", "says fromTheImage, but a user or a group is given. Say custom.")
+    seccomp = body.choice("seccompProfileType", "RuntimeDefault", "Unconfined", "Localhost")
+    if seccomp == "Localhost":
+        body.add_error(
+            "seccompProfileType",
+            "unsupported",
+            "Localhost needs a profile's path, which Run:ai's API has no field for.",
+        )
+    return PodSecurity(
+        user, group, groups, body.flag("runAsNonRoot"), body.flag("readOnlyRootFilesystem"),
+        _parse_names(body, "capabilities"), seccomp, body.flag("allowPrivilegeEscalation"), body.flag("privileged"),
+        body.flag("hostIpc"), body.flag("hostNetwork"),
+    )  # fmt: skip
+
+
+def _parse_groups(body: Fields) -> tuple[int, ...]:
+    """`"100,200"` as Run:ai writes them, or a list of numbers."""
+    value = body.get("supplementalGroups")
+    words = [str(v) for v in value] if isinstance(value, list) else body.text("supplementalGroups").split(",")
+    words = [word.strip() for word in words if word.strip()]
+    if not all(word.isdigit() for word in words):
+        body.add_error("supplementalGroups", "format", f"must be numbers of groups such as 100,200, not {value!r}.")
+        return ()
+    return tuple(int(word) for word in words)
+
+
+def _parse_names(body: Fields, name: str) -> tuple[str, ...]:
+    value = body.get(name) or []
+    if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
+        body.add_error(name, "type", "must be a list of names.")
+        return ()
+    return tuple(value)
+
+
+def parse_tolerations(body: Fields) -> tuple[dict[str, Any], ...]:
+    """`tolerations` as a pod has them; the effect Any is none in particular."""
+    tolerations = []
+    for item in body.items("tolerations"):
+        item.allow_only("name", "operator", "key", "value", "effect", "seconds", "exclude")
+        operator = item.choice("operator", "Equal", "Exists") or "Equal"
+        key, value, effect = item.text("key"), item.text("value"), item.choice("effect", *_EFFECTS)
+        seconds = item.integer("seconds")
+        if not key and operator == "Equal":
+            item.add_error("key", "required", "is required when the operator is Equal.")
+        if value and operator == "Exists":
+            item.add_error("value", "exclusive", "must be absent when the operator is Exists.")
+        if seconds is not None and effect != "NoExecute":
+            item.add_error("seconds", "exclusive", "is for the effect NoExecute alone.")
+        toleration: dict[str, Any] = {"operator": operator, "key": key, "value": value, "effect": effect}
+        if effect == "Any":
+            toleration["effect"] = ""
+        toleration = {name: text for name, text in toleration.items() if text}
+        tolerations.append(toleration if seconds is None else {**toleration, "tolerationSeconds": seconds})
+    return tuple(tolerations)
+
+
+def parse_node_affinity(body: Fields) -> dict[str, Any]:
+    """`nodeAffinityRequired` as a pod's node selector; {} when there is none."""
+    affinity = body.object("nodeAffinityRequired")
+    affinity.allow_only("nodeSelectorTerms")
+    terms = []
+    for term in affinity.items("nodeSelectorTerms"):
+        term.allow_only("matchExpressions", "exclude")
+        expressions = []
+        for expression in term.items("matchExpressions"):
+            expression.allow_only("key", "operator", "values", "exclude")
+            operator = expression.choice("operator", *_AFFINITY_OPERATORS)
+            if not expression.text("key") or not operator:
+                expression.add_error("key", "required", "an expression needs a key and an operator.")
+            values = list(_parse_names(expression, "values"))
+            expressions.append(
+                {"key": expression.text("key"), "operator": operator} | ({"values": values} if values else {})
+            )
+        if expressions:
+            terms.append({"matchExpressions": expressions})
+    return {"nodeSelectorTerms": terms} if terms else {}
+
+
+def parse_ports(body: Fields) -> tuple[int, ...]:
+    """The container's ports. Raises nothing: what would need a load balancer is noted."""
+    ports = []
+    for item in body.items("ports"):
+        item.allow_only("container", "serviceType", "external", "toolType", "toolName", "name", "exclude")
+        port = item.integer("container", 1)
+        kind = item.choice("serviceType", "ClusterIP", "NodePort", "LoadBalancer")
+        if kind in ("NodePort", "LoadBalancer") or item.get("external") is not None:
+            text = "ports of pods are not opened on the nodes here; reach one with `runai port-forward JOB --port LOCAL:REMOTE`."
+            item.add_error("serviceType", "unsupported", text)
+        if port is None or port > 65535:
+            item.add_error("container", "range", "must be the number of a port, 1 to 65535.")
+        elif port not in ports:
+            ports.append(port)
+    return tuple(ports)
+
+
+def parse_pod_affinity(body: Fields) -> tuple[str, str]:
+    """`podAffinity` → (required, preferred) label of nodes that all pods of the job share, "" for none."""
+    affinity = body.object("podAffinity")
+    affinity.allow_only("type", "key")
+    kind, key = affinity.choice("type", "Required", "Preferred"), affinity.text("key")
+    if bool(kind) != bool(key):
+        affinity.add_error("key", "required", "a type (Required or Preferred) and a key (a label of nodes) are needed.")
+    return (key, "") if kind == "Required" else ("", key)

@@ -1,0 +1,240 @@
+"""The storage part of a submit → volumes, mounts, claims and the init containers that clone repositories.
+
+Run:ai's words for what a pod has: `hostPath`, `pvc`, `configMapVolume`, `secretVolume`, `emptyDirVolume`, `git`. A new
+claim is an object beside the job (`claim_objects`); one that is ephemeral belongs to the job and goes with it. A
+repository is cloned by the workload's own image, into a volume that only the pod has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock import quantity, submit_fields
+from rowlock.workloads.body_fields import Fields
+
+_ACCESS_MODES = {"readWriteOnce": "ReadWriteOnce", "readOnlyMany": "ReadOnlyMany", "readWriteMany": "ReadWriteMany"}
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_CLONE_SCRIPT = (
+    'set -e; git clone ${GIT_BRANCH:+--branch "$GIT_BRANCH"} "$GIT_REPOSITORY" "$GIT_DIRECTORY"; '
+    'test -z "$GIT_REVISION" || git -C "$GIT_DIRECTORY" checkout "$GIT_REVISION"'
+)
+_CREDENTIAL_SCRIPT = (
+    "git config --global credential.helper "
+    '\'!f() { echo "username=$GIT_USERNAME"; echo "password=$GIT_PASSWORD"; }; f\'; '
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim to be made. `ephemeral`: it goes with the job."""
+
+    name: str
+    size: str
+    storage_class: str
+    access_modes: tuple[str, ...]
+    volume_mode: str
+    ephemeral: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """A repository to be cloned into the volume before the program starts. `secret` has its username and password."""
+
+    volume: str
+    repository: str
+    path: str
+    branch: str
+    revision: str
+    secret: str
+
+    def init_container(self, image: str) -> dict[str, Any]:
+        variables: list[dict[str, Any]] = [
+            {"name": name, "value": value}
+            for name, value in (
+                ("GIT_REPOSITORY", self.repository),
+                ("GIT_DIRECTORY", self.path),
+                ("GIT_BRANCH", self.branch),
+                ("GIT_REVISION", self.revision),
+                ("GIT_TERMINAL_PROMPT", "0"),
+            )
+            if value
+        ]
+        for name, key in (("GIT_USERNAME", "username"), ("GIT_PASSWORD", "password")):
+            if self.secret:
+                variables.append({"name": name, "valueFrom": {"secretKeyRef": {"name": self.secret, "key": key}}})
+        script = (f"HOME=$(mktemp -d); export HOME; {_CREDENTIAL_SCRIPT}" if self.secret else "") + _CLONE_SCRIPT
+        return {
+            "name": f"git-sync-{self.volume}",
+            "image": image,
+            "command": ["sh", "-c", script],
+            "env": variables,
+            "volumeMounts": [{"name": self.volume, "mountPath": self.path}],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PodStorage:
+    """What a pod mounts, as its spec says it."""
+
+    volumes: tuple[dict[str, Any], ...] = ()
+    mounts: tuple[dict[str, Any], ...] = ()
+    claims: tuple[Claim, ...] = ()
+    clones: tuple[Clone, ...] = ()
+
+
+def claim_object(claim: Claim, namespace: str, labels: dict[str, str]) -> dict[str, Any]:
+    """The PersistentVolumeClaim."""
+    spec: dict[str, Any] = {
+        "accessModes": list(claim.access_modes),
+        "resources": {"requests": {"storage": claim.size}},
+        **({"storageClassName": claim.storage_class} if claim.storage_class else {}),
+        **({"volumeMode": claim.volume_mode} if claim.volume_mode else {}),
+    }
+    metadata = {"name": claim.name, "namespace": namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def parse_storage(body: Fields, workload: str) -> PodStorage:
+    """A `storage` object; mistakes are noted in it. New claims without a name are called after the workload."""
+    body.allow_only(*submit_fields.field_names("storage"), refused=submit_fields.refused_fields("storage"))
+    reader = _StorageReader(workload)
+    for kind, read in (
+        ("hostPath", reader.read_host_path),
+        ("pvc", reader.read_claim),
+        ("configMapVolume", reader.read_config_map),
+        ("secretVolume", reader.read_secret),
+        ("emptyDirVolume", reader.read_empty_dir),
+        ("git", reader.read_repository),
+    ):
+        for item in body.items(kind):
+            read(item)
+    return PodStorage(tuple(reader.volumes), tuple(reader.mounts), tuple(reader.claims), tuple(reader.clones))
+
+
+class _StorageReader:
+    """Collects volumes and their mounts; every mount has a path of its own."""
+
+    def __init__(self, workload: str) -> None:
+        self._workload = workload
+        self.volumes: list[dict[str, Any]] = []
+        self.mounts: list[dict[str, Any]] = []
+        self.claims: list[Claim] = []
+        self.clones: list[Clone] = []
+
+    def _add(self, item: Fields, prefix: str, source: dict[str, Any], path_field: str, **mount: Any) -> str:
+        """The volume's name."""
+        path = item.text(path_field)
+        if not path.startswith("/"):
+            item.add_error(path_field, "required", f"must be a directory of the container such as /data, not {path!r}.")
+        if any(m["mountPath"] == path for m in self.mounts):
+            item.add_error(path_field, "exclusive", f"{path} is mounted twice.")
+        name = item.text("name") or f"{prefix}-{len(self.volumes)}"
+        if not _LABEL.fullmatch(name) or any(v["name"] == name for v in self.volumes):
+            item.add_error("name", "format", f"{name!r} must be a DNS label that no other volume has.")
+        self.volumes.append({"name": name, **source})
+        self.mounts.append({"name": name, "mountPath": path, **{k: v for k, v in mount.items() if v}})
+        return name
+
+    def read_host_path(self, item: Fields) -> None:
+        item.allow_only("path", "mountPath", "readOnly", "mountPropagation", "name", "exclude")
+        path = item.text("path")
+        if not path.startswith("/"):
+            item.add_error("path", "required", f"must be a directory of the node such as /data, not {path!r}.")
+        if item.choice("mountPropagation", "None", "HostToContainer") == "HostToContainer":
+            text = "the kubelet does not propagate mounts: mount before the job starts, and leave it out."
+            item.add_error("mountPropagation", "unsupported", text)
+        read_only = item.get("readOnly") is None or item.flag("readOnly")
+        self._add(item, "host", {"hostPath": {"path": path}}, "mountPath", readOnly=read_only)
+
+    def read_claim(self, item: Fields) -> None:
+        item.allow_only(
+            "path", "existingPvc", "claimName", "readOnly", "ephemeral", "claimInfo", "dataSharing", "name", "exclude"
+        )
+        name = item.text("claimName")
+        if item.flag("dataSharing"):
+            item.add_error("dataSharing", "unsupported", "claims belong to one project. Leave it out.")
+        if item.flag("existingPvc"):
+            if not name:
+                item.add_error("claimName", "required", "an existing claim needs its name.")
+        else:
+            name = name or f"{self._workload}-pvc-{len(self.claims)}"
+            self._add_claim(item, name)
+        source: dict[str, Any] = {"claimName": name}
+        if item.flag("readOnly"):
+            source["readOnly"] = True
+        self._add(item, "pvc", {"persistentVolumeClaim": source}, "path", readOnly=item.flag("readOnly"))
+
+    def _add_claim(self, item: Fields, name: str) -> None:
+        info = item.object("claimInfo")
+        info.allow_only("size", "storageClass", "accessModes", "volumeMode")
+        size = info.parsable_text("size", quantity.parse)
+        if not size:
+            info.add_error("size", "required", "a new claim needs a size such as 10Gi.")
+        modes = info.object("accessModes")
+        modes.allow_only(*_ACCESS_MODES)
+        access_modes = tuple(kubernetes for ours, kubernetes in _ACCESS_MODES.items() if modes.flag(ours))
+        volume_mode = info.choice("volumeMode", "Filesystem", "Block")
+        if volume_mode == "Block":
+            info.add_error("volumeMode", "unsupported", "claims are directories here. Leave it out.")
+        self.claims.append(
+            Claim(
+                name,
+                size,
+                info.text("storageClass"),
+                access_modes or ("ReadWriteOnce",),
+                volume_mode,
+                item.flag("ephemeral"),
+            )
+        )
+
+    def read_config_map(self, item: Fields) -> None:
+        self._read_files(item, "configMap", lambda name: {"configMap": {"name": name}})
+
+    def read_secret(self, item: Fields) -> None:
+        self._read_files(item, "secret", lambda name: {"secret": {"secretName": name}})
+
+    def _read_files(self, item: Fields, kind: str, source_of: Callable[[str], dict[str, Any]]) -> None:
+        item.allow_only(kind, "mountPath", "subPath", "defaultMode", "name", "exclude")
+        name, mode = item.text(kind), item.get("defaultMode")
+        if not name:
+            item.add_error(kind, "required", "needs the name of the object that has the files.")
+        source = source_of(name)
+        if mode is not None:
+            if not re.fullmatch(r"0?[0-7]{3}", str(mode)):
+                item.add_error("defaultMode", "format", f"must be the mode of files such as 0644, not {mode!r}.")
+            else:
+                next(iter(source.values()))["defaultMode"] = int(str(mode), 8)
+        self._add(item, "files", source, "mountPath", subPath=item.text("subPath"))
+
+    def read_empty_dir(self, item: Fields) -> None:
+        item.allow_only("path", "medium", "sizeLimit", "name", "exclude")
+        medium = item.choice("medium", "Memory")
+        limit = item.parsable_text("sizeLimit", quantity.parse)
+        source = {name: value for name, value in (("medium", medium), ("sizeLimit", limit)) if value}
+        self._add(item, "empty", {"emptyDir": source}, "path")
+
+    def read_repository(self, item: Fields) -> None:
+        item.allow_only(
+            "repository", "branch", "revision", "path", "secretRef", "username", "password", "name", "exclude"
+        )
+        repository, secret = item.text("repository"), item.object("secretRef")
+        secret.allow_only("name", "authenticationMethod")
+        if not repository:
+            item.add_error("repository", "required", "git sync must contain Repository")
+        if item.get("username") is not None or item.get("password") is not None:
+            text = (
+                "would be kept in the job for everybody to read: put username and password into a Secret, and name it."
+            )
+            item.add_error("password", "unsupported", text)
+        if secret.choice("authenticationMethod", "password", "ssh-key") == "ssh-key":
+            secret.add_error(
+                "authenticationMethod", "unsupported", "repositories are cloned with a username and a password."
+            )
+        path = item.text("path")
+        volume = self._add(item, "git", {"emptyDir": {}}, "path")
+        self.clones.append(
+            Clone(volume, repository, path, item.text("branch"), item.text("revision"), secret.text("name"))
+        )
