@@ -150,12 +150,16 @@ def _list_key_error(element: Any, keys: Sequence[str], node: types.Schema) -> st
         return f"associative list without keys has an element that's {element_type}" if element_type else ""
     if not isinstance(element, dict):
         return f"associative list with keys may not have {'a null element' if element is None else 'non-map elements'}"
-    zeros = structs.zeros(types.resolve_ref(node))  # which OpenAPI has as defaults
     for key in keys:
-        if element.get(key) is None and key not in zeros and "default" not in (types.field_schema(node, key) or {}):
+        if element.get(key) is None and not _has_default(node, key):
             message = f'associative list with keys has an element that omits key field "{key}"'
             return f"{message} (and doesn't have default value)"
     return ""
+
+
+def _has_default(node: types.Schema, key: str) -> bool:
+    """OpenAPI has a default for what Go always writes, too."""
+    return "default" in (types.field_schema(node, key) or {}) or key in structs.zeros(types.resolve_ref(node))
 
 
 def _go_type(value: Any) -> str:

@@ -53,7 +53,7 @@ async def convert_large_yaml(call: Call) -> None:
 
 
 def _is_json_object(body: bytes) -> bool:
-    return body[:64].lstrip()[:1] == b"{"
+    return body.lstrip()[:1] == b"{"
 
 
 def object_field(body: dict[str, Any], name: str) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def yaml_of(body: bytes) -> Any:
     import yaml  # late: most bodies are JSON
 
     try:
-        if body.lstrip()[:1] == b"{":
+        if _is_json_object(body):
             return json_of(body)
         loader = _yaml_loader()
         _check_yaml_events(yaml.parse(body, Loader=loader))

@@ -130,8 +130,7 @@ def _order_like_patch(live: list[Any], merged: Any, patch: list[Any], node: type
     patch's order, and what it does not name after that, unless it stood before what it is compared with."""
     if _patch_strategy(node) != "merge" or not isinstance(merged, list):
         return merged
-    key = node.get("x-kubernetes-patch-merge-key")
-    identity = partial(_element_identity, key)
+    identity = partial(_element_identity, node.get("x-kubernetes-patch-merge-key"))
     rank = {identity(e): i for i, e in enumerate(patch)}
     patched = sorted((e for e in merged if identity(e) in rank), key=lambda e: rank[identity(e)])
     others = [e for e in merged if identity(e) not in rank]
@@ -166,12 +165,7 @@ def _apply_directive(out: dict[str, Any], key: str, value: Any, node: types.Sche
 
 def _apply_element_order(elements: list[Any], order: list[Any], node: types.Schema) -> list[Any]:
     """The elements named in `order` in that order; the others keep their places relative to those before them."""
-    merge_key = node.get("x-kubernetes-patch-merge-key")
-
-    def identity(element: Any) -> Any:
-        value = element.get(merge_key) if merge_key and isinstance(element, dict) else element
-        return repr(value)
-
+    identity = partial(_element_identity, node.get("x-kubernetes-patch-merge-key"))
     rank = {identity(e): i for i, e in enumerate(order)}
     position, ranked = -1, []
     for index, element in enumerate(elements):
