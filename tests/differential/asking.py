@@ -20,6 +20,7 @@ import httpx
 import yaml
 from tests.differential.calls import Json, Request, Sort, history, sorts_of
 from tests.differential.picture import compared
+from tests.error_contract import without_internals
 
 PANIC = "panic"
 _PROTECTION = "kubernetes.io/pvc-protection"
@@ -29,11 +30,9 @@ _VOLATILE = (
     (r"\bg-[a-z0-9]{5}\b", "g-XXXXX"),
     (r"\bkube-api-access-[a-z0-9]{5}\b", "kube-api-access-XXXXX"),
     (r"(?s)(if it was previously negative\)|for bound claims).*$", r"\1"),  # Go's structures, line by line
-    (r"Key: /(registry/)?", "Key: "),
     (r"typed patch object \((NAMESPACE)?/", "typed patch object (/"),
     (r"recondition \(\d+\) does not match the ResourceVersion in record \(\d+\)", "recondition does not match"),
     (r"Too large resource version: \d+, current: \d+", "Too large resource version"),
-    (r"(?s)Invalid value: \"(\{|v1\.|&|core\.|map\[|\[).*\": ", "Invalid value: OBJECT: "),
 )
 
 
@@ -161,7 +160,7 @@ class Asked:
                 text = text.replace(mark, stands_for)
         for pattern, stands_for in _VOLATILE:
             text = re.sub(pattern, stands_for, text)
-        return text
+        return without_internals(text)
 
     def _object(self, value: dict[str, Json]) -> Json:
         listed = "items" in value or "rows" in value

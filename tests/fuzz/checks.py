@@ -26,7 +26,7 @@ PATIENCE = 30.0
 CANARIES = "canaries"
 ALLOWED = (
     "failed to create typed patch object", "failed to convert new object", "failed to create manager for existing fields",
-    "unknown patch type: ", "map: map[", "list element types are not identical: ",
+    "unknown patch type: ", "an element of the list does not contain declared merge key", "list element types are not identical: ",
 )  # fmt: skip
 """What the real API server answers with 500 as well: a configuration that its schema cannot hold, a patch without keys."""
 

@@ -7,7 +7,7 @@ import pytest
 from rowlock.apiserver.schema import rfc3339
 from rowlock.errors import BadRequest
 
-MICRO = "2006-01-02T15:04:05.000000Z07:00"
+FORMS = ": not an RFC 3339 time such as 2006-01-02T15:04:05.000000Z"
 
 
 @pytest.mark.parametrize(
@@ -32,18 +32,18 @@ def test_a_finer_time_has_six_decimals() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("2024-01-02T03:04:05Z", f' as "{MICRO}": cannot parse "Z" as ".000000"'),
-        ("2024-01-02T03:04:05.123Z", f' as "{MICRO}": cannot parse ".123Z" as ".000000"'),
-        ("2024-01-02T03:04:05.1234567Z", f' as "{MICRO}": cannot parse "7Z" as "Z07:00"'),
-        ("2024-01-02", f' as "{MICRO}": cannot parse "" as "T"'),
-        ("x", f' as "{MICRO}": cannot parse "x" as "2006"'),
+        ("2024-01-02T03:04:05Z", FORMS),
+        ("2024-01-02T03:04:05.123Z", FORMS),
+        ("2024-01-02T03:04:05.1234567Z", FORMS),
+        ("2024-01-02", FORMS),
+        ("x", FORMS),
+        ("2024-02-03T05:04:05.000000ZZ", FORMS),
         ("2024-13-02T03:04:05.000000Z", ": month out of range"),
         ("2024-02-30T03:04:05.000000Z", ": day out of range"),
         ("2024-02-03T25:04:05.000000Z", ": hour out of range"),
-        ("2024-02-03T05:04:05.000000ZZ", ': extra text: "Z"'),
     ],
 )
-def test_what_is_no_time_is_refused_in_gos_words(given: str, said: str) -> None:
+def test_what_is_no_time_is_refused(given: str, said: str) -> None:
     with pytest.raises(BadRequest) as refused:
         rfc3339.normalise_micro_time(given)
     assert refused.value.message == f'parsing time "{given}"{said}'

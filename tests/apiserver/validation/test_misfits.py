@@ -75,7 +75,6 @@ def test_the_first_thing_wrong_with_a_selector(
 
 
 NAMELESS = "the name of the object (c based on URL) was undeterminable: name must be provided"
-UNKNOWN = 'scheme "pkg/runtime/scheme.go:110"'
 
 
 @pytest.mark.parametrize(
@@ -85,8 +84,8 @@ UNKNOWN = 'scheme "pkg/runtime/scheme.go:110"'
         (STRATEGIC, "null", 200, ""),
         (MERGE, "null", 400, "Invalid JSON Patch"),
         (MERGE, '{"kind":null}', 200, ""),
-        (MERGE, '{"kind":"X"}', 422, f'no kind "X" is registered for version "v1" in {UNKNOWN}'),
-        (MERGE, '{"apiVersion":"v9"}', 422, f'no kind "ConfigMap" is registered for version "v9" in {UNKNOWN}'),
+        (MERGE, '{"kind":"X"}', 422, 'no kind "X" is registered for version "v1"'),
+        (MERGE, '{"apiVersion":"v9"}', 422, 'no kind "ConfigMap" is registered for version "v9"'),
         (MERGE, '{"metadata":null}', 400, NAMELESS),
         (MERGE, '{"metadata":{"name":null}}', 400, NAMELESS),
         (MERGE, '{"metadata":{"name":1}}', 422, "Go struct field ObjectMeta.metadata.name of type string"),
@@ -131,14 +130,38 @@ def test_a_custom_object_is_of_one_kind(client: httpx.Client) -> None:
 
 GONE = "couldn't get version/kind; json parse error: json: cannot unmarshal"
 POD_PATCHES: list[tuple[str, int, str]] = [
-    ('{"spec":{"containers":[{"image":"y"}]}}', 500, "map: map[image:y] does not contain declared merge key: name"),
-    ('{"spec":{"containers":[{"name":"c","$patch":"x"}]}}', 500, "unknown patch type: x in map: map[$patch:x name:c]"),
-    ('{"spec":{"restartPolicy":5}}', 422, "cannot convert int64 to v1.RestartPolicy"),
-    ('{"spec":{"restartPolicy":[]}}', 422, "unrecognized type: string"),
-    ('{"spec":{"activeDeadlineSeconds":1.5}}', 422, "cannot convert float64 to int64"),
-    ('{"metadata":{"uid":5}}', 422, "cannot convert int64 to types.UID"),
-    ('{"metadata":{"generation":"x"}}', 422, "unrecognized type: int64"),
-    ('{"kind":1}', 422, "cannot convert int64 to string"),
+    (
+        '{"spec":{"containers":[{"image":"y"}]}}',
+        500,
+        "an element of the list does not contain declared merge key: name",
+    ),
+    ('{"spec":{"containers":[{"name":"c","$patch":"x"}]}}', 500, "unknown patch type: x"),
+    (
+        '{"spec":{"restartPolicy":5}}',
+        422,
+        "cannot unmarshal number into Go struct field PodSpec.spec.restartPolicy of type v1.RestartPolicy",
+    ),
+    (
+        '{"spec":{"restartPolicy":[]}}',
+        422,
+        "cannot unmarshal array into Go struct field PodSpec.spec.restartPolicy of type v1.RestartPolicy",
+    ),
+    (
+        '{"spec":{"activeDeadlineSeconds":1.5}}',
+        422,
+        "cannot unmarshal number 1.5 into Go struct field PodSpec.spec.activeDeadlineSeconds of type int64",
+    ),
+    (
+        '{"metadata":{"uid":5}}',
+        422,
+        "cannot unmarshal number into Go struct field ObjectMeta.metadata.uid of type types.UID",
+    ),
+    (
+        '{"metadata":{"generation":"x"}}',
+        422,
+        "cannot unmarshal string into Go struct field ObjectMeta.metadata.generation of type int64",
+    ),
+    ('{"kind":1}', 422, "cannot unmarshal number into Go struct field .kind of type string"),
     ('{"$retainKeys":5}', 400, "invalid patch format of retainKeys"),
     ('{"metadata":{"labels":{"$patch":"replace","a":"b"}}}', 200, ""),
     ('{"metadata":{"resourceVersion":"0"}}', 200, ""),
@@ -158,7 +181,7 @@ def test_a_strategic_patch_that_does_not_fit(client: httpx.Client, space: str, b
     [
         ('{"kind":1}', 422, f"{GONE} number into Go struct field .kind of type string"),
         ('{"apiVersion":2}', 422, f"{GONE} number into Go struct field .apiVersion of type string"),
-        ('{"metadata":{"creationTimestamp":"x"}}', 422, 'cannot parse "x" as "2006"'),
+        ('{"metadata":{"creationTimestamp":"x"}}', 422, "not an RFC 3339 time such as 2006-01-02T15:04:05Z"),
         ('{"metadata":{"uid":5}}', 422, "Go struct field ObjectMeta.metadata.uid of type types.UID"),
         ('{"data":{"a":1}}', 422, "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"),
     ],
@@ -169,7 +192,7 @@ def test_a_merge_patch_is_blamed_with_what_it_makes(
     client.post(f"{space}/configmaps", json=CONFIG)
     got, message = patched(client, f"{space}/configmaps/c", MERGE, patch)
     assert (got, message.endswith(said)) == (code, True)
-    assert message.startswith(' "" is invalid: patch: Invalid value: "{\\"apiVersion\\":')
+    assert message.startswith(' "" is invalid: patch: Invalid value: "ConfigMap": ')
 
 
 def test_a_copy_of_what_is_not_there_is_nothing(client: httpx.Client, space: str) -> None:

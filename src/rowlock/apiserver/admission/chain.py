@@ -182,7 +182,7 @@ def decode_object(kind: Kind, obj: Object, options: WriteOptions) -> Object:
     try:
         new = _decode_custom(kind, obj, walk) if kind.custom else _decode_builtin(kind, obj, walk)
     except BadRequest as error:
-        raise DecodingError(kind, error.message, getattr(error, "converted", "")) from None
+        raise DecodingError(kind, error.message) from None
     if walk.unknown_fields and options.validation != "Ignore":
         problems = [
             f'unknown field "{path}"' for path in (sorted(walk.unknown_fields) if kind.custom else walk.unknown_fields)
@@ -199,11 +199,11 @@ def _decode_builtin(kind: Kind, obj: Object, walk: Walk) -> Object:
 
 
 class DecodingError(BadRequest):
-    """An object that its type cannot hold; `why` in the words of the decoder, `converted` in those of who converts."""
+    """An object that its type cannot hold; `why` in the words of the decoder."""
 
-    def __init__(self, kind: Kind, why: str, converted: str = "") -> None:
+    def __init__(self, kind: Kind, why: str) -> None:
         super().__init__(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
-        self.why, self.converted = why, converted or why
+        self.why = why
 
 
 def _type_name(kind: Kind) -> str:

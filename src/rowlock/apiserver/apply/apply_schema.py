@@ -6,15 +6,13 @@ no reason: to it they are accidents of its own. Pure.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rowlock import objects
 from rowlock.apiserver.apply import field_sets
-from rowlock.apiserver.schema import crd_schema, decoding, go_errors, structs, types
+from rowlock.apiserver.schema import crd_schema, decoding, json_errors, structs, types
 from rowlock.apiserver.schema.decoding import Walk
-from rowlock.apiserver.validation.field_errors import format_value
 from rowlock.errors import BadRequest, UnknownError, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
@@ -44,7 +42,7 @@ def convert_to_typed(kind: Kind, new: Object, config: dict[str, Any]) -> Object:
         return decoding.decode(types.type_name(kind.group, kind.version, kind.name), new, Walk(fill_defaults=False))
     except BadRequest as error:
         gvk = f"{kind.group}/{kind.version}, Kind={kind.name}"
-        why = f"unable to convert unstructured object to {gvk}: {getattr(error, 'converted', error.message)}"
+        why = f"unable to convert unstructured object to {gvk}: {error.message}"
         raise UnknownError(
             f"failed to convert new object ({_describe_object(kind, config)}) to proper version: {why}"
         ) from None
@@ -70,20 +68,12 @@ def _schema_errors(value: Any, node: types.Schema, at: str) -> Iterator[str]:
     if value is None or node is types.ANYTHING:
         return
     atom_type = _atom_type(node)
-    if atom_type == "map":
-        yield from (
-            _map_errors(value, node, at)
-            if isinstance(value, dict)
-            else (f"{at}: expected map, got {_go_pointer(value)}",)
-        )
+    if not _is_of_type(value, atom_type):
+        yield f"{at}: expected {_ATOM_TYPES[atom_type]}, got {json_errors.json_type(value)}"
+    elif atom_type == "map":
+        yield from _map_errors(value, node, at)
     elif atom_type == "list":
-        yield from (
-            _list_errors(value, node, at)
-            if isinstance(value, list)
-            else (f"{at}: expected list, got {_go_pointer(value)}",)
-        )
-    elif why := _scalar_error(value, atom_type):
-        yield f"{at}: {why}"
+        yield from _list_errors(value, node, at)
 
 
 def _atom_type(node: types.Schema) -> str:
@@ -104,17 +94,20 @@ def _atom_type(node: types.Schema) -> str:
     return "anything" if node.get("x-kubernetes-preserve-unknown-fields") else "scalar"
 
 
-def _scalar_error(value: Any, atom_type: str) -> str:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if atom_type == "number" and not number:
-        return f"expected numeric (int or float), got {_go_type(value)}"
-    if atom_type == "string" and not isinstance(value, str):
-        return f"expected string, got &value.valueUnstructured{{Value:{_go_syntax(value)}}}"
-    if atom_type == "boolean" and not isinstance(value, bool):
-        return f"expected boolean, got {_go_pointer(value)}"
-    if atom_type == "scalar" and isinstance(value, dict | list):
-        return f"expected any scalar, got {_go_pointer(value)}"
-    return ""
+def _is_of_type(value: Any, atom_type: str) -> bool:
+    found = json_errors.json_type(value)
+    if atom_type == "scalar":
+        return found not in ("object", "array")
+    return atom_type == "anything" or found == {"map": "object", "list": "array", "boolean": "bool"}.get(
+        atom_type, atom_type
+    )
+
+
+_ATOM_TYPES = {
+    "map": "map", "list": "list", "number": "numeric (int or float)", "string": "string", "boolean": "boolean",
+    "scalar": "any scalar",
+}  # fmt: skip
+"""How structured-merge-diff calls the types of its schema."""
 
 
 def _map_errors(value: dict[str, Any], node: types.Schema, at: str) -> Iterator[str]:
@@ -160,25 +153,3 @@ def _list_key_error(element: Any, keys: Sequence[str], node: types.Schema) -> st
 def _has_default(node: types.Schema, key: str) -> bool:
     """OpenAPI has a default for what Go always writes, too."""
     return "default" in (types.field_schema(node, key) or {}) or key in structs.zeros(types.resolve_ref(node))
-
-
-def _go_type(value: Any) -> str:
-    names = {bool: "bool", str: "string", dict: "map[string]interface {}", list: "[]interface {}"}
-    return names.get(type(value), "int64")
-
-
-def _go_pointer(value: Any) -> str:
-    """As Go prints a pointer to a value."""
-    return f"&{{{go_errors.format_go_value(value)}}}"
-
-
-def _go_syntax(value: Any) -> str:
-    """As Go would write a value in a program."""
-    if isinstance(value, dict):
-        inner = ", ".join(f"{format_value(k)}:{_go_syntax(v)}" for k, v in sorted(value.items()))
-        return f"map[string]interface {{}}{{{inner}}}"
-    if isinstance(value, list):
-        return f"[]interface {{}}{{{', '.join(map(_go_syntax, value))}}}"
-    if value is None:
-        return "interface {}(nil)"
-    return json.dumps(value, ensure_ascii=False)

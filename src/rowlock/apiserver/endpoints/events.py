@@ -104,22 +104,13 @@ def _update_causes(existing: Object, new: Object) -> Iterator[Cause]:
     """Once written in this spelling only an Event's series and its metadata may change."""
     for name in _IMMUTABLE_FIELDS:
         if (existing.get(name) or None) != (new.get(name) or None):
-            yield field_errors.immutable_field(name, _go_value(new.get(name)))
+            yield field_errors.immutable_field(name, new.get(name))
 
 
 _IMMUTABLE_FIELDS = (
     "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type", "eventTime",
     "action", "related", "reportingComponent", "reportingInstance",
 )  # fmt: skip
-_REFERENCE_FIELDS = ("Kind", "Namespace", "Name", "UID", "APIVersion", "ResourceVersion", "FieldPath")
-
-
-def _go_value(value: Any) -> Any:
-    """A reference as the real server shows one: its structure's own names, all of them."""
-    if not isinstance(value, dict) or "component" in value or "host" in value:
-        return value
-    lowercase_fields = {name.lower(): text for name, text in value.items()}
-    return {name: lowercase_fields.get(name.lower(), "") for name in _REFERENCE_FIELDS}
 
 
 def _create_causes(event: Object) -> Iterator[Cause]:

@@ -20,9 +20,10 @@ from rowlock.apiserver.apply import managed_fields
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, ResponseForm, Target
 from rowlock.apiserver.http.responses import answer, answer_object, encode
-from rowlock.apiserver.patch import json_patch, patches
+from rowlock.apiserver.patch import patches
 from rowlock.apiserver.printers import tables
-from rowlock.apiserver.schema import decoding, go_errors, types
+from rowlock.apiserver.schema import decoding, types
+from rowlock.apiserver.schema.json_errors import unmarshal_error
 from rowlock.apiserver.validation import field_errors, selector_errors
 from rowlock.errors import BadRequest, Conflict, Invalid, Unsupported, UnsupportedMediaType, conflict
 from rowlock.kinds import Kind
@@ -269,14 +270,9 @@ async def _create_on_update(store: Store, target: Target, obj: Object, options: 
 
 
 def _uid_conflict(target: Target, requested_uid: str, current_uid: str) -> Conflict:
-    """An update of an object that has another uid, in the words of a real server's store."""
-    kind = target.kind
-    key_parts = [kind.group] if kind.custom else []
-    key_parts += [kind.plural, *(["specs"] if kind is kinds.SERVICE else []), target.namespace, target.name]
-    key = "/registry/" + "/".join(filter(None, key_parts))
+    """An update of an object that has another uid."""
     why = f"Precondition failed: UID in precondition: {requested_uid}, UID in object meta: {current_uid}"
-    why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
-    return conflict(kind.plural, target.name, why, kind.group)
+    return conflict(target.kind.plural, target.name, why, target.kind.group)
 
 
 _CREATE_ON_UPDATE_KINDS = frozenset({kinds.EVENT, kinds.LEASE, kinds.SERVICE, kinds.ROLE, kinds.ROLE_BINDING})
@@ -297,7 +293,7 @@ def decode_request_object(call: Call, target: Target, options: WriteOptions) -> 
     try:
         value = _parse_body(call, target.kind, options)
     except request_body.JsonParseError as error:
-        raise BadRequest(go_errors.unrecognised_object_error(target.kind.name, call.body, error.why)) from None
+        raise requests.unrecognised_object(target.kind, error.message) from None
     obj = requests.object_for_target(call, target, value)
     _check_meta(target.kind, obj["metadata"])
     return obj
@@ -368,30 +364,14 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
             target.kind, target.namespace, target.name, body, type=kind, subresource=target.subresource, options=options
         )
     except DecodingError as error:
-        raise (
-            error if kind == "apply" else _invalid_patch(_blamed_value(store, target, body, kind), error, kind)
-        ) from None
+        raise (error if kind == "apply" else _invalid_patch(target.kind, error, kind)) from None
     await _send_stored(call, send, store, target.kind, stored, code=200 if existed else 201)
 
 
-def _blamed_value(store: Store, target: Target, body: Any, kind: PatchType) -> Any:
-    """What cannot be read: of a strategic patch the patch itself, of others what they make of the object."""
-    current = store.core.latest_object(target.kind, target.namespace, target.name)
-    if kind == "strategic" or current is None:
-        return body
-    return json_patch.apply_json_patch(current, body) if kind == "json" else patches.merge_patch(current, body)
-
-
-def _invalid_patch(patch: Any, error: DecodingError, kind: PatchType) -> Invalid:
+def _invalid_patch(kind: Kind, error: DecodingError, type: PatchType) -> Invalid:
     """What a patch makes does not fit the type: the real server blames the patch and names no object."""
-    if kind == "strategic":
-        why = (
-            error.converted if error.converted != error.why else go_errors.strategic_conversion_error(patch, error.why)
-        )
-        cause = field_errors.invalid_value("patch", go_errors.format_go_value(patch), why)
-    else:
-        text = msgspec.json.encode(patch, order="sorted").decode()
-        cause = field_errors.invalid_value("patch", text, error.why)
+    why = f"a value cannot be converted: {error.why}" if type == "strategic" else error.why
+    cause = field_errors.invalid_value("patch", kind.name, why)
     return Invalid(f' "" is invalid: patch: {cause.message}', causes=[cause])
 
 
@@ -408,7 +388,7 @@ def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
         if kind == "strategic" and patch is None:  # to Go, an empty map
             return {}
         if kind != "json" and not isinstance(patch, dict):
-            raise BadRequest(prefix + go_errors.unmarshal_error(patch, "value of type map[string]interface {}"))
+            raise BadRequest(prefix + unmarshal_error(patch, "an object"))
         return patch
     return requests.apply_configuration(target.kind, request_body.yaml_of(call.body))
 

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from rowlock.apiserver.http.requests import Call
-from rowlock.apiserver.schema import go_errors, protobuf
+from rowlock.apiserver.schema import json_errors, protobuf
+from rowlock.apiserver.schema.decoding import Walk
 from rowlock.errors import BadRequest, UnsupportedMediaType
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -71,30 +72,11 @@ def _is_custom_path(path: str) -> bool:
 
 
 class JsonParseError(BadRequest):
-    """A body that cannot be read; `why` in Go's words."""
+    """A body that cannot be read; `why` says where."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"couldn't get version/kind; json parse error: {why}")
         self.why = why
-
-
-def json_of(body: bytes) -> Any:
-    """JSON. Raises BadRequest."""
-    return _decode_json(body, _decoder(None))
-
-
-def _decode_json(body: bytes, decoder: json.JSONDecoder) -> Any:
-    try:
-        # What is no UTF-8, and half a pair of surrogates, is read as Go reads it: as U+FFFD.
-        text = body.decode("utf-8", "replace")
-        value = decoder.decode(text)
-    except RecursionError:
-        raise _too_deep_error() from None
-    except ValueError as error:
-        raise JsonParseError(go_errors.json_error(body) or str(error)) from None
-    if "\\u" in text or text.count("{") + text.count("[") > MAX_DEPTH:
-        return to_json_value(value)
-    return value
 
 
 MAX_DEPTH = 200
@@ -105,19 +87,58 @@ def _too_deep_error() -> BadRequest:
     return BadRequest("the body is nested too deeply")
 
 
+def json_of(body: bytes) -> Any:
+    """JSON; of a field that comes twice the last. Raises BadRequest."""
+    return decode_strict_json(body)[0]
+
+
 def patch_of(body: bytes, prefix: str = "error decoding patch: ") -> Any:
     """A JSON patch or merge patch. Raises BadRequest, in words that begin with what the server was doing."""
     try:
-        value = msgspec.json.decode(body.decode("utf-8", "replace"))
+        return json_of(body)
+    except JsonParseError as error:
+        raise BadRequest(prefix + error.why) from None
+
+
+def decode_strict_json(body: bytes) -> tuple[Any, list[str]]:
+    """The body and the paths of its duplicate fields. Raises BadRequest."""
+    value = _decode_unambiguous(body)
+    if value is not None:
+        return value, []
+    walk = Walk()
+    try:
+        # What is no UTF-8, and half a pair of surrogates, is read as Go reads it: as U+FFFD.
+        pairs = _DECODER.decode(body.decode("utf-8", "replace"))
+        return to_json_value(pairs, walk), walk.duplicate_fields
     except RecursionError:
         raise _too_deep_error() from None
-    except msgspec.MsgspecError as error:
-        raise BadRequest(prefix + (go_errors.json_error(body) or str(error))) from None
-    return to_json_value(value) if b"\\u" in body or body.count(b"{") + body.count(b"[") > MAX_DEPTH else value
+    except ValueError as error:
+        raise JsonParseError(json_errors.json_error(body) or str(error)) from None
 
 
-def _reject_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
+def _decode_unambiguous(body: bytes) -> Any:
+    """The value of a body that says nothing twice and nothing in a roundabout way, as most do, in a third of the time: what
+    was read, written again, is what came in. None: it takes a closer look."""
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        return None
+    try:
+        value = msgspec.json.decode(body)
+        same = body.translate(None, _WHITESPACE) == msgspec.json.encode(value).translate(None, _WHITESPACE)
+    except (
+        msgspec.MsgspecError,
+        ValueError,
+        OverflowError,
+    ):  # no JSON, no UTF-8, half a character, a number like no other
+        return None
+    return value if same else None
+
+
+_WHITESPACE = b" \t\r\n"
+"""In both texts alike it may go from inside strings, too: it changes nothing about how many there are."""
+
+
+class _PairList(list[tuple[str, Any]]):
+    """An object as its pairs."""
 
 
 def _parse_finite(text: str) -> float:
@@ -127,23 +148,40 @@ def _parse_finite(text: str) -> float:
     return number
 
 
-def to_json_value(value: Any, depth: int = 0) -> Any:
-    """The value as JSON can hold it: real characters, finite numbers, text for keys. Raises BadRequest."""
-    if depth > MAX_DEPTH:
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_PairList, parse_constant=json_errors.reject_constant, parse_float=_parse_finite
+)
+"""Made once: it takes as long to make one as to read a small body."""
+
+
+def to_json_value(value: Any, walk: Walk | None = None) -> Any:
+    """The value as JSON can hold it: real characters, finite numbers, text for keys; the last of fields that come twice,
+    whose paths are the `walk`'s duplicates. Raises BadRequest."""
+    walk = walk or Walk()
+    if len(walk.path) > MAX_DEPTH:
         raise _too_deep_error()
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict):
-        return {to_json_value(_json_key(k), depth + 1): to_json_value(v, depth + 1) for k, v in value.items()}
+    if isinstance(value, dict | _PairList):
+        out: dict[str, Any] = {}
+        for raw_key, element in value.items() if isinstance(value, dict) else value:
+            key = to_json_value(_json_key(raw_key))
+            if key in out:
+                walk.duplicate_fields.append(walk.field_path(key))
+            walk.path.append(key)
+            out[key] = to_json_value(element, walk)
+            walk.path.pop()
+        return out
     if isinstance(value, list):
-        return [to_json_value(v, depth + 1) for v in value]
+        elements = []
+        for index, element in enumerate(value):
+            walk.path.append(index)
+            elements.append(to_json_value(element, walk))
+            walk.path.pop()
+        return elements
     if isinstance(value, bytes):  # YAML's !!binary
         return base64.b64encode(value).decode()
-    if (
-        value is not None
-        and not isinstance(value, (bool, int))
-        and not (isinstance(value, float) and math.isfinite(value))
-    ):
+    if not isinstance(value, bool | int | None) and not (isinstance(value, float) and math.isfinite(value)):
         raise BadRequest(f"error converting YAML to JSON: there is no JSON for {str(value)[:40]}")
     return value
 
@@ -219,80 +257,3 @@ _WITHOUT_BASE_60 = {
     ),
 }
 """What YAML 1.1 takes for numbers, without `1:59:59`."""
-
-
-def _decode_unambiguous(body: bytes) -> Any:
-    """The value of a body that says nothing twice and nothing in a roundabout way, as most do, in a third of the time: what
-    was read, written again, is what came in. None: it takes a closer look."""
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
-        return None
-    try:
-        value = msgspec.json.decode(body)
-        same = body.translate(None, _WHITESPACE) == msgspec.json.encode(value).translate(None, _WHITESPACE)
-    except (
-        msgspec.MsgspecError,
-        ValueError,
-        OverflowError,
-    ):  # no JSON, no UTF-8, half a character, a number like no other
-        return None
-    return value if same else None
-
-
-_WHITESPACE = b" \t\r\n"
-"""In both texts alike it may go from inside strings, too: it changes nothing about how many there are."""
-
-
-class _DuplicateDetector:
-    """Finds keys that occur twice in one object: the last wins, and is reported."""
-
-    def __init__(self) -> None:
-        self.has_duplicates = False
-
-    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        obj = dict(pairs)
-        if len(obj) != len(pairs):
-            self.has_duplicates = True
-        return obj
-
-
-def decode_strict_json(body: bytes) -> tuple[Any, list[str]]:
-    """The body and the paths of its duplicate fields."""
-    quick = _decode_unambiguous(body)
-    if quick is not None:
-        return quick, []
-    _DUPLICATE_DETECTOR.has_duplicates = False
-    value = _decode_json(body, _decoder(_DUPLICATE_DETECTOR))
-    return value, duplicates(body) if _DUPLICATE_DETECTOR.has_duplicates else []
-
-
-_DUPLICATE_DETECTOR = _DuplicateDetector()
-"""One for all: a body is read in one go."""
-
-
-@cache
-def _decoder(pairs: _DuplicateDetector | None) -> json.JSONDecoder:
-    """Made once: it takes as long to make one as to read a small body."""
-    return json.JSONDecoder(object_pairs_hook=pairs, parse_constant=_reject_constant, parse_float=_parse_finite)
-
-
-class _PairList(list[tuple[str, Any]]):
-    """An object as its pairs."""
-
-
-def duplicates(body: bytes) -> list[str]:
-    """The slow way, once a duplicate is known: where."""
-    return list(_duplicates(json.loads(body.decode("utf-8", "replace"), object_pairs_hook=_PairList), ""))
-
-
-def _duplicates(value: Any, path: str) -> Iterable[str]:
-    if isinstance(value, _PairList):
-        seen_keys: set[str] = set()
-        for key, element in value:
-            field_path = f"{path}.{key}" if path else key
-            if key in seen_keys:
-                yield field_path
-            seen_keys.add(key)
-            yield from _duplicates(element, field_path)
-    elif isinstance(value, list):
-        for index, element in enumerate(value):
-            yield from _duplicates(element, f"{path}[{index}]")

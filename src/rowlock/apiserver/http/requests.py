@@ -18,7 +18,7 @@ import msgspec
 
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
-from rowlock.apiserver.schema import go_errors
+from rowlock.apiserver.schema.json_errors import unmarshal_error
 from rowlock.apiserver.server.users import User
 from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound, Timeout, Unsupported
 from rowlock.kinds import Kind
@@ -287,13 +287,21 @@ def revision_too_large(requested: int, current: int) -> Timeout:
     )
 
 
+_UNREAD_KIND = "couldn't get version/kind; json parse error"
+
+
+def unrecognised_object(kind: Kind, why: str) -> BadRequest:
+    """A body that is no object of any kind."""
+    return BadRequest(f"the object provided is unrecognized (must be of type {kind.name}): {why}")
+
+
 def object_for_target(call: Call, target: Target, obj: Any) -> objects.Object:
     """The body as an object of the target's kind in its place, fit for the store. Raises BadRequest."""
     kind = target.kind
     if not isinstance(obj, dict):
-        raise BadRequest(go_errors.not_an_object_error(kind.name, call.body, obj))
+        raise unrecognised_object(kind, f"{_UNREAD_KIND}: {unmarshal_error(obj, 'an object')}")
     if kind.custom and not obj.get("kind"):
-        raise BadRequest(go_errors.missing_kind_error(kind.name, call.body))
+        raise unrecognised_object(kind, "Object 'Kind' is missing")
     if kind.custom and not obj.get("apiVersion"):
         why = f"the API version in the data () does not match the expected API version ({kind.api_version})"
         raise BadRequest(why)
@@ -302,7 +310,7 @@ def object_for_target(call: Call, target: Target, obj: Any) -> objects.Object:
     if meta is None:
         meta = {}
     if not isinstance(meta, dict):
-        why = go_errors.unmarshal_error(meta, f"struct field {kind.name}.metadata of type v1.ObjectMeta")
+        why = unmarshal_error(meta, f"Go struct field {kind.name}.metadata of type v1.ObjectMeta")
         raise BadRequest(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
     space = meta.get("namespace")
     if space and kind.namespaced and space != target.namespace:
@@ -317,7 +325,7 @@ def object_for_target(call: Call, target: Target, obj: Any) -> objects.Object:
 def apply_configuration(kind: Kind, value: Any) -> objects.Object:
     """The body of a server-side apply, which is read as it is. Raises BadRequest when it is of another kind."""
     if not isinstance(value, dict | None):
-        why = go_errors.unmarshal_error(value, "value of type map[string]interface {}")
+        why = unmarshal_error(value, "an object")
         raise BadRequest(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
     config = value or {}
     version, name = (text if isinstance(text, str) else "" for text in (config.get("apiVersion"), config.get("kind")))
@@ -336,12 +344,5 @@ def _check_kind(kind: Kind, version: str, name: str) -> None:
         return
     group, _, plain = version.rpartition("/")
     known = any((k.group, k.version, k.name) == (group, plain, name) for k in kinds.KINDS)
-    if kind.custom:
-        why = "the kinds differ"
-    elif known:
-        why = (
-            f"converting ({plain}.{name}) to ({kind.group.partition('.')[0] or 'core'}.{kind.name}): unknown conversion"
-        )
-    else:
-        why = f'no kind "{name}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:110"'
+    why = "the kinds differ" if known or kind.custom else f'no kind "{name}" is registered for version "{version}"'
     raise BadRequest(f'{name} in version "{plain}" cannot be handled as a {kind.name}: {why}')

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rowlock.apiserver.schema import go_errors
+from rowlock.apiserver.schema.json_errors import unmarshal_error
 from rowlock.errors import BadRequest, Invalid
 
 MAX_OPERATIONS = 10_000
@@ -28,16 +28,13 @@ def apply_json_patch(target: Any, patch: Any) -> Any:
     if patch is None:  # to Go, an empty list
         return target
     if not isinstance(patch, list):
-        raise BadRequest(
-            f"error decoding patch: {go_errors.unmarshal_error(patch, 'value of type []handlers.jsonPatchOp')}"
-        )
+        raise BadRequest(f"error decoding patch: {unmarshal_error(patch, 'a list of operations')}")
     for operation in patch:
         if not isinstance(operation, dict):
-            text = go_errors.unmarshal_error(operation, "value of type handlers.jsonPatchOp")
-            raise BadRequest(f"error decoding patch: {text}")
+            raise BadRequest(f"error decoding patch: {unmarshal_error(operation, 'an operation')}")
         for field in ("op", "path", "from"):
             if not isinstance(operation.get(field), str | None):
-                text = go_errors.unmarshal_error(operation[field], f"struct field jsonPatchOp.{field} of type string")
+                text = unmarshal_error(operation[field], f"the text that {field} is")
                 raise BadRequest(f"error decoding patch: {text}")
     if len(patch) > MAX_OPERATIONS:
         raise BadRequest(

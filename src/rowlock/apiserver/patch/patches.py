@@ -16,8 +16,9 @@ from rowlock.apiserver.admission.chain import DecodingError, decode_object, miss
 from rowlock.apiserver.apply import apply_schema
 from rowlock.apiserver.apply import managed_fields as field_ownership
 from rowlock.apiserver.patch import json_patch, strategic_merge
-from rowlock.apiserver.schema import decoding, go_errors, types
+from rowlock.apiserver.schema import decoding, types
 from rowlock.apiserver.schema.decoding import Walk
+from rowlock.apiserver.schema.json_errors import unmarshal_error
 from rowlock.apiserver.validation.field_errors import format_value
 from rowlock.errors import BadRequest, Cause, Invalid, UnsupportedMediaType, invalid
 from rowlock.kinds import Kind
@@ -112,9 +113,7 @@ def _check_identity(kind: Kind, current: Object, new: Any) -> Object:
         raise BadRequest("the patch leaves something that is not an object")
     meta = new["metadata"]
     if not isinstance(meta, dict):
-        raise DecodingError(
-            kind, go_errors.unmarshal_error(meta, f"struct field {kind.name}.metadata of type v1.ObjectMeta")
-        )
+        raise DecodingError(kind, unmarshal_error(meta, f"Go struct field {kind.name}.metadata of type v1.ObjectMeta"))
     _check_meta_types(kind, objects.meta(current), meta)
     space = meta.get("namespace")
     if space and not kind.namespaced:
@@ -143,7 +142,7 @@ def _check_meta_types(kind: Kind, before: Object, meta: Object) -> None:
     try:
         decoding.decode(types.META, changed_fields, Walk(path=["metadata"]))
     except BadRequest as error:
-        raise DecodingError(kind, error.message, getattr(error, "converted", "")) from None
+        raise DecodingError(kind, error.message) from None
 
 
 def _is_same_kind(current: Object, new: Object) -> bool:
@@ -163,13 +162,12 @@ def _check_kind(kind: Kind, current: Object, new: Object) -> Object:
         return {**new, "kind": kind.name}
     for field, value in (("apiVersion", version), ("kind", name)):
         if not isinstance(value, str | None):
-            why = go_errors.unmarshal_error(value, f"struct field .{field} of type string")
+            why = unmarshal_error(value, f"Go struct field .{field} of type string")
             raise DecodingError(kind, f"couldn't get version/kind; json parse error: {why}")
     if not version or not name:
         raise BadRequest(f"the patch leaves apiVersion {version!r} and kind {name!r}, which is no kind of object")
     if not kind.custom:
-        where = f'registered for version "{version}" in scheme "pkg/runtime/scheme.go:110"'
-        raise DecodingError(kind, f'no kind "{name}" is {where}')
+        raise DecodingError(kind, f'no kind "{name}" is registered for version "{version}"')
     pairs = (("kind", name, kind.name), ("apiVersion", version, kind.api_version))
     causes = [
         Cause("FieldValueInvalid", f"Invalid value: {format_value(got)}: must be {expected}", key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from rowlock.apiserver.schema import go_errors, types
+from rowlock.apiserver.schema import types
 from rowlock.errors import BadRequest, UnknownError
 
 MAX_DEPTH = 100
@@ -31,12 +31,7 @@ def strategic_merge(target: Any, patch: Any, node: types.Schema, depth: int = 0)
     if directive == "delete":
         return {}
     if _PATCH in patch:
-        shown = (
-            directive
-            if isinstance(directive, str)
-            else f"%!s({_go_type(directive)}={go_errors.format_go_value(directive)})"
-        )
-        raise UnknownError(f"unknown patch type: {shown} in map: {go_errors.format_go_value(patch)}")
+        raise UnknownError(f"unknown patch type: {directive}")
     out = dict(target) if isinstance(target, dict) else {}
     if _RETAIN in patch:
         if not isinstance(patch[_RETAIN], list):
@@ -83,12 +78,6 @@ def _strip_directives(value: Any, depth: int) -> Any:
     return value
 
 
-def _go_type(value: Any) -> str:
-    """The type of a JSON value in Go."""
-    names = {"str": "string", "int": "int64", "float": "float64", "bool": "bool", "dict": "map[string]interface {}"}
-    return names.get(type(value).__name__, "[]interface {}")
-
-
 def _patch_strategy(node: types.Schema) -> str:
     return "merge" if "merge" in str(node.get("x-kubernetes-patch-strategy", "")).split(",") else "replace"
 
@@ -102,16 +91,14 @@ def _merge_list(live: list[Any], patch: list[Any], node: types.Schema, depth: in
         return [e for e in patch if not (isinstance(e, dict) and e.get(_PATCH) == "replace" and key not in e)]
     out, child = list(live), types.item_schema(node)
     if not all(isinstance(element, dict) for element in patch):
-        raise UnknownError(
-            f"list element types are not identical: [{go_errors.format_go_value(live)} {go_errors.format_go_value(patch)}]"
-        )
+        raise UnknownError("list element types are not identical: the list is merged by key, its elements are objects")
     positions: dict[str, list[int]] = {}  # of each key, so that long lists cost their length, not its square
     for index, live_element in enumerate(live):
         if isinstance(live_element, dict):
             positions.setdefault(_element_identity(key, live_element), []).append(index)
     for element in patch:
         if key not in element:
-            raise UnknownError(f"map: {go_errors.format_go_value(element)} does not contain declared merge key: {key}")
+            raise UnknownError(f"an element of the list does not contain declared merge key: {key}")
         identity = _element_identity(key, element)
         if element.get(_PATCH) == "delete":
             for index in positions.pop(identity, ()):

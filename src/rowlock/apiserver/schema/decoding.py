@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
-from rowlock.apiserver.schema import go_errors, rfc3339, structs, types
+from rowlock.apiserver.schema import json_errors, rfc3339, structs, types
 from rowlock.apiserver.schema.defaulting import SET_DEFAULTS
 from rowlock.errors import BadRequest
 from rowlock.quantity import canonicalize
@@ -27,6 +27,7 @@ class Walk:
 
     path: list[str | int] = field(default_factory=list)
     unknown_fields: list[str] = field(default_factory=list)
+    duplicate_fields: list[str] = field(default_factory=list)
     fill_defaults: bool = True
     """False: types and canonical forms only, no defaults (server-side apply's configurations)."""
 
@@ -53,31 +54,12 @@ def decode(name: str, value: Any, walk: Walk) -> dict[str, Any]:
     return found
 
 
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    return "array" if isinstance(value, list) else "object"
-
-
-class UnmarshalTypeError(BadRequest):
-    """A value of the wrong type; `converted` is what is said of it when it was in memory already (`golang.converted`)."""
-
-    def __init__(self, message: str, converted: str) -> None:
-        super().__init__(message)
-        self.converted = converted
-
-
-def _unmarshal_type_error(value: Any, walk: Walk, owner: str, go_type: str, converted: str = "") -> UnmarshalTypeError:
+def _unmarshal_type_error(value: Any, walk: Walk, owner: str, go_type: str) -> BadRequest:
     path = ".".join(step for step in walk.path if isinstance(step, str))
-    json_type = _json_type(value)
+    json_type = json_errors.json_type(value)
     if json_type == "number" and go_type.startswith("int"):
         json_type = f"number {value}"
-    text = f"json: cannot unmarshal {json_type} into Go struct field {owner}.{path} of type {go_type}"
-    return UnmarshalTypeError(text, converted or go_errors.conversion_error(value, go_type))
+    return BadRequest(f"json: cannot unmarshal {json_type} into Go struct field {owner}.{path} of type {go_type}")
 
 
 def _short_name(name: str) -> str:
@@ -174,9 +156,7 @@ def _int_or_string_decoder(owner: str) -> Decoder:
     def decoder(value: Any, walk: Walk) -> Any:
         number = value.__class__ is int and -(2**31) <= value < 2**31
         if not number and not isinstance(value, str):
-            raise _unmarshal_type_error(
-                value, walk, owner, "int32", go_errors.unmarshal_error(value, "value of type int32")
-            )
+            raise _unmarshal_type_error(value, walk, owner, "int32")
         return value
 
     return decoder
@@ -185,9 +165,7 @@ def _int_or_string_decoder(owner: str) -> Decoder:
 def _time_decoder(owner: str, parse: Callable[[str], str]) -> Decoder:
     def decoder(value: Any, walk: Walk) -> Any:
         if not isinstance(value, str):
-            raise _unmarshal_type_error(
-                value, walk, owner, "string", go_errors.unmarshal_error(value, "value of type string")
-            )
+            raise _unmarshal_type_error(value, walk, owner, "string")
         return parse(value)
 
     return decoder
@@ -202,8 +180,7 @@ def _bytes_decoder(owner: str) -> Decoder:
         except ValueError:  # binascii's own, and what base64 says to characters beyond ASCII
             bad = re.search(r"[^A-Za-z0-9+/=]", value)
             at = bad.start() if bad else len(value) // 4 * 4
-            why = f"illegal base64 data at input byte {at}"
-            raise UnmarshalTypeError(why, f"error decoding from json: {why}") from None
+            raise BadRequest(f"illegal base64 data at input byte {at}") from None
         return value
 
     return decoder

@@ -95,10 +95,3 @@ def go_type(node: Schema) -> str:
         "object": "map[string]interface {}",
     }
     return node.get("format", "int64") if node.get("type") == "integer" else names.get(node.get("type"), "interface {}")
-
-
-def is_text(go_type: str) -> bool:
-    """Whether a type is one of texts: a name (`v1.PullPolicy`) that is not that of a struct, a list or a map."""
-    named = "." in go_type and not go_type.startswith(("[", "map["))
-    structured = go_type == "v1.ResourceList" or any(name.endswith(f".{go_type}") for name in types.type_names())
-    return go_type == "string" or (named and not structured)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rowlock import kinds, objects
-from rowlock.apiserver.schema import go_errors
+from rowlock.apiserver.schema import json_errors
 from rowlock.apiserver.validation.containers import config_key_problems
 from rowlock.apiserver.validation.field_errors import (
     dns_label_problems,
@@ -179,8 +179,8 @@ _REQUIRED_SECRET_KEYS = {
 def _json_causes(encoded: str, field: str) -> Causes:
     """Credentials of a registry are a JSON object; what they say is never repeated."""
     text = base64.b64decode(encoded)
-    if not (why := go_errors.json_error(text)) and not isinstance(decoded := json.loads(text), dict | None):
-        why = go_errors.unmarshal_error(decoded, "value of type map[string]interface {}")
+    if not (why := json_errors.json_error(text)) and not isinstance(decoded := json.loads(text), dict | None):
+        why = json_errors.unmarshal_error(decoded, "an object")
     if why:
         yield invalid_value(field, "<secret contents redacted>", why)
 
