@@ -29,7 +29,7 @@ from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
-from rowlock.system import garbage_collector, namespace_defaults, resource_quota, taint_eviction
+from rowlock.system import registry as system
 from rowlock.training import controller as training
 from rowlock.training.model import PARITIES
 from rowlock.training.pod_group import PodGroupController
@@ -105,11 +105,8 @@ class LocalCluster:
         """Who decides here. Without a scheduler nobody declares gangs either: both belong together."""
         active: list[Controller] = [
             *training.controllers(PARITIES[self.settings.parity]),
-            *garbage_collector.controllers(),
-            *taint_eviction.controllers(),
+            *system.controllers(self.settings.ca_certificate),
             fake_nodes.FakeKubelet(),
-            *namespace_defaults.controllers(self.settings.ca_certificate),
-            resource_quota.ResourceQuotaController(),
         ]
         if self.scheduler is not None:
             active += [PodGroupController(), self.scheduler]

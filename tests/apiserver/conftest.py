@@ -28,7 +28,7 @@ from rowlock.apiserver.server import application, certificates, http_protocol, t
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
-from rowlock.system import garbage_collector
+from rowlock.system import registry as system
 from rowlock.training import controller as training
 
 TOKEN = "a-test-token"
@@ -107,7 +107,7 @@ class Harness:
                         await self.store.create(kind, {"apiVersion": "v1", "kind": kind.name, "metadata": meta})
 
     async def _collect(self) -> None:
-        made = [*garbage_collector.controllers(), *(training.controllers() if self.operate else ())]
+        made = [*system.deleting_controllers(), *(training.controllers() if self.operate else ())]
         await controllers.run(self.store, self.store.view, made, self.store.changes())
 
     def stop(self) -> None:

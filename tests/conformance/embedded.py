@@ -12,14 +12,14 @@ from rowlock.api import Controller
 from rowlock.assembly import Server
 from rowlock.cluster import LocalCluster
 from rowlock.serve import parse_arguments, start_certificates
-from rowlock.system import garbage_collector
+from rowlock.system import registry as system
 
 
 class Quiet(LocalCluster):
     """Only garbage is collected here."""
 
     def controllers(self) -> list[Controller]:
-        return list(garbage_collector.controllers())
+        return list(system.deleting_controllers())
 
 
 class QuietServer(Server):

@@ -36,7 +36,7 @@ from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import Snapshot
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
-from rowlock.system import garbage_collector
+from rowlock.system import registry as system
 from rowlock.training import controller as training
 from rowlock.training.pod_group import PodGroupController
 
@@ -88,7 +88,7 @@ class Served:
             uvicorn.Config(Starlette(routes=[*face.routes, *others]), port=0, log_level="error", lifespan="off")
         )
         web.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # a thread may not have any
-        made = [*training.controllers(), *garbage_collector.controllers(), PodGroupController(), scheduler]
+        made = [*training.controllers(), *system.deleting_controllers(), PodGroupController(), scheduler]
         async with asyncio.TaskGroup() as tasks:
             work = [
                 tasks.create_task(face.run()),

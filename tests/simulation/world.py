@@ -24,7 +24,11 @@ from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.storage.state import State, StoredChange
 from rowlock.storage.store import Store
-from rowlock.system import garbage_collector
+from rowlock.system.event_expiry import EventExpiry
+from rowlock.system.garbage_collector import GarbageCollector
+from rowlock.system.namespace_deletion import NamespaceDeleter
+from rowlock.system.pod_garbage_collector import PodGarbageCollector
+from rowlock.system.volume_claims import ClaimProtection
 
 START = 1_700_000_000.0
 CALM = 6_000
@@ -277,11 +281,10 @@ def _why(obj: Object) -> str:
 
 
 def collectors() -> list[Callable[[], Controller]]:
-    garbage, emptying, *_ = garbage_collector.controllers()
     return [
-        type(garbage),
-        type(emptying),
-        garbage_collector.EventExpiry,
-        lambda: garbage_collector.PodGarbageCollector(quarantine=5.0),
-        garbage_collector.ClaimProtection,
+        GarbageCollector,
+        NamespaceDeleter,
+        EventExpiry,
+        lambda: PodGarbageCollector(quarantine=5.0),
+        ClaimProtection,
     ]

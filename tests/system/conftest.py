@@ -1,4 +1,9 @@
-"""Stores to test the collectors on."""
+"""A cluster in memory whose controllers decide after every change."""
 
-from tests.storage.conftest import clock as clock
-from tests.storage.conftest import path as path
+import pytest
+from tests.system.cluster import Cluster
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()

@@ -11,15 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rowlock import objects
-from rowlock.api import NOTHING, Change, Controller, Decision, Delete, DeleteOptions, Patch, Record, View, Write
+from rowlock.api import NOTHING, Change, Decision, Delete, DeleteOptions, Patch, Record, View, Write
 from rowlock.kinds import NODE, POD, Kind
 from rowlock.objects import Key, Object
 
 NO_EXECUTE = "NoExecute"
-
-
-def controllers() -> tuple[Controller, ...]:
-    return (TaintEviction(),)
 
 
 class TaintEviction:

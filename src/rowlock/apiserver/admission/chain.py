@@ -28,7 +28,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
 from rowlock.storage import lifecycle
-from rowlock.system.garbage_collector import PVC_PROTECTION_FINALIZER
+from rowlock.system.volume_claims import PVC_PROTECTION_FINALIZER
 from rowlock.training.admission.webhooks import denial_message, review_job
 from rowlock.training.model import DEFAULT, Parity
 
@@ -264,7 +264,7 @@ _ALLOCATED_FIELDS = frozenset({"clusterIPs", "ipFamilies", "ipFamilyPolicy"})
 
 
 def _add_protection_finalizer(claim: Object) -> Object:
-    """A claim stays while pods use it: `rowlock.system.garbage_collector.Claims` takes the finalizer away."""
+    """A claim stays while pods use it: `rowlock.system.volume_claims.Claims` takes the finalizer away."""
     own = objects.meta(claim).get("finalizers") or []
     return (
         claim

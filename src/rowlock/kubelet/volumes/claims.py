@@ -19,7 +19,7 @@ from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.volumes.volumes import claim_directory
 from rowlock.objects import Object, annotations, dig, name, namespace, uid
 from rowlock.quantity import integer_value
-from rowlock.system.garbage_collector import claims_of
+from rowlock.system.volume_claims import claims_of
 
 DIRECTORY_ANNOTATION = "rowlock.dev/directory"
 CLAIM = kinds.PERSISTENT_VOLUME_CLAIM

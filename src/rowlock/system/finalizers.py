@@ -1,0 +1,26 @@
+"""Finalizers of objects, and patches of metadata that apply to the very object that was looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock import objects
+from rowlock.api import Patch, Write
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+
+
+def finalizers_of(obj: Object) -> list[str]:
+    return objects.meta(obj).get("finalizers") or []
+
+
+def remove_finalizer(kind: Kind, obj: Object, name: str) -> Write:
+    """The write that takes one finalizer off; the object goes when it was the last."""
+    remaining = [f for f in finalizers_of(obj) if f != name]
+    return patch_metadata(kind, obj, {"finalizers": remaining or None})
+
+
+def patch_metadata(kind: Kind, obj: Object, meta: dict[str, Any]) -> Write:
+    """A merge patch of `metadata`; it conflicts when the object has changed or is another one of that name."""
+    checks = {"uid": objects.uid(obj), "resourceVersion": objects.meta(obj).get("resourceVersion")}
+    return Patch(kind, objects.namespace(obj), objects.name(obj), {"metadata": checks | meta})

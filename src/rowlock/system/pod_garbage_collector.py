@@ -1,0 +1,72 @@
+"""Pods bound to a node that does not exist fail and go, as in kube-controller-manager's pod garbage collector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rowlock import objects
+from rowlock.api import (
+    NOTHING,
+    Change,
+    Decision,
+    Delete,
+    DeleteOptions,
+    Patch,
+    View,
+    Write,
+)
+from rowlock.kinds import NODE, POD, Kind
+from rowlock.objects import Key, Object
+
+QUARANTINE = 40.0  # seconds that a node may be missing before its pods are given up
+_FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+class PodGarbageCollector:
+    """One key per node. A node that stays away takes its pods with it: they fail, then they go."""
+
+    name = "pod-garbage-collector"
+    kinds: tuple[Kind, ...] = (NODE, POD)
+
+    def __init__(self, quarantine: float = QUARANTINE) -> None:
+        self._quarantine = quarantine
+        self._missing_since: dict[str, float] = {}
+        """Since when; forgotten at a restart, which gives a node more time, never less."""
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        if change.kind is NODE:
+            return [Key("", objects.name(change.object))] if change.type != "Modified" else []
+        node = objects.dig(change.object, "spec.nodeName")
+        if change.type == "Deleted" or not node or view.get(NODE, "", node) is not None:
+            return []
+        return [Key("", node)]
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        pods = [] if view.get(NODE, "", key.name) is not None else _pods_on(view, key.name)
+        if not pods:
+            self._missing_since.pop(key.name, None)
+            return NOTHING
+        remaining = self._missing_since.setdefault(key.name, now) + self._quarantine - now
+        if remaining > 0:
+            return Decision(requeue_after=remaining)
+        return Decision(tuple(write for pod in pods for write in _fail_and_delete(pod, now)))
+
+
+def _pods_on(view: View, node: str) -> list[Object]:
+    return [pod for pod in view.all(POD) if objects.dig(pod, "spec.nodeName") == node]
+
+
+def _fail_and_delete(pod: Object, now: float) -> Iterable[Write]:
+    pod_key = objects.key(pod)
+    if objects.phase(pod) not in _FINISHED_PHASES:
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByPodGC",
+            "message": "PodGC: node no longer exists",
+            "lastTransitionTime": objects.timestamp(now),
+        }
+        other_conditions = [c for c in objects.dig(pod, "status.conditions", ()) if c.get("type") != "DisruptionTarget"]
+        status = {"phase": "Failed", "conditions": [*other_conditions, condition]}
+        yield Patch(POD, *pod_key, {"metadata": {"uid": objects.uid(pod)}, "status": status}, "merge", "status")
+    yield Delete(POD, *pod_key, DeleteOptions(grace=0, uid=objects.uid(pod)))

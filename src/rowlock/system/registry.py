@@ -1,0 +1,31 @@
+"""All controllers of this room: those that remove what nobody needs, and those that add what everybody expects."""
+
+from __future__ import annotations
+
+from rowlock.api import Controller
+from rowlock.system.event_expiry import EventExpiry
+from rowlock.system.garbage_collector import GarbageCollector
+from rowlock.system.namespace_defaults import NamespaceDefaults
+from rowlock.system.namespace_deletion import NamespaceDeleter
+from rowlock.system.node_taints import UnschedulableTaint
+from rowlock.system.pod_garbage_collector import PodGarbageCollector
+from rowlock.system.resource_quota import ResourceQuotaController
+from rowlock.system.taint_eviction import TaintEviction
+from rowlock.system.volume_claims import ClaimProtection, FirstConsumerEvents
+
+
+def deleting_controllers() -> tuple[Controller, ...]:
+    """Those that only take away: garbage, emptied namespaces, old Events, pods without a node, unused claims."""
+    return (GarbageCollector(), NamespaceDeleter(), EventExpiry(), PodGarbageCollector(), ClaimProtection())
+
+
+def controllers(ca_certificate: str = "") -> tuple[Controller, ...]:
+    """All. `ca_certificate` is the cluster's CA certificate (PEM)."""
+    return (
+        *deleting_controllers(),
+        TaintEviction(),
+        NamespaceDefaults(ca_certificate),
+        UnschedulableTaint(),
+        FirstConsumerEvents(),
+        ResourceQuotaController(),
+    )
