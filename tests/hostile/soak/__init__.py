@@ -1,0 +1,1 @@
+"""A user's week in an hour: `make soak-live`."""

@@ -1,0 +1,143 @@
+"""`python -m tests.hostile.soak`: a user's week in an hour, and what it found.
+
+Two parts: a rough one, in which the server and the pod host are killed and the disk is full, and a calm one, at whose end
+the server must need no more memory than 1.2 times what it needed at its beginning. Then every job must have come to the
+end that it should, everything is deleted, and no process may be left. The seed is printed; the same seed draws the same
+actions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.end_to_end.cluster import make
+from tests.hostile.soak import rounds
+from tests.hostile.soak.faults import InjectedFaults
+from tests.hostile.soak.measures import GROWTH, Watcher
+from tests.hostile.soak.rounds import CALM, ROUGH, Soak
+from tests.hostile.soak.workload import jobs_path
+
+ROUGH_SHARE = 0.6
+DISK_SIZE = "256m"
+SETTLED = 600.0  # seconds of calm, in which the caches of a server fill
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("SOAK_SECONDS", "3600")))
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("SOAK_SEED", str(time.time_ns() % 100_000))))
+    chosen = parser.parse_args()
+    complaints = soak_for(chosen.seconds, chosen.seed)
+    print(f"{len(complaints)} things are wrong" if complaints else "nothing is wrong")
+    return 1 if complaints else 0
+
+
+def soak_for(seconds: float, seed: int) -> list[str]:
+    """Everything; returns what was wrong, one sentence each."""
+    print(f"soak: {seconds:g} s, seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="rowlock-soak-") as home, small_disk(Path(home) / "disk") as (place, small):
+        if not small:
+            print("skipped: the disk is not filled (a tmpfs cannot be mounted here; as root it can)")
+        faults = InjectedFaults(Path(home) / "faults")
+        cluster = make(place / "data", Path(home))
+        cluster.env["PYTHONPATH"] = str(faults.python_path)
+        watcher = Watcher(cluster.data)
+        soak = Soak(cluster, watcher, faults, random.Random(seed), uuid.uuid4().hex, small)
+        try:
+            return _play(soak, watcher, seconds)
+        finally:
+            watcher.stop() if watcher.is_alive() else None
+            subprocess.run(["rowlock", "down", "--yes"], env=cluster.env, capture_output=True, timeout=120)
+
+
+def _play(soak: Soak, watcher: Watcher, seconds: float) -> list[str]:
+    with watcher.excuse():
+        soak.start()
+    watcher.start()
+    rounds.play(soak, seconds * ROUGH_SHARE, ROUGH)
+    calm_begin = time.monotonic()
+    rounds.play(soak, seconds * (1 - ROUGH_SHARE), CALM)
+    calm_end = time.monotonic()
+    _check_ends(soak)
+    _check_growth(soak, watcher, calm_begin, calm_end)
+    _clean(soak)
+    watcher.stop()
+    _report(soak, watcher)
+    slow = [*watcher.complaints(), *rounds.slow_commands(soak)]
+    print("".join(f"  WRONG: {text}\n" for text in slow), end="")
+    return [*soak.complaints, *slow]
+
+
+def _check_ends(soak: Soak) -> None:
+    """Nothing that was acknowledged is lost, and every job reaches the end that it should."""
+    for job in list(soak.jobs.values()):
+        seen: set[str] = set()
+
+        def has_ended(job: Any = job, seen: set[str] = seen) -> bool:
+            conditions = soak.api("GET", job.path).get("status", {}).get("conditions") or []
+            seen.clear()
+            seen.update(c["type"] for c in conditions if c["status"] == "True")
+            return bool(seen & job.expected)
+
+        try:
+            soak.until(has_ended, f"{job.name} ({job.kind}, {job.program}) to be one of {sorted(job.expected)}")
+        except rounds.Refused as refusal:
+            soak.complain(f"{job.name} was acknowledged and is lost: {refusal}")
+
+
+def _check_growth(soak: Soak, watcher: Watcher, begin: float, end: float) -> None:
+    third = (end - begin) / 3
+    plateau, last = watcher.median_memory(begin, begin + third), watcher.median_memory(end - third, end)
+    print(f"memory of the server: {plateau / 2**20:.1f} MiB at first, {last / 2**20:.1f} MiB at last")
+    if end - begin < SETTLED:
+        print(f"skipped: growth is not judged in less than {SETTLED:g} s of calm")
+    elif last > GROWTH * plateau:
+        soak.complain(f"the server grew from {plateau / 2**20:.1f} to {last / 2**20:.1f} MiB")
+
+
+def _clean(soak: Soak) -> None:
+    for kind in sorted({job.kind for job in soak.jobs.values()}):
+        soak.api("DELETE", jobs_path(kind))
+    pods = "/api/v1/namespaces/runai-default/pods"
+    soak.until(lambda: not soak.api("GET", pods)["items"], "every pod to be gone")
+    if not soak.until(lambda: not soak.processes(), "every program of the jobs to have ended", 30):
+        soak.complain("orphans: " + ", ".join(f"{p.pid} {p.name()}" for p in soak.processes()))
+
+
+def _report(soak: Soak, watcher: Watcher) -> None:
+    actions = ", ".join(f"{name} {count}" for name, count in sorted(soak.done.items()))
+    print(f"{soak.number} jobs; {actions}")
+    for name, times in (("answers", watcher.answers), ("commands", [took for took, _ in soak.command_seconds])):
+        if times:
+            slowest = f"median {statistics.median(times) * 1000:.0f} ms, slowest {max(times):.2f} s"
+            print(f"{len(times)} {name}: {slowest}")
+
+
+@contextlib.contextmanager
+def small_disk(place: Path) -> Iterator[tuple[Path, bool]]:
+    """A file system of its own below `place`; False where it cannot be mounted."""
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE},mode=0700", "rowlock-soak", str(place)], capture_output=True
+    )
+    try:
+        yield place, mounted.returncode == 0
+    finally:
+        if mounted.returncode == 0:
+            subprocess.run(["umount", "--lazy", str(place)], check=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
