@@ -180,6 +180,16 @@ def test_names(path: Path) -> None:
             assert not wrong, f"class {node.name}: name it after what it is"
 
 
+def test_class_names_are_unique() -> None:
+    """Who searches for a public class finds one, and a protocol is not called as what implements it."""
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(identity(path))
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
 @pytest.mark.parametrize("path", MODULES, ids=identity)
 def test_size(path: Path) -> None:
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]

@@ -15,7 +15,7 @@ from typing import Self
 
 from rowlock import controllers
 from rowlock.api import Controller
-from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.diagnostics import diagnostics
 from rowlock.diagnostics.hang_detector import HangDetector
@@ -57,7 +57,7 @@ class LocalCluster:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
-        admission = Admission()
+        admission = AdmissionChain()
         admission.has_scheduler = "scheduler" not in settings.disabled_parts
         if "kubelet" not in settings.disabled_parts:
             leftovers.refuse_copy(settings.data_dir)

@@ -22,7 +22,7 @@ import pytest
 import uvicorn
 
 from rowlock import controllers, kinds, objects
-from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application, certificates, http_protocol, tls
 from rowlock.apiserver.server.settings import ApiServerSettings
@@ -46,7 +46,7 @@ class Running:
 class Harness:
     def __init__(self, directory: Path, *, disk: bool = False, collect: bool = True, operate: bool = False) -> None:
         self.directory, self.collect, self.operate = directory, collect, operate
-        admission = Admission()
+        admission = AdmissionChain()
         self.store = Store.open(directory / "cluster.db" if disk else None, admission=admission, patches=Patcher())
         admission.view = self.store.core.staged_view
         self.ready = threading.Event()

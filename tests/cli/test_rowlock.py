@@ -187,18 +187,19 @@ def test_a_hang_is_told_to_who_follows_the_log(served: Served) -> None:
     found = client.read_server_json(str(served.data))
     assert found is not None
     server = client.ServerClient(found["url"], str(served.data))
+    events_path = f"/api/v1/workloads/{job['id']}/events"
     event("RankFailed", "rank 0 ended")
     event("JobHangs", "rank 1 keeps the others waiting")
-    with closing(ProgressReporter(server, "t1", job["id"])) as news:
+    with closing(ProgressReporter(server, "t1", events_path)) as news:
         news.report_new_events()
         news.report_new_events()
     assert served.capsys.readouterr().err == "Job t1: rank 1 keeps the others waiting\n"
-    with closing(ProgressReporter(server, "t1", job["id"], restarts=True)) as news:
+    with closing(ProgressReporter(server, "t1", events_path, restarts=True)) as news:
         news.report_new_events()
     assert "Job t1: rank 0 ended\n" in served.capsys.readouterr().err
     event("PyTorchJobSuspended", "PyTorchJob t1 is suspended.")
     for pauses, told in ((True, True), (False, False)):
-        with closing(ProgressReporter(server, "t1", job["id"], pauses=pauses)) as news:
+        with closing(ProgressReporter(server, "t1", events_path, pauses=pauses)) as news:
             news.report_new_events()
         assert ("Job t1: PyTorchJob t1 is suspended.\n" in served.capsys.readouterr().err) == told
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.storage.store import Store
 
@@ -21,7 +21,7 @@ RUNNING = "ROWLOCK_REAL_CLUSTER_KUBECONFIG"
 
 def open_store() -> Store:
     """The store with all that it is given in production."""
-    return Store.open(None, admission=Admission(), patches=Patcher())
+    return Store.open(None, admission=AdmissionChain(), patches=Patcher())
 
 
 @contextmanager

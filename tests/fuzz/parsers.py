@@ -12,7 +12,7 @@ from tests.fuzz.values import NUMBERS, TEXTS, Grower, json_text, junk, text_of
 
 from rowlock import kinds, quantity, selectors
 from rowlock.api import WriteOptions
-from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.http import request_body
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.schema import protobuf
@@ -49,7 +49,7 @@ def _admitted(random: Random) -> Any:
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         return None
     obj = {**obj, "apiVersion": kind.api_version, "kind": kind.name}  # as the store hands it on
-    return Admission().create(kind, obj, WriteOptions(manager="fuzz"))
+    return AdmissionChain().create(kind, obj, WriteOptions(manager="fuzz"))
 
 
 def _quantity(random: Random) -> Any:

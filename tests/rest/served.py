@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 
 from rowlock import controllers, kinds
 from rowlock.api import DeleteOptions, LogOptions
-from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application
 from rowlock.apiserver.server.settings import ApiServerSettings
@@ -54,7 +54,7 @@ class Served:
 
     def __init__(self, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.data, self.capsys = data, capsys
-        self.store = Store.open(None, admission=Admission(), patches=Patcher())
+        self.store = Store.open(None, admission=AdmissionChain(), patches=Patcher())
         self.logs: dict[str, list[str]] = {}
         self.endless: set[str] = set()
         """Pods whose followed log does not end: their program runs."""

@@ -1,6 +1,7 @@
-"""What the platform notices while a log is followed: a job that hangs is silent, so somebody else must speak.
+"""Warnings about a job, printed while its log is followed: a job that hangs logs nothing itself.
 
-A thread beside the log asks for the job's warnings every few seconds and tells those of the inquest once, on stderr.
+A thread beside the log asks for the job's events every few seconds and prints those of the diagnosis (`RankFailed`,
+`JobHangs` and so on) once, on stderr.
 """
 
 from __future__ import annotations
@@ -9,32 +10,32 @@ import threading
 from typing import Any
 
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.grammar import CommandError
 from rowlock.cli.output import tell
 
 POLL_INTERVAL = 3.0
-"""Seconds between two questions."""
+"""Seconds between two requests."""
 _EVENT_REASONS = frozenset({"JobHangs", "JobStill", "RankSlow", "JobMovesAgain"})
 _SUSPEND_REASONS = frozenset({"PyTorchJobSuspended", "PyTorchJobResumed"})
 
 
 class ProgressReporter:
-    """For as long as a log is followed: `with News(server, name, identity): …`."""
+    """Polls while a log is followed: `with ProgressReporter(server, name, events_path): …`."""
 
     def __init__(
-        self, server: ServerClient, name: str, identity: str, *, restarts: bool = False, pauses: bool = False
+        self, server: ServerClient, name: str, events_path: str, *, restarts: bool = False, pauses: bool = False
     ) -> None:
-        """With `restarts` ranks that failed are told, too; without, the end of the job tells it. With `pauses` it is told
-        that somebody has suspended the job: of one that is followed from its first moment."""
+        """`events_path` is the REST path of the job's events. `restarts` prints failed ranks, too (without restarts the
+        end of the job says it). `pauses` prints that somebody suspended or resumed the job: only for a job that is
+        followed from its first moment, since older events would be told as new."""
         self._reasons = (
             _EVENT_REASONS | ({"RankFailed"} if restarts else set()) | (_SUSPEND_REASONS if pauses else set())
         )
         self._server = ServerClient(server.url, server.directory)  # a connection of its own: the log has the other
-        self._name, self._events = name, f"{WORKLOADS}/{identity}/events"
+        self._name, self._events_path = name, events_path
         self._reported: set[tuple[str, str]] = set()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="news", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
 
     def __enter__(self) -> ProgressReporter:
         self._thread.start()
@@ -53,12 +54,12 @@ class ProgressReporter:
             self.close()
 
     def close(self) -> None:
-        """Lets go of the connection."""
+        """Closes the connection of its own."""
         self._server.close()
 
     def report_new_events(self) -> None:
-        """Tells what is new, the oldest first."""
-        events: list[dict[str, Any]] = self._server.get(self._events, limit=100)["events"]
+        """Prints events that were not printed yet, the oldest first."""
+        events: list[dict[str, Any]] = self._server.get(self._events_path, limit=100)["events"]
         for event in reversed(events):
             key = (str(event["reason"]), str(event["message"]))
             if key[0] in self._reasons and key not in self._reported and not self._stopped.is_set():

@@ -11,7 +11,7 @@ from tests.evidence import OPERATOR_CASES
 
 from rowlock import kinds
 from rowlock.api import WriteOptions
-from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.apply import managed_fields
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.schema import types
@@ -24,7 +24,7 @@ META = {"name": "x", "namespace": "n", "uid": "u", "creationTimestamp": "2026-01
 def admit(kind: Kind, body: dict[str, Any], **options: Any) -> dict[str, Any]:
     meta = {**META, **body.get("metadata", {})}
     obj = {**body, "apiVersion": kind.api_version, "kind": kind.name, "metadata": meta}
-    return Admission(clock=lambda: 0.0).create(kind, obj, WriteOptions(**options))
+    return AdmissionChain(clock=lambda: 0.0).create(kind, obj, WriteOptions(**options))
 
 
 def pod(**spec: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_a_pod_gets_what_a_real_one_shows() -> None:
 def test_every_kind_has_a_type_and_admission_is_idempotent(kind: Kind) -> None:
     assert types.schema_of(kind)["properties"]["metadata"]
     for body in _examples(kind):
-        admission = Admission(clock=lambda: 0.0)
+        admission = AdmissionChain(clock=lambda: 0.0)
         made = admit(kind, body)
         assert admission.update(kind, made, json.loads(json.dumps(made)), "", WriteOptions(manager="m")) is made
 
@@ -161,7 +161,7 @@ def split(text: str) -> list[str]:
 
 
 def test_who_owns_what_after_two_writers() -> None:
-    admission = Admission(clock=lambda: 0.0)
+    admission = AdmissionChain(clock=lambda: 0.0)
     first = admit(kinds.CONFIG_MAP, {"data": {"a": "1", "b": "1"}}, manager="one")
     changed = {**first, "data": {"a": "2", "b": "1"}}
     second = admission.update(kinds.CONFIG_MAP, first, changed, "", WriteOptions(manager="two"))
@@ -177,10 +177,10 @@ def test_a_pod_may_not_move_nor_get_more_time() -> None:
         ({"activeDeadlineSeconds": None}, "must not update from a positive integer to nil value"),
     ):
         with pytest.raises(ApiError, match=text):
-            Admission().update(kinds.POD, live, {**live, "spec": {**live["spec"], **change}}, "", WriteOptions())
+            AdmissionChain().update(kinds.POD, live, {**live, "spec": {**live["spec"], **change}}, "", WriteOptions())
     status = {**live["status"], "podIP": "nonsense"}
     with pytest.raises(ApiError, match=r"status.podIPs.0.: Invalid value"):
-        Admission().update(kinds.POD, live, {**live, "status": status}, "status", WriteOptions())
+        AdmissionChain().update(kinds.POD, live, {**live, "status": status}, "status", WriteOptions())
 
 
 def test_a_claim_does_not_grow_and_a_node_keeps_its_provider() -> None:
@@ -188,13 +188,13 @@ def test_a_claim_does_not_grow_and_a_node_keeps_its_provider() -> None:
     live = admit(kinds.PERSISTENT_VOLUME_CLAIM, {"spec": spec})
     more = {**live, "spec": {**live["spec"], "resources": {"requests": {"storage": "2Gi"}}}}
     with pytest.raises(ApiError, match="spec is immutable after creation"):
-        Admission().update(kinds.PERSISTENT_VOLUME_CLAIM, live, more, "", WriteOptions())
+        AdmissionChain().update(kinds.PERSISTENT_VOLUME_CLAIM, live, more, "", WriteOptions())
     bound = {"status": {"phase": "Bound"}}
     with pytest.raises(ApiError, match="only dynamically provisioned pvc can be resized"):
-        Admission().update(kinds.PERSISTENT_VOLUME_CLAIM, {**live, **bound}, {**more, **bound}, "", WriteOptions())
+        AdmissionChain().update(kinds.PERSISTENT_VOLUME_CLAIM, {**live, **bound}, {**more, **bound}, "", WriteOptions())
     node = admit(kinds.NODE, {"spec": {"providerID": "a"}})
     with pytest.raises(ApiError, match="may not change providerID"):
-        Admission().update(kinds.NODE, node, {**node, "spec": {"providerID": "b"}}, "", WriteOptions())
+        AdmissionChain().update(kinds.NODE, node, {**node, "spec": {"providerID": "b"}}, "", WriteOptions())
 
 
 def test_times_that_are_not_known_and_specs_that_are_empty_are_written() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from rowlock import kinds
 from rowlock.api import WriteOptions
-from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.errors import ApiError, Forbidden, Invalid
 from rowlock.kinds import Kind
@@ -29,7 +29,7 @@ class Door:
     """A store with admission, as an API server has it."""
 
     def __init__(self) -> None:
-        self.admission = Admission()
+        self.admission = AdmissionChain()
         self.store = Store.open(admission=self.admission, patches=Patcher())
         self.admission.view = self.store.core.staged_view
         self.create(kinds.NAMESPACE, "", "n")

@@ -11,7 +11,7 @@ import pytest
 from rowlock import kinds
 from rowlock.api import WRITE
 from rowlock.apiserver.admission import resource_quota as quota_admission
-from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.errors import Forbidden
 from rowlock.objects import Object
@@ -59,7 +59,7 @@ def pod(name: str) -> Object:
 
 async def rush(directory: Path) -> list[Any]:
     """Three pods at once into a quota of two, on disk; then one that is refused until another has gone."""
-    admission = Admission()
+    admission = AdmissionChain()
     store = Store.open(directory / "cluster.db", admission=admission, patches=Patcher())
     admission.view = store.core.staged_view
     try:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from rowlock import kinds
-from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application, sockets, users
 from rowlock.apiserver.server.settings import ApiServerSettings
@@ -115,7 +115,7 @@ def asked(token: str, host: str = "10.0.0.5", *calls: tuple[str, str, Any]) -> l
     """What a server that is bound elsewhere answers at one of its addresses."""
 
     async def main() -> list[httpx.Response]:
-        admission = Admission()
+        admission = AdmissionChain()
         store = Store.open(None, admission=admission, patches=Patcher())
         admission.view = store.core.staged_view
         for kind, obj in bootstrap.initial_objects():

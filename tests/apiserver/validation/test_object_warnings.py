@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from rowlock import kinds
 from rowlock.api import WriteOptions
-from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.http import responses
 from rowlock.apiserver.validation.object_warnings import MAX_WARNINGS, warnings
 
@@ -64,7 +64,7 @@ def test_a_certificate_and_its_key_belong_together(crt: bytes, key: bytes, said:
 def test_it_is_said_again_whenever_the_object_is_written() -> None:
     meta = {"name": "x", "namespace": "n", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
     given: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": meta}
-    admission, heard = Admission(clock=lambda: 0.0), WriteOptions()
+    admission, heard = AdmissionChain(clock=lambda: 0.0), WriteOptions()
     made = admission.create(kinds.SERVICE, {**given, "spec": {"clusterIP": "None", "externalIPs": ["1.2.3.4"]}}, heard)
     said = ["spec.externalIPs is ignored for headless services"]
     assert heard.warnings == said

@@ -9,7 +9,7 @@ import pytest
 
 from rowlock import kinds
 from rowlock.api import WriteOptions
-from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import merge_patch
 from rowlock.apiserver.validation import pods as pod_validation
 from rowlock.errors import Invalid
@@ -19,7 +19,7 @@ NEEDS = {"key": "a", "operator": "Exists"}
 
 
 def changed(spec: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    admission = Admission(clock=lambda: 0.0)
+    admission = AdmissionChain(clock=lambda: 0.0)
     given = {"spec": {"containers": [{"name": "c", "image": "x"}], **spec}}
     made = admission.create(kinds.POD, {"apiVersion": "v1", "kind": "Pod", "metadata": META, **given}, WriteOptions())
     new = merge_patch(json.loads(json.dumps(made)), {"spec": patch})

@@ -15,7 +15,7 @@ from tests.evidence import DATA
 
 from rowlock import kinds
 from rowlock.api import WriteOptions
-from rowlock.apiserver.admission.chain import Admission
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.errors import ApiError
 
 ROWS: list[list[Any]] = json.loads((DATA / "refusals.json").read_text())
@@ -32,7 +32,7 @@ def test_a_wrong_object_is_answered_as_by_a_real_server(row: list[Any]) -> None:
     said = ""
     try:
         options = WriteOptions(validation="Strict", warnings=warnings)
-        Admission(clock=lambda: 0.0).create(kind, {**given, "metadata": made}, options)
+        AdmissionChain(clock=lambda: 0.0).create(kind, {**given, "metadata": made}, options)
     except ApiError as error:
         said = error.message
     said, message = without_internals(said), without_internals(message)

@@ -10,7 +10,7 @@ from tests.kubelet.conftest import Node, on_node, pod, until
 from tests.kubelet.network.test_namespaces import on_namespaces
 
 from rowlock.errors import Internal, NotFound
-from rowlock.kubelet.streams.exec_sessions import ExecSession, FailedSession
+from rowlock.kubelet.streams.exec_sessions import FailedSession, ProcessSession
 from rowlock.objects import Key
 
 SERVER = (
@@ -29,7 +29,7 @@ async def said(node: Node, name: str, *argv: str) -> tuple[int, str, bytes]:
         await session.close()
 
 
-async def _pieces(session: ExecSession | FailedSession) -> AsyncIterator[bytes]:
+async def _pieces(session: ProcessSession | FailedSession) -> AsyncIterator[bytes]:
     while session.channels and (piece := await session.read(1)):
         yield piece
 

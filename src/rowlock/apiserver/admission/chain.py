@@ -1,6 +1,6 @@
 """What comes in: decoding, defaults, pod admission, validation, the operator's webhooks, managedFields, in that order.
 
-The store calls `Admission.create` and `.update` for every write, whoever makes it. Texts are the real API server's.
+The store calls `AdmissionChain.create` and `.update` for every write, whoever makes it. Texts are the real API server's.
 Admission reads a `View` (set by whoever assembles the cluster) for what an object refers to: priority classes,
 service accounts, quotas; without one those checks are left out. Pure but for its clock.
 """
@@ -39,8 +39,8 @@ SPEC_REPLICAS_PATHS = {
 }
 
 
-class Admission:
-    """Implements what `storage/write_verbs.py` asks of an admission."""
+class AdmissionChain:
+    """The `Admission` of `storage/write_verbs.py` as kube-apiserver has it."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.view: View | None = None

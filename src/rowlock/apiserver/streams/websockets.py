@@ -25,12 +25,12 @@ from rowlock.objects import Key, Object
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 V5, V4, NO_PROTOCOL = "v5.channel.k8s.io", "v4.channel.k8s.io", ""
-"""PLAIN is for clients that name no protocol: the same channels, what goes wrong as plain text."""
+"""NO_PROTOCOL is for clients that name no protocol: the same channels, what goes wrong as plain text."""
 _SUCCESS = {"metadata": {}, "status": "Success"}
 
 
 class ExecSession(Protocol):
-    """Somebody inside a container; see the kubelet's `exec_sessions.py`."""
+    """A program in a container that a client talks to; the kubelet's is `ProcessSession`."""
 
     @property
     def channels(self) -> tuple[int, ...]: ...
@@ -49,7 +49,7 @@ class ExecSession(Protocol):
 
 
 class StreamingRuntime(Protocol):
-    """The way into running pods."""
+    """The way into running pods; the kubelet's is `StreamingServer`."""
 
     async def exec(
         self, key: Key, container: str, argv: list[str], *, tty: bool = False, stdin: bool = False

@@ -218,7 +218,8 @@ def _free_name(server: ServerClient, line: CommandLine, command: list[str]) -> s
 def _follow(line: CommandLine, server: ServerClient, name: str, identity: str) -> int:
     try:
         _wait_for_start(server, name, identity)
-        with ProgressReporter(server, name, identity, restarts=bool(line.backoff_limit), pauses=True):
+        events_path = f"{WORKLOADS}/{identity}/events"
+        with ProgressReporter(server, name, events_path, restarts=bool(line.backoff_limit), pauses=True):
             write_lines(server.stream_lines(f"{WORKLOADS}/{identity}/logs", follow=True))
         body = wait_for_phase(client.connect(line), {"id": identity}, "Completed", None)
     except KeyboardInterrupt:

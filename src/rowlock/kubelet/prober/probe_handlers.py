@@ -17,7 +17,7 @@ from rowlock.errors import ApiError
 from rowlock.kubelet.network.pod_network import LOOPBACK, PodNetwork
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.runtime.pod_host_client import PodHostClient
-from rowlock.kubelet.streams.exec_sessions import ExecSession, FailedSession, StreamingRuntime
+from rowlock.kubelet.streams.exec_sessions import FailedSession, ProcessSession, StreamingServer
 from rowlock.objects import Key
 
 MAX_OUTPUT = 1024
@@ -37,7 +37,7 @@ class Outcome:
 class HandlerRunner:
     """Carries out actions in pods."""
 
-    streaming: StreamingRuntime
+    streaming: StreamingServer
     host: PodHostClient
     network: PodNetwork
 
@@ -145,7 +145,7 @@ class HandlerRunner:
         return f"{kind} took longer than {timeout:g}s"
 
 
-async def _read_output(session: ExecSession | FailedSession, channel: int) -> bytes:
+async def _read_output(session: ProcessSession | FailedSession, channel: int) -> bytes:
     """What a program says: the beginning is kept, the rest is read and dropped."""
     output = b""
     while piece := await session.read(channel):

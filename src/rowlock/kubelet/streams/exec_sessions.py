@@ -1,6 +1,6 @@
 """The way into running pods: `exec`, `attach` and connections to their ports, for the API server to serve.
 
-A `ExecSession` is what the API server holds while somebody is inside: it reads and writes one chunk at a time, and
+A `ProcessSession` is what the API server holds while somebody is inside: it reads and writes one chunk at a time, and
 closing it ends what was started. Programs are started by the pod host (`exec_process.py`).
 """
 
@@ -35,7 +35,7 @@ DIAL_TIMEOUT = 10.0
 STDOUT, STDERR = 1, 2
 
 
-class ExecSession:
+class ProcessSession:
     """One program somebody talks to. `read(1)` is its stdout or its terminal, `read(2)` its stderr."""
 
     def __init__(self, control: AsyncFd, fds: Mapping[int, AsyncFd], pid: int) -> None:
@@ -123,8 +123,8 @@ class FailedSession:
 
 
 @dataclass(slots=True)
-class StreamingRuntime:
-    """Finds running containers and opens sessions in them."""
+class StreamingServer:
+    """Finds running containers and opens sessions in them, as the streaming server of a CRI runtime does."""
 
     view: View
     host: PodHostClient
@@ -136,7 +136,7 @@ class StreamingRuntime:
 
     async def exec(
         self, key: Key, container: str, argv: list[str], *, tty: bool = False, stdin: bool = False
-    ) -> ExecSession | FailedSession:
+    ) -> ProcessSession | FailedSession:
         """Starts a program in a running container. Raises NotFound, and Internal when the container does not run."""
         pod_state, run = self._running_container(key, container)
         directory = str(self.directories.container_directory(pod_state.card.uid, container))
@@ -151,7 +151,7 @@ class StreamingRuntime:
             fd_by_channel = {0: stdio_fds[0], STDOUT: stdio_fds[0]}
         else:
             fd_by_channel = {0: stdio_fds[0], STDOUT: stdio_fds[1], STDERR: stdio_fds[2]}
-        session = ExecSession(control_fd, fd_by_channel, int(reply["pid"]))
+        session = ProcessSession(control_fd, fd_by_channel, int(reply["pid"]))
         if not stdin:
             session.finish_input()
         return session

@@ -30,7 +30,7 @@ from rowlock.kubelet.prober.probe_handlers import HandlerRunner
 from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
 from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.streams import log_files
-from rowlock.kubelet.streams.exec_sessions import StreamingRuntime
+from rowlock.kubelet.streams.exec_sessions import StreamingServer
 from rowlock.kubelet.streams.logs import LogWatcher
 from rowlock.kubelet.volumes import claims
 from rowlock.kubelet.volumes.checkpoints import Checkpoints, live_owner_uids
@@ -92,7 +92,7 @@ class Kubelet:
         )
         self._pod_worker = PodWorker(self._api, self._pod_host, starting, self._recorder, clock=clock)
         self._pod_worker.backoff = self._pod_worker.image_pulls.backoff = settings.restart_backoff
-        self.streaming = StreamingRuntime(
+        self.streaming = StreamingServer(
             view, self._pod_host, self.network, self._directories, self._pod_states, self.log
         )
         self._pod_worker.probe_manager.probe_handlers = HandlerRunner(self.streaming, self._pod_host, self.network)
