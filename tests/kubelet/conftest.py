@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import time
@@ -15,6 +14,7 @@ import psutil
 
 from rowlock import kinds
 from rowlock.api import DELETE, DeleteOptions, LogOptions
+from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.runtime.processes import kill_strays
 from rowlock.kubelet.shim import cgroups
@@ -152,12 +152,11 @@ async def node(data: Path, **settings: Any) -> AsyncIterator[Node]:
 def _sweep(data: Path) -> None:
     """Kills what this test started: shims by their facts (their programs die with them), the pod host."""
     for path in _starts(data):
-        facts: dict[str, int] = {}
-        with contextlib.suppress(FileNotFoundError):
-            facts = json.loads(path.read_bytes() or b"{}")
-        if facts.get("shim") and ticks(facts["shim"]) == facts["shim_ticks"]:
+        facts = untrusted.read_object(str(path)) or {}
+        shim = untrusted.integer_of(facts, "shim")
+        if shim and ticks(shim) == facts.get("shim_ticks"):
             with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
-                os.kill(facts["shim"], signal.SIGKILL)
+                os.kill(shim, signal.SIGKILL)
     kill_strays((path.name for path in data.glob("pods/*")), PodDirectories(data).identity)
     for path in data.glob("pods/*"):
         cgroups.remove_pod_groups(path.name)

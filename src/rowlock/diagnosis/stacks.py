@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ _COLLECTIVES = frozenset(
 _COLLECTIVE_LIBRARIES = ("torch/distributed/", "mpi4py", "horovod", "jax/", "tensorflow/python/distribute")
 _BACKWARD_FUNCTIONS = ("_engine_run_backward",)
 """DDP averages gradients inside the backward pass: a rank that waits for its peers' gradients stands here."""
+_MAX_FRAMES, _MAX_WORD = 2000, 1000
+"""Calls of a stack that are looked at; characters of a name."""
 _LIBRARY_PATHS = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
 
 
@@ -84,20 +86,33 @@ class Stack:
         return [f"{f.function} ({f.file}:{f.line})" for f in self.frames[:limit]]
 
 
-def parse_stack(threads: Iterable[Mapping[str, Any]]) -> Stack | None:
-    """From the JSON of `py-spy dump --json`; None when there is no thread."""
-    all_threads = list(threads)
+def parse_stack(threads: object) -> Stack | None:
+    """From the JSON of `py-spy dump --json`; None when there is no thread.
+
+    What is in it was read from a program's memory: anything may be in the place of anything."""
+    all_threads = [t for t in threads if isinstance(t, dict)] if isinstance(threads, list) else []
     main_thread = next(
         (t for t in all_threads if t.get("thread_name") == "MainThread"), all_threads[0] if all_threads else None
     )
     if main_thread is None:
         return None
-    frames = [_parse_frame(f) for f in main_thread.get("frames") or ()]
+    found = main_thread.get("frames")
+    frames = [_parse_frame(f) for f in (found if isinstance(found, list) else [])[:_MAX_FRAMES] if isinstance(f, dict)]
     return Stack(_strip_warm_parent(frames), bool(main_thread.get("active")), len(all_threads))
 
 
 def _parse_frame(fields: Mapping[str, Any]) -> Frame:
-    return Frame(str(fields.get("name", "")), str(fields.get("filename", "")), int(fields.get("line") or 0))
+    line = fields.get("line")
+    return Frame(
+        _clean(fields.get("name")),
+        _clean(fields.get("filename")),
+        line if type(line) is int and 0 < line < 1 << 31 else 0,
+    )
+
+
+def _clean(value: object) -> str:
+    """A text that can be stored and shown."""
+    return value[:_MAX_WORD].encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def _strip_warm_parent(frames: Sequence[Frame]) -> tuple[Frame, ...]:

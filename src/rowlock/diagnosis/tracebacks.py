@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 from rowlock.objects import seconds
 
+_STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{1,9}Z")
+_MAX_LINE = 2000
+"""Characters of a line that are looked at: some patterns cost the square of it."""
 _TRACEBACK_HEADER = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s+File "(?P<path>[^"]+)", line (?P<line>\d+), in (?P<function>.+)')
 _RANK = re.compile(r"\[rank(\d+)\]: ?")
@@ -78,9 +81,13 @@ def last_line(log: str) -> str:
 
 
 def _split_timestamp(line: str) -> tuple[float, str]:
+    line = line[:_MAX_LINE]
     stamp, _, text = line.partition(" ")
-    if len(stamp) > 20 and stamp[4] == "-" and stamp.endswith("Z"):
-        return seconds(stamp[:19] + "Z") + float("0" + stamp[19:-1]), text
+    if _STAMP.fullmatch(stamp):
+        try:
+            return seconds(stamp[:19] + "Z") + float("0" + stamp[19:-1]), text
+        except ValueError:  # the program's own words: a 13th month
+            return 0.0, line
     return 0.0, line
 
 

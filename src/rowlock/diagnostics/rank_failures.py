@@ -7,10 +7,12 @@ death is written twice. Kept for the newest jobs only.
 import contextlib
 import json
 import os
+import re
 from pathlib import Path
 
 from rowlock.diagnosis.root_cause import RankFailure, failure_from_dict
 from rowlock.diagnosis.tracebacks import LoggedError, find_error, last_line
+from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.pod.facts import Run
 from rowlock.objects import Object, controller_of, dig, name
 from rowlock.workloads import pods as ranks
@@ -20,6 +22,10 @@ MAX_JOBS = 1000
 _MAX_FAILURES_PER_JOB = 2000
 """Deaths per job that are written down: a job that crashes for ever says the same."""
 _TAIL_BYTES = 64 * 1024
+_MAX_ERROR_FILE_BYTES = 256 * 1024
+"""torch's error files have some KiB: a traceback."""
+_MAX_STORE_BYTES = 64 << 20
+_SECONDS = re.compile(r"[0-9]{1,12}")
 
 
 class RankFailureStore:
@@ -34,8 +40,10 @@ class RankFailureStore:
         if job not in self._by_job:
             failures = []
             with contextlib.suppress(OSError):
-                for line in self._file(job).read_text().splitlines():
-                    with contextlib.suppress(ValueError, TypeError):  # the last line of a crash
+                for line in untrusted.read_file(str(self._file(job)), _MAX_STORE_BYTES).splitlines():
+                    with contextlib.suppress(
+                        ValueError, TypeError, AttributeError, RecursionError
+                    ):  # the last line of a crash
                         failures.append(failure_from_dict(json.loads(line)))
             self._by_job[job] = failures
         return self._by_job[job]
@@ -69,9 +77,7 @@ def failure_of_run(job: Object, pod: Object, run: Run, directory: Path) -> RankF
     """The death of one run, from its facts and its log; None when it ended well."""
     if run.exit is None or run.exit.code == 0:
         return None
-    was_stopped = False
-    with contextlib.suppress(OSError, ValueError):
-        was_stopped = bool(json.loads((directory / f"exit.{run.number}").read_bytes()).get("stopped"))
+    was_stopped = bool((untrusted.read_object(str(directory / f"exit.{run.number}")) or {}).get("stopped"))
     error = None if run.exit.reason == "StartError" else find_run_error(directory, run.number)
     return RankFailure(
         rank=_rank_name(job, pod, directory.name),
@@ -103,28 +109,23 @@ def find_run_error(directory: Path, number: int) -> LoggedError | None:
 
 def read_error_file(path: Path) -> LoggedError | None:
     """`{"message": {"message": "ValueError: no", "extraInfo": {"py_callstack": …, "timestamp": "1700000000"}}}`."""
-    try:
-        report = json.loads(path.read_bytes())["message"]
-    except (OSError, ValueError, KeyError, TypeError):
+    report = untrusted.read_object(str(path), _MAX_ERROR_FILE_BYTES) or {}
+    if text := untrusted.text_of(report, "message"):
+        return LoggedError(text.partition(":")[0], text.partition(":")[2].strip())
+    message = untrusted.object_of(report, "message")
+    if not message:
         return None
-    if isinstance(report, str):
-        return LoggedError(report.partition(":")[0], report.partition(":")[2].strip())
-    traceback_error = find_error(str((report.get("extraInfo") or {}).get("py_callstack") or ""))
-    kind, _, text = str(report.get("message") or "").partition(": ")
-    timestamp = str((report.get("extraInfo") or {}).get("timestamp") or "0")
-    error = traceback_error or LoggedError(kind, text.partition("\n")[0])
-    at = float(timestamp) if timestamp.isdigit() else 0.0
-    return LoggedError(error.kind, error.text, at, error.place, error.rank, error.secondary)
+    extra = untrusted.object_of(message, "extraInfo")
+    kind, _, text = untrusted.text_of(message, "message").partition(": ")
+    error = find_error(untrusted.text_of(extra, "py_callstack")) or LoggedError(kind, text.partition("\n")[0])
+    at = str(extra.get("timestamp"))
+    seconds = untrusted.time_of({"at": int(at)}, "at") if _SECONDS.fullmatch(at) else None
+    return LoggedError(error.kind, error.text, seconds or 0.0, error.place, error.rank, error.secondary)
 
 
 def _read_tail(path: Path) -> str:
     """The end of a log; nothing when there is none."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
+    return untrusted.read_tail(str(path), _TAIL_BYTES).decode(errors="replace")
 
 
 def job_uid(pod: Object) -> str:

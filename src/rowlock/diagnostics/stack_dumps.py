@@ -93,10 +93,14 @@ async def _run_py_spy(tool: str, pid: int) -> StackDump:
     try:
         output, error_output = await asyncio.wait_for(process.communicate(), _DUMP_TIMEOUT)
     except TimeoutError:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):  # it ended just now
+            process.kill()
         await process.wait()
         return StackDump(None, f"py-spy did not answer within {_DUMP_TIMEOUT:.0f} s")
     if process.returncode:
         lines = error_output.decode(errors="replace").strip().splitlines()
         return StackDump(None, f"py-spy: {lines[-1].strip() if lines else 'it failed without a message'}")
-    return StackDump(stacks.parse_stack(json.loads(output)))
+    try:
+        return StackDump(stacks.parse_stack(json.loads(output)))
+    except (ValueError, RecursionError):
+        return StackDump(None, "py-spy's answer cannot be read")

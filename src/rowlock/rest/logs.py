@@ -8,6 +8,8 @@ end; one that was started again is not heard for ever: it may wait for a master 
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,6 +43,11 @@ _RESTARTED_RANK_GRACE = 30.0
 _QUEUE_SIZE = 1000
 
 
+_COUNT = re.compile(r"[0-9]{1,18}")
+_MAX_SECONDS = 1e10
+_MAX_QUOTED = 60
+
+
 def parse_log_options(call: RestCall) -> LogOptions:
     """The query as LogOptions. Raises BadRequest."""
     params = call.validate_query(*_PARAMETERS)
@@ -68,8 +75,8 @@ def _parse_count(params: dict[str, str], *names: str) -> int | None:
     for name in names:
         value = params.get(name)
         if value and value != "-1":
-            if not value.isdigit():
-                raise BadRequest(f"{name} must be a whole number no less than 0, but is {value!r}.")
+            if not _COUNT.fullmatch(value):
+                raise BadRequest(f"{name} must be a whole number from 0 to 10^18 - 1, but is {_quote(value)}.")
             return int(value)
     return None
 
@@ -79,9 +86,17 @@ def _parse_seconds(params: dict[str, str], name: str) -> float | None:
     if not value:
         return None
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
-        raise BadRequest(f"{name} must be a number of seconds, but is {value!r}.") from None
+        number = math.nan
+    if not 0 <= number <= _MAX_SECONDS:
+        raise BadRequest(f"{name} must be a number of seconds no less than 0, but is {_quote(value)}.")
+    return number
+
+
+def _quote(value: str) -> str:
+    """What was sent, as far as a reader needs it."""
+    return repr(value if len(value) <= _MAX_QUOTED else value[:_MAX_QUOTED] + "…")
 
 
 def _check_time(text: str | None) -> str | None:

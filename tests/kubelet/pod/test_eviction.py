@@ -33,8 +33,8 @@ def asking(*limits: str, **volumes: Any) -> Object:
         (asking(w={"sizeLimit": "1Mi", "medium": "Memory"}), {".volumes/w": 9 * MIB}, ""),
         (asking("1Mi"), {"c0": 2 * MIB}, 'Container c0 exceeded its local ephemeral storage limit "1Mi". '),
         (asking("1Mi", w={}), {"c0": MIB // 2, ".volumes/w": MIB}, "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "),
-        (asking("1Mi", ""), {"work": 9 * MIB}, ""),
-        (asking("1Mi", "1Mi"), {"work": 3 * MIB}, "Pod ephemeral local storage usage exceeds the total limit of containers 2097152. "),
+        (asking("1Mi", ""), {".work": 9 * MIB}, ""),
+        (asking("1Mi", "1Mi"), {".work": 3 * MIB}, "Pod ephemeral local storage usage exceeds the total limit of containers 2097152. "),
     ],
 )  # fmt: skip
 def test_who_must_go(given: Object, sizes: dict[str, int], sentence: str) -> None:

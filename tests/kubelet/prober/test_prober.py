@@ -47,7 +47,7 @@ def test_a_pod_is_ready_when_its_probe_says_so_and_not_when_it_does_not(tmp_path
             and node.state("a", "started")
             and not node.state("a", "ready")
         )
-        up = tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / "work" / "up"
+        up = tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / ".work" / "up"
         up.touch()
         await until(lambda: is_condition_true(node.pod("a"), "Ready"))
         assert is_condition_true(node.pod("a"), "ContainersReady") and node.state("a", "ready")
@@ -84,7 +84,7 @@ def test_a_slow_start_holds_the_other_probes_and_a_start_that_fails_ends_it(tmp_
         await node.add(slow, never)
         await node.phase("a", "Running")
         assert not node.state("a", "started") and not is_condition_true(node.pod("a"), "Ready")
-        (tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / "work" / "go").touch()
+        (tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / ".work" / "go").touch()
         await until(lambda: is_condition_true(node.pod("a"), "Ready"))
         await node.phase("b", "Failed")
         assert ("Normal", "Killing", "Container main failed startup probe") in node.events("b")

@@ -313,7 +313,7 @@ def test_memory_outlives_the_pod_host(tmp_path: Path, network: str) -> None:
         old = node.kubelet._pod_host.hello["pid"]
         os.kill(old, signal.SIGKILL)
         await until(lambda: node.kubelet._pod_host.hello.get("pid", old) != old and node.kubelet._pod_host.is_connected)
-        work = tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / "work"
+        work = tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / ".work"
         (work / "go").touch()
         await until(lambda: node.state("a", "restartCount") == 1 and node.state("a", "state.terminated"))
         assert node.state("a", "state.terminated.exitCode") == 0

@@ -60,7 +60,7 @@ def test_what_a_pod_says_while_it_initialises(tmp_path: Path) -> None:
         assert node.state("a", "state.waiting.reason") == "PodInitializing"
         unfinished = condition(node.pod("a"), "Initialized") or {}
         assert unfinished["message"] == "containers with incomplete status: [one two]"
-        (tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / "work" / "go").touch()
+        (tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / ".work" / "go").touch()
         await node.phase("a", "Failed")
         unfinished = condition(node.pod("a"), "Initialized") or {}
         assert unfinished["message"] == "containers with incomplete status: [two]"

@@ -107,7 +107,7 @@ def test_the_whole_tree_is_killed_when_the_grace_is_over(tmp_path: Path) -> None
     async def body(node: Node) -> None:
         await node.add(pod("a", GREEDY))
         await node.phase("a", "Running")
-        work = tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / "work"
+        work = tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / ".work"
         await until(lambda: (work / "child").exists() and (work / "child").read_text().strip())
         child = int((work / "child").read_text())
         assert alive(child)

@@ -15,18 +15,20 @@ from typing import Any
 
 MAX_FACT_BYTES = 1 << 20
 """The most bytes of a file that is read as JSON."""
+MAX_TEXT = 1 << 16
+"""The most characters of a text in such a file."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_TIME = 253402300799.0
 """The last second of the year 9999: no later time can be written as Kubernetes writes times."""
 
 
-def open_regular(path: str, *, beneath: int | None = None) -> int:
-    """A descriptor of a regular file, by a path whose directories no pod can write to, or a name in an open directory.
+def open_regular(path: str, *, follow: bool = False) -> int:
+    """A descriptor of a regular file. `follow`: a link at the end is followed, where what is read goes to nobody.
 
     Raises OSError: ELOOP for a link, EINVAL for anything else that is no regular file. Never waits."""
     if "\0" in path:
         raise OSError(errno.EINVAL, "a path cannot hold a NUL character", path)
-    fd = os.open(path, _FLAGS, dir_fd=beneath)
+    fd = os.open(path, _FLAGS & ~os.O_NOFOLLOW if follow else _FLAGS)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "it is not a regular file", path)
@@ -91,17 +93,24 @@ def _refuse_constant(word: str) -> float:
     raise ValueError(f"{word} is no number of JSON's")
 
 
-def text_of(fact: Mapping[str, Any], field: str) -> str:
-    """A field that is a text; "" when it is anything else."""
+def text_of(fact: Mapping[str, Any], field: str, limit: int = MAX_TEXT) -> str:
+    """A field that is a text, cut to `limit` characters, halves of surrogate pairs replaced; "" for anything else."""
     value = fact.get(field)
-    return value if isinstance(value, str) else ""
+    return value[:limit].encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
-def integer_of(fact: Mapping[str, Any], field: str, default: int = 0) -> int:
-    """A field that is a whole number of at most 63 bits; `default` when it is anything else."""
+def object_of(fact: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """A field that is an object; {} for anything else."""
     value = fact.get(field)
-    fits = isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) < value < 1 << 63
-    return int(value) if fits and value is not None else default
+    return value if isinstance(value, dict) else {}
+
+
+def integer_of(fact: Mapping[str, Any], field: str, limit: int = (1 << 31) - 1) -> int:
+    """A field that is a whole number from 0 to `limit`; 0 for anything else."""
+    value = fact.get(field)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= limit:
+        return 0
+    return value
 
 
 def time_of(fact: Mapping[str, Any], field: str) -> float | None:

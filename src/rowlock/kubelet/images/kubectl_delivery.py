@@ -10,6 +10,7 @@ machine, which starts the program in the worker's own container and namespaces. 
 import contextlib
 import json
 import os
+import re
 import shlex
 import socket
 import sys
@@ -24,6 +25,7 @@ from rowlock.kubelet.shim.stdio import short_socket_path
 PATIENCE = 60.0
 """Seconds that a worker may take to start."""
 MAIN_CONTAINER = "mpi"
+_RUN_NUMBER = re.compile(r"[0-9]{1,9}")
 USAGE = "this kubectl knows only `exec POD [--container NAME] -- COMMAND`: rowlock made it for mpirun"
 
 
@@ -81,7 +83,7 @@ def _wait_for_container(data: Path, namespace: str, pod: str, container: str) ->
 def _running_containers(directory: Path, container: str) -> Iterator[tuple[Path, int]]:
     """Those that run; the operator's own name for the main one first."""
     for directory_entry in sorted(directory.iterdir(), key=lambda path: (path.name != MAIN_CONTAINER, path.name)):
-        runs = [int(fact.name.partition(".")[2]) for fact in directory_entry.glob("start.*")]
+        runs = [int(fact.name[6:]) for fact in directory_entry.glob("start.*") if _RUN_NUMBER.fullmatch(fact.name[6:])]
         if runs and container in ("", directory_entry.name) and not (directory_entry / f"exit.{max(runs)}").exists():
             yield directory_entry, max(runs)
 

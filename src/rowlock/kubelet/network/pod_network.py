@@ -5,7 +5,6 @@
 """
 
 import contextlib
-import json
 import os
 import socket
 from collections.abc import Callable, Iterable
@@ -16,6 +15,7 @@ from typing import Any
 from rowlock import kinds
 from rowlock.api import View
 from rowlock.errors import Invalid, Unavailable
+from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.network import env_rewrite, hosts
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.shim.fact_files import write_fact
@@ -93,10 +93,8 @@ class PodNetwork:
                 self.prefix = ".".join(card.ip.split(".")[:2])
             if card.ip and card.ip != LOOPBACK:
                 self._addresses.restore(card.uid, ".".join([hosts.PREFIX, *card.ip.split(".")[2:]]))
-        try:
-            self._ports = json.loads((self.data / "ports.json").read_bytes())
-        except (OSError, ValueError):
-            self._ports = {}
+        stored = untrusted.read_object(str(self.data / "ports.json")) or {}
+        self._ports = {entry: port for entry in stored if 0 < (port := untrusted.integer_of(stored, entry, 65535))}
 
     def address(self, uid: str) -> str:
         return self._addresses.address_of(uid) if self.has_namespaces else LOOPBACK

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rowlock.kubelet.files.beneath import disk_usage
-from rowlock.kubelet.pod.directory import PodDirectories
+from rowlock.kubelet.pod.directory import WORK_DIRECTORY, PodDirectories
 from rowlock.kubelet.pod.facts import all_containers, main_containers
 from rowlock.objects import Object, dig
 from rowlock.quantity import integer_value
@@ -60,7 +60,7 @@ def _total_usage(pod: Object, size_of: SizeOf) -> int:
         v["name"] for v in dig(pod, "spec.volumes", ()) if "emptyDir" in v and dig(v, "emptyDir.medium") != "Memory"
     ]
     return (
-        size_of("work")
+        size_of(WORK_DIRECTORY)
         + sum(size_of(c["name"]) for c in all_containers(pod))
         + sum(size_of(f".volumes/{d}") for d in disks)
     )

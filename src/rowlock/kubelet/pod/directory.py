@@ -3,22 +3,31 @@
 pods/<uid>/pod.json                 who it is, its address and devices
 pods/<uid>/<container>/start.N …    see shim.py
 pods/<uid>/.volumes/                see directories.py
+pods/<uid>/.work/                   where programs begin that name no directory
 logs/<namespace>_<pod>_<uid>/<container>.N.log    after the pod was deleted; the newest, within KEPT and SIZE
 """
 
 import contextlib
-import json
+import logging
 import os
+import re
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from rowlock.kubelet.files import beneath
+from rowlock.kubelet.files import beneath, untrusted
+from rowlock.kubelet.files.names import is_name, path_component
 from rowlock.kubelet.shim.fact_files import write_fact
 
 MAX_KEPT_POD_LOGS = 1000
 """Deleted pods whose logs are kept."""
 _ATTEMPTS = 20
+WORK_DIRECTORY = ".work"
+_RUN_LOG, _KEPT_LOG = re.compile(r"log\.([0-9]+)"), re.compile(r"([^.].*)\.[0-9]+\.log")
+_ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
+log = logging.getLogger("rowlock.kubelet")
 MAX_KEPT_LOG_BYTES = 1 << 30
 """Bytes of logs of deleted pods that are kept."""
 
@@ -37,6 +46,17 @@ class PodCard:
     contained: bool = False
     """Does it run in containers of an engine?"""
 
+    @classmethod
+    def from_fact(cls, fact: Mapping[str, Any]) -> "PodCard | None":
+        """None for what is not as `write_card` writes it."""
+        namespace, name, uid, node = (untrusted.text_of(fact, field) for field in ("namespace", "name", "uid", "node"))
+        ip, begun, devices = untrusted.text_of(fact, "ip"), untrusted.time_of(fact, "begun"), fact.get("devices")
+        if not all(map(is_name, (namespace, name, uid, node))) or begun is None or not isinstance(devices, list):
+            return None
+        if (ip and not _ADDRESS.fullmatch(ip)) or not all(isinstance(device, str) for device in devices):
+            return None
+        return cls(namespace, name, uid, node, ip, begun, tuple(devices), fact.get("contained") is True)
+
 
 class PodDirectories:
     """The `pods` and `logs` directories."""
@@ -51,10 +71,16 @@ class PodDirectories:
         """The data directory's own, which a copy does not share."""
 
     def pod_directory(self, uid: str) -> Path:
-        return self.pods / uid
+        """Raises NotAName for what cannot be a uid."""
+        return self.pods / path_component(uid, "the uid of a pod,")
 
     def container_directory(self, uid: str, name: str) -> Path:
-        return self.pods / uid / name
+        """Raises NotAName for what cannot be the name of a container."""
+        return self.pod_directory(uid) / path_component(name, "the container")
+
+    def work_directory(self, uid: str) -> Path:
+        """The pod's own empty directory; no container can have its name."""
+        return self.pod_directory(uid) / WORK_DIRECTORY
 
     def write_card(self, card: PodCard) -> None:
         self.pod_directory(card.uid).mkdir(exist_ok=True, mode=0o700)
@@ -64,9 +90,11 @@ class PodDirectories:
         """Every pod that has a directory."""
         cards = []
         for entry in os.scandir(self.pods):
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                data = json.loads((self.pods / entry.name / "pod.json").read_bytes())
-                cards.append(PodCard(**{**data, "devices": tuple(data.get("devices", ()))}))
+            card = PodCard.from_fact(untrusted.read_object(f"{entry.path}/pod.json") or {})
+            if card is not None and card.uid == entry.name:
+                cards.append(card)
+            else:
+                log.warning("%s is left alone: its pod.json does not say whose directory it is", entry.path)
         return cards
 
     def started_containers(self, uid: str) -> list[str]:
@@ -75,7 +103,7 @@ class PodDirectories:
             return sorted(
                 e.name
                 for e in os.scandir(self.pod_directory(uid))
-                if e.is_dir() and e.name != "work" and e.name[0] != "."
+                if e.is_dir(follow_symlinks=False) and is_name(e.name)
             )
         return []
 
@@ -85,9 +113,10 @@ class PodDirectories:
         log_directory = self.logs / f"{card.namespace}_{card.name}_{card.uid}"
         for container in self.started_containers(card.uid):
             with contextlib.suppress(OSError):  # a server that stopped meanwhile has left a thread that does the same
-                for entry in sorted((directory / container).glob("log.*")):
-                    log_directory.mkdir(exist_ok=True, mode=0o700)
-                    entry.rename(log_directory / f"{container}.{entry.suffix[1:]}.log")
+                for entry in os.scandir(directory / container):
+                    if (found := _RUN_LOG.fullmatch(entry.name)) and entry.is_file(follow_symlinks=False):
+                        log_directory.mkdir(exist_ok=True, mode=0o700)
+                        os.rename(entry.path, log_directory / f"{container}.{found[1]}.log")
         for _ in range(_ATTEMPTS):
             beneath.remove_path(str(directory))
             if not directory.exists():
@@ -109,20 +138,23 @@ class PodDirectories:
 
     def find_deleted_pod_log(self, namespace: str, pod: str, container: str) -> Path | None:
         """The newest log of a deleted pod; of its first container when none is named."""
-        logs = [
-            path
-            for directory in self.logs.glob(f"{namespace}_{pod}_*")
-            for path in directory.glob(f"{container or '*'}.*.log")
-            if directory.name.rpartition("_")[0] == f"{namespace}_{pod}"
-        ]
-        return max(logs, key=lambda p: p.stat().st_mtime, default=None)
+        logs: list[tuple[float, str]] = []
+        for directory in os.scandir(self.logs):
+            if directory.name.rpartition("_")[0] != f"{namespace}_{pod}":
+                continue
+            with contextlib.suppress(OSError):
+                logs += [
+                    (entry.stat(follow_symlinks=False).st_mtime, entry.path)
+                    for entry in os.scandir(directory.path)
+                    if (found := _KEPT_LOG.fullmatch(entry.name)) and container in ("", found[1])
+                ]
+        return Path(max(logs)[1]) if logs else None
 
     def drop_old_runs(self, uid: str, container: str, newest: int) -> None:
         """Before run `newest` begins: only the one before it keeps its log and facts."""
         if newest == 0:
             return
         directory = self.container_directory(uid, container)
-        for name in ("log", "start", "program", "message", "exit", "refused"):
-            (directory / f"{name}.{newest - 2}").unlink(missing_ok=True)
-        (directory / f"error.{newest - 2}.json").unlink(missing_ok=True)
-        (directory / "stop").unlink(missing_ok=True)
+        numbered = [f"{name}.{newest - 2}" for name in ("log", "start", "program", "message", "exit", "refused")]
+        for name in (*numbered, f"error.{newest - 2}.json", "stop"):
+            beneath.remove_path(str(directory / name))

@@ -6,65 +6,66 @@ read again. A process is known by its pid *and* its start time, so a reused pid 
 
 import contextlib
 import dataclasses
-import json
 import os
+import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.pod.facts import DATA_DIRECTORY_VARIABLE, LOST_EXIT_CODE, POD_UID_VARIABLE, Exit, Run
 from rowlock.kubelet.shim.fact_files import ticks, write_fact
 
+_START_FACT = re.compile(r"start\.([0-9]{1,9})")
+_MAX_TICKS = 1 << 62
+_MAX_EXIT_CODE = 255
+_MAX_MESSAGE, _MAX_WORD = 4096, 256
+"""Characters of a termination message (as of a kubelet's), and of a reason."""
+
 
 def read_run(directory: Path, number: int) -> Run | None:
-    """One life of a container, from disk; None when it was never claimed."""
-    start, end = _read_fact(directory / f"start.{number}"), _read_fact(directory / f"exit.{number}")
+    """One life of a container, from disk; None when it was never claimed.
+
+    Programs of this user can write there: what is not as a shim writes it counts as not known."""
+    start = untrusted.read_object(str(directory / f"start.{number}"))
     if start is None:
         return None
     run = Run(
         number,
-        int(start.get("shim", 0)),
-        int(start.get("shim_ticks", 0)),
-        int(start.get("pid", 0)),
-        start.get("started"),
-        int(start.get("backoff", 0)),
-        container=str(start.get("container", "")),
+        untrusted.integer_of(start, "shim"),
+        untrusted.integer_of(start, "shim_ticks", _MAX_TICKS),
+        untrusted.integer_of(start, "pid"),
+        untrusted.time_of(start, "started"),
+        untrusted.integer_of(start, "backoff"),
+        container=untrusted.text_of(start, "container", _MAX_WORD),
     )
-    return (
-        run
-        if not end
-        else dataclasses.replace(run, exit=dataclasses.replace(_exit_of_fact(end), container=run.container))
-    )
+    end = _exit_of_fact(untrusted.read_object(str(directory / f"exit.{number}")) or {})
+    return run if end is None else dataclasses.replace(run, exit=dataclasses.replace(end, container=run.container))
 
 
-def _exit_of_fact(fact: dict[str, Any]) -> Exit:
-    return Exit(
-        int(fact["code"]),
-        float(fact["started"]),
-        float(fact["finished"]),
-        int(fact.get("signal", 0)),
-        str(fact.get("message", "")),
-        str(fact.get("reason", "")),
-    )
-
-
-def _read_fact(path: Path) -> dict[str, Any] | None:
-    try:
-        return dict(json.loads(path.read_bytes() or b"{}"))
-    except (FileNotFoundError, NotADirectoryError):
+def _exit_of_fact(fact: Mapping[str, Any]) -> Exit | None:
+    """None for what says neither how nor when a program ended."""
+    finished, code = untrusted.time_of(fact, "finished"), fact.get("code")
+    if finished is None or isinstance(code, bool) or not isinstance(code, int) or not 0 <= code <= _MAX_EXIT_CODE:
         return None
-    except ValueError:
-        return {}
+    return Exit(
+        code,
+        untrusted.time_of(fact, "started") or 0.0,
+        finished,
+        untrusted.integer_of(fact, "signal", _MAX_EXIT_CODE),
+        untrusted.text_of(fact, "message", _MAX_MESSAGE),
+        untrusted.text_of(fact, "reason", _MAX_WORD),
+    )
 
 
 def newest_run(directory: Path) -> int | None:
     """The number of the newest life of a container; None when it has none."""
     try:
-        numbers = [int(name[6:]) for name in os.listdir(directory) if name.startswith("start.") and name[6:].isdigit()]
+        names = os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return max(numbers, default=None)
+    return max((int(found[1]) for name in names if (found := _START_FACT.fullmatch(name))), default=None)
 
 
 def is_shim_alive(run: Run) -> bool:
@@ -88,11 +89,10 @@ def record_lost_run(directory: Path, run: Run, now: float) -> Run:
     if current is not None and current.exit is not None:
         return current
     message = "The container could not be located when the pod was terminated"
-    fact = {"code": LOST_EXIT_CODE, "signal": 9, "started": run.started or now, "finished": now, "message": message}
-    fact["reason"] = "ContainerStatusUnknown"
+    lost = Exit(LOST_EXIT_CODE, run.started or now, now, 9, message, "ContainerStatusUnknown")
     if directory.is_dir():
-        write_fact(str(directory / f"exit.{run.number}"), fact, durable=True)
-    return dataclasses.replace(run, exit=_exit_of_fact(fact))
+        write_fact(str(directory / f"exit.{run.number}"), dataclasses.asdict(lost), durable=True)
+    return dataclasses.replace(run, exit=lost)
 
 
 def stop_run(directory: Path, run: Run, grace: float) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.shim import cgroups, mounts, netns, stdio
-from rowlock.kubelet.shim.fact_files import run_fact_path, ticks, write_fact
+from rowlock.kubelet.shim.fact_files import create_writable, run_fact_path, ticks, write_fact
 
 ALREADY_CLAIMED = "taken"
 """Why it did not begin: another shim runs this run already."""
@@ -73,8 +73,7 @@ class ContainerInit:
         finally:
             os.unlink(claim_path)
         if self._spec.get("message_path"):
-            os.close(os.open(run_fact_path(self._spec, "message"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
-            os.chmod(run_fact_path(self._spec, "message"), 0o666)
+            create_writable(run_fact_path(self._spec, "message"))
         return True
 
     def _shim_identity(self) -> dict[str, Any]:

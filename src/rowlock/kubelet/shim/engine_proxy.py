@@ -7,7 +7,6 @@ reason, `collect_exit` (in the shim) asks the engine how the container ended and
 """
 
 import contextlib
-import json
 import os
 import re
 import select
@@ -17,8 +16,9 @@ import tty
 from collections.abc import Callable
 from typing import Any
 
+from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.shim.engine_client import Engine, EngineError, Stream
-from rowlock.kubelet.shim.fact_files import run_fact_path, ticks, write_fact
+from rowlock.kubelet.shim.fact_files import create_writable, run_fact_path, ticks, write_fact
 
 RECONNECT_TIMEOUT = 10.0
 """Seconds in which an engine that has gone may come back without the container being given up."""
@@ -49,8 +49,7 @@ def run_container(spec: dict[str, Any]) -> str:
     name = engine_spec["name"]
     try:
         for path in engine_spec["touch"]:
-            with open(path, "w"):
-                os.chmod(path, 0o666)
+            create_writable(path)
         if engine_spec.get("sandbox"):
             _ensure_sandbox(engine, engine_spec["sandbox"])
         engine.request("POST", f"/containers/create?name={name}", engine_spec["create"])
@@ -67,8 +66,7 @@ def run_container(spec: dict[str, Any]) -> str:
 
     signal.signal(signal.SIGTERM, on_term)
     start_fact_path = f"{run_fact_path(spec, 'start')}.begun"
-    with open(start_fact_path) as file:
-        fact = json.load(file)
+    fact = untrusted.read_object(start_fact_path) or {}
     write_fact(start_fact_path, fact | _start_fact(engine, name))
     _close_other_fds(stream.socket.fileno())
     pump = StreamPump(bool(console.get("tty")), stdin=bool(console.get("stdin")))
@@ -205,10 +203,8 @@ def collect_exit(spec: dict[str, Any], code: int) -> dict[str, Any]:
 
 def _start_error_fact(spec: dict[str, Any]) -> dict[str, Any]:
     """Of a program that is not there: in the words of every other start that failed."""
-    try:
-        with open(run_fact_path(spec, "refused")) as file:
-            reason = str(json.load(file)["why"])
-    except FileNotFoundError:
+    reason = untrusted.text_of(untrusted.read_object(run_fact_path(spec, "refused")) or {}, "why")
+    if not reason:
         return {}
     return {"code": 128, "reason": "StartError", "message": _exec_error_message(spec["argv"][0], reason)}
 

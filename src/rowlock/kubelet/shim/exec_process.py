@@ -17,6 +17,7 @@ import sys
 import time
 from typing import Any
 
+from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.shim import container_init, netns, process_tree, shim, stdio
 from rowlock.kubelet.shim.fact_files import ticks
 
@@ -36,7 +37,7 @@ class ExecProcess:
         self._server = server
         self._tty = bool(request.get("tty"))
         started = _read_fact(request, "start")
-        self._pid, self._ticks = int(started["pid"]), int(started["ticks"])
+        self._pid, self._ticks = untrusted.integer_of(started, "pid"), untrusted.integer_of(started, "ticks", 1 << 62)
         self._exec_spec = {**_read_fact(request, "program"), "argv": request["argv"]}
         self._child = -1
         self._status: int | None = None
@@ -179,13 +180,10 @@ def send_line(server: socket.socket, message: dict[str, Any], fds: list[int]) ->
 
 def _read_fact(request: dict[str, Any], name: str) -> dict[str, Any]:
     """What the container's shim wrote. Raises Gone when it has not (it was started by an older rowlock, say)."""
-    try:
-        with open(f"{request['dir']}/{name}.{request['n']}") as file:
-            return dict(json.load(file))
-    except FileNotFoundError:
-        raise ContainerGone(
-            f"its {name} fact is not there: the pod was started before this version, or has ended"
-        ) from None
+    fact = untrusted.read_object(f"{request['dir']}/{name}.{request['n']}")
+    if not fact:
+        raise ContainerGone(f"its {name} fact is not there: the pod was started before this version, or has ended")
+    return fact
 
 
 def _join_namespaces(pid: int) -> None:

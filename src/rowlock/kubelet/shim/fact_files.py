@@ -3,27 +3,65 @@
 Standard library only: shims write them.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
 from typing import Any
 
+from rowlock.kubelet.files import beneath
+
 
 def write_fact(
     path: str, fact: dict[str, Any], *, durable: bool = False, on_written: Callable[[], None] | None = None
 ) -> None:
-    """A JSON file that is there whole or not at all.
+    """A JSON file that is there whole or not at all; whatever a program has put in its place goes.
 
     `on_written` is called before it is on disk for good: who hears of it makes it durable in another place (the store)."""
-    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    temporary = f"{path}.{os.getpid()}.new"
+    fd = _create_file(temporary)
     try:
-        os.write(fd, json.dumps(fact).encode())
+        _write_all(fd, json.dumps(fact).encode())
         if durable and on_written is None:
             os.fsync(fd)
-        os.rename(path + ".new", path)
+        try:
+            os.rename(temporary, path)
+        except IsADirectoryError:
+            beneath.remove_path(path)
+            os.rename(temporary, path)
         if on_written is not None:
             on_written()
             os.fsync(fd)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    finally:
+        os.close(fd)
+
+
+def _create_file(path: str) -> int:
+    """A new file: what lies there, a FIFO or a link perhaps, is neither opened nor followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileExistsError:
+        beneath.remove_path(path)
+        return os.open(path, flags, 0o600)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """A disk that is nearly full takes a part; the next write says that it is full."""
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def create_writable(path: str) -> None:
+    """An empty file that any user may write; nothing that lies there already is used."""
+    beneath.remove_path(path)
+    fd = _create_file(path)
+    try:
+        os.fchmod(fd, 0o666)
     finally:
         os.close(fd)
 

@@ -12,7 +12,6 @@ once is done in the program's own process (`container_init.py`), which gives all
 
 import contextlib
 import fcntl
-import json
 import os
 import select
 import signal
@@ -22,6 +21,7 @@ from _signal import signal as handle  # type: ignore[import-not-found] # signal.
 from collections.abc import Callable
 from typing import Any
 
+from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.shim import cgroups, container_init, log_writer, mounts, netns, process_tree
 from rowlock.kubelet.shim import stdio as stdio_streams
 from rowlock.kubelet.shim.fact_files import run_fact_path, write_fact
@@ -200,11 +200,9 @@ class Shim:
         )
 
     def _begin_stop(self) -> None:
-        request: dict[str, Any] = {}
-        with contextlib.suppress(OSError, ValueError):
-            with open(f"{self._spec['dir']}/stop") as file:
-                request = json.load(file)
-        deadline = time.monotonic() + float(request.get("grace", self._spec.get("grace", _DEFAULT_GRACE)))
+        request = untrusted.read_object(f"{self._spec['dir']}/stop") or {}
+        grace = untrusted.time_of(request, "grace")
+        deadline = time.monotonic() + float(self._spec.get("grace", _DEFAULT_GRACE) if grace is None else grace)
         self._kill_at = deadline if self._kill_at is None else min(deadline, self._kill_at)
         if not self._stop_begun:
             self._signal_tree(signal.SIGTERM)
@@ -266,17 +264,14 @@ class Shim:
 
     def _read_start_time(self) -> float:
         """When the program began, as its own process wrote it down; 0 when it never came that far."""
-        with contextlib.suppress(OSError, ValueError):
-            with open(self._fact_path("start")) as file:
-                return float(json.load(file).get("started") or 0.0)
-        return 0.0
+        return untrusted.time_of(untrusted.read_object(self._fact_path("start")) or {}, "started") or 0.0
 
     def _termination_message(self, code: int) -> str:
         """What the program left in its message file; else, when it failed and that is asked for, the end of its log."""
-        message = _read_tail(self._fact_path("message"), _MAX_MESSAGE_BYTES)
+        message = untrusted.read_tail(self._fact_path("message"), _MAX_MESSAGE_BYTES)
         if message or code == 0 or not self._spec.get("message_from_log"):
             return message.decode(errors="replace")
-        lines = _read_tail(
+        lines = untrusted.read_tail(
             self._fact_path("log"), _MAX_LOG_MESSAGE_BYTES + _MAX_LOG_MESSAGE_LINES * log_writer.TIMESTAMP_WIDTH
         ).split(b"\n")[-_MAX_LOG_MESSAGE_LINES - 1 :]
         return b"\n".join(line[log_writer.TIMESTAMP_WIDTH :] for line in lines)[-_MAX_LOG_MESSAGE_BYTES:].decode(
@@ -299,16 +294,6 @@ def notify_server(path: str, line: str) -> None:
 
 def _overuse_message(used: int, limit: int, how: str) -> str:
     return f"{cgroups.format_bytes(used)} of memory used, the limit is {cgroups.format_bytes(limit)} ({how})"
-
-
-def _read_tail(path: str, size: int) -> bytes:
-    """The last bytes of a file; none when it is not there."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - size))
-            return file.read(size)
-    except OSError:
-        return b""
 
 
 def signal_all(pids: list[int], number: int) -> None:

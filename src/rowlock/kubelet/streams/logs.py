@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rowlock.api import LogOptions
+from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.shim.log_writer import TIMESTAMP_WIDTH
 from rowlock.objects import seconds
 
@@ -188,10 +189,12 @@ async def read(
     watcher: LogWatcher,
 ) -> AsyncIterator[bytes]:
     """The log of one run. `is_finished` says that nothing will be added; `change_event` gives an event set when that may be."""
-    if not path.exists():
+    try:
+        fd = untrusted.open_regular(str(path))
+    except OSError:  # there is none, or what is there is no log
         return
     bytes_left = options.limit_bytes
-    with path.open("rb") as file, watcher.watch_file(path) as grown:
+    with open(fd, "rb") as file, watcher.watch_file(path) as grown:
         start = start_offset(file, options)
         file.seek(max(0, start - 1))
         strip = None if options.timestamps else TimestampStripper(at_line_start=not start or file.read(1) == b"\n")

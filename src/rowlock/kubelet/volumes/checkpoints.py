@@ -15,6 +15,8 @@ from pathlib import Path
 from rowlock import kinds
 from rowlock.api import View
 from rowlock.kubelet.files import beneath
+from rowlock.kubelet.files.names import NotAName, path_component
+from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.objects import Object, controller_of, uid
 
 RETENTION_SECONDS = 7 * 86400.0
@@ -29,8 +31,14 @@ class Checkpoints:
         self._retention = retention
 
     def directory_for(self, pod: Object) -> Path:
-        """The pod's: one per job, the same for all its ranks and restarts; a pod without a job has its own."""
-        directory = self._root / str((controller_of(pod) or {}).get("uid") or uid(pod))
+        """The pod's: one per job, the same for all its ranks and restarts; a pod without a job has its own.
+
+        Raises ContainerConfigError when its owner's uid, which anybody may write, is no name."""
+        owner = str((controller_of(pod) or {}).get("uid") or uid(pod))
+        try:
+            directory = self._root / path_component(owner, "the uid of the pod's owner,")
+        except NotAName as error:
+            raise ContainerConfigError(str(error)) from None
         directory.mkdir(parents=True, exist_ok=True)
         return directory
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from glob import escape, glob
 
+from rowlock.kubelet.files import untrusted
+
 WARM_START_ANNOTATION = "rowlock.dev/warm-start"
 """`"false"` on a pod: always exec."""
 _PYTHON_NAME = re.compile(r"python(3(\.\d+)?)?")
@@ -98,7 +100,7 @@ def _is_read_at_import(variable: str) -> bool:
 def _shebang_interpreter(path: str) -> str:
     """The Python of a script such as `torchrun`; "" when it is something else."""
     try:
-        with open(path, "rb") as file:
+        with open(untrusted.open_regular(path, follow=True), "rb") as file:
             words = file.readline(256).decode(errors="replace").split()
     except OSError:
         return ""
@@ -134,7 +136,7 @@ def _uses_torch(program: Sequence[str], script: str, env: Mapping[str, str]) -> 
     if how == "text":
         return "torch" in target
     try:
-        with open(script, "rb") as file:
+        with open(untrusted.open_regular(script, follow=True), "rb") as file:
             return b"torch" in file.read(_MAX_SCRIPT_BYTES)
     except OSError:
         return False

@@ -18,6 +18,7 @@ from rowlock import kinds
 from rowlock.api import LOG, Api, Change, LogOptions, View
 from rowlock.controllers.recorder import Recorder
 from rowlock.errors import ApiError, Unavailable
+from rowlock.kubelet.files.names import is_name
 from rowlock.kubelet.images.images import Images
 from rowlock.kubelet.network.egress_proxy import EgressProxy
 from rowlock.kubelet.network.pod_network import PodNetwork, choose_network
@@ -281,7 +282,7 @@ class Kubelet:
     def _refresh_container(self, uid: str, container: str) -> None:
         """Something happened to a container's program: read its facts."""
         pod_state = self._pod_states.get(uid)
-        if pod_state is None:
+        if pod_state is None or not is_name(container):  # programs of this user can write to the pipe
             return
         for run in self._pod_worker.read_facts(pod_state, container):
             self._pod_worker.watch_shim(run, lambda: self._refresh_container(uid, container))

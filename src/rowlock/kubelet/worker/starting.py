@@ -276,7 +276,7 @@ class ContainerStarter:
 
     def _work_directory(self, card: PodCard, security_context: EffectiveSecurityContext) -> str:
         """The pod's own empty directory."""
-        work = self.directories.pod_directory(card.uid) / "work"
+        work = self.directories.work_directory(card.uid)
         if not work.exists():
             work.mkdir()
             if security_context.account is not None:
