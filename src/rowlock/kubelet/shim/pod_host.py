@@ -164,7 +164,9 @@ class PodHost:
 
     def _start_shim(self, request: dict[str, Any]) -> dict[str, Any]:
         netns, network = -1, request.get("network")
-        if network and self._fabric:
+        if network:
+            if self._fabric is None:
+                raise ValueError(f"there is no fabric for the pod's network: {self.problem}")
             netns = self._fabric.pod_netns(network["uid"], network["ip"])
         uid = request["hint"].partition("/")[0]
         mount_namespace = self._mounts.namespace_of(uid, request["memory"]) if request.get("memory") else -1
