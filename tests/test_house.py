@@ -134,6 +134,16 @@ def test_imports_between_the_kubelets_folders_go_down(folder: str) -> None:
                 assert parts[2] in below, f"{identity(path)} imports {name}, which is not below it"
 
 
+@pytest.mark.parametrize("path", [p for p in MODULES if room(p) == "kubelet"], ids=identity)
+def test_no_part_of_the_kubelet_is_patched_from_outside(path: Path) -> None:
+    """Every part is whole when it is made: nobody sets an attribute of an attribute."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            assert not isinstance(node.value, ast.Attribute), (
+                f"{identity(path)}:{node.lineno} sets {ast.unparse(node)}: hand it to the constructor, or call a method"
+            )
+
+
 def test_no_folder_is_crowded() -> None:
     for top in (PACKAGE, REPO / "tests"):
         for folder in {path.parent for path in top.rglob("*.py")}:

@@ -191,7 +191,7 @@ class Server:
             RestSettings(token=token, version=__version__, authenticate_token=_rest_authenticator(api_settings)),
             take_snapshot=take_snapshot,
             diagnose=explain_failure,
-            image_problems=cluster.kubelet.runtime.image_problems if cluster.kubelet else None,
+            image_problems=cluster.kubelet.engine_images.image_problems if cluster.kubelet else None,
             diagnosis_message=cluster.diagnostics.status_message if cluster.diagnostics else None,
         )
         exec_sessions = cluster.kubelet.streaming if cluster.kubelet else None

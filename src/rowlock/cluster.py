@@ -22,7 +22,7 @@ from rowlock.diagnostics.hang_detector import HangDetector
 from rowlock.errors import AlreadyExists
 from rowlock.kinds import NAMESPACE, NODE, Kind
 from rowlock.kubelet.node import fake_nodes, leftovers
-from rowlock.kubelet.worker.kubelet import Kubelet
+from rowlock.kubelet.worker.kubelet import Kubelet, start_kubelet
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.objects import Object
 from rowlock.scheduling.controller import Scheduler
@@ -71,15 +71,19 @@ class LocalCluster:
         planning = Planning(half_life=settings.half_life)
         self.scheduler = None if "scheduler" in settings.disabled_parts else Scheduler(planning)
         self.kubelet: Kubelet | None = None
+        """None before the cluster is entered, and where that part is disabled."""
         self.diagnostics: diagnostics.Diagnostics | None = None
-        if "kubelet" not in settings.disabled_parts:
-            self.kubelet = Kubelet(self.store, self.store.view, settings.kubelet)
-            self.store.log_source = self.kubelet.log
-            self.diagnostics = diagnostics.attach_diagnostics(self.kubelet, self.store.view, settings.data_dir)
 
     async def __aenter__(self) -> Self:
-        await asyncio.gather(self._bootstrap(), *([self.kubelet.prepare()] if self.kubelet else []))
+        has_kubelet = "kubelet" not in self.settings.disabled_parts
+        await asyncio.gather(self._bootstrap(), *([self._start_kubelet()] if has_kubelet else []))
         return self
+
+    async def _start_kubelet(self) -> None:
+        settings, view = self.settings, self.store.view
+        self.kubelet = await start_kubelet(self.store, view, settings.kubelet)
+        self.store.log_source = self.kubelet.logs.read_log
+        self.diagnostics = diagnostics.attach_diagnostics(self.kubelet, view, settings.data_dir)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

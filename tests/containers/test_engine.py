@@ -185,7 +185,7 @@ def test_images_decide_and_kinds_do_not_mix(tmp_path: Path, monkeypatch: pytest.
         assert node.state("container", "containerID").startswith(f"{ENGINE}://")
         assert await node.log("container") == "passwd: files\ngroup: files\nhosts: files dns\n"
         await until(lambda: any("runs as a process, other images" in text for *_, text in node.events("mixed")))
-        node.kubelet.images.add(Image(IMAGE, host=True))  # rowlock's own table comes first
+        node.kubelet.engine_images.images.add(Image(IMAGE, host=True))  # rowlock's own table comes first
         await node.add(pod("added", "true"))
         await node.ended("added")
         assert node.state("added", "containerID").startswith("process://")

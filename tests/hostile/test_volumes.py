@@ -247,7 +247,7 @@ cat /rowlock-secret/key; echo done
 
 
 def able(node: Node) -> None:
-    if why := node.kubelet._pod_worker.starter.mount_problem:
+    if why := node.kubelet.node.mount_problem:
         pytest.skip(f"containers cannot have mounts of their own here: {why}")
 
 

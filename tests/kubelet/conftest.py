@@ -19,7 +19,7 @@ from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.runtime.processes import kill_strays
 from rowlock.kubelet.shim import cgroups
 from rowlock.kubelet.shim.fact_files import ticks
-from rowlock.kubelet.worker.kubelet import Kubelet
+from rowlock.kubelet.worker.kubelet import Kubelet, start_kubelet
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.objects import Object, dig, phase
 from rowlock.storage.store import Store
@@ -68,9 +68,8 @@ class Node:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self.kubelet = Kubelet(self.store, self.store.view, self.settings)
-        await self.kubelet.prepare()
-        self.store.log_source = self.kubelet.log
+        self.kubelet = await start_kubelet(self.store, self.store.view, self.settings)
+        self.store.log_source = self.kubelet.logs.read_log
         self._task = asyncio.create_task(self.kubelet.run(self.store.changes()))
         await asyncio.sleep(0)  # a task that is cancelled before it began cleans up nothing
 

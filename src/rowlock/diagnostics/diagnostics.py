@@ -47,8 +47,10 @@ class KubeletContext:
 
 def attach_diagnostics(kubelet: Kubelet, view: View, data: Path) -> "Diagnostics":
     """The inquest of a kubelet, told of every end."""
-    diagnostics = Diagnostics(KubeletContext(view, kubelet.pod_states, kubelet.directory, kubelet.recorder), data)
-    kubelet.on_end = diagnostics.handle_exit
+    diagnostics = Diagnostics(
+        KubeletContext(view, kubelet.pod_states, kubelet.directories.container_directory, kubelet.recorder), data
+    )
+    kubelet.exit_listeners.append(diagnostics.handle_exit)
     return diagnostics
 
 

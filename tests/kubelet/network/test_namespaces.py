@@ -93,7 +93,7 @@ def test_a_new_pod_host_joins_the_network_of_pods_that_run(tmp_path: Path) -> No
         await node.phase("s-0", "Running")
         await node.said("s-0", "listening")
         await node.stop()
-        os.kill(node.kubelet._pod_host.hello["pid"], signal.SIGKILL)
+        os.kill(node.kubelet.host.hello["pid"], signal.SIGKILL)
         await node.start()
         await node.add(_python("client", CLIENT, "s-0"))
         await node.ended("client", "s-0")

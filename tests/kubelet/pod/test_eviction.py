@@ -51,7 +51,7 @@ def test_who_has_no_limits_is_not_measured() -> None:
 
 def test_a_pod_that_fills_its_volume_is_evicted(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        if node.kubelet._pod_worker.starter.mount_problem:
+        if node.kubelet.node.mount_problem:
             pytest.skip("containers cannot have mounts of their own here")
         mounts = [{"name": "w", "mountPath": "/rowlock-w"}]
         spec = {"volumes": [{"name": "w", "emptyDir": {"sizeLimit": "1Mi"}}]}

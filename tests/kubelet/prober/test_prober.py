@@ -181,7 +181,7 @@ def test_a_new_server_believes_what_the_status_says(tmp_path: Path) -> None:
         await node.stop()
         await node.start()
         uid = node.pod("a")["metadata"]["uid"]
-        await until(lambda: node.kubelet._pod_states[uid].containers["main"].ready)
+        await until(lambda: node.kubelet.pod_states[uid].containers["main"].ready)
         assert is_condition_true(node.pod("a"), "Ready") and node.pod("a")["metadata"]["resourceVersion"] == before
         await gone(node)
 

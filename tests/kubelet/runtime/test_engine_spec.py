@@ -155,7 +155,7 @@ def test_pods_as_processes_wait_for_no_engine(tmp_path: Path, monkeypatch: pytes
 
     async def body(node: Node) -> None:
         assert (
-            node.kubelet.runtime.engine_problem
+            node.kubelet.engine_images.engine_problem
             == f"the container engine at {tmp_path}/deaf does not answer (timed out)"
         )
         monkeypatch.setattr(engine_client, "PROBE", 60.0)

@@ -23,7 +23,7 @@ HOW = pytest.mark.parametrize("how", ["watchdog", "cgroup"])
 @HOW
 def test_who_uses_more_memory_than_the_limit_is_oom_killed(tmp_path: Path, how: str) -> None:
     async def body(node: Node) -> None:
-        have = node.kubelet._pod_worker.starter.limits_mode
+        have = node.kubelet.node.limits_mode
         if how == "cgroup" and have == "watchdog":
             pytest.skip("control groups cannot be written here")
         limited = {"resources": {"limits": {"memory": "60Mi"}}, "command": ["python3", "-c", GREEDY]}
@@ -41,7 +41,7 @@ def test_who_uses_more_memory_than_the_limit_is_oom_killed(tmp_path: Path, how: 
 
 def test_a_limit_that_is_enough_is_not_felt_and_its_group_goes(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        have = node.kubelet._pod_worker.starter.limits_mode
+        have = node.kubelet.node.limits_mode
         limited = {"resources": {"limits": {"memory": "300Mi", "cpu": "500m"}, "requests": {"cpu": "100m"}}}
         await node.add(pod("a", "cat /proc/self/cgroup; sleep 0.2; exit 3", container=limited))
         await node.ended("a")
@@ -58,7 +58,7 @@ def test_a_limit_that_is_enough_is_not_felt_and_its_group_goes(tmp_path: Path) -
 
 def test_a_cpu_limit_holds_back(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        if node.kubelet._pod_worker.starter.limits_mode == "watchdog":
+        if node.kubelet.node.limits_mode == "watchdog":
             pytest.skip("control groups cannot be written here")
         script = "import os, time\nend = time.time() + 1\nwhile time.time() < end: pass\nprint(sum(os.times()[:2]))"
         limited = {"resources": {"limits": {"cpu": "200m"}}, "command": ["python3", "-c", script]}
@@ -71,7 +71,7 @@ def test_a_cpu_limit_holds_back(tmp_path: Path) -> None:
 
 def test_a_program_started_beside_is_held_by_the_same_group(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        if node.kubelet._pod_worker.starter.limits_mode == "watchdog":
+        if node.kubelet.node.limits_mode == "watchdog":
             pytest.skip("control groups cannot be written here")
         await node.add(pod("a", "sleep 60", container={"resources": {"limits": {"memory": "300Mi"}}}))
         await node.phase("a", "Running")

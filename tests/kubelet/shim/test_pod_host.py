@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 from pathlib import Path
 
 import psutil
@@ -13,6 +15,7 @@ from tests.kubelet.conftest import Node, on_node, pod, until
 from rowlock.errors import Unavailable
 from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.shim import pod_host
+from rowlock.kubelet.shim.pod_host import PodHost
 
 
 def test_a_pod_host_that_cannot_start_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,12 +79,12 @@ def test_when_the_server_ends_the_pod_host_has_ended_too_but_for_pods_that_go_on
         await node.add(pod("a", "sleep 600"), pod("b", "true"))
         await node.phase("a", "Running")
         await node.ended("b")
-        host = psutil.Process(node.kubelet._pod_host.hello["pid"])
+        host = psutil.Process(node.kubelet.host.hello["pid"])
         family = [host, *host.children()]
         await node.stop()
         assert not _over(host), "a runs"
         await node.start()
-        assert node.kubelet._pod_host.hello["pid"] == host.pid
+        assert node.kubelet.host.hello["pid"] == host.pid
         await node.delete("a")
         await node.stop()
         assert _over(host)
@@ -89,3 +92,18 @@ def test_when_the_server_ends_the_pod_host_has_ended_too_but_for_pods_that_go_on
         await until(lambda: all(map(_over, family)), "its nursery's end")
 
     on_node(tmp_path, body)
+
+
+def test_a_pod_host_without_a_fabric_refuses_pods_that_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod with an address of its own must not run in the machine's network, where nobody finds it."""
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("it forked"))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        host = PodHost(listener, "none", 0)
+        host.problem = "the kernel has no user namespaces"
+        request = {"op": "start", "hint": "u-1/main", "network": {"uid": "u-1", "ip": "10.77.0.2"}}
+        answer, _ = host._handle_request(request)
+    assert answer == {
+        "error": "ValueError: there is no fabric for the pod's network: the kernel has no user namespaces"
+    }

@@ -67,8 +67,8 @@ def test_who_goes_in_sees_the_pods_volumes(tmp_path: Path) -> None:
             )
         )
         await node.phase("a", "Running", "Pending")
-        if node.kubelet._pod_worker.starter.mount_problem:
-            pytest.skip(f"nothing can be mounted here: {node.kubelet._pod_worker.starter.mount_problem}")
+        if node.kubelet.node.mount_problem:
+            pytest.skip(f"nothing can be mounted here: {node.kubelet.node.mount_problem}")
         await node.said("a", "written")
         assert await said(node, "a", "cat", f"{where}/file") == (0, "", b"kept\n")
         assert not (tmp_path / "seen" / "inside" / "file").exists()

@@ -33,7 +33,7 @@ def secret(name: str, **data: str) -> Object:
 
 
 def able(node: Node) -> None:
-    if why := node.kubelet._pod_worker.starter.mount_problem:
+    if why := node.kubelet.node.mount_problem:
         pytest.skip(f"containers cannot have mounts of their own here: {why}")
 
 
@@ -182,7 +182,7 @@ def test_files_follow_their_config_map_and_labels_while_the_pod_runs(tmp_path: P
 def test_memory_is_shared_by_containers_survives_restarts_and_has_a_limit(tmp_path: Path, network: str) -> None:
     async def body(node: Node) -> None:
         able(node)
-        if not node.kubelet._pod_worker.starter.can_mount_memory:
+        if not node.kubelet.node.can_mount_memory:
             pytest.skip("memory volumes need root or a user namespace")
         volumes = [{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]
         mounts = [{"name": "m", "mountPath": "/dev/shm"}]
@@ -298,7 +298,7 @@ def test_who_comes_in_later_sees_the_same_files(tmp_path: Path, network: str) ->
 def test_memory_outlives_the_pod_host(tmp_path: Path, network: str) -> None:
     async def body(node: Node) -> None:
         able(node)
-        if not node.kubelet._pod_worker.starter.can_mount_memory:
+        if not node.kubelet.node.can_mount_memory:
             pytest.skip("memory volumes need root or a user namespace")
         volumes = [{"name": "m", "emptyDir": {"medium": "Memory"}}]
         mounts = [{"name": "m", "mountPath": "/rowlock-m"}]
@@ -310,9 +310,9 @@ def test_memory_outlives_the_pod_host(tmp_path: Path, network: str) -> None:
         )
         await node.add(made)
         await node.phase("a", "Running")
-        old = node.kubelet._pod_host.hello["pid"]
+        old = node.kubelet.host.hello["pid"]
         os.kill(old, signal.SIGKILL)
-        await until(lambda: node.kubelet._pod_host.hello.get("pid", old) != old and node.kubelet._pod_host.is_connected)
+        await until(lambda: node.kubelet.host.hello.get("pid", old) != old and node.kubelet.host.is_connected)
         work = tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / ".work"
         (work / "go").touch()
         await until(lambda: node.state("a", "restartCount") == 1 and node.state("a", "state.terminated"))

@@ -146,7 +146,7 @@ def test_unknown_images_wait_with_the_line_that_helps_and_start_when_it_was_type
         assert node.pod("a")["status"]["phase"] == "Pending"
         with pytest.raises(BadRequest, match='container "main" in pod "b" is waiting to start: InvalidImageName'):
             await node.log("b")
-        node.kubelet.images.add(Image("team/x:1", host=True))
+        node.kubelet.engine_images.images.add(Image("team/x:1", host=True))
         await node.ended("a")
         assert await node.log("a") == "now\n"
 
@@ -212,10 +212,10 @@ def test_logs_follow_to_the_end_and_survive_the_pod(tmp_path: Path) -> None:
         await node.ended("a")
         await node.delete("a")
         await until(lambda: not list((tmp_path / "pods").iterdir()))
-        kept = [p async for p in node.kubelet.log("default", "a")]
+        kept = [p async for p in node.kubelet.logs.read_log("default", "a")]
         assert b"".join(kept) == b"tick 1\ntick 2\ntick 3\n"
         with pytest.raises(NotFound):
-            [p async for p in node.kubelet.log("default", "nobody")]
+            [p async for p in node.kubelet.logs.read_log("default", "nobody")]
 
     on_node(tmp_path, body)
 
@@ -253,12 +253,12 @@ def test_pods_outlive_the_pod_host_and_get_a_new_one(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         await node.add(pod("a", "sleep 0.4; echo alive; exit 4"))
         await node.phase("a", "Running")
-        old = node.kubelet._pod_host.hello["pid"]
+        old = node.kubelet.host.hello["pid"]
         os.kill(old, signal.SIGKILL)
         await node.add(pod("b", "echo new"))
         await node.ended("a", "b")
         assert node.state("a", "state.terminated.exitCode") == 4 and await node.log("b") == "new\n"
-        assert node.kubelet._pod_host.hello["pid"] != old
+        assert node.kubelet.host.hello["pid"] != old
 
     on_node(tmp_path, body)
 
@@ -345,7 +345,7 @@ def test_a_shim_noticed_while_its_directory_goes_leaves_nothing_behind(
         loop = asyncio.get_running_loop()
 
         async def notice(uid: str) -> None:
-            node.kubelet._refresh_container(uid, "main")
+            node.kubelet.pod_workers.refresh_container(uid, "main")
 
         def slowly(self: PodDirectories, card: PodCard) -> None:
             end = self.container_directory(card.uid, "main") / "exit.0"

@@ -104,7 +104,7 @@ def test_an_unknown_user_waits_with_a_sentence(tmp_path: Path) -> None:
 )
 def test_last_words(tmp_path: Path, container: Object, script: str, message: str | None) -> None:
     async def body(node: Node) -> None:
-        if node.kubelet._pod_worker.starter.mount_problem and "rowlock-last" in script + str(container):
+        if node.kubelet.node.mount_problem and "rowlock-last" in script + str(container):
             pytest.skip("a message file needs a mount namespace")
         await node.add(pod("a", script, container=container))
         await node.ended("a")

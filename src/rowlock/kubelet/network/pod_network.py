@@ -57,15 +57,15 @@ class PodNetwork:
 
     data: Path
     view: View
-    choice: NetworkChoice = NetworkChoice("rewrite", "")
+    choice: NetworkChoice
+    runs_in_containers: Callable[[Object], bool]
+    """Does the pod run in containers? They have the engine's network, whatever the mode."""
     _addresses: hosts.PodAddresses = field(default_factory=hosts.PodAddresses)
     _ports: dict[str, int] = field(default_factory=dict)
     _hosts_texts: dict[str, str] = field(default_factory=dict)
     dirty: bool = True
     prefix: str = ""
     """How the addresses of pods in containers begin (`10.77`); "" while there are none."""
-    runs_in_containers: Callable[[Object], bool] = lambda pod: False
-    """Does the pod run in containers? They have the engine's network, whatever the mode."""
 
     @property
     def has_namespaces(self) -> bool:
@@ -74,6 +74,10 @@ class PodNetwork:
     def has_own_address(self, pod: Object) -> bool:
         """Has this pod an address, names and ports of its own?"""
         return self.has_namespaces or self.runs_in_containers(pod)
+
+    def mark_dirty(self) -> None:
+        """Pods or services have changed: the hosts files are out of date."""
+        self.dirty = True
 
     def set_engine_prefix(self, prefix: str) -> None:
         """The engine's network is there."""

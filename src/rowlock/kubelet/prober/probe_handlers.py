@@ -16,7 +16,6 @@ from rowlock import KUBERNETES
 from rowlock.errors import ApiError
 from rowlock.kubelet.network.pod_network import LOOPBACK, PodNetwork
 from rowlock.kubelet.pod.directory import PodCard
-from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.streams.exec_sessions import FailedSession, ProcessSession, StreamingServer
 from rowlock.objects import Key
 
@@ -38,7 +37,6 @@ class HandlerRunner:
     """Carries out actions in pods."""
 
     streaming: StreamingServer
-    host: PodHostClient
     network: PodNetwork
 
     async def perform(

@@ -8,19 +8,22 @@ an early failure is neither counted nor told, so a pod is ready when its program
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts, all_containers, restart_policy
 from rowlock.kubelet.pod.pod_state import PodState
-from rowlock.kubelet.prober.probe_handlers import HandlerRunner
+from rowlock.kubelet.prober.probe_handlers import Outcome
 from rowlock.objects import Object, dig, is_deleting, phase
 
 EARLY_DELAY, EARLY_WINDOW = 0.1, 2.0
 """Seconds until the first of the early tries, and the least time for them all."""
 MIN_GRACE_PERIOD = 2.0
 """Seconds that a program has after its preStop hook, however long that took."""
+PerformAction = Callable[[PodCard, Mapping[str, Any], Mapping[str, Any], float | None], Awaitable[Outcome]]
+"""Pod, container, action (a probe or a hook) and seconds at most → how it went."""
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
@@ -46,21 +49,26 @@ class ProbeTarget:
 class Prober:
     """The probes of all pods of this machine."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        task_group: asyncio.TaskGroup,
+        perform: PerformAction,
+        clock: Callable[[], float],
+        *,
+        on_changed: Callable[[str], None],
+        record_event: Callable[[Object, str, str, str, str], None],
+        stop_container: Callable[[PodState, str, float], None],
+    ) -> None:
+        """`perform` carries out an action in a container (`HandlerRunner.perform`); `on_changed` is told the uid of a pod
+        whose facts are new; `record_event` takes pod, type, reason, message and container's name; `stop_container` pod,
+        container's name and grace in seconds."""
+        self._task_group, self._perform, self._clock = task_group, perform, clock
+        self._on_changed, self._record_event, self._stop_container = on_changed, record_event, stop_container
         self._tasks: dict[str, dict[tuple[str, int], asyncio.Task[None]]] = {}
-        self.task_group: asyncio.TaskGroup | None = None
-        """Where tasks belong; None until the kubelet runs."""
-        self.probe_handlers: HandlerRunner
-        self.on_changed: Callable[[str], None] = lambda uid: None
-        self.record_event: Callable[[Object, str, str, str, str], None] = lambda *_: None
-        self.stop_container: Callable[[Object, PodState, str, float], None] = lambda *_: None
 
     def sync_probes(self, pod: Object, state: PodState) -> None:
         """Begins and ends what the pod's facts want."""
         uid, targets = state.card.uid, dict[tuple[str, int], ProbeTarget]()
-        if self.task_group is None:
-            return
         for container in (
             all_containers(pod) if not is_deleting(pod) and phase(pod) not in ("Succeeded", "Failed") else ()
         ):
@@ -73,7 +81,7 @@ class Prober:
             pod_tasks.pop(key).cancel()
         for key, target in targets.items():
             if key not in pod_tasks:
-                pod_tasks[key] = self.task_group.create_task(self._run_probes(target, _restored_facts(target)))
+                pod_tasks[key] = self._task_group.create_task(self._run_probes(target, _restored_facts(target)))
         if pod_tasks:
             self._tasks[uid] = pod_tasks
         else:
@@ -98,9 +106,9 @@ class Prober:
     async def _wait_until_started(self, target: ProbeTarget) -> bool:
         """Its postStart hook and its startup probe; False when the container was stopped over one of them."""
         if hook := dig(target.container, "lifecycle.postStart"):
-            outcome = await self.probe_handlers.perform(target.state.card, target.container, hook)
+            outcome = await self._perform(target.state.card, target.container, hook, None)
             if not outcome.ok:
-                self.record_event(
+                self._record_event(
                     target.pod, "Warning", "FailedPostStartHook", f"PostStartHook failed: {outcome.text}", target.name
                 )
                 self._kill_container(target, f"Container {target.name} failed its postStart hook", None)
@@ -131,16 +139,16 @@ class Prober:
         if grace is None:
             grace = dig(target.pod, "spec.terminationGracePeriodSeconds", 30)
         restart_note = ", will be restarted" if restart_policy(target.pod) != "Never" else ""
-        self.record_event(target.pod, "Normal", "Killing", text + restart_note, target.name)
+        self._record_event(target.pod, "Normal", "Killing", text + restart_note, target.name)
         if not self.begin_pre_stop(target.pod, target.state, target.container, float(grace)):
-            self.stop_container(target.pod, target.state, target.name, float(grace))
+            self._stop_container(target.state, target.name, float(grace))
 
     def _set_ready(self, target: ProbeTarget, *, ready: bool) -> None:
         """It has started; is it ready?"""
         facts = target.state.containers.get(target.name, NO_FACTS)
         if facts.run is not None and facts.run.number == target.number:
             target.state.set_facts(target.name, replace(facts, started=True, ready=ready))
-            self.on_changed(target.state.card.uid)
+            self._on_changed(target.state.card.uid)
 
     async def _probe_results(self, target: ProbeTarget, probe_kind: str, result: bool | None) -> AsyncIterator[bool]:
         """Every change of the probe's result. `result`: what holds before it has been asked; None = nothing."""
@@ -152,7 +160,7 @@ class Prober:
         pause, is_early, streak, last = (period if result else min(EARLY_DELAY, period)), not result, 0, None
         while True:
             await asyncio.sleep(pause)
-            outcome = await self.probe_handlers.perform(target.state.card, target.container, probe, timeout)
+            outcome = await self._perform(target.state.card, target.container, probe, timeout)
             is_early = is_early and not outcome.ok and self._clock() - first_probe_at < max(period, EARLY_WINDOW)
             pause = min(pause * 2, period) if is_early else period
             if is_early:
@@ -161,7 +169,7 @@ class Prober:
             last = outcome.ok
             if not outcome.ok:
                 kind_word = probe_kind.removesuffix("Probe").capitalize()
-                self.record_event(
+                self._record_event(
                     target.pod, "Warning", "Unhealthy", f"{kind_word} probe failed: {outcome.text}", target.name
                 )
             if streak >= thresholds[last] and last != result:
@@ -171,22 +179,22 @@ class Prober:
     def begin_pre_stop(self, pod: Object, state: PodState, container: Mapping[str, Any], grace: float) -> bool:
         """Begins the container's preStop hook; `stop_container` follows when it is over. False when it has none."""
         hook = dig(container, "lifecycle.preStop")
-        if not hook or self.task_group is None or grace <= 0:
+        if not hook or grace <= 0:
             return False
         facts = state.containers[container["name"]]
         state.set_facts(container["name"], replace(facts, stop_by=self._clock() + grace))
-        self.task_group.create_task(self._run_pre_stop(pod, state, container, grace))
+        self._task_group.create_task(self._run_pre_stop(pod, state, container, grace))
         return True
 
     async def _run_pre_stop(self, pod: Object, state: PodState, container: Mapping[str, Any], grace: float) -> None:
         started = self._clock()
-        outcome = await self.probe_handlers.perform(state.card, container, container["lifecycle"]["preStop"], grace)
+        outcome = await self._perform(state.card, container, container["lifecycle"]["preStop"], grace)
         if not outcome.ok:
             text = f"PreStopHook failed: {outcome.text}"
-            self.record_event(pod, "Warning", "FailedPreStopHook", text, container["name"])
+            self._record_event(pod, "Warning", "FailedPreStopHook", text, container["name"])
         remaining = grace - (self._clock() - started)
         with contextlib.suppress(KeyError):  # the pod has gone meanwhile
-            self.stop_container(pod, state, container["name"], max(MIN_GRACE_PERIOD, remaining))
+            self._stop_container(state, container["name"], max(MIN_GRACE_PERIOD, remaining))
 
 
 def _restored_facts(target: ProbeTarget) -> ContainerFacts:

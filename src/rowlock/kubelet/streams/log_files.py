@@ -5,10 +5,10 @@ container that does not exist. How files are read is in `logs.py`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
 
-from rowlock.api import LogOptions
+from rowlock import kinds
+from rowlock.api import LOG, LogOptions, View
 from rowlock.errors import BadRequest, not_found
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import NO_FACTS, all_containers, init_containers, main_containers
@@ -16,16 +16,56 @@ from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.streams import logs
 from rowlock.objects import Key, Object, dig
 from rowlock.objects import name as name_of
+from rowlock.objects import uid as uid_of
 
 
-@dataclass(frozen=True, slots=True)
-class LogSource:
-    """What is known of the pod that was asked for."""
+class PodLogs:
+    """The logs of all pods of this machine; of deleted ones while they are kept."""
 
-    directories: PodDirectories
-    watcher: logs.LogWatcher
-    pod: Object | None
-    state: PodState | None
+    def __init__(self, view: View, directories: PodDirectories, pod_states: Mapping[str, PodState]) -> None:
+        self._view, self._directories, self._pod_states = view, directories, pod_states
+        self._watcher = logs.LogWatcher()
+
+    async def read_log(self, namespace: str, pod_name: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
+        """A container's log, as `Api.log` has it. Raises ApiError before the first byte."""
+        pod = self._view.get(kinds.POD, namespace, pod_name)
+        if pod is None:
+            async for piece in self._read_deleted_pod_log(Key(namespace, pod_name), options):
+                yield piece
+            return
+        container = select_container(pod, options.container)
+        state = self._pod_states.get(uid_of(pod))
+        facts = state.containers.get(container, NO_FACTS) if state else NO_FACTS
+        number = facts.run.number if facts.run is not None else None
+        if options.previous:
+            if not number:
+                raise BadRequest(f'previous terminated container "{container}" in pod "{pod_name}" not found')
+            number -= 1
+        if number is None or state is None or (facts.run is not None and not facts.run.started and not facts.run.exit):
+            raise BadRequest(_waiting_message(pod, container))
+        path = self._directories.container_directory(state.card.uid, container) / f"log.{number}"
+
+        def is_finished() -> bool:
+            run = state.containers[container].run
+            return run is None or run.number > number or run.exit is not None
+
+        def changed_event() -> asyncio.Event:
+            return state.changed
+
+        async for piece in logs.read(path, options, is_finished, changed_event, self._watcher):
+            yield piece
+
+    async def _read_deleted_pod_log(self, pod_key: Key, options: LogOptions) -> AsyncIterator[bytes]:
+        path = self._directories.find_deleted_pod_log(pod_key.namespace, pod_key.name, options.container)
+        if path is None:
+            raise not_found("pods", pod_key.name)
+        ended = asyncio.Event()
+        ended.set()
+        async for piece in logs.read(path, options, lambda: True, lambda: ended, self._watcher):
+            yield piece
+
+    def close(self) -> None:
+        self._watcher.close()
 
 
 def select_container(pod: Object, requested: str) -> str:
@@ -44,47 +84,8 @@ def select_container(pod: Object, requested: str) -> str:
     return str(mains[0])
 
 
-async def read_log(source: LogSource, pod_key: Key, options: LogOptions) -> AsyncIterator[bytes]:
-    """The bytes. Raises ApiError before the first one."""
-    if source.pod is None:
-        async for piece in _read_deleted_pod_log(source, pod_key, options):
-            yield piece
-        return
-    container = select_container(source.pod, options.container)
-    state = source.state
-    facts = state.containers.get(container, NO_FACTS) if state else NO_FACTS
-    number = facts.run.number if facts.run is not None else None
-    if options.previous:
-        if not number:
-            raise BadRequest(f'previous terminated container "{container}" in pod "{pod_key.name}" not found')
-        number -= 1
-    if number is None or state is None or (facts.run is not None and not facts.run.started and not facts.run.exit):
-        raise BadRequest(_waiting_message(source.pod, container))
-    path = source.directories.container_directory(state.card.uid, container) / f"log.{number}"
-
-    def is_finished() -> bool:
-        run = state.containers[container].run
-        return run is None or run.number > number or run.exit is not None
-
-    def changed_event() -> asyncio.Event:
-        return state.changed
-
-    async for piece in logs.read(path, options, is_finished, changed_event, source.watcher):
-        yield piece
-
-
 def _waiting_message(pod: Object, container: str) -> str:
     statuses = [*dig(pod, "status.containerStatuses", ()), *dig(pod, "status.initContainerStatuses", ())]
     status = next((s for s in statuses if s["name"] == container), None)
     reason = dig(status, "state.waiting.reason", "ContainerCreating")
     return f'container "{container}" in pod "{name_of(pod)}" is waiting to start: {reason}'
-
-
-async def _read_deleted_pod_log(source: LogSource, pod_key: Key, options: LogOptions) -> AsyncIterator[bytes]:
-    path = source.directories.find_deleted_pod_log(pod_key.namespace, pod_key.name, options.container)
-    if path is None:
-        raise not_found("pods", pod_key.name)
-    ended = asyncio.Event()
-    ended.set()
-    async for piece in logs.read(path, options, lambda: True, lambda: ended, source.watcher):
-        yield piece

@@ -47,12 +47,15 @@ def _engine_request(
     starting: ContainerStarter, pod: Object, card: PodCard, start: Start, image: Image
 ) -> tuple[dict[str, Any], Image] | Problem:
     container = next(c for c in all_containers(pod) if c["name"] == start.container)
-    engine, directory = starting.runtime.engine, starting.directories.container_directory(card.uid, start.container)
+    engine, directory = (
+        starting.engine_images.engine,
+        starting.directories.container_directory(card.uid, start.container),
+    )
     command = images.command_line(image, container)
     if isinstance(command, Problem):
         return command
     if engine is None:
-        return starting.runtime.engine_gone_problem()
+        return starting.engine_images.engine_gone_problem()
     try:
         scene = _engine_scene(starting, pod, card)
         program = _engine_program(starting, scene, start, container, image)
@@ -68,7 +71,7 @@ def _engine_request(
         "mounts": [],
         "user": {},
         "hint": f"{card.uid}/{start.container}",
-        "wake": starting.wake_path,
+        "wake": starting.node.wake_path,
         "backoff": start.backoff,
         "grace": float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE)),
         "console": {ours: True for ours in ("tty", "stdin") if container.get(ours)}
@@ -98,7 +101,7 @@ def _engine_scene(starting: ContainerStarter, pod: Object, card: PodCard) -> Pod
         hostname=hostname(pod),
         hosts=str(starting.network.hosts_file(namespace(pod))),
         memory=tuple(volume for volume in pod_volumes if volume.kind == "memory"),
-        engine=runtime.name,
+        engine=starting.engine_images.name,
         shared_memory=shared_memory_limit(),
     )
 
@@ -113,7 +116,7 @@ def _engine_program(
     assert not isinstance(command, Problem)
     checkpoints = str(starting.checkpoints.directory_for(pod))
     own_variables = {"HOSTNAME": scene.hostname, "ROWLOCK_CHECKPOINT_DIR": checkpoints}
-    env = {**environment.inherited_environment(pod, starting.server_env), **own_variables, **image.env}
+    env = {**environment.inherited_environment(pod, starting.node.server_env), **own_variables, **image.env}
     env |= environment.declared_environment(pod, container, place, starting.view.get)
     env |= environment.platform_environment(container, place, env) | {POD_UID_VARIABLE: card.uid}
     env[DATA_DIRECTORY_VARIABLE] = starting.directories.identity

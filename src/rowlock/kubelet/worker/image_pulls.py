@@ -20,7 +20,7 @@ from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts, Problem, Pull
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.sync import backoff_delay
 from rowlock.kubelet.runtime import registry
-from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
+from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.runtime.pulls import PullResult, Pulls
 from rowlock.kubelet.runtime.registry import Auths
 from rowlock.kubelet.shim.engine_client import Engine
@@ -33,32 +33,35 @@ IMAGE_PULL_REASONS = (ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF)
 class ImagePuller:
     """The pulls of all pods of this machine."""
 
-    def __init__(self, runtime: ContainerRuntime, view: View, clock: Callable[[], float]) -> None:
-        self._runtime, self._view, self._clock = runtime, view, clock
-        self.pulls = Pulls()
+    def __init__(
+        self,
+        task_group: asyncio.TaskGroup,
+        engine_images: EngineImages,
+        view: View,
+        clock: Callable[[], float],
+        *,
+        backoff: float,
+        on_changed: Callable[[str], None],
+        record_event: Callable[[Object, str, str, str, str], None],
+    ) -> None:
+        """`backoff` in seconds, before the second try; `on_changed` is told the uid of a pod whose pull has ended;
+        `record_event` takes pod, type, reason, message and container's name."""
+        self._task_group, self._engine_images, self._view, self._clock = task_group, engine_images, view, clock
+        self._backoff, self._on_changed, self._record_event = backoff, on_changed, record_event
+        self._pulls = Pulls()
         self._tasks: dict[str, set[asyncio.Task[None]]] = {}
-        self.task_group: asyncio.TaskGroup | None = None
-        """Where tasks belong; None until the kubelet runs."""
-        self.backoff = 10.0
-        self.on_changed: Callable[[str], None] = lambda uid: None
-        self.record_event: Callable[[Object, str, str, str, str], None] = lambda *_: None
 
     def ensure_image_pull(self, pod: Object, state: PodState, container: Mapping[str, Any]) -> bool:
         """Begins a pull of the container's image, or says that it is to be waited with; False when there is none to be."""
-        engine = self._runtime.engine
-        if (
-            not state.card.contained
-            or not self._runtime.needs_pull(container)
-            or engine is None
-            or self.task_group is None
-        ):
+        engine = self._engine_images.engine
+        if not state.card.contained or not self._engine_images.needs_pull(container) or engine is None:
             return False
         facts = state.containers.get(container["name"], NO_FACTS)
         if self._clock() < facts.pull.not_before:
             self._report_back_off(pod, state, container, facts)
             return True
         state.set_facts(container["name"], replace(facts, pull=replace(facts.pull, under_way=True)))
-        task = self.task_group.create_task(self._pull_image(pod, state, container, engine))
+        task = self._task_group.create_task(self._pull_image(pod, state, container, engine))
         pod_tasks = self._tasks.setdefault(state.card.uid, set())
         pod_tasks.add(task)
         task.add_done_callback(pod_tasks.discard)
@@ -76,46 +79,47 @@ class ImagePuller:
         image, name = container["image"], container["name"]
         text = f'Back-off pulling image "{image}"'
         if facts.problem is None or facts.problem.reason != IMAGE_PULL_BACK_OFF:
-            self.record_event(pod, "Normal", "BackOff", text, name)
-            self.record_event(pod, "Warning", "Failed", f"Error: {IMAGE_PULL_BACK_OFF}", name)
+            self._record_event(pod, "Normal", "BackOff", text, name)
+            self._record_event(pod, "Warning", "Failed", f"Error: {IMAGE_PULL_BACK_OFF}", name)
         problem = Problem(IMAGE_PULL_BACK_OFF, f"{text}: {ERR_IMAGE_PULL}: {facts.pull.why}")
         state.set_facts(name, replace(facts, problem=problem, problem_since=self._clock()))
 
     async def _pull_image(self, pod: Object, state: PodState, container: Mapping[str, Any], engine: Engine) -> None:
         reference, container_name = str(container["image"]), str(container["name"])
         name, clock = normalise(reference), asyncio.get_running_loop().time
-        assert self.task_group is not None
         auths, missing_secrets = self._pull_secrets(pod)
-        user_auths = await asyncio.to_thread(_user_auths, self._runtime.env)
+        user_auths = await asyncio.to_thread(_user_auths, self._engine_images.env)
         if missing_secrets:
-            self.record_event(
+            self._record_event(
                 pod, "Warning", "FailedToRetrieveImagePullSecret", registry.missing_secrets_message(missing_secrets), ""
             )
-        self.record_event(pod, "Normal", "Pulling", f'Pulling image "{reference}"', container_name)
+        self._record_event(pod, "Normal", "Pulling", f'Pulling image "{reference}"', container_name)
         began = clock()
-        result = await self.pulls.pull_image(
-            self.task_group, engine, name, registry.lookup_credentials(name, [*auths, user_auths])
+        result = await self._pulls.pull_image(
+            self._task_group, engine, name, registry.lookup_credentials(name, [*auths, user_auths])
         )
-        size = await self._runtime.inspect_pulled_image(name)
+        size = await self._engine_images.inspect_pulled_image(name)
         if not result.error and size is not None:
             text = registry.pulled_message(reference, result.seconds, clock() - began, size)
-            self.record_event(pod, "Normal", "Pulled", text, container_name)
+            self._record_event(pod, "Normal", "Pulled", text, container_name)
         facts = state.containers.get(container_name, NO_FACTS)
         if size is not None:
             state.set_facts(container_name, replace(facts, pull=Pull(told=not result.error), problem=None))
         else:
             self._record_failure(pod, state, container, result)
-        self.on_changed(state.card.uid)
+        self._on_changed(state.card.uid)
 
     def _record_failure(self, pod: Object, state: PodState, container: Mapping[str, Any], result: PullResult) -> None:
         reference, container_name, now = str(container["image"]), str(container["name"]), self._clock()
-        sentence = result.error or f"{self._runtime.name} ended the pull without an error, but does not have the image"
+        sentence = (
+            result.error or f"{self._engine_images.name} ended the pull without an error, but does not have the image"
+        )
         why = f"{sentence}; {images.build_hint(reference)}"
-        self.record_event(pod, "Warning", "Failed", f'Failed to pull image "{reference}": {why}', container_name)
-        self.record_event(pod, "Warning", "Failed", f"Error: {ERR_IMAGE_PULL}", container_name)
+        self._record_event(pod, "Warning", "Failed", f'Failed to pull image "{reference}": {why}', container_name)
+        self._record_event(pod, "Warning", "Failed", f"Error: {ERR_IMAGE_PULL}", container_name)
         facts = state.containers.get(container_name, NO_FACTS)
         failures = facts.pull.failures + 1
-        pull = Pull(failures=failures, not_before=now + backoff_delay(failures, self.backoff), why=why)
+        pull = Pull(failures=failures, not_before=now + backoff_delay(failures, self._backoff), why=why)
         state.set_facts(
             container_name, replace(facts, pull=pull, problem=Problem(ERR_IMAGE_PULL, why), problem_since=now)
         )

@@ -5,35 +5,29 @@ Few writes: a healthy pod's status is written when it runs and when it has ended
 
 import asyncio
 import contextlib
-import os
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from rowlock import kinds
-from rowlock.api import Api, DeleteOptions, Record
-from rowlock.controllers.recorder import Recorder
+from rowlock.api import Api, DeleteOptions
 from rowlock.errors import NotFound, Unavailable
 from rowlock.kubelet.node import eviction, gpu_fractions
+from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod import status as pod_status
 from rowlock.kubelet.pod import sync as pod_sync
 from rowlock.kubelet.pod.facts import (
     NO_FACTS,
     NO_PULL,
     ContainerConfigError,
-    ContainerFacts,
     Problem,
-    Run,
     all_containers,
-    init_containers,
 )
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop
 from rowlock.kubelet.prober.prober import Prober
-from rowlock.kubelet.runtime import processes
+from rowlock.kubelet.runtime.container_runs import ContainerRuns
 from rowlock.kubelet.runtime.pod_host_client import HOST_GONE, PodHostClient
-from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.volumes import claims
 from rowlock.kubelet.worker import engine_starting, security_context
 from rowlock.kubelet.worker.image_pulls import IMAGE_PULL_REASONS, ImagePuller
@@ -59,104 +53,38 @@ class PodWorker:
         api: Api,
         host: PodHostClient,
         starter: ContainerStarter,
-        recorder: Recorder,
+        node: NodeContext,
         *,
-        clock: Callable[[], float] = time.time,
+        prober: Prober,
+        image_puller: ImagePuller,
+        runs: ContainerRuns,
+        record_event: Callable[[Object, str, str, str, str], None],
+        backoff: float,
     ) -> None:
-        self._api, self._host = api, host
-        self.starter = starter
-        self._recorder, self._clock = recorder, clock
-        self._pidfds: dict[int, int] = {}
-        self.backoff = 10.0
-        self.probe_manager = Prober(clock)
-        self.probe_manager.record_event, self.probe_manager.stop_container = self._event, self._kill_container
-        self.image_pulls = ImagePuller(starter.runtime, starter.view, clock)
-        self.image_pulls.record_event = self._event
-        self.open_file_limits: tuple[int, int] | None = None
-
-    # ------------------------------------------------------------ facts
-
-    def read_facts(self, state: PodState, container: str) -> list[Run]:
-        """Reads a container's facts from disk. Returns its run if that is alive and should be watched."""
-        directory = self.starter.directories.container_directory(state.card.uid, container)
-        newest = processes.newest_run(directory)
-        facts = state.containers.get(container, NO_FACTS)
-        if _is_failed_start(facts, newest):
-            state.set_facts(container, replace(facts, asked=None, shim=0))
-            return []
-        run = None if newest is None else processes.read_run(directory, newest)
-        if run is None or newest is None:
-            return []
-        if run.exit is None and not processes.is_shim_alive(run):
-            run = processes.record_lost_run(directory, run, self._clock())
-            state.has_lost_shim = state.card.contained
-            if run.exit and run.exit.reason:
-                processes.kill_strays([state.card.uid], self.starter.directories.identity)
-        last = facts.last
-        if newest and (facts.run is None or facts.run.number != newest):
-            previous = processes.read_run(directory, newest - 1)
-            last = previous.exit if previous is not None else facts.last
-        is_settled = run.started is not None or run.exit is not None
-        requested = None if is_settled and (facts.asked is None or facts.asked <= newest) else facts.asked
-        if not is_settled and requested is None:
-            requested = newest
-        is_new = facts.run is None or facts.run.number != newest or facts.run.started != run.started
-        if is_new:
-            facts = replace(facts, problem=None, started=False, ready=False)
-        state.set_facts(container, replace(facts, run=run, last=last, asked=requested))
-        return [run] if run.exit is None else []
-
-    def watch_shim(self, run: Run, on_end: Callable[[], None]) -> None:
-        """Calls `on_end` once when the shim has gone, whether or not it could say so."""
-        if run.shim in self._pidfds or not hasattr(os, "pidfd_open"):
-            return
-        try:
-            fd = os.pidfd_open(run.shim)
-        except OSError:
-            asyncio.get_running_loop().call_soon(on_end)
-            return
-        if not processes.is_shim_alive(run):
-            os.close(fd)
-            asyncio.get_running_loop().call_soon(on_end)
-            return
-        self._pidfds[run.shim] = fd
-
-        def on_shim_exit() -> None:
-            self._unwatch_shim(run.shim)
-            on_end()
-
-        asyncio.get_running_loop().add_reader(fd, on_shim_exit)
-
-    def _unwatch_shim(self, shim: int) -> None:
-        fd = self._pidfds.pop(shim, None)
-        if fd is not None:
-            asyncio.get_running_loop().remove_reader(fd)
-            os.close(fd)
-
-    def close(self) -> None:
-        for shim in list(self._pidfds):
-            self._unwatch_shim(shim)
-
-    # ------------------------------------------------------------ a turn
+        """`record_event` takes pod, type, reason, message and container's name ("" = it is about the pod); `backoff` in
+        seconds, before a second restart."""
+        self._api, self._host, self._starter, self._node = api, host, starter, node
+        self._prober, self._image_puller = prober, image_puller
+        self._runs, self._record_event, self._backoff = runs, record_event, backoff
 
     async def sync_pod(self, pod: Object, state: PodState) -> float | None:
         """Does what is due for the pod; returns when to look again."""
         problem = await self._choose_runtime(pod, state) if state.is_unstarted() and not is_deleting(pod) else None
         if state.has_lost_shim:
             state.has_lost_shim = False
-            await self.starter.runtime.remove_orphans()
+            await self._starter.runtime.remove_orphans()
         if not state.are_warnings_sent:
             state.are_warnings_sent = True
             if not state.has_started():
-                engine = self.starter.runtime.name if state.card.contained else ""
-                for sentence in pod_warnings(pod, self.starter.limits_mode, engine=engine):
-                    self._event(pod, "Warning", "Unsupported", sentence)
-                for sentence in gpu_fractions.remarks(pod, self.starter.nodes.get(state.card.node)):
-                    self._event(pod, "Normal", "SharedGPU", sentence)
+                engine = self._starter.engine_images.name if state.card.contained else ""
+                for sentence in pod_warnings(pod, self._node.limits_mode, engine=engine):
+                    self._record_event(pod, "Warning", "Unsupported", sentence, "")
+                for sentence in gpu_fractions.remarks(pod, self._node.nodes.get(state.card.node)):
+                    self._record_event(pod, "Normal", "SharedGPU", sentence, "")
         self._report_exits(pod, state)
-        self.probe_manager.sync_probes(pod, state)
-        now = self._clock()
-        actions = pod_sync.compute_pod_actions(pod, state.facts(), now, self.backoff)
+        self._prober.sync_probes(pod, state)
+        now = self._node.clock()
+        actions = pod_sync.compute_pod_actions(pod, state.facts(), now, self._backoff)
         starts = [c for c in actions.actions if isinstance(c, Start)]
         if starts and state.card.contained and problem is None:
             problem = await self._prepare_engine(pod, state)
@@ -178,9 +106,9 @@ class PodWorker:
 
     async def _choose_runtime(self, pod: Object, state: PodState) -> Problem | None:
         """Before a pod's first program: is it to run as processes or in containers?"""
-        starter = self.starter
-        await starter.runtime.inspect_images(pod)
-        contained = starter.runtime.needs_engine(pod)
+        starter = self._starter
+        await starter.engine_images.inspect_images(pod)
+        contained = starter.engine_images.needs_engine(pod)
         if contained == state.card.contained:
             return None
         if problem := await starter.runtime.prepare_engine(pod):
@@ -194,19 +122,19 @@ class PodWorker:
 
     async def _prepare_engine(self, pod: Object, state: PodState) -> Problem | None:
         """What the engine must have, and we must know of it, before a container starts."""
-        await self.starter.runtime.inspect_images(pod)
-        return await self.starter.runtime.prepare_engine(pod)
+        await self._starter.engine_images.inspect_images(pod)
+        return await self._starter.runtime.prepare_engine(pod)
 
     async def _sync_volumes(self, pod: Object, state: PodState, *, is_starting: bool) -> Problem | None:
         """Makes the pod's volumes before a start, and keeps the files of a running pod up to date."""
         if not is_starting and (not state.has_file_volumes() or state.finished):
             return None
         try:
-            volumes = self.starter.pod_volumes(pod, state.card)
+            volumes = self._starter.pod_volumes(pod, state.card)
             if volumes != state.volumes:
-                make = self.starter.volume_directories.make_volumes
+                make = self._starter.volume_directories.make_volumes
                 await asyncio.to_thread(make, state.card.uid, volumes, security_context.fs_group(pod))
-                await claims.bind(self._api, self.starter.view, pod, self.starter.volume_directories, volumes)
+                await claims.bind(self._api, self._starter.view, pod, self._starter.volume_directories, volumes)
                 state.volumes = volumes
         except ContainerConfigError as missing:
             return missing.problem if is_starting else None  # what runs keeps the files it has
@@ -214,20 +142,20 @@ class PodWorker:
 
     async def _start_container(self, pod: Object, state: PodState, start: Start) -> None:
         facts = state.containers.get(start.container, NO_FACTS)
-        request = engine_starting.start_request(self.starter, pod, state.card, start)
+        request = engine_starting.start_request(self._starter, pod, state.card, start)
         if isinstance(request, Problem):
             container = next(c for c in all_containers(pod) if c["name"] == start.container)
-            if request.reason not in IMAGE_PULL_REASONS or not self.image_pulls.ensure_image_pull(
+            if request.reason not in IMAGE_PULL_REASONS or not self._image_puller.ensure_image_pull(
                 pod, state, container
             ):
                 self._record_problem(pod, state, start.container, request)
             return
         spec, image = request
-        directory = self.starter.directories.container_directory(state.card.uid, start.container)
+        directory = self._starter.directories.container_directory(state.card.uid, start.container)
         directory.mkdir(exist_ok=True, mode=0o700)
-        self.starter.directories.drop_old_runs(state.card.uid, start.container, start.number)
-        if self.open_file_limits:
-            spec["rlimits"] = {"RLIMIT_NOFILE": self.open_file_limits}
+        self._starter.directories.drop_old_runs(state.card.uid, start.container, start.number)
+        if self._node.open_file_limits:
+            spec["rlimits"] = {"RLIMIT_NOFILE": self._node.open_file_limits}
         is_pull_reported = facts.pull.told
         facts = replace(facts, asked=start.number, shim=0, problem=None, stop_by=None, image_id=image.id, pull=NO_PULL)
         state.set_facts(start.container, facts)
@@ -238,20 +166,22 @@ class PodWorker:
             raise Unavailable("the pod host has exited; a new one is being started")
         if answer.get("error"):
             problem = Problem("CreateContainerError", f"the program could not be started: {answer['error']}")
-            state.set_facts(start.container, replace(facts, asked=None, problem=problem, problem_since=self._clock()))
+            state.set_facts(
+                start.container, replace(facts, asked=None, problem=problem, problem_since=self._node.clock())
+            )
             return
         if facts.asked == start.number:
             state.set_facts(start.container, replace(facts, shim=int(answer.get("shim") or 0)))
         text = f'Container image "{_image_name(pod, start.container)}" already present on machine'
         container_name = start.container
         if not is_pull_reported:
-            self._event(pod, "Normal", "Pulled", text, container_name)
-        self._event(pod, "Normal", "Created", f"Created container: {container_name}", container_name)
-        self._event(
+            self._record_event(pod, "Normal", "Pulled", text, container_name)
+        self._record_event(pod, "Normal", "Created", f"Created container: {container_name}", container_name)
+        self._record_event(
             pod, "Normal", "Started", f"Started container {container_name}{_warm_start_note(answer)}", container_name
         )
         for sentence in security_context.unwritable_mounts(spec["mounts"], spec["user"]) if start.number == 0 else ():
-            self._event(pod, "Warning", "VolumeNotWritable", sentence, container_name)
+            self._record_event(pod, "Warning", "VolumeNotWritable", sentence, container_name)
 
     def _record_problem(self, pod: Object, state: PodState, container: str, problem: Problem) -> None:
         """Remembers why, says so in events; a pull that fails again is a back-off, as on a real node."""
@@ -260,14 +190,14 @@ class PodWorker:
         cause = problem.message
         if problem.reason == "ErrImagePull" and is_repeated:
             problem = Problem("ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {cause}')
-            self._event(pod, "Normal", "BackOff", f'Back-off pulling image "{image}"', container)
+            self._record_event(pod, "Normal", "BackOff", f'Back-off pulling image "{image}"', container)
         else:
             text = f'Failed to pull image "{image}": {cause}' if problem.reason == "ErrImagePull" else cause
             reason = {**IMAGE_PROBLEM_EVENTS, FAILED_MOUNT: FAILED_MOUNT}.get(problem.reason, "Failed")
-            self._event(pod, "Warning", reason, text, "" if reason == FAILED_MOUNT else container)
+            self._record_event(pod, "Warning", reason, text, "" if reason == FAILED_MOUNT else container)
         if problem.reason in (*IMAGE_PULL_REASONS, *IMAGE_PROBLEM_EVENTS):
-            self._event(pod, "Warning", "Failed", f"Error: {problem.reason}", container)
-        state.set_facts(container, replace(facts, problem=problem, problem_since=self._clock()))
+            self._record_event(pod, "Warning", "Failed", f"Error: {problem.reason}", container)
+        state.set_facts(container, replace(facts, problem=problem, problem_since=self._node.clock()))
 
     def _stop_container(self, pod: Object, state: PodState, stop: Stop) -> None:
         facts = state.containers.get(stop.container, NO_FACTS)
@@ -275,23 +205,14 @@ class PodWorker:
             return
         container = next(c for c in all_containers(pod) if c["name"] == stop.container)
         if facts.stop_by is None:
-            self._event(pod, "Normal", "Killing", f"Stopping container {stop.container}", stop.container)
-            if self.probe_manager.begin_pre_stop(pod, state, container, stop.grace):
+            self._record_event(pod, "Normal", "Killing", f"Stopping container {stop.container}", stop.container)
+            if self._prober.begin_pre_stop(pod, state, container, stop.grace):
                 return
-        self._kill_container(pod, state, stop.container, stop.grace)
-
-    def _kill_container(self, pod: Object, state: PodState, container: str, grace: float) -> None:
-        """SIGTERM now, SIGKILL after `grace` seconds."""
-        facts = state.containers[container]
-        if facts.run is not None and facts.run.exit is None:
-            processes.stop_run(
-                self.starter.directories.container_directory(state.card.uid, container), facts.run, grace
-            )
-            state.set_facts(container, replace(facts, stop_by=self._clock() + grace))
+        self._runs.stop_container(state, stop.container, stop.grace)
 
     async def _publish_status(self, pod: Object, state: PodState) -> None:
         """One patch, if anything is new; refused (and tried again) when somebody else wrote in between."""
-        status = pod_status.generate_pod_status(pod, state.facts(), self._clock(), self.backoff)
+        status = pod_status.generate_pod_status(pod, state.facts(), self._node.clock(), self._backoff)
         state.finished = status["phase"] in ("Succeeded", "Failed")
         current = pod.get("status") or {}
         if any(current.get(k) != v for k, v in status.items()):
@@ -304,10 +225,10 @@ class PodWorker:
 
     async def _release_resources(self, state: PodState) -> None:
         """Nothing of it runs any more: its network, its memory and its containers go."""
-        self.image_pulls.forget(state.card.uid)
+        self._image_puller.forget(state.card.uid)
         await self._host.ask("forget", uid=state.card.uid)
         if state.card.contained:
-            await self.starter.runtime.remove_pod(state.card.uid)
+            await self._starter.runtime.remove_pod(state.card.uid)
 
     def _report_exits(self, pod: Object, state: PodState) -> None:
         """An event for every program that could not begin or ended for want of memory, once: before its status says so."""
@@ -324,14 +245,14 @@ class PodWorker:
             state.reported_exits.add((name, run.number))
             if status.get("restartCount") != run.number or not dig(status, "state.terminated"):
                 reason, text = EXIT_EVENTS[run.exit.reason]
-                self._event(pod, "Warning", reason, text.format(name=name, why=run.exit.message), name)
+                self._record_event(pod, "Warning", reason, text.format(name=name, why=run.exit.message), name)
 
     def _report_back_off(self, pod: Object, status: dict[str, Any]) -> None:
         for container in status["containerStatuses"]:
             if (container["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff":
                 pod_name = f"{name_of(pod)}_{namespace(pod)}({uid(pod)})"
                 text = f"Back-off restarting failed container {container['name']} in pod {pod_name}"
-                self._event(pod, "Warning", "BackOff", text, container["name"])
+                self._record_event(pod, "Warning", "BackOff", text, container["name"])
 
     async def _delete_pod(self, pod: Object, state: PodState) -> None:
         options = DeleteOptions(grace=0, uid=uid(pod))
@@ -341,7 +262,7 @@ class PodWorker:
     async def measure_disk(self, state: PodState) -> bool:
         """Looks at what the pod has on disk; True when that is more than it may."""
         card = state.card
-        pod = self.starter.view.get(kinds.POD, card.namespace, card.name)
+        pod = self._starter.view.get(kinds.POD, card.namespace, card.name)
         if (
             pod is None
             or uid(pod) != card.uid
@@ -350,48 +271,20 @@ class PodWorker:
             or not eviction.has_storage_limit(pod)
         ):
             return False
-        size = eviction.size_reader(self.starter.directories, card.uid)
+        size = eviction.size_reader(self._starter.directories, card.uid)
         state.evicted = await asyncio.to_thread(eviction.eviction_message, pod, size)
         if state.evicted:
-            self._event(pod, "Warning", "Evicted", state.evicted)
+            self._record_event(pod, "Warning", "Evicted", state.evicted, "")
         return bool(state.evicted)
 
     async def kill_orphaned_pod(self, state: PodState) -> bool:
         """Kills what runs of a pod that is no more; True when nothing does."""
-        self.probe_manager.forget(state.card.uid)
-        done = True
-        for container, facts in list(state.containers.items()):
-            if facts.is_alive:
-                self.read_facts(state, container)
-                facts = state.containers[container]
-            if facts.run is not None and facts.run.exit is None:
-                directory = self.starter.directories.container_directory(state.card.uid, container)
-                if facts.stop_by is None or facts.stop_by > self._clock():
-                    processes.stop_run(directory, facts.run, 0.0)
-                    state.set_facts(container, replace(facts, stop_by=self._clock()))
-                done = False
-        if done:
-            state.finished = True
-            await self._release_resources(state)
-        return done
-
-    def _event(self, pod: Object, kind: str, reason: str, message: str, container: str = "") -> None:
-        record = Record(pod, kind, reason, message, "kubelet", _field_path(pod, container))  # type: ignore[arg-type] # Normal, Warning
-        self._recorder.record(record)
-
-
-def _is_failed_start(facts: ContainerFacts, newest: int | None) -> bool:
-    """Did the shim die before it could claim the start it was made for?"""
-    waits = facts.asked is not None and (newest is None or newest < facts.asked)
-    return waits and facts.shim > 0 and os.path.isdir("/proc/self") and not ticks(facts.shim)
-
-
-def _field_path(pod: Object, container: str) -> str:
-    """Where the pod speaks of the container, as Kubernetes writes it in events."""
-    if not container:
-        return ""
-    field = "initContainers" if container in [c["name"] for c in init_containers(pod)] else "containers"
-    return f"spec.{field}{{{container}}}"
+        self._prober.forget(state.card.uid)
+        if not self._runs.kill_pod(state):
+            return False
+        state.finished = True
+        await self._release_resources(state)
+        return True
 
 
 def _warm_start_note(answer: dict[str, Any]) -> str:

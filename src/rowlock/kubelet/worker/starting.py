@@ -5,7 +5,7 @@ one sentence. What the embedded node does not do is said, never ignored (`pod_wa
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from itertools import islice
@@ -15,10 +15,11 @@ from rowlock import kinds
 from rowlock.api import View
 from rowlock.kubelet.images import images
 from rowlock.kubelet.images.base_environment import base_environment
-from rowlock.kubelet.images.images import Image, Images
+from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.network.pod_network import PodNetwork, hostname
 from rowlock.kubelet.node import gpu_fractions
 from rowlock.kubelet.node.machine import NodePlan
+from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.pod.facts import (
     DATA_DIRECTORY_VARIABLE,
@@ -33,6 +34,7 @@ from rowlock.kubelet.pod.sync import DEFAULT_GRACE, Start
 from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
+from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.shim.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.volumes import volumes
 from rowlock.kubelet.volumes.checkpoints import Checkpoints
@@ -88,6 +90,16 @@ def is_fractional(pod: Object) -> bool:
     return any(annotations(pod).get(k) for k in ("gpu-fraction", "gpu-memory"))
 
 
+def assign_devices(pod: Object, node: NodePlan, held_devices: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The pod's devices, as UUIDs: the scheduler's choice, else free whole ones. `held_devices`: who holds what."""
+    if chosen := annotations(pod).get(DEVICES_ANNOTATION):
+        indices = [int(i) for i in chosen.split(",") if i.strip().isdigit()]
+        return tuple(node.gpus[i].uuid for i in indices if i < len(node.gpus))
+    taken_uuids = {uuid for devices in held_devices.values() for uuid in devices}
+    free = [gpu.uuid for gpu in node.gpus if gpu.uuid not in taken_uuids]
+    return tuple(free[: requested_gpus(pod)])
+
+
 _CONSOLE_FIELDS = {"tty": "tty", "stdin": "stdin", "once": "stdinOnce"}
 
 
@@ -140,45 +152,26 @@ class RunContainerOptions:
 class ContainerStarter:
     """Knows where everything is that a start needs."""
 
+    node: NodeContext
     view: View
-    images: Images
     network: PodNetwork
     directories: PodDirectories
-    nodes: Mapping[str, NodePlan]
-    server_env: Mapping[str, str]
-    """The environment the server was started in."""
-    wake_path: str
-    neighbours: Mapping[str, int]
-    """Active pods on each node."""
     volume_directories: VolumeDirectories
     checkpoints: Checkpoints
+    engine_images: EngineImages
     runtime: ContainerRuntime
-    mount_problem: str = ""
-    """Why containers cannot have mounts of their own here; "" when they can."""
+    count_active_pods: Callable[[str], int]
+    """A node's name → how many pods at work share its CPUs."""
     warm_start: bool = True
     log_limit: int = DEFAULT_LOG_LIMIT
     """Bytes of a run's log that are kept."""
-    limits_mode: str = "watchdog"
-    """How limits are kept: `v2` or `v1` (control groups), or `watchdog`."""
-    can_mount_memory: bool = True
-    """Can the pod host make memory volumes?"""
-
-    def assign_devices(self, pod: Object, held_devices: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-        """The pod's devices, as UUIDs: the scheduler's choice, else free whole ones. `held_devices`: who holds what."""
-        node = self.nodes[dig(pod, "spec.nodeName")]
-        if chosen := annotations(pod).get(DEVICES_ANNOTATION):
-            indices = [int(i) for i in chosen.split(",") if i.strip().isdigit()]
-            return tuple(node.gpus[i].uuid for i in indices if i < len(node.gpus))
-        taken_uuids = {uuid for devices in held_devices.values() for uuid in devices}
-        free = [gpu.uuid for gpu in node.gpus if gpu.uuid not in taken_uuids]
-        return tuple(free[: requested_gpus(pod)])
 
     def find_image(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> Image | Problem:
         """The image of one of the pod's containers, as far as it can be part of the pod."""
-        image = self.images.find(str(container.get("image") or ""))
+        image = self.engine_images.images.find(str(container.get("image") or ""))
         if isinstance(image, Problem):
             return _apply_pull_policy(container, image)
-        return self.runtime.image_conflict(pod, image, card.contained) or image
+        return self.engine_images.image_conflict(pod, image, card.contained) or image
 
     def process_request(
         self, pod: Object, card: PodCard, start: Start, image: Image
@@ -203,7 +196,7 @@ class ContainerStarter:
             "cwd": options.cwd,
             "copy": [options.rootfs.image, options.rootfs.copy] if options.rootfs.image else None,
             "hint": f"{card.uid}/{start.container}",
-            "wake": self.wake_path,
+            "wake": self.node.wake_path,
             "network": self.network.namespace_request(pod, card.ip),
             "backoff": start.backoff,
             "grace": float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE)),
@@ -212,7 +205,7 @@ class ContainerStarter:
             "user": options.security_context.user_spec(),
             "console": {ours: True for ours, theirs in _CONSOLE_FIELDS.items() if container.get(theirs)},
             "log_limit": self.log_limit,
-            "limits": limits | {"how": self.limits_mode} if (limits := shim_limits(container)) else {},
+            "limits": limits | {"how": self.node.limits_mode} if (limits := shim_limits(container)) else {},
         }
         if (
             self.warm_start
@@ -233,9 +226,9 @@ class ContainerStarter:
         env = self._environment(pod, container, image, (place, security_context))
         pod_volumes = self.pod_volumes(pod, card)
         volume_mounts = list(volumes.resolve_mounts(container, lambda text: environment.expand(text, env), pod_volumes))
-        if volume_mounts and self.mount_problem:
+        if volume_mounts and self.node.mount_problem:
             raise ContainerConfigError(
-                f"container {container['name']} mounts {volume_mounts[0].volume} at {volume_mounts[0].target}: {self.mount_problem}"
+                f"container {container['name']} mounts {volume_mounts[0].volume} at {volume_mounts[0].target}: {self.node.mount_problem}"
             )
         rootfs = RootfsCopy(
             image.root, str(self.directories.container_directory(card.uid, container["name"]) / "rootfs")
@@ -264,7 +257,7 @@ class ContainerStarter:
         path = container.get("terminationMessagePath") or MESSAGE_PATH
         is_named = path != MESSAGE_PATH or any(path in text for text in (*request["argv"], *request["env"].values()))
         return {
-            "message_path": path if is_named and not self.mount_problem else "",
+            "message_path": path if is_named and not self.node.mount_problem else "",
             "message_from_log": container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
         }
 
@@ -301,7 +294,7 @@ class ContainerStarter:
             all_volumes = tuple(volumes.rewrite_hostfile(v, self.network.hostfile_rewriter(pod)) for v in all_volumes)
         return (
             all_volumes
-            if self.can_mount_memory or card.contained
+            if self.node.can_mount_memory or card.contained
             else tuple(replace(v, kind=_DISK_KINDS.get(v.kind, v.kind)) for v in all_volumes)
         )
 
@@ -314,8 +307,8 @@ class ContainerStarter:
     ) -> dict[str, str]:
         place, security_context = place_and_context
         path_prefix = ":".join((*image.path, images.interpreter_path()))
-        env = base_environment(self.server_env, host=image.host, first=path_prefix)
-        env |= environment.inherited_environment(pod, self.server_env) | security_context.environment()
+        env = base_environment(self.node.server_env, host=image.host, first=path_prefix)
+        env |= environment.inherited_environment(pod, self.node.server_env) | security_context.environment()
         env |= {"TERM": "xterm"} if container.get("tty") else {}
         env |= {
             "HOSTNAME": hostname(pod),
@@ -332,7 +325,7 @@ class ContainerStarter:
         }
 
     def container_place(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> EnvironmentContext:
-        node = self.nodes[card.node]
+        node = self.node.nodes[card.node]
         devices = self._container_devices(pod, card, container) if node.gpus and not node.simulated else None
         simulated = ",".join(u.rpartition("-")[2] for u in self._container_devices(pod, card, container))
         return EnvironmentContext(
@@ -340,7 +333,7 @@ class ContainerStarter:
             pod_ip=card.ip,
             cpus=node.cpus,
             memory=node.memory,
-            pods_on_node=max(1, self.neighbours.get(card.node, 1)),
+            pods_on_node=max(1, self.count_active_pods(card.node)),
             devices=devices,
             simulated=simulated if node.simulated else None,
             proxy=self._proxy_url(card),
@@ -356,7 +349,12 @@ class ContainerStarter:
         if not card.contained:
             return PROXY_URL if self.network.has_namespaces else ""
         proxy = next(
-            (self.server_env[k] for k in ("https_proxy", "HTTPS_PROXY", "http_proxy") if self.server_env.get(k)), ""
+            (
+                self.node.server_env[k]
+                for k in ("https_proxy", "HTTPS_PROXY", "http_proxy")
+                if self.node.server_env.get(k)
+            ),
+            "",
         )
         return "" if "//127." in proxy or "//localhost" in proxy else proxy
 
@@ -380,7 +378,7 @@ class ContainerStarter:
         variables: dict[str, str] = {}
         if requested_gpus(pod):
             variables["RUNAI_NUM_OF_GPUS"] = str(requested_gpus(pod))
-        if card.devices and not self.nodes[card.node].simulated:
+        if card.devices and not self.node.nodes[card.node].simulated:
             variables["NCCL_HOSTID"] = card.uid if is_fractional(pod) else card.node
             if self.network.has_own_address(pod):
                 variables |= {"NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0"}

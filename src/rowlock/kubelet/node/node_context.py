@@ -1,0 +1,62 @@
+"""What the kubelet's parts know of this machine: found out once, when the kubelet starts, and handed to each of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rowlock.kubelet.network.pod_network import NetworkChoice
+from rowlock.kubelet.node.machine import NodePlan
+
+
+@dataclass(frozen=True, slots=True)
+class PodHostAbilities:
+    """What the pod host found that it can do here (its answer to `hello`)."""
+
+    fabric: bool
+    """Can it make network namespaces?"""
+    problem: str
+    """Why it cannot."""
+    limits: str
+    """How it keeps limits: `v2` or `v1` (control groups), or `watchdog`."""
+    mount_problem: str
+    """Why containers cannot have mounts of their own here; "" when they can."""
+    can_mount_memory: bool
+    """Can it make memory volumes?"""
+
+    @classmethod
+    def from_hello(cls, hello: Mapping[str, Any]) -> "PodHostAbilities":
+        return cls(
+            fabric=bool(hello.get("fabric")),
+            problem=str(hello.get("problem") or "no fabric"),
+            limits=str(hello.get("limits") or "watchdog"),
+            mount_problem=str(hello.get("unmountable") or ""),
+            can_mount_memory=bool(hello.get("memory")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """One machine, as its kubelet runs pods on it."""
+
+    data_dir: Path
+    nodes: Mapping[str, NodePlan]
+    """Every node that pods of this machine may be bound to, also those that take no new ones."""
+    network: NetworkChoice
+    limits_mode: str
+    """How limits are kept: `v2` or `v1` (control groups), or `watchdog`."""
+    mount_problem: str
+    """Why containers cannot have mounts of their own here; "" when they can."""
+    can_mount_memory: bool
+    """Can the pod host make memory volumes?"""
+    server_env: Mapping[str, str]
+    """The environment the server was started in."""
+    clock: Callable[[], float]
+    """Seconds since the epoch."""
+    open_file_limits: tuple[int, int] | None = None
+    """The soft and hard limit of open files that programs begin with; None = those of the server."""
+
+    @property
+    def wake_path(self) -> str:
+        """The pipe into which shims write hints."""
+        return str(self.data_dir / "wake")

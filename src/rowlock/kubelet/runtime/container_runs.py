@@ -1,0 +1,107 @@
+"""The runs of containers: their facts are read from disk, their shims watched until they end, and stopped."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from rowlock.kubelet.pod.directory import PodDirectories
+from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts, Run
+from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.runtime import processes
+from rowlock.kubelet.shim.fact_files import ticks
+
+
+class ContainerRuns:
+    """The runs of all pods of this machine."""
+
+    def __init__(self, directories: PodDirectories, clock: Callable[[], float]) -> None:
+        self._directories, self._clock = directories, clock
+        self._pidfds: dict[int, int] = {}
+
+    def read_facts(self, state: PodState, container: str) -> list[Run]:
+        """Reads a container's facts from disk. Returns its run if that is alive and should be watched."""
+        directory = self._directories.container_directory(state.card.uid, container)
+        newest = processes.newest_run(directory)
+        facts = state.containers.get(container, NO_FACTS)
+        if _is_failed_start(facts, newest):
+            state.set_facts(container, replace(facts, asked=None, shim=0))
+            return []
+        run = None if newest is None else processes.read_run(directory, newest)
+        if run is None or newest is None:
+            return []
+        if run.exit is None and not processes.is_shim_alive(run):
+            run = processes.record_lost_run(directory, run, self._clock())
+            state.has_lost_shim = state.card.contained
+            if run.exit and run.exit.reason:
+                processes.kill_strays([state.card.uid], self._directories.identity)
+        last = facts.last
+        if newest and (facts.run is None or facts.run.number != newest):
+            previous = processes.read_run(directory, newest - 1)
+            last = previous.exit if previous is not None else facts.last
+        is_settled = run.started is not None or run.exit is not None
+        requested = None if is_settled and (facts.asked is None or facts.asked <= newest) else facts.asked
+        if not is_settled and requested is None:
+            requested = newest
+        is_new = facts.run is None or facts.run.number != newest or facts.run.started != run.started
+        if is_new:
+            facts = replace(facts, problem=None, started=False, ready=False)
+        state.set_facts(container, replace(facts, run=run, last=last, asked=requested))
+        return [run] if run.exit is None else []
+
+    def watch_shim(self, run: Run, on_end: Callable[[], None]) -> None:
+        """Calls `on_end` once when the shim has gone, whether or not it could say so."""
+        if run.shim in self._pidfds or not hasattr(os, "pidfd_open"):
+            return
+        try:
+            fd = os.pidfd_open(run.shim)
+        except OSError:
+            asyncio.get_running_loop().call_soon(on_end)
+            return
+        if not processes.is_shim_alive(run):
+            os.close(fd)
+            asyncio.get_running_loop().call_soon(on_end)
+            return
+        self._pidfds[run.shim] = fd
+
+        def on_shim_exit() -> None:
+            self._unwatch_shim(run.shim)
+            on_end()
+
+        asyncio.get_running_loop().add_reader(fd, on_shim_exit)
+
+    def _unwatch_shim(self, shim: int) -> None:
+        fd = self._pidfds.pop(shim, None)
+        if fd is not None:
+            asyncio.get_running_loop().remove_reader(fd)
+            os.close(fd)
+
+    def close(self) -> None:
+        for shim in list(self._pidfds):
+            self._unwatch_shim(shim)
+
+    def stop_container(self, state: PodState, container: str, grace: float) -> None:
+        """SIGTERM now, SIGKILL after `grace` seconds. Raises KeyError when the pod has no such container any more."""
+        facts = state.containers[container]
+        if facts.run is not None and facts.run.exit is None:
+            processes.stop_run(self._directories.container_directory(state.card.uid, container), facts.run, grace)
+            state.set_facts(container, replace(facts, stop_by=self._clock() + grace))
+
+    def kill_pod(self, state: PodState) -> bool:
+        """Kills what runs of a pod that is no more; True when nothing does."""
+        done = True
+        for container, facts in list(state.containers.items()):
+            if facts.is_alive:
+                self.read_facts(state, container)
+                facts = state.containers[container]
+            if facts.run is not None and facts.run.exit is None:
+                if facts.stop_by is None or facts.stop_by > self._clock():
+                    self.stop_container(state, container, 0.0)
+                done = False
+        return done
+
+
+def _is_failed_start(facts: ContainerFacts, newest: int | None) -> bool:
+    """Did the shim die before it could claim the start it was made for?"""
+    waits = facts.asked is not None and (newest is None or newest < facts.asked)
+    return waits and facts.shim > 0 and os.path.isdir("/proc/self") and not ticks(facts.shim)

@@ -1,0 +1,160 @@
+"""Which images the container engine has, or may pull; and so which pods run in containers.
+
+`--runtime auto`: an image that rowlock's own table knows (`rowlock image`) is a process, any other one is a container:
+the engine has it, or pulls it (`pulls.py`). Nothing here is needed on a machine without an engine, and nothing is asked
+of it but a few `stat` calls; an engine that is started later is noticed when a pod names an image of none.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowlock.errors import Invalid
+from rowlock.kubelet.images.images import KUBECTL_DELIVERY, Image, Images, command_line, normalise
+from rowlock.kubelet.pod.facts import Problem, all_containers, is_emulated_init, main_containers
+from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.shim import engine_client
+from rowlock.kubelet.shim.engine_client import Engine, EngineError
+from rowlock.objects import Object, uid
+
+
+@dataclass(slots=True)
+class EngineImages:
+    """What is known of the container engine and its images."""
+
+    mode: str
+    """`auto`, `process` or `container`: `--runtime`."""
+    images: Images
+    pod_states: Mapping[str, PodState]
+    """The kubelet's, by uid."""
+    env: Mapping[str, str]
+    """Where the engine's socket is named."""
+    engine: Engine | None = None
+    engine_problem: str = ""
+    """Why the one that should be there does not answer."""
+    _image_sizes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """docker, podman, or "" where there is none."""
+        return self.engine.name if self.engine else ""
+
+    async def detect_engine(self) -> None:
+        """At the start of the kubelet. Most machines have no engine, and that costs nothing."""
+        if self.mode == "container" or engine_client.has_socket(self.env):
+            await self.find_engine()
+
+    async def find_engine(self) -> None:
+        """Looks for an engine. Raises Invalid when one was demanded and none answers."""
+        if self.mode == "process":
+            return
+        self.engine, self.engine_problem = await asyncio.to_thread(engine_client.find_engine, self.env)
+        if self.engine is None and self.mode == "container":
+            raise Invalid(
+                f"--runtime container needs Docker or Podman: {self.engine_problem}; start one, or leave the flag out"
+            )
+
+    def engine_gone_problem(self) -> Problem:
+        """What a pod in containers is told when there is no engine any more."""
+        return Problem(
+            "CreateContainerError", self.engine_problem or "no container engine answers here any more: start it again"
+        )
+
+    # ------------------------------------------------------------ which pods
+
+    async def inspect_images(self, pod: Object) -> None:
+        """Brings up to date what is known of the pod's images. A machine whose engine comes later is noticed here."""
+        names = {str(c.get("image") or "") for c in all_containers(pod) if not is_emulated_init(c)}
+        engine_images = [normalise(name) for name in names if not self.images.is_local(name)]
+        if self.mode == "process" or not engine_images:
+            return  # so that pods as processes wait for no engine
+        if self.engine is None and engine_client.has_socket(self.env):
+            with contextlib.suppress(Invalid):
+                await self.find_engine()
+        if self.engine is not None:
+            await asyncio.gather(*(asyncio.to_thread(self._inspect_image, self.engine, name) for name in engine_images))
+
+    def _inspect_image(self, client: Engine, name: str) -> None:
+        engine_images = self.images.engine_images
+        try:
+            inspection = client.request("GET", f"/images/{name}/json")
+            engine_images[name], self._image_sizes[name] = (
+                image_of_engine(name, client, inspection),
+                int(inspection.get("Size") or 0),
+            )
+        except EngineError as error:
+            if error.status:
+                engine_images.pop(name, None)
+            elif name in engine_images or self.mode == "container":
+                engine_images[name] = Problem("CreateContainerError", f"{error}: start the engine again")
+
+    def needs_engine(self, pod: Object) -> bool:
+        """Does the pod run in containers? By what is known of its images."""
+        real_containers = [c for c in all_containers(pod) if not is_emulated_init(c)]
+        return any(
+            self.images.is_engine_image(str(c.get("image") or "")) or self.needs_pull(c) for c in real_containers
+        )
+
+    def needs_pull(self, container: Mapping[str, Any]) -> bool:
+        """Is its image one that the engine must fetch first, and may?"""
+        if self.engine is None or self.mode == "process" or container.get("imagePullPolicy") == "Never":
+            return False
+        return self.images.needs_pull(str(container.get("image") or ""))
+
+    async def image_problems(self, pod: Object) -> list[str]:
+        """Why containers of such a pod could not be begun, as far as that lies in their images: a sentence each."""
+        await self.inspect_images(pod)
+        sentences = []
+        for container in all_containers(pod):
+            if is_emulated_init(container) or self.needs_pull(container):  # the engine fetches it
+                continue
+            image = self.images.find(str(container.get("image") or ""))
+            command = command_line(image, container) if isinstance(image, Image) and not image.engine else image
+            if isinstance(command, Problem):
+                sentences.append(f"{command.reason}: {command.message}")
+        return list(dict.fromkeys(sentences))
+
+    async def inspect_pulled_image(self, name: str) -> int | None:
+        """Looks for an image after a pull: its size in bytes, None when it is not there."""
+        if self.engine is None:
+            return None
+        await asyncio.to_thread(self._inspect_image, self.engine, name)
+        return self._image_sizes.get(name) if isinstance(self.images.engine_images.get(name), Image) else None
+
+    def runs_in_containers(self, pod: Object) -> bool:
+        """What was decided before its first program; until then, what would be."""
+        state = self.pod_states.get(uid(pod))
+        return state.card.contained if state is not None and not state.is_unstarted() else self.needs_engine(pod)
+
+    def image_conflict(self, pod: Object, image: Image, contained: bool) -> Problem | None:
+        """Why a container of that image cannot be part of the pod."""
+        if contained and not image.engine and image.name.rpartition(":")[0] == KUBECTL_DELIVERY:
+            text = (
+                "the launcher of an MPIJob cannot run in a container yet: run its command with this machine's programs"
+            )
+            remedy = f"`rowlock image add {main_containers(pod)[0].get('image')} --host`"
+            return Problem("CreateContainerConfigError", f"{text}: {remedy}")
+        if not image.engine and self.mode == "container":
+            text = f'image "{image.name}" stands for a process of this machine, and the cluster runs containers only'
+            return Problem("CreateContainerConfigError", f"{text}: start it with --runtime auto, or build the image")
+        if bool(image.engine) != contained:
+            text = f'image "{image.name}" runs as a process, other images of the pod in containers'
+            return Problem("CreateContainerConfigError", f"{text}: give all containers of a pod the same kind of image")
+        return None
+
+
+def image_of_engine(name: str, client: Engine, inspection: Mapping[str, Any]) -> Image:
+    """An image of the engine, as every other image."""
+    config = inspection.get("Config") or {}
+    return Image(
+        name,
+        env=dict(entry.partition("=")[::2] for entry in config.get("Env") or ()),
+        entrypoint=tuple(config.get("Entrypoint") or ()),
+        command=tuple(config.get("Cmd") or ()),
+        workdir=str(config.get("WorkingDir") or ""),
+        engine=f"{client.name}://{inspection['Id']}",
+        user=str(config.get("User") or ""),
+        stop_signal=str(config.get("StopSignal") or ""),
+    )

@@ -1,0 +1,27 @@
+"""Events of pods, as a kubelet writes them."""
+
+from collections.abc import Callable
+
+from rowlock.api import Record
+from rowlock.kubelet.pod.facts import init_containers
+from rowlock.objects import Object
+
+
+class PodEventRecorder:
+    """Hands events of pods on to `record`."""
+
+    def __init__(self, record: Callable[[Record], None]) -> None:
+        self._record = record
+
+    def record_event(self, pod: Object, kind: str, reason: str, message: str, container: str) -> None:
+        """`kind` is Normal or Warning; `container` the name of the one it is about, "" = the pod."""
+        record = Record(pod, kind, reason, message, "kubelet", _field_path(pod, container))  # type: ignore[arg-type] # Normal, Warning
+        self._record(record)
+
+
+def _field_path(pod: Object, container: str) -> str:
+    """Where the pod speaks of the container, as Kubernetes writes it in events."""
+    if not container:
+        return ""
+    field = "initContainers" if container in [c["name"] for c in init_containers(pod)] else "containers"
+    return f"spec.{field}{{{container}}}"

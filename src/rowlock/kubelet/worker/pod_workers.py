@@ -1,0 +1,181 @@
+"""The turns of all pods: what causes one, that turns of one pod never overlap, and what follows when a pod has gone.
+
+Changes of pods, hints from shims, dead shims (pidfd) and timers cause turns; `PodWorker` does one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from rowlock import kinds
+from rowlock.api import Change, View
+from rowlock.errors import ApiError
+from rowlock.kubelet.files.names import is_name
+from rowlock.kubelet.network.pod_network import PodNetwork
+from rowlock.kubelet.node.node_context import NodeContext
+from rowlock.kubelet.pod.directory import PodCard, PodDirectories
+from rowlock.kubelet.pod.facts import Run, awaited_master
+from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.runtime.container_runs import ContainerRuns
+from rowlock.kubelet.worker.starting import assign_devices
+from rowlock.objects import Key, Object, dig, key, namespace
+from rowlock.objects import uid as uid_of
+
+ExitListener = Callable[[PodState, str, Run], None]
+
+
+class SyncsPods(Protocol):
+    """What a pod worker does (`PodWorker`)."""
+
+    async def sync_pod(self, pod: Object, state: PodState) -> float | None: ...
+    async def kill_orphaned_pod(self, state: PodState) -> bool: ...
+
+
+class PodWorkers:
+    """One per kubelet; `run` for as long as it works."""
+
+    def __init__(
+        self,
+        view: View,
+        node: NodeContext,
+        pod_states: dict[str, PodState],
+        *,
+        directories: PodDirectories,
+        network: PodNetwork,
+        runs: ContainerRuns,
+        exit_listeners: list[ExitListener],
+    ) -> None:
+        """`exit_listeners` are told of every run of a container that has ended, once or more."""
+        self._view, self._node, self._pod_states = view, node, pod_states
+        self._directories, self._network, self._runs = directories, network, runs
+        self._exit_listeners = exit_listeners
+        self._master_waiters: dict[Key, set[str]] = {}
+        self._dirty: dict[str, None] = {}
+        self._busy: set[str] = set()
+        self._wakeup = asyncio.Event()
+
+    # ------------------------------------------------------------ what causes a turn
+
+    def handle_change(self, change: Change) -> None:
+        """A pod, or something that pods mount, has changed; or the watch says that it has told all (a bookmark)."""
+        if change.kind is kinds.POD:
+            self._handle_pod_change(change)
+        elif change.kind in (kinds.CONFIG_MAP, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM):
+            self._handle_mountable_change(change.object)
+        elif change.type == "Bookmark" and change.kind is None:
+            self.mark_dirty(
+                *self._pod_states
+            )  # directories whose pod is not in the store any more: their turn ends them
+
+    def _handle_pod_change(self, change: Change) -> None:
+        pod, uid = change.object, uid_of(change.object)
+        if change.type in ("Added", "Deleted"):
+            self._network.mark_dirty()
+        if change.type == "Deleted":
+            self.mark_dirty(uid)
+        elif dig(pod, "spec.nodeName") in self._node.nodes:
+            if uid not in self._pod_states:
+                self._add_pod(pod)
+            self.mark_dirty(uid)
+            self.mark_dirty(*self._master_waiters.get(key(pod), ()))
+
+    def _handle_mountable_change(self, changed: Object) -> None:
+        """A ConfigMap, a Secret, a claim: pods may wait for it, or show it as files."""
+        for uid, pod_state in self._pod_states.items():
+            if pod_state.card.namespace == namespace(changed) and (
+                pod_state.has_problem() or pod_state.has_file_volumes()
+            ):
+                pod_state.retry_problems()
+                self.mark_dirty(uid)
+
+    def _add_pod(self, pod: Object) -> None:
+        """A pod has been bound to one of our nodes."""
+        uid, node = uid_of(pod), str(dig(pod, "spec.nodeName"))
+        held_devices = {
+            other: t.card.devices for other, t in self._pod_states.items() if t.card.node == node and t.holds_devices()
+        }
+        devices = assign_devices(pod, self._node.nodes[node], held_devices)
+        card = PodCard(*key(pod), uid, node, self._network.address(uid), self._node.clock(), devices)
+        self._directories.write_card(card)
+        self._pod_states[uid] = PodState(card)
+
+    def mark_dirty(self, *uids: str) -> None:
+        """These pods get a turn."""
+        for uid in uids:
+            self._dirty[uid] = None
+        if uids:
+            self._wakeup.set()
+
+    def refresh_container(self, uid: str, container: str) -> None:
+        """Something happened to a container's program: read its facts."""
+        pod_state = self._pod_states.get(uid)
+        if pod_state is None or not is_name(container):  # programs of this user can write to the pipe
+            return
+        for run in self._runs.read_facts(pod_state, container):
+            self._runs.watch_shim(run, lambda: self.refresh_container(uid, container))
+        facts = pod_state.containers.get(container)
+        if facts is not None and facts.run is not None and facts.run.exit is not None:
+            for listener in self._exit_listeners:
+                listener(pod_state, container, facts.run)
+        self.mark_dirty(uid, *self._master_waiters.get(Key(pod_state.card.namespace, pod_state.card.name), ()))
+
+    # ------------------------------------------------------------ turns
+
+    async def run(self, tasks: asyncio.TaskGroup, pod_worker: SyncsPods) -> None:
+        """Until cancelled."""
+        for uid in self._pod_states:
+            for container in self._directories.started_containers(uid):
+                self.refresh_container(uid, container)
+        while True:
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            if self._network.dirty:
+                self._network.write_hosts()
+            ready = [uid for uid in self._dirty if uid not in self._busy]
+            for uid in ready:
+                del self._dirty[uid]
+                if uid in self._pod_states:
+                    self._busy.add(uid)
+                    tasks.create_task(self._sync_pod(pod_worker, uid, self._pod_states[uid]))
+
+    async def _sync_pod(self, pod_worker: SyncsPods, uid: str, pod_state: PodState) -> None:
+        retry_after: float | None = None
+        try:
+            pod = self._view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
+            if pod is None or uid_of(pod) != uid:
+                retry_after = await self._terminate_pod(pod_worker, pod_state)
+            else:
+                self._await_master(pod, pod_state)
+                retry_after = await pod_worker.sync_pod(pod, pod_state)
+        except ApiError:
+            retry_after = 0.2  # somebody wrote first, or the store is busy: look again
+        finally:
+            self._busy.discard(uid)
+        if retry_after is not None:
+            asyncio.get_running_loop().call_later(retry_after, self.mark_dirty, uid)
+        if uid in self._dirty:
+            self._wakeup.set()
+
+    def _await_master(self, pod: Object, pod_state: PodState) -> None:
+        """For the emulated init container: is the master's program running?"""
+        master_name = awaited_master(pod)
+        if not master_name or pod_state.master_ready is not None:
+            return
+        master = Key(pod_state.card.namespace, master_name)
+        self._master_waiters.setdefault(master, set()).add(uid_of(pod))
+        master_pod = self._view.get(kinds.POD, *master)
+        master_state = self._pod_states.get(uid_of(master_pod)) if master_pod else None
+        if master_state is not None and master_state.has_started():
+            pod_state.master_ready = self._node.clock()
+            self._master_waiters[master].discard(uid_of(pod))
+
+    async def _terminate_pod(self, pod_worker: SyncsPods, pod_state: PodState) -> float | None:
+        """The pod is not in the store any more: nothing of it may run, and its directory goes."""
+        if not await pod_worker.kill_orphaned_pod(pod_state):
+            return 0.2
+        # forgotten first: a dead shim noticed while its directory goes would be written a new end, and the directory stay
+        self._pod_states.pop(pod_state.card.uid, None)
+        await asyncio.to_thread(self._directories.remove, pod_state.card)
+        self._master_waiters.pop(Key(pod_state.card.namespace, pod_state.card.name), None)
+        self._network.release(pod_state.card)
+        return None
