@@ -2,27 +2,72 @@
 
 The listening socket is made inside the fabric and served here, outside, by the server: CONNECT for TLS, absolute URLs for
 plain HTTP. If the server itself lives behind a proxy (`https_proxy`, `http_proxy`), connections go through that one.
-Only HTTP gets out; nothing gets in.
+Only HTTP gets out; nothing gets in. A name is resolved here, and the address that is connected to is judged
+(`egress_policy.py`). Pods can hold only so many connections, and none that is idle: the server needs descriptors, too.
 """
 
 import asyncio
 import contextlib
+import resource
 import socket
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from rowlock.kubelet.network.egress_policy import denial
+
 _MAX_HEADER_BYTES = 65536
-_CHUNK_BYTES = 1 << 18
+_CHUNK_BYTES = 1 << 16
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+_MAX_CONNECTIONS = 1024
+"""Connections of all pods at a time; fewer where the server may open few files."""
+_FILES_PER_CONNECTION = 8
+"""Each has two descriptors, and the server needs most for other things."""
+
+Policy = Callable[[str, int], str]
+"""A numeric address and a port → why no pod may be connected to it, "" when it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyLimits:
+    """Times in seconds; connections of all pods and of one."""
+
+    header: float = 30.0
+    connect: float = 30.0
+    idle: float = 600.0
+    connections: int = _MAX_CONNECTIONS
+    per_pod: int = _MAX_CONNECTIONS // 4
+
+    @classmethod
+    def of_process(cls) -> "ProxyLimits":
+        """What this process can afford."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        affordable = _MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // _FILES_PER_CONNECTION
+        connections = max(1, min(_MAX_CONNECTIONS, affordable))
+        return cls(connections=connections, per_pod=max(1, connections // 4))
+
+
+class RefusedRequest(Exception):
+    """A request that gets an answer of ours: status line and sentence."""
 
 
 class EgressProxy:
     """Serves one listening socket until cancelled."""
 
-    def __init__(self, listener: socket.socket, environment: Mapping[str, str]) -> None:
-        self._listener = listener
+    def __init__(
+        self,
+        listener: socket.socket,
+        environment: Mapping[str, str],
+        *,
+        policy: Policy | None = None,
+        limits: ProxyLimits | None = None,
+    ) -> None:
+        self._listener, self._policy = listener, policy or denial
+        self._limits = limits or ProxyLimits.of_process()
         upstream = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or environment.get("http_proxy")
         self._upstream = urlsplit(upstream) if upstream else None
+        self._open: Counter[str] = Counter()
 
     async def run(self) -> None:
         self._listener.setblocking(False)
@@ -31,59 +76,136 @@ class EgressProxy:
             await server.serve_forever()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            header = await reader.readuntil(b"\r\n\r\n")
+        pod = str((writer.get_extra_info("peername") or ("",))[0])
+        if self._open.total() >= self._limits.connections or self._open[pod] >= self._limits.per_pod:
+            _answer(writer, "503 Service Unavailable", "too many connections through rowlock's proxy: close some first")
+            return writer.close()
+        self._open[pod] += 1
+        try:
+            await self._handle_request(reader, writer)
+        finally:
+            self._open[pod] -= 1
+            if not self._open[pod]:
+                del self._open[pod]
+            writer.close()
+
+    async def _handle_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(self._limits.header):
+                header = await reader.readuntil(b"\r\n\r\n")
             try:
-                await self._relay(header, reader, writer)
-            except (OSError, ValueError) as error:
-                text = f"rowlock's proxy could not connect: {error}\n".encode()
-                writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(text))
-                writer.write(text)
-        writer.close()
+                request = _parse_request(header)
+                upstream = await self._open_upstream(request)
+            except RefusedRequest as refused:
+                return _answer(writer, *refused.args)
+            except (OSError, TimeoutError) as error:
+                reason = str(error) or f"no connection within {self._limits.connect:g} s"
+                return _answer(writer, "502 Bad Gateway", f"rowlock's proxy could not connect: {reason}")
+            try:
+                await self._relay(request, (reader, writer), upstream)
+            finally:
+                upstream[1].close()
 
-    async def _relay(self, header: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line, _, rest = header.partition(b"\r\n")
-        method, target, version = line.decode("latin-1").split(" ")
-        tunnel = method == "CONNECT"
-        host, port = _parse_address(target if tunnel else urlsplit(target).netloc, 443 if tunnel else 80)
+    async def _open_upstream(self, request: "ProxyRequest") -> "Streams":
+        """A connection to the host, or to the proxy of this machine. Raises OSError, TimeoutError, RefusedRequest."""
+        async with asyncio.timeout(self._limits.connect):
+            addresses = await self._allowed_addresses(request)
+            if self._upstream is not None:
+                return await asyncio.open_connection(self._upstream.hostname, self._upstream.port or 80)
+            failure = OSError(f"{request.host} has no address")
+            for family, address in addresses:
+                try:
+                    return await asyncio.open_connection(*address[:2], family=family, flags=socket.AI_NUMERICHOST)
+                except OSError as error:
+                    failure = error
+            raise failure
+
+    async def _allowed_addresses(self, request: "ProxyRequest") -> list[tuple[int, tuple[str, int]]]:
+        """Where the host is, as far as pods may go there. A name that only the proxy of this machine knows has none.
+
+        Raises RefusedRequest when they may go to none of its addresses, OSError when it has none."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(request.host, request.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            if self._upstream is not None:
+                return []
+            raise OSError(f"{request.host}: {error}") from None
+        addresses = [(int(family), (str(address[0]), int(address[1]))) for family, _, _, _, address in found]
+        reasons = {address: self._policy(*address) for _, address in addresses}
+        allowed = [(family, address) for family, address in addresses if not reasons[address]]
+        if not allowed:
+            why = next(iter(reasons.values()), f"{request.host} has no address")
+            raise RefusedRequest("403 Forbidden", f"rowlock's proxy leads pods outside only: {why}")
+        return allowed
+
+    async def _relay(self, request: "ProxyRequest", client: "Streams", upstream: "Streams") -> None:
+        """Until both sides have finished, or neither has said anything for too long."""
         if self._upstream is not None:
-            upstream_reader, upstream_writer = await asyncio.open_connection(
-                self._upstream.hostname, self._upstream.port or 80
-            )
-            upstream_writer.write(header)
+            upstream[1].write(request.header)
+        elif request.is_tunnel:
+            client[1].write(_ESTABLISHED)
         else:
-            upstream_reader, upstream_writer = await asyncio.open_connection(host, port)
-            if tunnel:
-                writer.write(_ESTABLISHED)
-            else:
-                upstream_writer.write(
-                    f"{method} {_origin_path(target)} {version}\r\n".encode("latin-1") + _with_connection_close(rest)
-                )
-        await asyncio.gather(_copy_stream(reader, upstream_writer), _copy_stream(upstream_reader, writer))
-        upstream_writer.close()
+            upstream[1].write(request.origin_header())
+        async with asyncio.timeout(self._limits.idle) as deadline:
+
+            def postpone() -> None:
+                deadline.reschedule(asyncio.get_running_loop().time() + self._limits.idle)
+
+            await asyncio.gather(
+                _copy_stream(client[0], upstream[1], postpone), _copy_stream(upstream[0], client[1], postpone)
+            )
 
 
-def _parse_address(text: str, default: int) -> tuple[str, int]:
-    parts = urlsplit(f"//{text}")
-    if not parts.hostname:
-        raise ValueError(f'"{text}" is no host')
-    return parts.hostname, parts.port or default
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-def _origin_path(target: str) -> str:
-    parts = urlsplit(target)
-    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+@dataclass(frozen=True, slots=True)
+class ProxyRequest:
+    """The beginning of a request: its first line in parts, and all of it."""
+
+    method: str
+    target: str
+    version: str
+    host: str
+    port: int
+    header: bytes
+
+    @property
+    def is_tunnel(self) -> bool:
+        return self.method == "CONNECT"
+
+    def origin_header(self) -> bytes:
+        """As the host itself wants it; one request per connection, because the next one may be for another host."""
+        parts = urlsplit(self.target)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        kept = [h for h in self.header.split(b"\r\n")[1:] if not h.lower().startswith((b"proxy-", b"connection:"))]
+        return f"{self.method} {path} {self.version}\r\nConnection: close\r\n".encode("latin-1") + b"\r\n".join(kept)
 
 
-def _with_connection_close(headers: bytes) -> bytes:
-    """One request per connection: the next one may be for another host."""
-    kept = [h for h in headers.split(b"\r\n") if not h.lower().startswith((b"proxy-", b"connection:"))]
-    return b"Connection: close\r\n" + b"\r\n".join(kept)
+def _parse_request(header: bytes) -> ProxyRequest:
+    """Raises RefusedRequest for anything but a request to a proxy."""
+    try:
+        method, target, version = header.partition(b"\r\n")[0].decode("latin-1").split(" ")
+        is_tunnel = method == "CONNECT"
+        parts = urlsplit(f"//{target}") if is_tunnel else urlsplit(target)
+        if not parts.hostname or not (is_tunnel or parts.scheme == "http"):
+            raise ValueError(f"{target[:200]!r} names no host")
+        port = parts.port or (443 if is_tunnel else 80)
+    except ValueError as error:
+        text = f"rowlock's proxy takes CONNECT host:port, or a URL that begins with http://: {error}"
+        raise RefusedRequest("400 Bad Request", text) from None
+    return ProxyRequest(method, target, version, parts.hostname, port, header)
 
 
-async def _copy_stream(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+def _answer(writer: asyncio.StreamWriter, status: str, text: str) -> None:
+    body = f"{text}\n".encode(errors="replace")
+    writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+
+
+async def _copy_stream(source: asyncio.StreamReader, sink: asyncio.StreamWriter, postpone: Callable[[], None]) -> None:
     with contextlib.suppress(OSError):
         while data := await source.read(_CHUNK_BYTES):
+            postpone()
             sink.write(data)
             await sink.drain()
         if sink.can_write_eof():

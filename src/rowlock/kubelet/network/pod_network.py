@@ -138,12 +138,10 @@ class PodNetwork:
         if self._hosts_texts.get(pod_namespace) == text and path.exists():
             return
         path.parent.mkdir(exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
-        try:
-            os.write(fd, text.encode())
-            os.ftruncate(fd, len(text.encode()))
-        finally:
-            os.close(fd)
+        data = text.encode()
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), "wb") as file:
+            file.write(data)
+            file.truncate(len(data))
         self._hosts_texts[pod_namespace] = text
 
     def rewrite_environment(self, pod: Object, env: dict[str, str]) -> dict[str, str]:

@@ -106,7 +106,7 @@ def mount_volumes(
                 read_only[handle] = mount
         # last, because mount points of other volumes are made in them
         for handle, mount in read_only.items():
-            _explain_failure(mount, lambda h=handle: _remount_read_only(h))
+            _explain_failure(mount, lambda h=handle: remount_read_only(f"/proc/self/fd/{h}"))
     finally:
         for handle in handles.values():
             os.close(handle)
@@ -198,8 +198,8 @@ def _verify_kinds(found: int, is_directory: bool) -> None:
         raise OSError(errno.ENOTDIR, f"the mount point is {there} on this machine, but the volume is {here}")
 
 
-def _remount_read_only(handle: int) -> None:
-    place = f"/proc/self/fd/{handle}"
+def remount_read_only(place: str) -> None:
+    """What is mounted there can be written from other mounts of it only. Raises OSError."""
     _mount("none", place, None, _BIND | _REMOUNT | _RDONLY | _locked_flags(place))
 
 

@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-from rowlock.kubelet.shim import netlink
+from rowlock.kubelet.shim import mounts, netlink
 
 _NEWNS, _NEWUTS, _NEWUSER, _NEWNET = 0x20000, 0x04000000, 0x10000000, 0x40000000
 _BIND, _REC, _PRIVATE = 0x1000, 0x4000, 0x40000
@@ -228,5 +228,6 @@ def enter_pod_network(network: Mapping[str, object], fd: int) -> None:
     _call("setns", fd, _NEWNET)
     _call("unshare", _NEWNS | _NEWUTS)
     socket.sethostname(str(network["hostname"]))
-    if os.path.exists("/etc/hosts"):
+    if os.path.exists("/etc/hosts"):  # the pods of a namespace share the file: none of them writes in it
         _mount(str(network["hosts"]), "/etc/hosts", _BIND)
+        mounts.remount_read_only("/etc/hosts")

@@ -29,6 +29,8 @@ from rowlock.kubelet.worker import environment
 from rowlock.kubelet.worker.starting import ContainerStarter
 from rowlock.objects import Object, controller_of, dig, namespace
 
+_HOSTS_FILE = "/etc/hosts"
+
 
 def start_request(
     starting: ContainerStarter, pod: Object, card: PodCard, start: Start
@@ -126,7 +128,7 @@ def _engine_program(
     directory = starting.directories.container_directory(card.uid, start.container)
     binds = _bind_mounts(starting, scene, volume_mounts)
     own_mounts = {
-        "/etc/hosts": "" if dig(pod, "spec.hostNetwork") else scene.hosts,
+        _HOSTS_FILE: "" if dig(pod, "spec.hostNetwork") else scene.hosts,
         engine_spec.message_path(container): f"{directory}/message.{start.number}",
         checkpoints: checkpoints,
     }
@@ -134,7 +136,11 @@ def _engine_program(
         env.setdefault("TORCHELASTIC_ERROR_FILE", TORCH_ERROR_FILE)
         own_mounts[TORCH_ERROR_FILE] = f"{directory}/error.{start.number}.json"
     mounted_targets = {bind["target"] for bind in binds}
-    binds += [{"source": s, "target": t} for t, s in own_mounts.items() if s and t not in mounted_targets]
+    binds += [
+        {"source": s, "target": t, "read_only": t == _HOSTS_FILE}  # which the pods of a namespace share
+        for t, s in own_mounts.items()
+        if s and t not in mounted_targets
+    ]
     return ContainerConfig(
         container=container,
         image=image,

@@ -1,0 +1,66 @@
+"""Which addresses the pods' proxy connects to: the outside, and nothing of this machine that is not everybody's.
+
+As a NetworkPolicy with `ipBlock` and `except` would say it. What is judged is the address that is connected to, after
+names were resolved: a name that resolves to something else the second time (DNS rebinding) gains nothing.
+"""
+
+import ipaddress
+import socket
+
+import psutil
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_METADATA = frozenset(
+    ipaddress.ip_address(text) for text in ("169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254")
+)
+"""Where clouds hand the machine's credentials to whoever asks: three of them are not link-local."""
+_POD_NETWORK = ipaddress.ip_network("10.77.0.0/16")
+
+
+def denial(host: str, port: int) -> str:
+    """Why no pod may be connected to this numeric address and port; "" when it may."""
+    try:
+        address = _plain_address(ipaddress.ip_address(host.partition("%")[0]))
+    except ValueError:
+        return f"{host} is no address"
+    if address.is_loopback or address.is_unspecified:
+        return f"{address} is this machine's loopback"
+    if address in _METADATA:
+        return f"{address} is the metadata service of a cloud"
+    if address.is_link_local:
+        return f"{address} is link-local"
+    if address.is_multicast or (address.version == 4 and address.is_reserved):
+        return f"{address} is not the address of a host"
+    if address in _POD_NETWORK:
+        return f"{address} belongs to the pods' network, which needs no proxy"
+    if is_own_address(address) and port in listening_ports():
+        return f"{address}:{port} is this server"
+    return ""
+
+
+def _plain_address(address: Address) -> Address:
+    """The IPv4 address inside an IPv6 one, where the kernel or a gateway would take it out."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    inner = address.ipv4_mapped or address.sixtofour
+    if inner is None and (address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1)):
+        inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return inner or address
+
+
+def is_own_address(address: Address) -> bool:
+    """Is it one of this machine's? Only those can be bound."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+            return True
+    except OSError:
+        return False
+
+
+def listening_ports() -> set[int]:
+    """The ports on which this process, the server, accepts connections."""
+    connections = psutil.Process().net_connections(kind="tcp")
+    return {found.laddr.port for found in connections if found.status == psutil.CONN_LISTEN}
