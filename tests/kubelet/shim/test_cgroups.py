@@ -77,7 +77,7 @@ def test_a_program_started_beside_is_held_by_the_same_group(tmp_path: Path) -> N
         await node.phase("a", "Running")
         uid = node.pod("a")["metadata"]["uid"]
         inside = json.loads((tmp_path / "pods" / uid / "main" / "program.0").read_text())
-        assert all(f"/rowlock/{uid}.main.0/" in door for door in inside["cgroup"]) and inside["cgroup"]
+        assert all(f"/rowlock/{uid}.main.0." in door for door in inside["cgroup"]) and inside["cgroup"]
         await node.delete("a", DeleteOptions(grace=0))
 
     on_node(tmp_path, body)
