@@ -43,10 +43,16 @@ SIDEWAYS = {
 """The arrows between neighbours of one storey."""
 PROCESS_ROOMS = ("kubelet/shim", "kubelet/warm", "kubelet/files")
 """What runs inside the processes of pods: standard library only, for each import costs every pod memory."""
-KUBELET_FOLDERS = (
-    "files", "warm", "shim", "pod", "images", "network", "volumes", "runtime", "node", "streams", "prober", "worker",
-)  # fmt: skip
-"""The storeys inside the kubelet, the lowest first: a folder imports only those that stand before it."""
+FOLDERS = {
+    "kubelet": (
+        "files", "warm", "shim", "pod", "images", "network", "volumes", "runtime", "node", "streams", "prober", "worker",
+    ),
+    "apiserver": (
+        "schema", "http", "apply", "validation", "admission", "patch", "printers", "discovery", "streams", "endpoints",
+        "server",
+    ),
+}  # fmt: skip
+"""The storeys inside a room, the lowest first: a folder imports only those that stand before it."""
 MODULES_PER_FOLDER = 15
 
 FORBIDDEN_MODULES = re.compile(r"(^|_)(util|utils|common|helper|helpers|misc|manager)$")
@@ -123,14 +129,17 @@ def test_what_runs_inside_pods_imports_the_standard_library_only(folder: str) ->
             assert standard or name.startswith(rooms), f"{identity(path)} imports {name}: every pod would pay for it"
 
 
-@pytest.mark.parametrize("folder", sorted(path.parent.name for path in (PACKAGE / "kubelet").glob("*/__init__.py")))
-def test_imports_between_the_kubelets_folders_go_down(folder: str) -> None:
-    assert folder in KUBELET_FOLDERS, f"kubelet/{folder} stands on no storey: add it to the table"
-    below = {*KUBELET_FOLDERS[: KUBELET_FOLDERS.index(folder) + 1]}
-    for path in sorted((PACKAGE / "kubelet" / folder).rglob("*.py")):
+@pytest.mark.parametrize(
+    "folder", sorted(path.parent for room in FOLDERS for path in (PACKAGE / room).glob("*/__init__.py")), ids=identity
+)
+def test_imports_between_the_folders_of_a_room_go_down(folder: Path) -> None:
+    room, order = folder.parent.name, FOLDERS[folder.parent.name]
+    assert folder.name in order, f"{room}/{folder.name} stands on no storey: add it to the table"
+    below = {*order[: order.index(folder.name) + 1]}
+    for path in sorted(folder.rglob("*.py")):
         for name in imports(path):
             parts = name.split(".")
-            if parts[:2] == ["rowlock", "kubelet"] and len(parts) > 2:
+            if parts[:2] == ["rowlock", room] and len(parts) > 2:
                 assert parts[2] in below, f"{identity(path)} imports {name}, which is not below it"
 
 

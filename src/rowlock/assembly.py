@@ -24,7 +24,8 @@ from pathlib import Path
 import uvicorn
 
 from rowlock import __version__, kinds, objects
-from rowlock.apiserver.server import application, http_protocol, sockets, users
+from rowlock.apiserver.http import users
+from rowlock.apiserver.server import application, http_protocol, sockets
 from rowlock.apiserver.server import tls as server_tls
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.cluster import ClusterSettings, LocalCluster

@@ -81,7 +81,8 @@ def external_names(options: argparse.Namespace) -> list[str]:
     """What others may call the server, when they can reach it. Raises ApiError: without users nobody else may."""
     if not (options.bind or options.users or options.tls_san):
         return []
-    from rowlock.apiserver.server import sockets, users  # late: most servers are for their owner alone
+    from rowlock.apiserver.http import users
+    from rowlock.apiserver.server import sockets  # late: most servers are for their owner alone
 
     bind = sockets.parse_bind(options.bind)
     if bind and not options.users:

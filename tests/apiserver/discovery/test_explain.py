@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rowlock.apiserver.discovery import explain, openapi
+from rowlock.apiserver.discovery import openapi
 from rowlock.apiserver.schema import types
 
 
@@ -20,11 +20,11 @@ def properties(node: Any) -> set[str]:
 
 def test_every_explained_field_is_there() -> None:
     known = set().union(*(properties(types.schema(name)) for name in types.type_names()))
-    assert set(explain.FIELD_DESCRIPTIONS) <= known
+    assert set(openapi.descriptions().fields) <= known
 
 
 def test_texts_are_sentences() -> None:
-    assert [text for text in explain.FIELD_DESCRIPTIONS.values() if not text.endswith(".")] == []
+    assert [text for text in openapi.descriptions().fields.values() if not text.endswith(".")] == []
 
 
 def test_no_field_of_a_jobs_run_policy_is_left_unexplained() -> None:

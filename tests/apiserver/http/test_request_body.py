@@ -14,7 +14,7 @@ import pytest
 from rowlock.apiserver.http import request_body
 from rowlock.apiserver.http.request_body import convert_large_yaml, decode_body, yaml_of
 from rowlock.apiserver.http.requests import Call
-from rowlock.apiserver.server.users import ADMIN
+from rowlock.apiserver.http.users import ADMIN
 from rowlock.errors import BadRequest
 
 TWICE = [

@@ -8,6 +8,7 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import View
+from rowlock.apiserver.validation.volumes import TOKEN_SOURCES
 from rowlock.errors import Forbidden
 from rowlock.objects import Object
 from rowlock.quantity import parse
@@ -89,20 +90,6 @@ def _mount_token(pod: Object, spec: dict[str, Any]) -> None:
 
 def _token_volume(name: str) -> dict[str, Any]:
     return {"name": name, "projected": TOKEN_SOURCES}
-
-
-TOKEN_SOURCES = {  # one for all pods: objects are values
-    "sources": [
-        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
-        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-        {
-            "downwardAPI": {
-                "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
-            }
-        },
-    ],
-    "defaultMode": 420,
-}
 
 
 def _set_priority(pod: Object, spec: dict[str, Any], view: View | None) -> None:

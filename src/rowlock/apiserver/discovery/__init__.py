@@ -1,4 +1,4 @@
 """What clients ask first: groups and resources, OpenAPI v2 and v3, the sentences of `kubectl explain`.
 
-May import `schema`. Begin with `groups.py`.
+May import `http` and `schema`. Begin with `groups.py`.
 """

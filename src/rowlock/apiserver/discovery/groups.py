@@ -7,14 +7,13 @@ for everybody else. Groups that hold only questions (access reviews) are rows he
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import msgspec
 
 from rowlock import KUBERNETES, __version__, kinds
-from rowlock.apiserver.endpoints import unserved_kinds
+from rowlock.apiserver.discovery import computed_kinds
 from rowlock.apiserver.http.responses import encode
 from rowlock.kinds import Kind
 
@@ -26,19 +25,8 @@ _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create",
 _CHANGE_VERBS, _CREATE_VERBS, _STREAM_VERBS = ("get", "patch", "update"), ("create",), ("create", "get")
 
 
-@dataclass(frozen=True, slots=True)
-class ApiResource:
-    """One line of discovery: a kind or a subresource (`pods/log`)."""
-
-    name: str
-    kind: str
-    singular: str
-    namespaced: bool
-    verbs: tuple[str, ...]
-    short: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    kind_group_version: tuple[str, str] = ("", "")
-    """Group and version of the kind, where they are not the list's own."""
+Resource = dict[str, Any]
+"""One line of discovery, a kind or a subresource (`pods/log`), as `APIResourceList` has it."""
 
 
 _SUBRESOURCES: dict[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {
@@ -48,68 +36,54 @@ _SUBRESOURCES: dict[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {
     "binding": (("", "", "Binding"), _CREATE_VERBS),
     "eviction": (("policy", "v1", "Eviction"), _CREATE_VERBS),
     "scale": (("autoscaling", "v1", "Scale"), _CHANGE_VERBS),
+    "finalize": (("", "", "Namespace"), ("update",)),
+    "log": (("", "", "Pod"), ("get",)),
 }
-"""Subresources whose kind is not that of their parent; `status` and its like are."""
+"""Subresources that are not read and changed as their parent is; `status` and its like are."""
 
-_EXTRA_RESOURCES: dict[tuple[str, str], tuple[ApiResource, ...]] = {
-    ("", "v1"): (
-        ApiResource("bindings", "Binding", "binding", True, _CREATE_VERBS),
-        ApiResource("endpoints", "Endpoints", "endpoints", True, ("list",), ("ep",)),
-    ),
-    ("authentication.k8s.io", "v1"): (
-        ApiResource("selfsubjectreviews", "SelfSubjectReview", "selfsubjectreview", False, _CREATE_VERBS),
-        ApiResource("tokenreviews", "TokenReview", "tokenreview", False, _CREATE_VERBS),
-    ),
+_REVIEWS = {
+    ("", "v1"): ("Binding",),
+    ("authentication.k8s.io", "v1"): ("SelfSubjectReview", "TokenReview"),
     ("authorization.k8s.io", "v1"): (
-        ApiResource("localsubjectaccessreviews", "LocalSubjectAccessReview", "localsubjectaccessreview", True, _CREATE_VERBS),
-        ApiResource("selfsubjectaccessreviews", "SelfSubjectAccessReview", "selfsubjectaccessreview", False, _CREATE_VERBS),
-        ApiResource("selfsubjectrulesreviews", "SelfSubjectRulesReview", "selfsubjectrulesreview", False, _CREATE_VERBS),
-        ApiResource("subjectaccessreviews", "SubjectAccessReview", "subjectaccessreview", False, _CREATE_VERBS),
+        "LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview",
     ),
     ("policy", "v1"): (),
-    ("apiextensions.k8s.io", "v1"): (
-        ApiResource(
-            "customresourcedefinitions", "CustomResourceDefinition", "customresourcedefinition", False,
-            ("get", "list"), ("crd", "crds"), ("api-extensions",),
-        ),
-    ),
 }  # fmt: skip
+"""Kinds that are only ever created: what comes back is an answer."""
+_NAMESPACED_REVIEWS = ("Binding", "LocalSubjectAccessReview")
 
 
-def _resources_of_kind(kind: Kind) -> Iterable[ApiResource]:
+def _resource(kind: Kind, verbs: Iterable[str]) -> Resource:
+    names: Resource = {"name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced}
+    lists = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    return {**names, "kind": kind.name, "verbs": list(verbs), **{key: value for key, value in lists.items() if value}}
+
+
+def _resources_of_kind(kind: Kind) -> Iterable[Resource]:
     verbs: tuple[str, ...] = _CUSTOM_VERBS if kind.custom else _BUILT_IN_VERBS
-    if kind is kinds.NAMESPACE:
-        verbs = tuple(v for v in verbs if v != "deletecollection")
-    yield ApiResource(kind.plural, kind.name, kind.singular, kind.namespaced, verbs, kind.short_names, kind.categories)
+    yield _resource(kind, (v for v in verbs if kind is not kinds.NAMESPACE or v != "deletecollection"))
     order = ["status", "scale"] if kind.custom else sorted(kind.subresources)
     for sub in (s for s in order if s in kind.subresources):
         (group, version, name), sub_verbs = _SUBRESOURCES.get(sub, (("", "", kind.name), _CHANGE_VERBS))
-        sub_verbs = ("update",) if sub == "finalize" else ("get",) if sub == "log" else sub_verbs
-        yield ApiResource(
-            f"{kind.plural}/{sub}", name, "", kind.namespaced, sub_verbs, kind_group_version=(group, version)
-        )
+        line: Resource = {"name": f"{kind.plural}/{sub}", "singularName": "", "namespaced": kind.namespaced}
+        if version:  # the kind's own, where they are not the list's
+            line |= {"group": group, "version": version}
+        yield {**line, "kind": name, "verbs": list(sub_verbs)}
 
 
 @cache
-def resources() -> dict[tuple[str, str], tuple[ApiResource, ...]]:
+def resources() -> dict[tuple[str, str], list[Resource]]:
     """Everything served, by group and version; the core group first."""
-    by_group_version: dict[tuple[str, str], list[ApiResource]] = {}
+    found: dict[tuple[str, str], list[Resource]] = {}
     for kind in (*kinds.KINDS, kinds.EVENTS_V1_EVENT):
-        by_group_version.setdefault((kind.group, kind.version), []).extend(_resources_of_kind(kind))
-    for key, extra in _EXTRA_RESOURCES.items():
-        by_group_version.setdefault(key, []).extend(extra)
-    for kind in (row.kind for row in unserved_kinds.ROWS):
-        resource = ApiResource(
-            kind.plural,
-            kind.name,
-            kind.singular,
-            kind.namespaced,
-            unserved_kinds.VERBS,
-            kind.short_names,
-            kind.categories,
-        )
-        by_group_version.setdefault((kind.group, kind.version), []).append(resource)
-    return {key: tuple(by_group_version[key]) for key in sorted(by_group_version)}
+        found.setdefault((kind.group, kind.version), []).extend(_resources_of_kind(kind))
+    for (group, version), names in _REVIEWS.items():
+        reviews = (Kind(group, version, n, f"{n.lower()}s", (), n in _NAMESPACED_REVIEWS) for n in names)
+        found.setdefault((group, version), []).extend(_resource(kind, _CREATE_VERBS) for kind in reviews)
+    for row in (computed_kinds.ENDPOINTS, computed_kinds.DEFINITIONS, *computed_kinds.UNSERVED):
+        line = _resource(row.kind, ("list",) if row is computed_kinds.ENDPOINTS else ("get", "list"))
+        found.setdefault((row.kind.group, row.kind.version), []).append(line)
+    return {key: found[key] for key in sorted(found)}
 
 
 def versions(group: str) -> list[str]:
@@ -144,23 +118,9 @@ def group_list() -> dict[str, Any]:
 
 def resource_list(name: str, version: str) -> dict[str, Any]:
     """`GET /api/v1`, `GET /apis/GROUP/VERSION`"""
-    lines = []
-    for resource in resources()[(name, version)]:
-        line: dict[str, Any] = {
-            "name": resource.name,
-            "singularName": resource.singular,
-            "namespaced": resource.namespaced,
-        }
-        if resource.kind_group_version[1]:
-            line["group"], line["version"] = resource.kind_group_version
-        line["kind"], line["verbs"] = resource.kind, list(resource.verbs)
-        if resource.short:
-            line["shortNames"] = list(resource.short)
-        if resource.categories:
-            line["categories"] = list(resource.categories)
-        lines.append(line)
     title = f"{name}/{version}" if name else version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": title, "resources": lines}
+    head = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": title}
+    return {**head, "resources": resources()[(name, version)]}
 
 
 # ---------------------------------------------------------------- the aggregated shape
@@ -178,33 +138,25 @@ def aggregated_discovery(named_groups: bool, version: str) -> dict[str, Any]:
 
 def _aggregated_version(name: str, version: str) -> dict[str, Any]:
     by_name: dict[str, dict[str, Any]] = {}
-    custom = name in {k.group for k in kinds.KINDS if k.custom}
+    is_built_in = name in {k.group for k in kinds.KINDS if not k.custom}
     for resource in resources()[(name, version)]:
-        parent, _, sub = resource.name.partition("/")
-        default_group_version = (name, version) if custom or name not in {k.group for k in kinds.KINDS} else ("", "")
-        group_of, version_of = resource.kind_group_version if resource.kind_group_version[1] else default_group_version
-        kind = {"group": group_of, "version": version_of, "kind": resource.kind}
+        parent, _, sub = resource["name"].partition("/")
+        own = {"group": "", "version": ""} if is_built_in else {"group": name, "version": version}
+        kind = {key: resource.get(key, own.get(key)) for key in ("group", "version", "kind")}
         if sub:
-            line = {"subresource": sub, "responseKind": kind, "verbs": list(resource.verbs)}
-            by_name[parent].setdefault("subresources", []).append(line)
+            part = {"subresource": sub, "responseKind": kind, "verbs": resource["verbs"]}
+            by_name[parent].setdefault("subresources", []).append(part)
         else:
-            by_name[parent] = _aggregated_resource(resource, kind)
+            scope = "Namespaced" if resource["namespaced"] else "Cluster"
+            line: Resource = {
+                "resource": parent,
+                "responseKind": kind,
+                "scope": scope,
+                "singularResource": resource["singularName"],
+            }
+            lists: Resource = {key: resource[key] for key in ("verbs", "shortNames", "categories") if key in resource}
+            by_name[parent] = {**line, **lists}
     return {"version": version, "resources": list(by_name.values()), "freshness": "Current"}
-
-
-def _aggregated_resource(resource: ApiResource, kind: dict[str, str]) -> dict[str, Any]:
-    line: dict[str, Any] = {
-        "resource": resource.name,
-        "responseKind": kind,
-        "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": resource.singular,
-        "verbs": list(resource.verbs),
-    }
-    if resource.short:
-        line["shortNames"] = list(resource.short)
-    if resource.categories:
-        line["categories"] = list(resource.categories)
-    return line
 
 
 def version_text() -> bytes:

@@ -1,19 +1,21 @@
 """OpenAPI v3 and v2 from the table of types: enough for `kubectl explain`, `apply`, validation and generated clients.
 
-The table has no prose; the sentences are our own (`KIND_DESCRIPTIONS` here for kinds, `explanations` for fields). Each document
-is made when it is first asked for. Pure.
+The table has no prose; the sentences are our own (`descriptions.json`). Each document is made when it is first asked
+for. Pure.
 """
 
 from __future__ import annotations
 
 import hashlib
 from functools import cache
+from importlib import resources
 from typing import Any
 
 import msgspec
 
 from rowlock import kinds
-from rowlock.apiserver.discovery import explain, groups, openapi_v2_protobuf
+from rowlock.apiserver.discovery import groups, openapi_v2_protobuf
+from rowlock.apiserver.http import requests
 from rowlock.apiserver.schema import structs, types
 from rowlock.kinds import Kind
 
@@ -27,16 +29,18 @@ _REVIEWS = {
     "authentication.k8s.io/v1": ("SelfSubjectReview", "TokenReview"),
 }
 
-KIND_DESCRIPTIONS = {
-    "PyTorchJob": "A PyTorch training job: one Master and any number of Workers, started together.",
-    "TFJob": "A TensorFlow training job: parameter servers, workers, a chief and an evaluator.",
-    "MPIJob": "An MPI training job: a launcher that runs mpirun over its workers.",
-    "XGBoostJob": "An XGBoost training job: one Master and any number of Workers.",
-    "PaddleJob": "A PaddlePaddle training job: Masters and Workers.",
-    "JAXJob": "A JAX training job: Workers.",
-    "Queue": "A share of the cluster: quota, limit and weight per resource; queues form a tree.",
-    "PodGroup": "A gang: pods that start together or not at all.",
-}
+
+class _Descriptions(msgspec.Struct):
+    """The sentences of `kubectl explain`, in words of our own; a field is explained by its name, wherever it stands."""
+
+    kinds: dict[str, str]
+    fields: dict[str, str]
+
+
+@cache
+def descriptions() -> _Descriptions:
+    text = resources.files("rowlock.apiserver.discovery").joinpath("descriptions.json").read_bytes()
+    return msgspec.json.decode(text, type=_Descriptions)
 
 
 def group_versions() -> list[str]:
@@ -124,8 +128,8 @@ def _component_schemas(roots: list[tuple[str, str, str, str]], prefix: str) -> D
     for group, version, kind, name in roots:
         body = _expand_schema(types.schema(name), prefix, pending)
         body["x-kubernetes-group-version-kind"] = [{"group": group, "kind": kind, "version": version}]
-        if kind in KIND_DESCRIPTIONS:
-            body["description"] = KIND_DESCRIPTIONS[kind]
+        if kind in descriptions().kinds:
+            body["description"] = descriptions().kinds[kind]
         component = component_name(group, version, kind)
         schemas[component] = body
         if (group, version, kind) in _LISTED_KINDS:
@@ -197,43 +201,33 @@ def _as_v2_schema(node: Document) -> Document:
 
 
 def _with_description(name: str, node: Any) -> Any:
-    text = explain.FIELD_DESCRIPTIONS.get(name)
+    text = descriptions().fields.get(name)
     return {"description": text, **node} if text and isinstance(node, dict) else node
 
 
 # ---------------------------------------------------------------- paths
 
 
-def _parameter_schema(name: str, kind: str, where: str, prefix: str) -> Document:
+_BOOLEANS = frozenset({"allowWatchBookmarks", "force", "orphanDependents", "sendInitialEvents", "watch"})
+_INTEGERS = frozenset({"gracePeriodSeconds", "limit", "timeoutSeconds"})
+
+
+def _parameter_schema(name: str, where: str, prefix: str) -> Document:
+    kind = "boolean" if name in _BOOLEANS else "integer" if name in _INTEGERS else "string"
     typed = {"schema": {"type": kind, "uniqueItems": True}} if prefix == _V3 else {"type": kind, "uniqueItems": True}
     return {"name": name, "in": where, **typed, **({"required": True} if where == "path" else {})}
 
 
-_READ_PARAMETERS = (("pretty", "string"), ("resourceVersion", "string"))
-_LIST_PARAMETERS = (
-    ("allowWatchBookmarks", "boolean"), ("continue", "string"), ("fieldSelector", "string"),
-    ("labelSelector", "string"), ("limit", "integer"), ("resourceVersionMatch", "string"),
-    ("sendInitialEvents", "boolean"), ("timeoutSeconds", "integer"), ("watch", "boolean"),
-)  # fmt: skip
-_WRITE_PARAMETERS = (
-    ("dryRun", "string"),
-    ("fieldManager", "string"),
-    ("fieldValidation", "string"),
-    ("pretty", "string"),
-)
-_PATCH_PARAMETERS = (*_WRITE_PARAMETERS, ("force", "boolean"))
-_DELETE_PARAMETERS = (("dryRun", "string"), ("gracePeriodSeconds", "integer"), ("propagationPolicy", "string"))
-
 _COLLECTION_OPERATIONS = {
-    "get": ("list", _LIST_PARAMETERS),
-    "post": ("post", _WRITE_PARAMETERS),
-    "delete": ("deletecollection", _DELETE_PARAMETERS),
+    "get": ("list", requests.LIST_PARAMETERS),
+    "post": ("post", requests.WRITE_PARAMETERS),
+    "delete": ("deletecollection", requests.DELETE_PARAMETERS),
 }
 _OBJECT_OPERATIONS = {
-    "get": ("get", _READ_PARAMETERS),
-    "put": ("put", _WRITE_PARAMETERS),
-    "patch": ("patch", _PATCH_PARAMETERS),
-    "delete": ("delete", _DELETE_PARAMETERS),
+    "get": ("get", requests.READ_PARAMETERS),
+    "put": ("put", requests.WRITE_PARAMETERS),
+    "patch": ("patch", requests.PATCH_PARAMETERS),
+    "delete": ("delete", requests.DELETE_PARAMETERS),
 }
 _SUBRESOURCE_OPERATIONS = {key: _OBJECT_OPERATIONS[key] for key in ("get", "put", "patch")}
 
@@ -257,7 +251,7 @@ def _path_item(kind: Kind, operations: dict[str, Any], prefix: str, all_namespac
     ref = {"$ref": prefix + component_name(kind.group, kind.version, kind.name)}
     item: Document = {}
     for verb, (action, parameters) in operations.items():
-        query_parameters = [_parameter_schema(name, type_, "query", prefix) for name, type_ in parameters]
+        query_parameters = [_parameter_schema(name, "query", prefix) for name in sorted(parameters)]
         body: Document = {"schema": ref} if prefix == _V2 else {"content": {"application/json": {"schema": ref}}}
         item[verb] = {
             "operationId": f"{action}{'' if kind.namespaced and not all_namespaces else 'All'}{kind.name}",
@@ -267,7 +261,7 @@ def _path_item(kind: Kind, operations: dict[str, Any], prefix: str, all_namespac
             "x-kubernetes-group-version-kind": gvk,
         }
     if kind.namespaced and not all_namespaces:
-        item["parameters"] = [_parameter_schema("namespace", "string", "path", prefix)]
+        item["parameters"] = [_parameter_schema("namespace", "path", prefix)]
     return item
 
 

@@ -5,80 +5,30 @@ A view for reading, not a kind: nothing is stored, watched or discovered; names 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Any
 
-from starlette.types import Send
-
 from rowlock import kinds, objects
-from rowlock.apiserver.endpoints import reviews
-from rowlock.apiserver.http import requests
-from rowlock.apiserver.http.requests import Call, Target, path_not_found
-from rowlock.apiserver.http.responses import answer_object
+from rowlock.apiserver.printers import tables
 from rowlock.apiserver.printers.durations import time_since
-from rowlock.errors import Unsupported
-from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.selectors import from_labels, parse_labels
+from rowlock.selectors import from_labels
 from rowlock.storage import lifecycle
 from rowlock.storage.store import Store
 
-GROUP = "discovery.k8s.io"
-_SLICE_KIND = Kind(GROUP, "v1", "EndpointSlice", "endpointslices")
 _SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 
-async def serve_endpoint_slices(call: Call, send: Send, store: Store, rest: list[str]) -> None:
-    """`rest` is what follows `/apis/discovery.k8s.io/v1` in the path."""
-    namespace = rest[1] if len(rest) == 3 and rest[0] == "namespaces" else ""
-    if rest[-1] != _SLICE_KIND.plural or len(rest) != (3 if namespace else 1):
-        raise path_not_found()
-    if not call.user.is_allowed("list", _SLICE_KIND.plural):
-        raise reviews.forbidden_error(call.user, "list", Target(_SLICE_KIND, namespace))
-    if call.method != "GET" or call.flag("watch"):
-        raise Unsupported("rowlock finds the pods of a Service by itself: EndpointSlices can only be listed")
-    call.check_query(requests.LIST_PARAMETERS)
-    selector = parse_labels(call.query.get("labelSelector", ""))
+async def slices(store: Store, namespace: str) -> list[Object]:
+    """One EndpointSlice of each Service that selects pods; "" is every namespace."""
     services = (await store.list(kinds.SERVICE, namespace)).items
-    slices = [await _build_slice(store, s) for s in services if objects.dig(s, "spec.selector")]
-    matching = [s for s in slices if selector.matches(objects.labels(s))]
-    meta = {"resourceVersion": str(store.revision)}
-    await answer_object(
-        send, {"kind": "EndpointSliceList", "apiVersion": f"{GROUP}/v1", "metadata": meta, "items": matching}
-    )
+    return [await _build_slice(store, service) for service in services if objects.dig(service, "spec.selector")]
 
 
-async def serve_endpoints(call: Call, send: Send, store: Store, rest: list[str]) -> None:
-    """The same as Endpoints, the older kind, for who still asks; `rest` is what follows `/api/v1` in the path."""
-    namespace = rest[1] if len(rest) == 3 and rest[0] == "namespaces" else ""
-    if rest[-1] != "endpoints" or len(rest) != (3 if namespace else 1):
-        raise path_not_found()
-    if not call.user.is_allowed("list", "endpoints"):
-        raise reviews.forbidden_error(call.user, "list", Target(_ENDPOINTS_KIND, namespace))
-    if call.method != "GET" or call.flag("watch"):
-        raise Unsupported("rowlock finds the pods of a Service by itself: Endpoints can only be listed")
-    call.check_query(requests.LIST_PARAMETERS)
-    selector = parse_labels(call.query.get("labelSelector", ""))
-    services = [s for s in (await store.list(kinds.SERVICE, namespace)).items if selector.matches(objects.labels(s))]
-    endpoints_list = [
-        _as_endpoints(s, await _build_slice(store, s)) for s in services if objects.dig(s, "spec.selector")
-    ]
-    head = {"metadata": {"resourceVersion": str(store.revision)}}
-    warning = ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"]
-    if requests.negotiate_form(call.header(b"accept"), for_list=True).view == "Table":
-        table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", **head, "columnDefinitions": _COLUMNS}
-        return await answer_object(send, {**table, "rows": [_row(one) for one in endpoints_list]}, warnings=warning)
-    await answer_object(
-        send, {"kind": "EndpointsList", "apiVersion": "v1", **head, "items": endpoints_list}, warnings=warning
-    )
-
-
-_ENDPOINTS_KIND = Kind("", "v1", "Endpoints", "endpoints", ("ep",))
-_COLUMNS = [
-    {"name": name, "type": "string", "format": "name" if name == "Name" else "", "description": "", "priority": 0}
-    for name in ("Name", "Endpoints", "Age")
-]
+async def endpoints(store: Store, namespace: str) -> list[Object]:
+    """The same as Endpoints, the older kind, for those who still ask."""
+    services = (await store.list(kinds.SERVICE, namespace)).items
+    return [_as_endpoints(s, await _build_slice(store, s)) for s in services if objects.dig(s, "spec.selector")]
 
 
 def _as_endpoints(service: Object, endpoint_slice: Object) -> Object:
@@ -99,7 +49,7 @@ def _as_endpoints(service: Object, endpoint_slice: Object) -> Object:
     return {"metadata": meta, "subsets": [{key: value for key, value in subset.items() if value}]}
 
 
-def _row(endpoints: Object) -> dict[str, Any]:
+def _cells(endpoints: Object, now: float) -> list[Any]:
     address_ports = [
         f"{address['ip']}:{port['port']}"
         for subset in endpoints.get("subsets") or ()
@@ -108,11 +58,10 @@ def _row(endpoints: Object) -> dict[str, Any]:
     ]
     more = f" + {len(address_ports) - 3} more..." if len(address_ports) > 3 else ""
     endpoints_cell = ",".join(address_ports[:3]) + more if address_ports else "<none>"
-    meta = endpoints["metadata"]
-    return {
-        "cells": [meta["name"], endpoints_cell, time_since(meta["creationTimestamp"], time.time())],
-        "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta},
-    }
+    return [objects.name(endpoints), endpoints_cell, time_since(endpoints["metadata"]["creationTimestamp"], now)]
+
+
+ENDPOINTS_COLUMNS = tables.columns(_cells, "Name", "Endpoints", "Age")
 
 
 async def _build_slice(store: Store, service: Object) -> Object:

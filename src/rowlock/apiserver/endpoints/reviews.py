@@ -8,8 +8,8 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.apiserver.http.requests import Call, Target
+from rowlock.apiserver.http.users import READ_VERBS, User
 from rowlock.apiserver.schema import decoding, types
-from rowlock.apiserver.server.users import READ_VERBS, User
 from rowlock.apiserver.validation.field_errors import invalid_value
 from rowlock.errors import BadRequest, Cause, Forbidden, invalid
 from rowlock.objects import Object

@@ -18,8 +18,8 @@ import msgspec
 
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
+from rowlock.apiserver.http.users import User
 from rowlock.apiserver.schema.json_errors import unmarshal_error
-from rowlock.apiserver.server.users import User
 from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound, Timeout, Unsupported
 from rowlock.kinds import Kind
 from rowlock.storage import lifecycle

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import accumulate, compress, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from starlette.types import Message, Send
 
 from rowlock.apiserver.http.requests import Call
 from rowlock.errors import ApiError
-
-if TYPE_CHECKING:
-    from rowlock.apiserver.server.http_protocol import Exchange
 
 encode = msgspec.json.Encoder().encode
 
@@ -61,10 +58,11 @@ async def answer(
 class Reply:
     """Sends an answer, by ASGI or past it, and knows whether it has begun."""
 
-    __slots__ = ("_exchange", "_send", "started")
+    __slots__ = ("_answer_whole", "_send", "started")
 
-    def __init__(self, send: Send, exchange: Exchange | None) -> None:
-        self._send, self._exchange = send, exchange
+    def __init__(self, send: Send, answer_whole: Callable[..., bool] | None) -> None:
+        """`answer_whole`: of the server's protocol, where there is one (`server/http_protocol.py`, `Exchange.answer`)."""
+        self._send, self._answer_whole = send, answer_whole
         self.started = False
 
     async def __call__(self, message: Message) -> None:
@@ -73,7 +71,7 @@ class Reply:
 
     def send_whole(self, code: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
         """The whole answer past ASGI; False: not in this way now."""
-        if self._exchange is None or not self._exchange.answer(code, headers, body):
+        if self._answer_whole is None or not self._answer_whole(code, headers, body):
             return False
         self.started = True
         return True

@@ -29,7 +29,7 @@ class Columns:
     cells: Cells
 
 
-def _columns(cells: Cells, *names: str) -> Columns:
+def columns(cells: Cells, *names: str) -> Columns:
     """Names as written; `+` before one makes it a column of `-o wide`, `:type` after it gives a type other than string."""
     definitions: list[dict[str, Any]] = []
     for name in names:
@@ -57,9 +57,11 @@ def scale_table(job: Object, scale: Object, now: float, *, include: Include = "M
     return {**result, "columnDefinitions": list(_SCALE.definitions), "rows": [row]}
 
 
-def table(kind: Kind, objs: Iterable[Object], now: float, *, include: Include = "Metadata") -> Object:
+def table(
+    kind: Kind, objs: Iterable[Object], now: float, *, include: Include = "Metadata", columns: Columns | None = None
+) -> Object:
     """A `meta.k8s.io/v1` Table of objects of one kind; the caller adds list metadata."""
-    columns = COLUMNS.get(kind, _DEFAULT)
+    columns = columns or COLUMNS.get(kind, _DEFAULT)
     rows = []
     for obj in objs:
         row: dict[str, Any] = {"cells": columns.cells(obj, now)}
@@ -278,33 +280,34 @@ def _format_gpus(amount: str | float) -> str:
 
 
 _GPU_STATUS_FIELDS = ("fairShare", "allocated", "requested")
-_DEFAULT = _columns(_default_cells, "Name", "Age")
-_SCALE = _columns(_default_cells, "Name", "Desired:integer", "Available:integer", "Age")
-_JOB = _columns(_job_cells, "Name", "State", "Age:date")
+_DEFAULT = columns(_default_cells, "Name", "Age")
+CREATED = columns(_created_cells, "Name", "Created At:date")
+_SCALE = columns(_default_cells, "Name", "Desired:integer", "Available:integer", "Age")
+_JOB = columns(_job_cells, "Name", "State", "Age:date")
 
 COLUMNS: dict[Kind, Columns] = {
-    kinds.POD: _columns(pod_cells, "Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node",
+    kinds.POD: columns(pod_cells, "Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node",
                         "+Readiness Gates"),
-    kinds.SERVICE: _columns(_service_cells, "Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"),
-    kinds.EVENT: _columns(_event_cells, "Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source", "Message",
+    kinds.SERVICE: columns(_service_cells, "Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"),
+    kinds.EVENT: columns(_event_cells, "Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source", "Message",
                           "+First Seen", "+Count", "+Name"),
-    kinds.NAMESPACE: _columns(_namespace_cells, "Name", "Status", "Age"),
-    kinds.NODE: _columns(_node_cells, "Name", "Status", "Roles", "Age", "Version", "+Internal-IP", "+External-IP",
+    kinds.NAMESPACE: columns(_namespace_cells, "Name", "Status", "Age"),
+    kinds.NODE: columns(_node_cells, "Name", "Status", "Roles", "Age", "Version", "+Internal-IP", "+External-IP",
                          "+OS-Image", "+Kernel-Version", "+Container-Runtime"),
-    kinds.CONFIG_MAP: _columns(_config_map_cells, "Name", "Data", "Age"),
-    kinds.SECRET: _columns(_secret_cells, "Name", "Type", "Data", "Age"),
-    kinds.SERVICE_ACCOUNT: _columns(_service_account_cells, "Name", "Secrets", "Age"),
-    kinds.PERSISTENT_VOLUME_CLAIM: _columns(_claim_cells, "Name", "Status", "Volume", "Capacity", "Access Modes",
+    kinds.CONFIG_MAP: columns(_config_map_cells, "Name", "Data", "Age"),
+    kinds.SECRET: columns(_secret_cells, "Name", "Type", "Data", "Age"),
+    kinds.SERVICE_ACCOUNT: columns(_service_account_cells, "Name", "Secrets", "Age"),
+    kinds.PERSISTENT_VOLUME_CLAIM: columns(_claim_cells, "Name", "Status", "Volume", "Capacity", "Access Modes",
                                             "StorageClass", "VolumeAttributesClass", "Age", "+VolumeMode"),
-    kinds.RESOURCE_QUOTA: _columns(_quota_cells, "Name", "Request", "Limit", "Age"),
-    kinds.PRIORITY_CLASS: _columns(_priority_class_cells, "Name", "Value:integer", "Global-Default:boolean", "Age",
+    kinds.RESOURCE_QUOTA: columns(_quota_cells, "Name", "Request", "Limit", "Age"),
+    kinds.PRIORITY_CLASS: columns(_priority_class_cells, "Name", "Value:integer", "Global-Default:boolean", "Age",
                                    "PreemptionPolicy"),
-    kinds.LEASE: _columns(_lease_cells, "Name", "Holder", "Age"),
-    kinds.ROLE: _columns(_created_cells, "Name", "Created At:date"),
-    kinds.ROLE_BINDING: _columns(_role_binding_cells, "Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts"),
-    kinds.AUTOSCALER: _columns(_autoscaler_cells, "Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
-    kinds.MPIJOB: _columns(_mpi_job_cells, "Name", "Age:date", "State"),
-    kinds.QUEUE: _columns(_queue_cells, "Name", "Priority:integer", "Parent", "Children", "DisplayName", "GPU Quota",
+    kinds.LEASE: columns(_lease_cells, "Name", "Holder", "Age"),
+    kinds.ROLE: CREATED,
+    kinds.ROLE_BINDING: columns(_role_binding_cells, "Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts"),
+    kinds.AUTOSCALER: columns(_autoscaler_cells, "Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
+    kinds.MPIJOB: columns(_mpi_job_cells, "Name", "Age:date", "State"),
+    kinds.QUEUE: columns(_queue_cells, "Name", "Priority:integer", "Parent", "Children", "DisplayName", "GPU Quota",
                           "Fair Share", "Allocated", "Requested", "Age:date"),
     **{kind: _JOB for kind in kinds.JOBS if kind is not kinds.MPIJOB},
 }  # fmt: skip

@@ -21,13 +21,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rowlock import kinds
 from rowlock.apiserver.discovery import groups, openapi
 from rowlock.apiserver.endpoints import (
-    crds,
+    computed_kinds,
     deletes,
-    endpoint_slices,
     events,
     reviews,
     subresources,
-    unserved_kinds,
     verbs,
     watches,
 )
@@ -43,8 +41,8 @@ from rowlock.apiserver.http.responses import (
     answer_object,
     encode,
 )
+from rowlock.apiserver.http.users import AUTHENTICATED, TokenAuthenticator, User, service_account_groups
 from rowlock.apiserver.server.settings import ApiServerSettings
-from rowlock.apiserver.server.users import AUTHENTICATED, TokenAuthenticator, User, service_account_groups
 from rowlock.errors import (
     ApiError,
     BadRequest,
@@ -86,7 +84,7 @@ class ApiServer:
         warnings: list[str] = []
         headers = dict(scope["headers"])
         exchange = (scope.get("extensions") or _NO_EXTENSIONS).get("rowlock")
-        reply = Reply(send, exchange)
+        reply = Reply(send, exchange.answer if exchange is not None else None)
         if b"yaml" in headers.get(b"accept", b"") and wants_yaml(headers[b"accept"].decode("latin-1")):
             reply = Reply(YamlSend(send), None)
         try:
@@ -271,8 +269,6 @@ class ApiServer:
             await request_body.convert_large_yaml(call)
             review = reviews.review(call, group_version_resource, request_body.decode_body(call), self.user)
             await answer_object(send, review, code=201)
-        elif version[0] == crds.GROUP:
-            await crds.serve_crds(call, send, rest)
         elif version == (events.GROUP, events.VERSION):
             await events.serve_events(
                 call,
@@ -281,12 +277,8 @@ class ApiServer:
                 rest,
                 lambda call, send: self._serve_resource(call, receive, send, ("", "v1"), rest),
             )
-        elif version == (endpoint_slices.GROUP, "v1"):
-            await endpoint_slices.serve_endpoint_slices(call, send, self._store, rest)
-        elif (unserved := unserved_kinds.match_path(version, rest)) is not None:
-            await unserved_kinds.serve_unserved_kind(call, send, unserved)
-        elif core and "endpoints" in (rest[0], *rest[2:3]):
-            await endpoint_slices.serve_endpoints(call, send, self._store, rest)
+        elif (computed := computed_kinds.match_path(version, rest)) is not None:
+            await computed_kinds.serve_computed_kind(call, send, self._store, computed)
         elif core and len(rest) == 3 and rest[0] == "namespaces" and rest[2] == "bindings":
             await self._serve_object(call, receive, send, Target(kinds.POD, rest[1], "", "binding"))
         elif rest[0] == "watch" and rest[1:]:
@@ -357,9 +349,7 @@ VerbHandler = Callable[[Call, Send, Store, Target], Awaitable[None]]
 _NO_EXTENSIONS: Mapping[str, Any] = {}
 
 _UNSTORED_PATH_PARTS = frozenset(
-    {events.GROUP, endpoint_slices.GROUP, crds.GROUP, *(place[0] for place in reviews.REVIEWS)}
-    | unserved_kinds.PLURALS
-    | {"endpoints", "bindings", "watch"}
+    {events.GROUP, "bindings", "watch", *(place[0] for place in reviews.REVIEWS)} | computed_kinds.PLURALS
 )
 """Groups, and words in a path, of what is (or may be) no object of the store."""
 _WRONG_METHOD = "the server does not allow this method on the requested resource"

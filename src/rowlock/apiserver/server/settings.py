@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from rowlock.apiserver.http import requests
-from rowlock.apiserver.server.users import User
+from rowlock.apiserver.http.users import User
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from rowlock.apiserver.server.users import LOOPBACK_ADDRESSES
+from rowlock.apiserver.http.users import LOOPBACK_ADDRESSES
 from rowlock.errors import BadRequest
 
 HOST = "127.0.0.1"

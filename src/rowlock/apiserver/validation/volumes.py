@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rowlock.apiserver.admission.pods import TOKEN_SOURCES
 from rowlock.apiserver.validation.containers import (
     VOLUME_FIELD_PATHS,
     field_ref_causes,
@@ -27,6 +26,19 @@ from rowlock.errors import Cause
 from rowlock.quantity import parse
 
 Causes = Iterator[Cause]
+TOKEN_SOURCES = {  # one for all pods: objects are values
+    "sources": [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {
+            "downwardAPI": {
+                "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
+            }
+        },
+    ],
+    "defaultMode": 420,
+}
+"""What `admission/pods.py` mounts into nearly every pod: known to be right."""
 
 _HOST_TYPES = (
     "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket",

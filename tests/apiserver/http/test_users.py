@@ -12,8 +12,9 @@ import pytest
 
 from rowlock import kinds
 from rowlock.apiserver.admission.chain import AdmissionChain
+from rowlock.apiserver.http import users
 from rowlock.apiserver.patch.patches import Patcher
-from rowlock.apiserver.server import application, sockets, users
+from rowlock.apiserver.server import application, sockets
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.errors import BadRequest
 from rowlock.storage import bootstrap

@@ -1,0 +1,66 @@
+"""Serves kinds of which nothing is stored (`discovery/computed_kinds.py`): a list, a table or one of them."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.types import Send
+
+from rowlock import objects
+from rowlock.apiserver.discovery import computed_kinds
+from rowlock.apiserver.discovery.computed_kinds import ComputedKind
+from rowlock.apiserver.endpoints import crds, endpoint_slices, reviews
+from rowlock.apiserver.http import requests
+from rowlock.apiserver.http.requests import Call, Target, path_not_found
+from rowlock.apiserver.http.responses import answer_object
+from rowlock.apiserver.printers import tables
+from rowlock.errors import Unsupported, not_found
+from rowlock.objects import Object
+from rowlock.selectors import parse_labels
+from rowlock.storage.store import Store
+
+PLURALS = frozenset(plural for _, _, plural in computed_kinds.BY_PATH)
+_COLUMNS = {computed_kinds.ENDPOINTS: endpoint_slices.ENDPOINTS_COLUMNS, computed_kinds.DEFINITIONS: tables.CREATED}
+
+
+def match_path(version: tuple[str, str], rest: list[str]) -> tuple[ComputedKind, str, str] | None:
+    """Which of them a path names, with its namespace and the name of an object."""
+    namespace, path = (rest[1], rest[2:]) if rest[0] == "namespaces" and len(rest) >= 3 else ("", rest)
+    row = computed_kinds.BY_PATH.get((*version, path[0]))
+    if row is not None and (len(path) > 3 or (namespace and not row.kind.namespaced)):
+        raise path_not_found()
+    return None if row is None else (row, namespace, path[1] if path[1:] else "")
+
+
+async def serve_computed_kind(call: Call, send: Send, store: Store, match: tuple[ComputedKind, str, str]) -> None:
+    """Answers a read; a delete of all of them where there are none. Raises Unsupported for every other verb."""
+    row, namespace, name = match
+    kind = row.kind
+    verb = "list" if call.method == "GET" and not name else call.method.lower()
+    if not call.user.is_allowed(verb, kind.plural):
+        raise reviews.forbidden_error(call.user, verb, Target(kind, namespace, name))
+    if call.method not in ("GET", "DELETE" if row in computed_kinds.UNSERVED else "GET") or call.flag("watch"):
+        raise Unsupported(row.refusal)
+    call.check_query(requests.DELETE_COLLECTION_PARAMETERS if call.method == "DELETE" else requests.LIST_PARAMETERS)
+    selector = parse_labels(call.query.get("labelSelector", ""))
+    items = [o for o in await _compute(row, store, namespace) if selector.matches(objects.labels(o))]
+    warnings, meta = [row.warning] if row.warning else [], {"resourceVersion": str(store.revision)}
+    if name and not (items := [o for o in items if objects.name(o) == name]):
+        raise not_found(kind.plural, name, kind.group)
+    if requests.negotiate_form(call.header(b"accept"), for_list=not name).view == "Table":
+        table = tables.table(kind, items, time.time(), columns=_COLUMNS.get(row))
+        return await answer_object(send, {**table, "metadata": meta}, warnings=warnings)
+    if name:
+        return await answer_object(
+            send, {"kind": kind.name, "apiVersion": kind.api_version, **items[0]}, warnings=warnings
+        )
+    head = {"kind": f"{kind.name}List", "apiVersion": kind.api_version, "metadata": meta}
+    await answer_object(send, {**head, "items": items}, warnings=warnings)
+
+
+async def _compute(row: ComputedKind, store: Store, namespace: str) -> list[Object]:
+    if row is computed_kinds.DEFINITIONS:
+        return crds.all_crds()
+    if row is computed_kinds.ENDPOINT_SLICES:
+        return await endpoint_slices.slices(store, namespace)
+    return await endpoint_slices.endpoints(store, namespace) if row is computed_kinds.ENDPOINTS else []
