@@ -91,7 +91,7 @@ types: $(STAMP) ## make the table of types again, from Kubernetes' Go modules (a
 	$(BIN)/python scripts/make_types.py
 
 test-real: $(STAMP) ## one suite over the store, our server and that control plane; kube/; the record of kubectl
-	$(BIN)/python -m pytest -rs tests/conformance tests/kube tests/kubectl/test_recordings.py tests/differential
+	$(BIN)/python -m pytest -rs tests/conformance tests/kube tests/kubectl/test_recordings.py tests/operator_cases tests/differential
 
 differential: $(STAMP) ## play N=1000 random job histories against the real training operator, and compare
 	$(BIN)/python -m tests.differential -n $(or $(N),1000) --seed $(or $(SEED),0)

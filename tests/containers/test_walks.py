@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from tests.containers.conftest import IMAGE
-from tests.kubectl.test_walks import judge
 from tests.kubectl.walks import missing, play
 
 
@@ -16,4 +15,5 @@ def test_kubectl_sees_in_containers_what_it_sees_on_a_real_cluster(docker: str, 
     if why := missing():
         pytest.skip(why)
     subprocess.run(["docker", "tag", IMAGE, "busybox:1"], check=True)
-    judge("pods", play("pods", tmp_path / "walk", docker))
+    outcome = play("pods", tmp_path / "walk", docker)
+    assert not outcome.wrong, "\n".join(outcome.wrong)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
-from tests.kubectl.walks import KNOWN, Outcome, missing, play
+from tests.kubectl.walks import Outcome, missing, play
 
 LONGEST_FIRST = ("pods", "jobs", "objects", "errors", "discovery", "cluster")
 AT_ONCE = 6
@@ -28,19 +28,5 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 @pytest.mark.parametrize("name", sorted(LONGEST_FIRST, key=LONGEST_FIRST.index, reverse=True))
 def test_kubectl_sees_what_it_sees_on_a_real_cluster(name: str, played: Played) -> None:
     outcome = played[name].result()
-    judge(name, outcome)
-    better = sorted(set(KNOWN[name]["differs"]) - outcome.failed)
-    assert not better, f"{name}: these steps pass now, take them out of known.json: {better}"
-
-
-def judge(name: str, outcome: Outcome) -> None:
-    """Fails on a step that differs and is not known to."""
-    known = KNOWN[name]
-    assert not outcome.trouble, outcome.trouble
-    listed = set(known["differs"]) | set(known["maybe"])
-    strangers = listed - set(outcome.steps)
-    assert not strangers, f"known.json names steps that the walk {name} does not have: {sorted(strangers)}"
-    passed, failed = len(outcome.steps) - len(outcome.failed), len(outcome.failed)
-    print(f"{name}: {passed} of {len(outcome.steps)} steps as on the real cluster, {failed} differ")
-    worse = [outcome.steps[step] for step in sorted(outcome.failed - listed)]
-    assert not worse, f"{name}: {len(worse)} steps differ that did not before:\n" + "\n".join(worse)
+    print(f"{name}: {outcome.same} of {len(outcome.steps)} steps as on the real cluster")
+    assert not outcome.wrong, f"{name}: {len(outcome.wrong)} steps differ:\n" + "\n".join(outcome.wrong)
