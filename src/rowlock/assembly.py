@@ -39,6 +39,10 @@ from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import Snapshot
 from rowlock.storage.store import Store
 
+_LARGE_DATABASE = 16 << 20
+"""Bytes of `cluster.db` from which a start says what it is busy with (`rowlock up` shows lines that begin with `starting: `)."""
+_MANY_OBJECTS = 10_000
+
 
 def process_identity(data_dir: Path) -> dict[str, int | str]:
     """What makes this process the server of this directory, and no other one: compared for equality (`cli/client.py`).
@@ -144,7 +148,16 @@ class Server:
         self.stop_event = asyncio.Event()
 
     def cluster(self) -> LocalCluster:
-        return LocalCluster(self.settings())
+        settings = self.settings()
+        with suppress(OSError):
+            size = (self.data_dir / "cluster.db").stat().st_size
+            if size > _LARGE_DATABASE:
+                print(f"starting: reading cluster.db ({size >> 20} MiB)", flush=True)
+        cluster = LocalCluster(settings)
+        count = sum(cluster.store.view.count(kind) for kind in kinds.KINDS)
+        if count > _MANY_OBJECTS:
+            print(f"starting: {count} objects are read; looking at the machine and its pods", flush=True)
+        return cluster
 
     def settings(self) -> ClusterSettings:
         """The flags as the cluster wants them. Waits for the child that sees to the certificates."""

@@ -285,3 +285,42 @@ def test_waits_for_a_view_that_lags_behind_its_own_writes() -> None:
         return store.view.count(SECRET)
 
     assert asyncio.run(asyncio.wait_for(body(), 10)) == 1
+
+
+def test_nobody_decides_before_the_whole_state_was_told_and_nobody_waits_for_that() -> None:
+    """A garbage collector that knows half of the state would collect the other half; a server that starts with
+    ten thousand objects answers while it reads them."""
+    told_before: list[int] = []
+    steps = 0
+
+    def decide(view: View, key: Key, now: float) -> Decision:
+        told_before.append(len(toy.told))
+        return Decision(())
+
+    class Informed(Toy):
+        def __init__(self, decide: Decide) -> None:
+            super().__init__(decide)
+            self.told: list[Key] = []
+
+        def keys(self, view: View, change: Change) -> Iterable[Key]:
+            self.told.append(objects.key(change.object))
+            return super().keys(view, change)
+
+    toy = Informed(decide)
+
+    async def body() -> None:
+        nonlocal steps
+        store = Store.open()
+        await store.create(kinds.NAMESPACE, {"metadata": {"name": "default"}})
+        for n in range(1_000):
+            await store.create(CM, config(f"c{n}"))
+        loop = asyncio.create_task(controllers.run(store, store.view, [toy], store.changes()))
+        while len(told_before) < 1_000:
+            steps += 1
+            await asyncio.sleep(0)
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(body(), 60))
+    assert set(told_before) == {1_000}
+    assert steps >= 16, "the event loop was kept for the whole state at once"

@@ -26,6 +26,7 @@ from rowlock.objects import Key, Object
 FIRST_DELAY, MAX_DELAY = 0.005, 960.0  # client-go's: 5 ms, doubled up to 16 minutes
 CATCH_UP_SECONDS = 1.0  # seconds to wait for a view that lags behind our own writes
 WRITES_PER_SLICE = 64  # writes that are issued in one round of the event loop
+TURNS_PER_SLICE = 64  # turns that are begun in one round of the event loop, of those that a start begins with
 CATCH_UP_ROUNDS = 10  # of the event loop, for news to be told
 
 log = logging.getLogger("rowlock.controllers")
@@ -83,6 +84,8 @@ class _Loop:
     stopped: bool = False
     last_delivered: int = 0
     """The last revision that controllers have been told of."""
+    early_queues: list[_Queue] | None = field(default_factory=list)
+    """Dirty keys of the state that `changes` begins with: they wait until all of it has been told. None from then on."""
     view_waiters: set[asyncio.Future[None]] = field(default_factory=set)
     """Turns that wait for the view to catch up."""
 
@@ -100,6 +103,17 @@ class _Loop:
             if change.kind is not None:
                 for controller in controllers_by_kind.get(change.kind, ()):
                     self._wake(controller, change)
+            if self.early_queues is not None and change.type != "Added":
+                await self._start_early_queues(self.early_queues)
+        await self._start_early_queues(self.early_queues or [])
+
+    async def _start_early_queues(self, queues: list[_Queue]) -> None:
+        """In slices, so that a large state keeps nobody waiting."""
+        self.early_queues = None
+        for start in range(0, len(queues), TURNS_PER_SLICE):
+            for queue in queues[start : start + TURNS_PER_SLICE]:
+                self._start_turns(queue)
+            await asyncio.sleep(0)
 
     def stop(self) -> None:
         self.stopped = True
@@ -119,9 +133,16 @@ class _Loop:
 
     def _mark_dirty(self, queue: _Queue) -> None:
         queue.dirty = True
-        if not queue.running and not self.stopped:
-            queue.running = True
-            self.tasks.create_task(self._run_turns(queue))
+        if queue.running or self.stopped:
+            return
+        queue.running = True
+        if self.early_queues is None:
+            self._start_turns(queue)
+        else:
+            self.early_queues.append(queue)
+
+    def _start_turns(self, queue: _Queue) -> None:
+        self.tasks.create_task(self._run_turns(queue))
 
     def _requeue_after(self, queue: _Queue, delay: float) -> None:
         if queue.timer:

@@ -279,13 +279,14 @@ async def _fill_creation_failures(
     call: RestCall, page_workloads: Sequence[Workload], bodies: Sequence[dict[str, Any]]
 ) -> None:
     """A workload that waits without the scheduler's word may have pods that the operator cannot make."""
-    events: dict[str, list[Object]] = {}
+    messages: dict[str, dict[str, str]] = {}
     for workload, body in zip(page_workloads, bodies, strict=True):
         if body["phase"] == "Pending" and not body["phaseMessage"]:
             namespace = objects.namespace(workload.job)
-            if namespace not in events:
-                events[namespace] = (await call.context.api.list(kinds.EVENT, namespace)).items
-            body["phaseMessage"] = workload_history.create_failure_message(workload.job, events[namespace])
+            if namespace not in messages:
+                events = (await call.context.api.list(kinds.EVENT, namespace)).items
+                messages[namespace] = workload_history.create_failure_messages(events)
+            body["phaseMessage"] = messages[namespace].get(objects.uid(workload.job), "")
 
 
 def _select_rows(cache: InformerCache, parsed_query: list_query.Query) -> Sequence[WorkloadRow]:

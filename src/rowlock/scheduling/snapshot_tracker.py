@@ -41,6 +41,8 @@ class SnapshotTracker:
     """Pod → its gang ("" = it waits for its PodGroup)."""
     group_of_owner: dict[tuple[str, str], str] = field(default_factory=dict)
     """(namespace, owner's uid) → PodGroup."""
+    owners_of_group: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """Gang → the keys that `group_of_owner` got from it."""
     ungrouped_pods: dict[tuple[str, str], set[Key]] = field(default_factory=dict)
     """Pods without a PodGroup (yet), by (namespace, their owner's uid or `group/` and the name they give)."""
 
@@ -138,16 +140,16 @@ class SnapshotTracker:
         """A PodGroup came, changed or went. Pods that it leaves behind: bound ones still take their room."""
         gang = f"{group_key.namespace}/{group_key.name}"
         gangs[gang] = None
-        for old in [
-            o for o, group in self.group_of_owner.items() if group == group_key.name and o[0] == group_key.namespace
-        ]:
-            del self.group_of_owner[old]
+        for old in self.owners_of_group.pop(gang, ()):
+            if self.group_of_owner.get(old) == group_key.name:
+                del self.group_of_owner[old]
         if obj is None:
             return set(self.pods_of_gang.get(gang, ()))
         controller = controller_of(obj)
         owners = [controller] if controller else list(meta(obj).get("ownerReferences") or ())[:1]
         owner_keys = [(group_key.namespace, str(owner.get("uid"))) for owner in owners]
         self.group_of_owner.update(dict.fromkeys(owner_keys, group_key.name))
+        self.owners_of_group[gang] = owner_keys
         for place in (*owner_keys, (group_key.namespace, f"group/{group_key.name}")):
             for pod in self.ungrouped_pods.pop(place, set()) & self.gang_of.keys():
                 self._join_gang(pod, gang, gangs)

@@ -42,7 +42,7 @@ from rowlock.storage.log_format import Row
 from rowlock.storage.read_verbs import Selection
 from rowlock.storage.state import FIRST_KEY, State, StoredChange
 from rowlock.storage.watch_cache import WatchCache
-from rowlock.storage.watcher import Watcher
+from rowlock.storage.watcher import LIST_CHUNK, Watcher
 from rowlock.storage.write_verbs import Admission, AlwaysAdmit, Core, Dependencies, Patches
 
 WATCH_WINDOW = 2_048
@@ -194,9 +194,19 @@ class Store:
         )
 
     async def changes(self) -> AsyncIterator[Change]:
-        """All kinds at once, for controllers: the state as Added changes, a bookmark, then everything that happens."""
-        initial_changes = [change for kind in kinds.KINDS for change in self._list_as_added(Selection(kind))]
-        watcher = Watcher(self, initial_changes=initial_changes)
+        """All kinds at once, for controllers: the state as Added changes, a bookmark, then everything that happens.
+
+        The state is that of the first step; the event loop is let go between chunks of it."""
+        encoded = self.get_encoded
+        state = [
+            (kind, key, obj, encoded(kind, *key)) for kind in kinds.KINDS for key, obj in self.view.items(kind, "")
+        ]
+        watcher = Watcher(self)
+        for start in range(0, len(state), LIST_CHUNK):
+            for kind, key, obj, value in state[start : start + LIST_CHUNK]:
+                yield StoredChange("Added", objects.revision(obj), kind, obj, None, value or b"", key=key)
+            await asyncio.sleep(0)
+        del state
         while True:
             for change in await watcher.next():
                 yield change

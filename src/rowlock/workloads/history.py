@@ -140,10 +140,18 @@ def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
 
 def create_failure_message(job: Object, events: Iterable[Object]) -> str:
     """Why a pod of the job could not be made, by the operator's last word on it; "" when it did not say."""
-    failures = [
-        e for e in events if _regarding_uid(e) == objects.uid(job) and str(e.get("reason")).startswith("FailedCreate")
-    ]
-    return str(max(failures, key=event_order).get("message") or "") if failures else ""
+    return create_failure_messages(events).get(objects.uid(job), "")
+
+
+def create_failure_messages(events: Iterable[Object]) -> dict[str, str]:
+    """Job's uid → why a pod of it could not be made; of many jobs at once, for the price of one look at the events."""
+    newest: dict[str, Object] = {}
+    for event in events:
+        if str(event.get("reason")).startswith("FailedCreate"):
+            uid = _regarding_uid(event)
+            if uid not in newest or event_order(event) > event_order(newest[uid]):
+                newest[uid] = event
+    return {uid: str(event.get("message") or "") for uid, event in newest.items()}
 
 
 def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iterable[Object] = ()) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Who is called what in the pod network."""
 
-from rowlock.kubelet.network.hosts import HOSTS_HEADER, PodAddresses, render_hosts_file, selected_pods
+from rowlock.kubelet.network.hosts import HOSTS_HEADER, PodAddresses, PodIndex, render_hosts_file
 from rowlock.objects import Key
 
 
@@ -28,5 +28,31 @@ def test_addresses_are_kept_and_not_reused_at_once() -> None:
 def test_services_select_by_label() -> None:
     pods = [{"metadata": {"name": n, "namespace": "a", "labels": {"app": n}}} for n in ("x", "y")]
     service = {"metadata": {"name": "s", "namespace": "a"}, "spec": {"selector": {"app": "x"}}}
-    assert selected_pods(service, pods) == pods[:1]
-    assert selected_pods({"metadata": {"name": "s", "namespace": "a"}, "spec": {}}, pods) == []
+    index = PodIndex(pods)
+    assert index.selected_pods(service) == pods[:1]
+    assert index.selected_pods({"metadata": {"name": "s", "namespace": "b"}, "spec": {"selector": {"app": "x"}}}) == []
+    assert index.selected_pods({"metadata": {"name": "s", "namespace": "a"}, "spec": {}}) == []
+
+
+class CountedLabels(dict[str, str]):
+    """Labels of a pod that count how often they are looked at."""
+
+    looks = 0
+
+    def items(self):  # type: ignore[no-untyped-def]
+        CountedLabels.looks += 1
+        return super().items()
+
+
+def test_many_services_look_at_each_pod_a_bounded_number_of_times() -> None:
+    """A job of 1,000 ranks has 1,000 services: to compare each with each is a million comparisons on the event loop."""
+    count = 1_000
+    pods = [
+        {"metadata": {"name": f"p{n}", "namespace": "a", "labels": CountedLabels(job="j", index=str(n))}}
+        for n in range(count)
+    ]
+    index = PodIndex(pods)
+    for n in range(count):
+        service = {"metadata": {"name": f"s{n}", "namespace": "a"}, "spec": {"selector": {"job": "j", "index": str(n)}}}
+        assert index.selected_pods(service) == [pods[n]]
+    assert CountedLabels.looks <= 3 * count

@@ -37,8 +37,12 @@ SETTINGS = (
     "log_limit",
     "keep_checkpoints",
 )
-_READY_TIMEOUT = 30.0
-"""Seconds that a detached server may take until it answers."""
+_STALLED_TIMEOUT = 30.0
+"""Seconds without any progress (CPU time, a line in its log) after which a starting server is given up."""
+_STAGE_PREFIX = "starting: "
+"""How the server's log says what a long start is busy with (`assembly.py`)."""
+_KILL_TIMEOUT = 5.0
+"""Seconds that a server that is given up may take to end by itself."""
 _STOP_TIMEOUT = 40.0
 """Seconds that `down` waits for jobs to stop, all together."""
 _ENDED_PHASES = ("Stopped", "Completed", "Failed", "Deleting")
@@ -103,16 +107,67 @@ def start_server(directory: str, argv: list[str]) -> dict[str, Any]:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd=directory
         )
-    deadline = time.monotonic() + _READY_TIMEOUT
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise CommandError(_last_log_line(log, log_offset) or f"the server ended at once; {log} may say why")
-        server_json = client.read_server_json(directory)
-        if server_json and server_json.get("pid") == process.pid and _accepts_connections(str(server_json["url"])):
-            return server_json
-        time.sleep(_POLL_INTERVAL)
+    is_ready = False
+    try:
+        progress = _StartProgress(process.pid, log, log_offset)
+        while not progress.is_stalled():
+            if process.poll() is not None:
+                progress.show_stages()
+                raise CommandError(_last_log_line(log, log_offset) or f"the server ended at once; {log} may say why")
+            server_json = client.read_server_json(directory)
+            if server_json and server_json.get("pid") == process.pid and _accepts_connections(str(server_json["url"])):
+                is_ready = True
+                return server_json
+            time.sleep(_POLL_INTERVAL)
+        raise CommandError(
+            f"the server did nothing for {_STALLED_TIMEOUT:.0f} s, did not answer, and was stopped; {log} may say why"
+        )
+    finally:
+        if not is_ready:  # Ctrl-C, too: nobody waits for it any more, and it holds the directory's lock
+            _end_process(process)
+
+
+def _end_process(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
-    raise CommandError(f"the server did not answer within {_READY_TIMEOUT:.0f} s and was stopped; {log} may say why")
+    try:
+        process.wait(_KILL_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class _StartProgress:
+    """Whether a starting server gets on: it uses CPU time or writes to its log. Shows the stages of a long start."""
+
+    def __init__(self, pid: int, log: str, log_offset: int) -> None:
+        self._pid, self._log, self._offset = pid, log, log_offset
+        self._seen: tuple[int, int] = (0, 0)
+        self._last_progress = time.monotonic()
+
+    def is_stalled(self) -> bool:
+        self.show_stages()
+        seen = (self._offset, self._cpu_ticks())
+        if seen != self._seen:
+            self._seen, self._last_progress = seen, time.monotonic()
+        return time.monotonic() - self._last_progress > _STALLED_TIMEOUT
+
+    def show_stages(self) -> None:
+        with open(self._log, "rb") as file:
+            file.seek(self._offset)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for stage in whole.decode(errors="replace").splitlines():
+            if stage.startswith(_STAGE_PREFIX):
+                tell(stage)
+
+    def _cpu_ticks(self) -> int:
+        try:
+            with open(f"/proc/{self._pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            return 0  # no /proc here, or it has just ended: the log must do
+        return int(fields[11]) + int(fields[12])
 
 
 def _accepts_connections(url: str) -> bool:

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rowlock.objects import Key, Object, dig, key, labels
+from rowlock.objects import Key, Object, dig, labels, namespace
 
 DOMAIN = "cluster.local"
 PREFIX = "10.77"
@@ -71,10 +71,20 @@ def render_hosts_file(home: str, pods: Mapping[Key, str], services: Mapping[Key,
     return HOSTS_HEADER + "".join(lines)
 
 
-def selected_pods(service: Object, pods: Iterable[Object]) -> list[Object]:
-    """The pods that a service stands for; a service without a selector stands for none."""
-    selector = dig(service, "spec.selector") or {}
-    service_namespace = key(service).namespace
-    if not selector:
-        return []
-    return [p for p in pods if key(p).namespace == service_namespace and selector.items() <= labels(p).items()]
+class PodIndex:
+    """Pods by namespace and label: thousands of services ask for theirs, each for the price of the pods it has."""
+
+    def __init__(self, pods: Iterable[Object]) -> None:
+        self._pods: dict[tuple[str, str, str], list[Object]] = {}
+        for pod in pods:
+            pod_namespace = namespace(pod)
+            for label, value in labels(pod).items():
+                self._pods.setdefault((pod_namespace, label, value), []).append(pod)
+
+    def selected_pods(self, service: Object) -> list[Object]:
+        """The pods that a service stands for; a service without a selector stands for none."""
+        selector = dig(service, "spec.selector") or {}
+        candidates = [self._pods.get((namespace(service), label, value), []) for label, value in selector.items()]
+        if not candidates:
+            return []
+        return [pod for pod in min(candidates, key=len) if selector.items() <= labels(pod).items()]

@@ -4,6 +4,7 @@
 `env_rewrite.py` with the free ports that are handed out here. The choice is made once, at the start, by trying.
 """
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -24,6 +25,8 @@ from rowlock.objects import name as name_of
 from rowlock.objects import uid as uid_of
 
 LOOPBACK = env_rewrite.LOOPBACK
+_MANY_PODS = 500
+"""Pods from which hosts files are written in a thread."""
 PORT_RANGE = (20000, 30000)
 """Where ports are taken from that stand for the pods' own."""
 
@@ -114,19 +117,42 @@ class PodNetwork:
         return self.data / "hosts" / pod_namespace
 
     def write_hosts(self) -> None:
-        """Brings the hosts files up to date, in place: they are mounted in pods."""
+        """Brings the hosts files up to date, in place: they are mounted in pods. Raises OSError; the next call tries anew."""
+        self._write_hosts_files(*self._collect_addresses())
+
+    async def refresh_hosts(self) -> None:
+        """The same, without keeping the event loop where there are many pods."""
+        addresses, services = self._collect_addresses()
+        if len(addresses) < _MANY_PODS:
+            self._write_hosts_files(addresses, services)
+        else:
+            await asyncio.to_thread(self._write_hosts_files, addresses, services)
+
+    def _collect_addresses(self) -> tuple[dict[Key, str], dict[Key, list[str]]]:
+        """The addresses of pods, and of the pods behind services."""
         self.dirty = False
         if not self.has_namespaces and not self.prefix:
-            return
+            return {}, {}
         pods = [p for p in self.view.all(kinds.POD) if phase(p) not in ("Succeeded", "Failed")]
         pods = pods if self.has_namespaces else [p for p in pods if self.runs_in_containers(p)]
-        addresses = {key(p): self._pod_address(p) for p in pods}
+        addresses: dict[Key, str] = {}
+        with contextlib.suppress(LookupError):  # no address is left: these pods are told so when their turn comes
+            for pod in pods:
+                addresses[key(pod)] = self._pod_address(pod)
+        index = hosts.PodIndex(pod for pod in pods if key(pod) in addresses)
         services: dict[Key, list[str]] = {}
         for service in self.view.all(kinds.SERVICE):
             if key(service) not in addresses:
-                services[key(service)] = [addresses[key(p)] for p in hosts.selected_pods(service, pods)]
-        for pod_namespace in {pod.namespace for pod in addresses}:
-            self._write_hosts_file(pod_namespace, hosts.render_hosts_file(pod_namespace, addresses, services))
+                services[key(service)] = [addresses[key(p)] for p in index.selected_pods(service)]
+        return addresses, services
+
+    def _write_hosts_files(self, addresses: dict[Key, str], services: dict[Key, list[str]]) -> None:
+        try:
+            for pod_namespace in {pod.namespace for pod in addresses}:
+                self._write_hosts_file(pod_namespace, hosts.render_hosts_file(pod_namespace, addresses, services))
+        except OSError:
+            self.dirty = True
+            raise
 
     def _pod_address(self, pod: Object) -> str:
         """Where others find it."""
