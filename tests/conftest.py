@@ -32,7 +32,7 @@ def allowed_reasons() -> list[str]:
 def judge_skip(nodeid: str, reason: str) -> str:
     """Why CI must not accept this skip; "" when it may."""
     reason = reason.removeprefix("Skipped: ")
-    if any(re.match(allowed, reason) for allowed in allowed_reasons()):
+    if any(re.fullmatch(allowed, reason) for allowed in allowed_reasons()):
         return ""
     return f"{nodeid} was skipped for a reason that {ALLOWED_SKIPS.name} does not list: {reason}"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.end_to_end.cluster import Cluster, lent
 from tests.end_to_end.test_run import Terminal
-from tests.kubectl.walks import kubectl
+from tests.kubectl.walks import kubectl, missing
 
 SERVE = "[ $RANK = 0 ] || exec sleep 100000; mkdir -p {0}/www; echo hello from $RANK > {0}/www/index.txt; cd {0}/www; exec python3 -m http.server 8099"
 
@@ -117,7 +117,7 @@ def forwarded(cluster: Cluster, *argv: str) -> Iterator[subprocess.Popen[bytes]]
 def test_a_forwarded_port_serves_again_and_again(inside: Cluster, argv: str) -> None:
     words = argv.split()
     if "kubectl" in words:
-        words[words.index("kubectl")] = kubectl() or pytest.skip("there is no kubectl 1.34")
+        words[words.index("kubectl")] = kubectl() or pytest.skip(missing())
     with forwarded(inside, *words) as process:
         assert process.stdout is not None
         line = process.stdout.readline().decode()
@@ -131,7 +131,7 @@ def test_a_forwarded_port_serves_again_and_again(inside: Cluster, argv: str) -> 
 @pytest.mark.parametrize("websockets", ["true", "false"])
 def test_kubectl_copies_and_runs(inside: Cluster, tmp_path: Path, websockets: str) -> None:
     """Without websockets it speaks as all kubectls before 1.30 did."""
-    program = kubectl() or pytest.skip("there is no kubectl 1.34")
+    program = kubectl() or pytest.skip(missing())
     inside = Cluster(inside.data, {**inside.env, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": websockets})
     (tmp_path / "up").write_bytes(os.urandom(200_000))
     inside.run(program, "cp", str(tmp_path / "up"), f"alone:{tmp_path}/there")

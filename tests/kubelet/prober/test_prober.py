@@ -227,7 +227,6 @@ threading.Event().wait()
     ],
 )
 def test_grpc_health_is_asked_in_the_kubelets_words(server: str, service: str, why: str) -> None:
-    pytest.importorskip("grpc", reason="grpcio, which serves this test's health, is not installed")
     words = [sys.executable, "-c", GRPC if server == "deaf" else server, *(["deaf"] if server == "deaf" else [])]
 
     async def ask(port: int) -> str:
@@ -245,7 +244,6 @@ def test_grpc_health_is_asked_in_the_kubelets_words(server: str, service: str, w
 
 
 def test_a_pod_whose_health_is_asked_by_grpc_is_ready(tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="grpcio, which serves this test's health, is not installed")
 
     async def body(node: Node) -> None:
         port = 18081 if node.kubelet.network.has_namespaces else node.kubelet.network._assign_port("x/y", 1)
