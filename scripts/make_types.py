@@ -174,7 +174,7 @@ class Sharing:
 
 
 def custom(documents: list[Schema]) -> tuple[dict[str, Schema], dict[str, str]]:
-    """The types of the operator's CRDs and of KAI's two, which have no public CRD text here (`spec/kai.md`)."""
+    """The types of the operator's CRDs (`documents`) and of KAI's two, which `kai()` writes out."""
     roots: dict[str, Schema] = dict(kai())
     for crd in documents:
         spec = crd["spec"]

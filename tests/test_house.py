@@ -7,6 +7,8 @@ assembly ← serve; the command line stands apart. One table below says who live
 from __future__ import annotations
 
 import ast
+import builtins
+import functools
 import re
 import subprocess
 import sys
@@ -77,6 +79,7 @@ def storey(name: str) -> int | None:
     return next((i for i, rooms in enumerate(STOREYS) if name in rooms), None)
 
 
+@functools.cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
@@ -258,6 +261,105 @@ def test_no_import_cycles() -> None:
 
     for name in graph:
         visit(name, ())
+
+
+# ---------------------------------------------------------------- names between backticks
+
+
+@functools.cache
+def tracked_files() -> tuple[str, ...]:
+    """Every file of the repository, as a path below it; also new ones that git does not ignore."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=True).stdout
+    return tuple(name for name in listed.split("\0") if name and (REPO / name).is_file())
+
+
+def split_prose(path: Path) -> tuple[list[tuple[int, str]], set[str]]:
+    """The comments and docstrings of a module with their lines, and all words of its code and its other strings."""
+    prose = [
+        (number, comment[1])
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if (comment := re.search(r"(?:^|\s)#(?: |: )(.*)", line))
+    ]
+    words: set[str] = set()
+    strings = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    docstrings = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            prose.append((node.lineno, node.value.value))
+            docstrings.add(node.value)
+        for field in ("id", "attr", "arg", "name", "module", "asname"):
+            words.update(str(getattr(node, field, "")).split("."))
+    for node in strings:
+        if node not in docstrings:
+            words.update(re.findall(r"[A-Za-z_]\w*", str(node.value)))
+    return prose, words
+
+
+@functools.cache
+def prose_and_words() -> tuple[dict[str, list[tuple[int, str]]], frozenset[str]]:
+    """File → its prose (for Markdown: all but code blocks), for the package and the docs; and all words of code and data."""
+    prose: dict[str, list[tuple[int, str]]] = {}
+    words: set[str] = set()
+    for name in tracked_files():
+        path = REPO / name
+        if path in MODULES:
+            prose[name], file_words = split_prose(path)
+            words |= file_words
+        elif path.suffix == ".md":
+            if name != "CHANGELOG.md" and not name.startswith("tests/"):
+                text = path.read_text(encoding="utf-8")
+                fences = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+                prose[name] = [(1, fences.sub(lambda match: "\n" * match[0].count("\n"), text))]
+        elif path.suffix not in {".png", ".gz", ".svg"} and name != "tests/upstream_names.txt":
+            words.update(re.findall(r"[A-Za-z_]\w*", path.read_text(encoding="utf-8", errors="replace")))
+    return prose, frozenset(words)
+
+
+def prose_matches(pattern: str) -> Iterator[tuple[str, str]]:
+    """(`file:line`, the first group) of every match in the prose."""
+    for name, texts in prose_and_words()[0].items():
+        for line, text in texts:
+            for match in re.finditer(pattern, text):
+                yield f"{name}:{line + text[: match.start()].count(chr(10))}", match[1]
+
+
+def test_files_between_backticks_exist() -> None:
+    for place, cited in prose_matches(r"`([\w./-]+\.py)`"):
+        assert any(name == cited or name.endswith(f"/{cited}") for name in tracked_files()), f"{place}: no {cited}"
+
+
+def test_names_between_backticks_exist() -> None:
+    """A name that was changed in the code and not in the text beside it misleads its readers."""
+    upstream = set((REPO / "tests" / "upstream_names.txt").read_text(encoding="utf-8").split("\n"))
+    known = prose_and_words()[1] | upstream
+    for place, cited in prose_matches(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\([^`]*\))?`"):
+        unknown = set(cited.split(".")) - known
+        if not cited.endswith((".json", ".md", ".txt", ".proto")):
+            assert not unknown, f"{place}: nothing is called {cited}; another project's name goes to upstream_names.txt"
+
+
+def test_members_between_backticks_exist() -> None:
+    members: dict[str, set[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef):
+                names = members.setdefault(node.name, set())
+                names |= {n.name for n in ast.walk(node) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+                names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+                names |= {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+    for place, cited in prose_matches(r"`([A-Z]\w*\.[a-z_]\w*)(?:\([^`]*\))?`"):
+        owner, _, member = cited.partition(".")
+        assert owner not in members or member in members[owner], f"{place}: {owner} has no {member}"
+
+
+def test_raised_errors_exist() -> None:
+    """`Raises X` in a docstring names a class of ours, a built-in one, or one that the module imports."""
+    classes = {n.name for path in MODULES for n in ast.walk(tree(path)) if isinstance(n, ast.ClassDef)}
+    for place, cited in prose_matches(r"\b[Rr]aises? ((?:[A-Z]\w+(?:\.[A-Z]\w+)*(?:, | and | or )?)+)"):
+        imported = {name.rpartition(".")[2] for name in imports(REPO / place.partition(":")[0])}
+        for error in re.findall(r"\w+", re.sub(r", | and | or |\w+\.", " ", cited)):
+            assert error in classes | imported or hasattr(builtins, error), f"{place}: no error is called {error}"
 
 
 def test_no_paths_of_one_machine() -> None:

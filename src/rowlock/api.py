@@ -2,7 +2,7 @@
 
     get  list  watch  create  update  patch  delete  bind  log
 
-Two things implement it: the store of the embedded cluster (`cluster/`) and a real API server over HTTPS (`kube/`).
+Two things implement it: the store of the embedded cluster (`storage/`) and a real API server over HTTPS (`kube/`).
 Everything else is written once, against this module. The contract, for both:
 
  1. Objects are complete JSON dicts with `apiVersion` and `kind`; what is returned is never mutated by anybody.
@@ -22,7 +22,7 @@ Everything else is written once, against this module. The contract, for both:
 10. `dry_run=True` goes through everything but the write.
 11. Every error is an `ApiError` of `errors.py`.
 
-Deciding code never calls these: it reads a `View` and returns `Write`s, which `controllers.py` carries out.
+Deciding code never calls these: it reads a `View` and returns `Write`s, which `controllers/writer.py` carries out.
 """
 
 from __future__ import annotations

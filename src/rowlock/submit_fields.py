@@ -16,7 +16,7 @@ class SubmitField(NamedTuple):
     `kind` says what is written: text, words (shell-like), switch, int, float, quantity, duration, gpus, names, numbers,
     pairs (NAME=VALUE), variables, resources, a list of choices `A|B`, or items (`key=value,...`, by `ITEM_KEYS`).
     `v1`, `v2`: its spellings. `master`: its spellings for the master alone. `const`: what a switch stands for.
-    `refuse`: why no generation has it, `refuse1` and `refuse2` why one has not.
+    `refuse`: why it is not done here.
     """
 
     path: str

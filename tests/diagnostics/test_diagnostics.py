@@ -94,7 +94,7 @@ class Job:
         (place / "launcher.py").write_text(LAUNCHER)
 
     @contextlib.asynccontextmanager
-    async def inquest(self) -> AsyncIterator[Diagnostics]:
+    async def attach(self) -> AsyncIterator[Diagnostics]:
         """Attached to the kubelet of now, its watch at work."""
         self.attached = diagnostics.attach_diagnostics(self.node.kubelet, self.node.store.view, self.node.data)
         watching = asyncio.create_task(hang_detector.HangDetector(self.attached).run())
@@ -148,7 +148,7 @@ def on_job(tmp_path: Path, body: Callable[[Job], Awaitable[None]]) -> None:
 
     async def whole(node: Node) -> None:
         job = Job(node, tmp_path / "ranks")
-        async with job.inquest():
+        async with job.attach():
             await body(job)
 
     on_node(tmp_path, whole)

@@ -1,4 +1,4 @@
-"""Requests that mean nothing and did not come through the door (`tests/apiserver/test_gang_admission.py`): held, with a sentence."""
+"""Requests that mean nothing and did not pass admission (`tests/apiserver/admission/test_gangs.py`): held, with a sentence."""
 
 from __future__ import annotations
 

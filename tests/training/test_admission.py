@@ -48,7 +48,7 @@ def test_recorded_answers(case: Any) -> None:
 
 
 def drop_nulls(obj: Any) -> Any:
-    """As the API server does before a webhook sees the object (Q11)."""
+    """As the API server does before a webhook sees the object."""
     if isinstance(obj, dict):
         return {k: drop_nulls(v) for k, v in obj.items() if v is not None}
     return [drop_nulls(v) for v in obj] if isinstance(obj, list) else obj

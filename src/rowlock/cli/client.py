@@ -114,7 +114,7 @@ def restart_command(server_json: dict[str, Any] | None) -> str:
 
 
 def connect(line: Any) -> ServerClient:
-    """The server of the data directory; one per command line. Raises Refused when there is none."""
+    """The server of the data directory; one per command line. Raises CommandError when there is none."""
     if line.server is not None:
         server: ServerClient = line.server
         return server
@@ -157,7 +157,7 @@ class ServerClient:
         return self.call("DELETE", path)
 
     def call(self, method: str, path: str, *, body: Any = None, query: dict[str, Any] | None = None) -> Any:
-        """The decoded answer. Raises ServerRefused with the server's own sentence."""
+        """The decoded answer. Raises StatusError with the server's own sentence."""
         answer = self._send(method, path, body, query)
         raw = answer.read()
         decoded = _decode_json(raw)
@@ -187,7 +187,7 @@ class ServerClient:
                 stream.close()
 
     def open_socket(self) -> socket.socket:
-        """A connection of its own, for who speaks something else than HTTP on it. Raises Refused."""
+        """A connection of its own, for who speaks something else than HTTP on it. Raises CommandError."""
         client = ServerClient(self.url, self.directory)
         try:
             connection = client._connection()

@@ -39,7 +39,7 @@ def context_flags(line: Any) -> str:
 
 
 def prepare_data_dir(directory: str) -> None:
-    """Make the data directory, for its owner alone. Raises Refused when nothing can be written there."""
+    """Make the data directory, for its owner alone. Raises CommandError when nothing can be written there."""
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         reason = "" if os.access(directory, os.W_OK | os.X_OK) else "Permission denied"

@@ -167,7 +167,7 @@ def _copy_streams(websocket: WebSocket, resized: int, stdin: bool) -> int:
 
 
 def _exit_code(status: bytes) -> int:
-    """The exit code in the last message. Raises Refused when there is none."""
+    """The exit code in the last message. Raises CommandError when there is none."""
     import json
 
     try:

@@ -188,7 +188,7 @@ def _pop_shared_flags(args: list[str], shared: tuple[Flag, ...]) -> list[str]:
 
 
 def parse(line: CommandLine, command: Command, args: list[str]) -> CommandLine:
-    """Fills `line` from what stands after the verb. Raises Refused(2)."""
+    """Fills `line` from what stands after the verb. Raises CommandError with code 2."""
     flags = flags_of(command)
     names = {spelling: flag for flag in flags for spelling in flag.spellings()}
     for flag in flags:
@@ -250,7 +250,7 @@ def _store_value(line: CommandLine, flag: Flag, name: str, value: str | None) ->
 
 
 def _parse_value(flag: Flag, name: str, value: str | None) -> Any:
-    """The value as its kind says. Raises Refused(2)."""
+    """The value as its kind says. Raises CommandError with code 2."""
     if flag.kind == "switch":
         if value not in (None, "true", "false"):
             raise CommandError(f'invalid argument "{value}" for {name}: it is true or false', 2)

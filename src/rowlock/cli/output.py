@@ -101,7 +101,7 @@ def format_memory(memory: str) -> str:
 
 
 def parse_duration(text: str, flag: str) -> float:
-    """`90`, `30s`, `2m`, `1h30m`, `1d` as seconds. Raises Refused."""
+    """`90`, `30s`, `2m`, `1h30m`, `1d` as seconds. Raises CommandError."""
     import re
 
     from rowlock.cli.grammar import CommandError
@@ -116,7 +116,7 @@ def parse_duration(text: str, flag: str) -> float:
 
 
 def parse_size(text: str, flag: str, minimum: str = "0") -> int:
-    """`1048576`, `50Mi`, `2G` as bytes. Raises Refused, also for less than `minimum`."""
+    """`1048576`, `50Mi`, `2G` as bytes. Raises CommandError, also for less than `minimum`."""
     import re
 
     from rowlock.cli.grammar import CommandError

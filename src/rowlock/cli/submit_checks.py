@@ -14,7 +14,7 @@ from rowlock.cli.output import parse_duration
 
 
 def check_submit_flags(line: CommandLine) -> None:
-    """Raises Refused for what contradicts itself."""
+    """Raises CommandError for what contradicts itself."""
     if not line.image:
         raise CommandError("\n-i, --image must be set\n")
     if getattr(line, "attach", False):

@@ -17,7 +17,7 @@ Spec = dict[str, Any]
 
 
 def request_specs(line: CommandLine, generation: int, framework: str) -> tuple[Spec, Spec]:
-    """What the workers are to be, and what the master does differently ({}: nothing). Raises Refused."""
+    """What the workers are to be, and what the master does differently ({}: nothing). Raises CommandError."""
     spec: Spec = {}
     for row in SUBMIT_FIELDS:
         flag = flag_of(row, generation)

@@ -23,7 +23,7 @@ CLOSE = 255
 
 
 class WebSocket:
-    """One connection. Raises Refused with the server's sentence when it is not accepted."""
+    """One connection. Raises CommandError with the server's sentence when it is not accepted."""
 
     def __init__(self, server: ServerClient, path: str, query: list[tuple[str, str]]) -> None:
         from wsproto import ConnectionType, WSConnection

@@ -72,7 +72,7 @@ class RankFailure:
 
 
 def failure_from_dict(fields: dict[str, Any]) -> RankFailure:
-    """The inverse of `Death.plain`."""
+    """The inverse of `RankFailure.to_dict`. Raises TypeError for fields that it does not know."""
     error = fields.get("trouble")
     return RankFailure(**{**fields, "trouble": LoggedError(**error) if error else None})
 

@@ -1,8 +1,8 @@
-"""The inquest: who failed first, who keeps whom waiting, and who is slow, told in one sentence each.
+"""Diagnoses jobs on this machine: who failed first, who keeps whom waiting, and who is slow, in one sentence each.
 
-Deaths come from the kubelet as they are noticed. While jobs of several ranks run, `hang_detector.py` takes their pulse from
-`/proc`; when a pulse is suspicious, or when somebody asks, stacks are read and judged. Verdicts become Events of the job
-(so `kubectl describe` shows them) and the answer of `rowlock why`.
+The kubelet reports programs that ended. While jobs of several ranks run, `hang_detector.py` samples them from `/proc`;
+when a sample is suspicious, or when somebody asks, stacks are read and judged (`diagnosis/hang.py`). Verdicts become
+Events of the job (so `kubectl describe` shows them) and the answer of `rowlock why`.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _GATHER_DELAY = 1.5
 
 @dataclass(slots=True)
 class KubeletContext:
-    """What the inquest sees of the kubelet."""
+    """What diagnostics need of the kubelet."""
 
     view: View
     pods: Mapping[str, PodState]
@@ -46,7 +46,7 @@ class KubeletContext:
 
 
 def attach_diagnostics(kubelet: Kubelet, view: View, data: Path) -> "Diagnostics":
-    """The inquest of a kubelet, told of every end."""
+    """The diagnostics of a kubelet, which calls them for every program that ends. `data` is the data directory."""
     diagnostics = Diagnostics(
         KubeletContext(view, kubelet.pod_states, kubelet.directories.container_directory, kubelet.recorder), data
     )

@@ -1,10 +1,10 @@
-"""Takes the pulse of running jobs and calls for an inquest when one seems to stand still.
+"""Samples the ranks of running jobs and has their stacks examined when a job seems to stand still.
 
-A pulse costs a few reads of `/proc` per rank and second, and one of each log's size; stacks are read only on suspicion.
-Suspicion is a stillness that is longer than any before in this job: nobody has written, and some rank does not compute.
-Every such stillness is looked at once, and again ever more rarely, so a job that is quiet by nature costs nothing.
+A sample costs a few reads of `/proc` per rank and second, and one of each log's size; stacks are read only on suspicion.
+A job is suspicious when it is still for longer than ever before: no rank has written, and some rank does not compute.
+Every such stillness is examined once, and again ever more rarely, so a job that is quiet by nature costs nothing.
 A verdict that says *hang* must be found twice before it becomes an Event, but for a rank that was stopped by a signal.
-Ranks are processes: which they are is looked up now and then, and whenever one of them has gone.
+Ranks are processes: which they are is looked up every `RESCAN` seconds, and whenever one of them has gone.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ran
 from rowlock.objects import Object, uid
 
 SAMPLE_INTERVAL = 1.0
-"""Seconds between pulses; longer where there are so many ranks that taking it would cost more than _COST of a CPU."""
+"""Seconds between samples; longer where so many ranks run that sampling would cost more than `_COST` of a CPU."""
 _COST = 0.01
 STILL, HALTED, SILENT, GROWTH = 2.0, 1.0, 10.0, 1.5
 """Seconds of stillness that are worth a look; with a rank that was stopped; of silence, where all ranks spin; how much
@@ -45,12 +45,12 @@ _SEARCH_LOOKS, _APART, _FIRST = 12, 0.25, 10.0
 """A search for a straggler: how many looks, seconds between them, and how long after a job's begin the first one is."""
 _SEARCH_SHARE = 0.004
 """The part of the time that searches may take: stacks are read with the CPU that training wants."""
-log = logging.getLogger("rowlock.inquest")
+log = logging.getLogger("rowlock.diagnostics")
 
 
 @dataclass(slots=True)
 class RankSample:
-    """One rank at one moment. `at` is monotonic; `cpu_share`: CPUs that it has used since the pulse before."""
+    """One rank at one moment. `at` is monotonic; `cpu_share`: CPUs that it has used since the sample before."""
 
     at: float
     cpu: float

@@ -155,7 +155,7 @@ def create_failure_messages(events: Iterable[Object]) -> dict[str, str]:
 
 
 def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iterable[Object] = ()) -> dict[str, Any]:
-    """What happened, in one sentence, over the record of an inquest (`incidents`, `verdict`, `ranks`)."""
+    """What happened, in one sentence, from the record of the diagnosis (`incidents`, `verdict`, `ranks`)."""
     status = workload.status()
     name, all_events = objects.name(workload.job), list(events)
     verdict = diagnosis["verdict"]

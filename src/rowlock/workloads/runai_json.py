@@ -35,10 +35,10 @@ class Workload:
     project: Project
     cluster: str
     diagnose: Callable[[str, str], str] | None = None
-    """What the inquest says of a job (its uid) in a phase: who failed first, who keeps the others waiting; or ""."""
+    """(uid of a job, phase) → the sentence of its diagnosis: who failed first, who keeps the others waiting; "" = none."""
 
     def status(self) -> WorkloadStatus:
-        """The phase; its sentence is the inquest's where that knows better than the objects do."""
+        """The phase, with the sentence of the diagnosis where there is one."""
         status = workload_status(self.job, self.pods, self.group)
         message = self.diagnose(objects.uid(self.job), status.phase) if self.diagnose is not None else ""
         return replace(status, message=message) if message else status

@@ -63,10 +63,10 @@ def test_the_process_that_forks_shims_may_be_killed(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         await node.add(pod("a", "sleep 600"))
         await node.phase("a", "Running")
-        nursery = psutil.Process(_facts(node, "a")["shim"]).parent()
-        assert nursery is not None
-        nursery.kill()
-        await until(lambda: _over(nursery), "its end")
+        fork_server = psutil.Process(_facts(node, "a")["shim"]).parent()
+        assert fork_server is not None
+        fork_server.kill()
+        await until(lambda: _over(fork_server), "its end")
         await node.add(pod("b", "echo fine"))
         await node.phase("b", "Succeeded")
         assert node.state("a", "state.running"), "who was forked before lives on"
@@ -89,7 +89,7 @@ def test_when_the_server_ends_the_pod_host_has_ended_too_but_for_pods_that_go_on
         await node.stop()
         assert _over(host)
         assert not (tmp_path / "podhost.sock").exists()
-        await until(lambda: all(map(_over, family)), "its nursery's end")
+        await until(lambda: all(map(_over, family)), "its fork server's end")
 
     on_node(tmp_path, body)
 

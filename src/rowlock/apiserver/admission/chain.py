@@ -264,7 +264,7 @@ _ALLOCATED_FIELDS = frozenset({"clusterIPs", "ipFamilies", "ipFamilyPolicy"})
 
 
 def _add_protection_finalizer(claim: Object) -> Object:
-    """A claim stays while pods use it: `rowlock.system.volume_claims.Claims` takes the finalizer away."""
+    """A claim stays while pods use it: `ClaimProtection` of `system/volume_claims.py` takes the finalizer away."""
     own = objects.meta(claim).get("finalizers") or []
     return (
         claim

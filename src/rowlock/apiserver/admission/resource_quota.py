@@ -1,6 +1,6 @@
-"""ResourceQuota at the door: a namespace's limits on counts of objects and on what its pods ask for. Pure.
+"""The admission plugin ResourceQuota: a namespace's limits on counts of objects and on what its pods ask for. Pure.
 
-What an object costs and which quotas it counts in is decided in `rowlock/quotas.py`.
+What an object costs and which quotas it counts in is decided in `system/resource_quota.py`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ MAX_ERRORS = 100
 
 
 def check_configuration(kind: Kind, config: dict[str, Any]) -> None:
-    """Raises Accident for a configuration whose fields are not the schema's."""
+    """Raises UnknownError for a configuration whose fields are not the schema's."""
     errors = []
     for error in _schema_errors(config, types.schema_of(kind), ""):
         errors.append(error)
@@ -34,7 +34,7 @@ def check_configuration(kind: Kind, config: dict[str, Any]) -> None:
 
 
 def convert_to_typed(kind: Kind, new: Object, config: dict[str, Any]) -> Object:
-    """What a configuration has made, as its type has it. Raises Accident."""
+    """What a configuration has made, as its type has it. Raises UnknownError."""
     if kind.custom:
         _check_no_nulls(kind, new)
         return new

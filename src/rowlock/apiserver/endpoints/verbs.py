@@ -280,7 +280,7 @@ _CREATE_ON_UPDATE_KINDS = frozenset({kinds.EVENT, kinds.LEASE, kinds.SERVICE, ki
 
 
 def _check_unused(kind: Kind, obj: Object, options: WriteOptions, part: str = "") -> None:
-    """What a write will not use is read all the same: a status, an update of what is not there. Raises Unreadable."""
+    """What a write will not use is read all the same: a status, an update of what is not there. Raises DecodingError."""
     unused_options = WriteOptions(validation=options.validation)
     decode_object(kind, obj, unused_options)
     options.warnings.extend(

@@ -133,7 +133,7 @@ def _check_identity(kind: Kind, current: Object, new: Any) -> Object:
 
 
 def _check_meta_types(kind: Kind, before: Object, meta: Object) -> None:
-    """Metadata has its types before the server puts back what is its own. Raises Unreadable."""
+    """Metadata has its types before the server puts back what is its own. Raises DecodingError."""
     changed_fields = {
         k: v for k, v in meta.items() if k != "managedFields" and v is not None and v is not before.get(k)
     }

@@ -90,7 +90,7 @@ class Framer:
         self._compressor = zlib.compressobj(zdict=DICTIONARY)
 
     def parse_frames(self, data: bytes) -> Iterator[Frame]:
-        """What the bytes say. Raises Broken."""
+        """What the bytes say. Raises SpdyError."""
         self._buffer += data
         while len(self._buffer) >= 8:
             first, second = struct.unpack_from(">II", self._buffer)

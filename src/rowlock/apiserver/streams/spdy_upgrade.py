@@ -1,7 +1,7 @@
 """What older clients of client-go speak instead of websockets: SPDY/3.1 on the connection itself, after an HTTP upgrade.
 
 `UpgradedConnection` makes the raw connection look like a websocket whose messages are pieces of the byte stream, so port-forward
-is served by the same code as inside a websocket. `SpdyChannels` does for exec and attach what `streaming.Socket` does: a
+is served by the same code as inside a websocket. `SpdyChannels` does for exec and attach what `WebSocketChannels` does: a
 channel is a stream whose `streamtype` header says which.
 """
 
@@ -102,7 +102,7 @@ class UpgradedConnection(asyncio.Protocol):
 
 
 class SpdyChannels:
-    """One stream per channel; see `streaming.Socket` for what each of these is."""
+    """One stream per channel; see `WebSocketChannels` for what each of these is."""
 
     def __init__(self, connection: UpgradedConnection, options: ExecOptions) -> None:
         self._connection, self._framer = connection, spdy.Framer()

@@ -100,7 +100,7 @@ def serve_argv(directory: str, settings: dict[str, Any]) -> list[str]:
 
 
 def start_server(directory: str, argv: list[str]) -> dict[str, Any]:
-    """Start the server in a session of its own; its server.json when it answers. Raises Refused with its last words."""
+    """Start the server in a session of its own; its server.json when it answers. Raises CommandError with its last words."""
     log = os.path.join(directory, "server.log")
     with open(log, "ab") as output:
         log_offset = output.tell()
@@ -196,7 +196,7 @@ def _report_already_running(line: CommandLine, server_json: dict[str, Any], sett
 
 
 def check_same_settings(directory: str, server_json: dict[str, Any], settings: dict[str, Any]) -> None:
-    """A server is there: the same settings are fine, others are refused. Raises Refused."""
+    """A server is there: the same settings are fine, others are refused. Raises CommandError."""
     current_settings = server_json.get("flags") or {}
     differs = [name for name, value in settings.items() if current_settings.get(name) != value]
     if differs:

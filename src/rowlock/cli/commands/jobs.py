@@ -20,7 +20,7 @@ _POLL_SECONDS = 30.0
 
 
 def find_workload(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
-    """The workload of this name in the project. Raises Refused with the nearest name."""
+    """The workload of this name in the project. Raises CommandError with the nearest name."""
     workloads = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
     if workloads:
         return dict(workloads[0])
@@ -35,7 +35,7 @@ def find_workload(server: ServerClient, project_name: str, name: str) -> dict[st
 
 
 def check_project(server: ServerClient, project_name: str) -> None:
-    """Raises Refused when there is no such project."""
+    """Raises CommandError when there is no such project."""
     names = [p["name"] for p in client.list_all(server, "/api/v1/org-unit/projects", "projects")]
     if project_name not in names:
         raise CommandError(
@@ -65,7 +65,7 @@ def index(line: CommandLine) -> int:
 
 
 def _parse_phase(word: str | None) -> str:
-    """The phase that the flag names. Raises Refused with the nearest one."""
+    """The phase that the flag names. Raises CommandError with the nearest one."""
     phase = (word or "").capitalize()
     if phase and phase not in _PHASES:
         raise CommandError(

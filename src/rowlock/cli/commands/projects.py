@@ -18,7 +18,7 @@ def list_projects(server: client.ServerClient) -> list[dict[str, Any]]:
 
 
 def find_project(server: client.ServerClient, name: str) -> dict[str, Any]:
-    """Raises Refused with the nearest name."""
+    """Raises CommandError with the nearest name."""
     projects = list_projects(server)
     for item in projects:
         if item["name"] == name:

@@ -84,7 +84,7 @@ def _run(line: CommandLine, command: list[str]) -> int:
 
 
 def _submit(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> dict[str, Any]:
-    """The workload. Raises Refused in the words of this command line."""
+    """The workload. Raises CommandError in the words of this command line."""
     try:
         created: dict[str, Any] = server.post(f"{WORKLOADS}/distributed", body)
     except client.StatusError as refusal:

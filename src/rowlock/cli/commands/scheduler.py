@@ -106,7 +106,7 @@ def _list_items(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def read_text(path: str) -> str:
-    """Raises Refused when the file cannot be read."""
+    """Raises CommandError when the file cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

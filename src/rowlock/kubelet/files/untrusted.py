@@ -36,7 +36,7 @@ def open_regular(path: str, *, follow: bool = False) -> int:
 
 
 def read_file(path: str, limit: int) -> bytes:
-    """All of a regular file. Raises OSError, EFBIG when it has more than `limit` bytes."""
+    """All of a regular file. Raises OSError, with EFBIG when it has more than `limit` bytes."""
     fd = open_regular(path)
     try:
         data = _read_up_to(fd, limit + 1)

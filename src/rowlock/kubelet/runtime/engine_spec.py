@@ -241,7 +241,7 @@ def _mount(pod_config: PodSandboxConfig, bind: Mapping[str, Any]) -> dict[str, A
 
 
 def verify_run_as_non_root(pod: Object, container: Mapping[str, Any], image: Image) -> None:
-    """Raises Missing when it may not run as root and would."""
+    """Raises ContainerConfigError when it may not run as root and would."""
     security_context = {**dig(pod, "spec.securityContext", {}), **(container.get("securityContext") or {})}
     number = security_context.get("runAsUser")
     user = image.user.partition(":")[0] if number is None else str(number)

@@ -179,7 +179,7 @@ def send_line(server: socket.socket, message: dict[str, Any], fds: list[int]) ->
 
 
 def _read_fact(request: dict[str, Any], name: str) -> dict[str, Any]:
-    """What the container's shim wrote. Raises Gone when it has not (it was started by an older rowlock, say)."""
+    """What the container's shim wrote. Raises ContainerGone when it has not (it was started by an older rowlock, say)."""
     fact = untrusted.read_object(f"{request['dir']}/{name}.{request['n']}")
     if not fact:
         raise ContainerGone(f"its {name} fact is not there: the pod was started before this version, or has ended")

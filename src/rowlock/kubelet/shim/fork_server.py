@@ -1,8 +1,8 @@
 """Where shims are forked: a process beside the pod host that does nothing else.
 
 After a fork, each page of memory that either side writes to is there twice. A shim that the pod host forked itself would
-keep an old copy of everything that the pod host touches for the requests after it, 0.3 MiB; the nursery touches nothing:
-it reads a byte and forks. The child reads the request, answers its pid, and is the shim. Standard library only.
+keep an old copy of everything that the pod host touches for the requests after it, 0.3 MiB; the fork server touches
+nothing: it reads a byte and forks. The child reads the request, answers its pid, and is the shim. Standard library only.
 """
 
 import array
@@ -69,7 +69,7 @@ class ForkServer:
         self._data = None
 
     def _serve(self, trigger: int, data: socket.socket) -> None:
-        """In the nursery: until the pod host has gone."""
+        """In the fork server: forks until the pod host has gone."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are reaped by the kernel
         while os.read(trigger, 1):
             try:
@@ -108,7 +108,7 @@ def _receive(data: socket.socket) -> tuple[dict[str, Any], dict[str, int]]:
 
 
 def prime_caches(times: int) -> None:
-    """What a child does first, where shims share it (see `shim.rehearse`)."""
+    """What a child does first, where shims share it (see `shim.prime_caches`)."""
     sender, receiver = socket.socketpair()
     for _ in range(times):
         _send(sender, {}, {"network": 0})

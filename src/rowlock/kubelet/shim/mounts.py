@@ -88,7 +88,7 @@ def mount_volumes(
     A mount of a part of a volume has `root`, the volume, and `sub_path`, which is looked up below it.
 
     `staging` is a directory that nobody needs any more (the new root begins there); `own_directories` are directories of this
-    container alone, where mount points are simply made. Raises Unmountable with a sentence."""
+    container alone, where mount points are simply made. Raises MountError with a sentence."""
     private_directories = list(own_directories)
     read_only: dict[int, Mapping[str, Any]] = {}
     for mount in volume_mounts:

@@ -258,7 +258,7 @@ def _is_alive(pid: int, start_ticks: int) -> bool:
 
 
 def become_shim(request: dict[str, Any], fds: dict[str, int]) -> None:
-    """In a child of the nursery: it becomes a shim."""
+    """In a child of the fork server: it becomes a shim."""
     shim.run_forked(request, fds.get("network", -1), fds.get("room", -1))
 
 

@@ -43,7 +43,7 @@ class Checkpoints:
         return directory
 
     def remove_expired(self, live_uids: Collection[str], now: float) -> list[str]:
-        """Removes what has been without a job for long enough; the uids of what went. `living`: uids of what is there."""
+        """Removes directories whose job has been gone for long enough; returns their uids. `live_uids`: uids of existing jobs and pods."""
         removed = []
         for entry in list(os.scandir(self._root)) if self._root.is_dir() else ():
             mark = self._marks / entry.name

@@ -1,7 +1,7 @@
 """A pod's volumes as values: what each is made of and what lies in it. Pure; `directories.py` makes them real.
 
-`volumes(pod, lookup, resource)` looks at the pod and the ConfigMaps, Secrets and claims of its namespace as they are
-now; called again later it gives what the files should say by then. What cannot be mounted is `Missing`, in the
+`resolve_volumes` looks at the pod and the ConfigMaps, Secrets and claims of its namespace as they are
+now; called again later it gives what the files should say by then. What cannot be mounted is a `ContainerConfigError`, in the
 kubelet's words: the pod waits and an event `FailedMount` says why.
 """
 
@@ -40,7 +40,7 @@ class VolumeContext:
 
 
 def resolve_volumes(context: VolumeContext) -> tuple[Volume, ...]:
-    """Every volume of the pod. Raises Missing with a sentence for the first that cannot be mounted."""
+    """Every volume of the pod. Raises ContainerConfigError with a sentence for the first that cannot be mounted."""
     return tuple(_resolve_volume(context, v) for v in dig(context.pod, "spec.volumes", ()) if not is_ignored(v["name"]))
 
 

@@ -156,7 +156,7 @@ def _engine_program(
 def _bind_mounts(
     starting: ContainerStarter, scene: PodSandboxConfig, volume_mounts: list[volumes.Mount]
 ) -> list[dict[str, Any]]:
-    """The pod's own volumes. Raises Missing for what an engine cannot mount."""
+    """The pod's own volumes. Raises ContainerConfigError for what an engine cannot mount."""
     memory_volumes = {volume.name for volume in scene.memory}
     if unsupported := next((m for m in volume_mounts if m.volume in memory_volumes and m.sub_path), None):
         raise ContainerConfigError(

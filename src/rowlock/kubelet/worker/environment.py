@@ -75,7 +75,7 @@ def inherited_environment(pod: Object, server: Mapping[str, str]) -> dict[str, s
 def declared_environment(
     pod: Object, container: Mapping[str, Any], context: EnvironmentContext, lookup: ObjectLookup
 ) -> dict[str, str]:
-    """`envFrom` and `env` of the container. Raises Missing when something they name is not there."""
+    """`envFrom` and `env` of the container. Raises ContainerConfigError when something they name is not there."""
     env: dict[str, str] = {}
     for source in container.get("envFrom") or ():
         for kind, ref in ((kinds.CONFIG_MAP, source.get("configMapRef")), (kinds.SECRET, source.get("secretRef"))):

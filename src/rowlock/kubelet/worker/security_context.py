@@ -71,7 +71,7 @@ class EffectiveSecurityContext:
 def effective_security_context(
     pod: Object, container: Mapping[str, Any], *, euid: int = os.geteuid(), accounts: AccountLookup = find_account
 ) -> EffectiveSecurityContext:
-    """Raises Missing with a sentence when the program may not run as it would."""
+    """Raises ContainerConfigError with a sentence when the program may not run as it would."""
     security_context = {**dig(pod, "spec.securityContext", {}), **(container.get("securityContext") or {})}
     run_as_user = security_context.get("runAsUser")
     _verify_run_as_non_root(pod, container, security_context, euid)
@@ -111,7 +111,7 @@ def _verify_run_as_non_root(
 def unwritable_mounts(
     mounts: Sequence[Mapping[str, Any]], user: Mapping[str, Any], *, euid: int = os.geteuid()
 ) -> list[str]:
-    """What a program of this user (see `Rights.spec`) cannot write to though it is mounted to be written, a sentence each.
+    """What a program of this user (see `EffectiveSecurityContext.user_spec`) cannot write to though it is mounted to be written, a sentence each.
 
     Files of ConfigMaps and Secrets are there to be read."""
     user_id, sentences = user.get("uid") if user.get("uid") is not None else euid, []

@@ -220,7 +220,7 @@ class ContainerStarter:
     def generate_run_options(
         self, pod: Object, card: PodCard, container: Mapping[str, Any], image: Image
     ) -> RunContainerOptions:
-        """Everything around the container's program. Raises Missing."""
+        """Everything around the container's program. Raises ContainerConfigError."""
         place = self.container_place(pod, card, container)
         security_context = security.effective_security_context(pod, container)
         env = self._environment(pod, container, image, (place, security_context))
@@ -277,7 +277,7 @@ class ContainerStarter:
         return str(work)
 
     def pod_volumes(self, pod: Object, card: PodCard) -> tuple[Volume, ...]:
-        """The pod's volumes as they should be now. Raises Missing (FailedMount)."""
+        """The pod's volumes as they should be now. Raises ContainerConfigError (FailedMount)."""
         if not dig(pod, "spec.volumes", ()):
             return ()
         containers = {c["name"]: c for c in all_containers(pod)}

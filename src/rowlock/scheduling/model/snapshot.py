@@ -1,7 +1,7 @@
 """A snapshot: everything a planning cycle may know, as values.
 
-`Node`, `Queue`, `Gang` (of `PodSet`s and `Task`s) and the settings, at one moment `now`. `reading.py` makes them from
-objects, `plan.py` turns them into decisions, and `dumps`/`loads` carry them to a file and back: same snapshot, same
+`Node`, `Queue`, `Gang` (of `PodSet`s and `Task`s) and the settings, at one moment `now`. `from_objects.py` makes
+them from objects, `planner.py` turns them into decisions, and `dumps`/`loads` carry them to a file and back: same snapshot, same
 plan, for ever, so a snapshot is a bug report. Nothing here knows about Kubernetes objects.
 """
 
