@@ -119,8 +119,11 @@ def dig(obj: Any, path: str, default: Any = None) -> Any:
 
 
 def timestamp(now: float) -> str:
-    """metav1.Time: whole seconds, UTC, with Z."""
-    return _format_second(int(now))
+    """metav1.Time: whole seconds, UTC, with Z; the last second of the year 9999 for what lies behind it."""
+    return _format_second(int(min(max(now, 0.0), _LAST_SECOND)))
+
+
+_LAST_SECOND = 253_402_300_799.0  # RFC 3339 has years of four digits
 
 
 @lru_cache(64)
@@ -131,7 +134,7 @@ def _format_second(second: int) -> str:
 
 def micro_timestamp(now: float) -> str:
     """metav1.MicroTime: six decimals, UTC, with Z."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(min(max(now, 0.0), _LAST_SECOND), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def seconds(text: str | None) -> float:

@@ -187,6 +187,18 @@ def test_a_bound_pod_is_removed_by_its_kubelet(path: Path | None, clock: Clock) 
     run(body())
 
 
+def test_a_grace_period_may_be_longer_than_time(path: Path | None, clock: Clock) -> None:
+    async def body() -> None:
+        async with Opened(path, clock) as store:
+            patient = pod("p", node="n1")
+            patient["spec"]["terminationGracePeriodSeconds"] = 2**63 - 1
+            await store.create(POD, patient)
+            marked = await store.delete(POD, "default", "p")
+            assert marked["metadata"]["deletionTimestamp"] == "9999-12-31T23:59:59Z"
+
+    run(body())
+
+
 def test_the_life_of_a_namespace(path: Path | None) -> None:
     async def body() -> None:
         async with Opened(path) as store:
