@@ -88,6 +88,29 @@ def test_a_body_has_a_limit(client: httpx.Client, chunked: bool) -> None:
     assert client.get(f"{CONFIGS}/big").status_code == 404
 
 
+@pytest.mark.parametrize("connection_header", ["close", "keep-alive"])
+@pytest.mark.parametrize("token", [TOKEN, "somebody"], ids=["owner", "stranger"])
+def test_who_sends_all_of_a_huge_body_first_sees_the_answer(
+    server: Running, token: str, connection_header: str
+) -> None:
+    body = b"x" * (16 * 1024 * 1024)
+    with connected(server) as connection:
+        request = head(
+            f"POST {CONFIGS} HTTP/1.1", f"Content-Length: {len(body)}", f"Connection: {connection_header}", token=token
+        )
+        connection.sendall(request + b"\r\n\r\n" + body)
+        assert connection.recv(12) == (b"HTTP/1.1 413" if token == TOKEN else b"HTTP/1.1 401")
+        if connection_header == "close":
+            assert all_of(connection), "the rest, and then the end"
+
+
+def test_a_connection_ends_where_the_client_asks_for_it(server: Running) -> None:
+    with connected(server) as connection:
+        request = head(f"POST {CONFIGS} HTTP/1.1", "Content-Length: 2", "Connection: close")
+        connection.sendall(request + b"\r\n\r\n{}")
+        assert all_of(connection).startswith(b"HTTP/1.1 4")
+
+
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

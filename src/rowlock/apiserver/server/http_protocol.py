@@ -26,6 +26,9 @@ HEADER_COUNT_LIMIT = 200
 """Headers of a request: thousands of empty ones would cost fifty times their bytes in memory."""
 BODY_CEILING = 6 * 1024 * 1024
 """Bytes of any body, before anybody knows whose it is. What an endpoint takes is less, and it says so itself."""
+DISCARD_CEILING = 32 * 1024 * 1024
+"""Bytes of a body that are read and thrown away behind an answer: a client that is cut off while it sends sees no answer."""
+_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 PIPELINE_LIMIT = 16
 """Requests that may wait behind one that is being answered. Clients of today send one at a time."""
 FIRST_S = 30.0
@@ -76,6 +79,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._bytes_since_body = 0
         """Framing and trailers: what came since the last piece of the body."""
         self._request_incomplete = False
+        self._close_when_done = False
+        """It is answered and wants no more; but who is cut off while the body is sent never sees the answer."""
         self._request_timer: asyncio.TimerHandle | None = None
         self._idle_deadline = math.inf
         """When the client has been silent for too long; never, while it is being answered."""
@@ -147,7 +152,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._bytes_since_body = 0
         self._body_bytes += len(body)
-        if self._body_bytes > BODY_CEILING:
+        if self._body_bytes > (DISCARD_CEILING if self.cycle.response_complete else BODY_CEILING):
             self.transport.close()
             raise _LimitExceeded
         super().on_body(body)
@@ -157,6 +162,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade() and self._get_upgrade() == b"spdy/3.1":
             self.scope["extensions"] = {"rowlock.take_over": {"call": self._take_over}}
         super().on_headers_complete()
+        if self.cycle is not None and not self.cycle.keep_alive and self.scope["method"] in _METHODS_WITH_BODY:
+            self.cycle.transport = _ClosingTransport(self)  # type: ignore[assignment]  # all that a cycle uses of one
         first_of_scope = self.cycle is not None and self.cycle.scope is self.scope and "extensions" not in self.scope
         if first_of_scope:
             self.scope["extensions"] = {"rowlock": Exchange(self.cycle)}  # type: ignore[dict-item]  # not for everybody
@@ -171,6 +178,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._request_incomplete = False
         if self._request_timer is not None:
             self._stop_request_timer()
+        if self._close_when_done:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -183,6 +192,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._idle_deadline = self.loop.time() + self.timeout_keep_alive
         if isinstance(self.transport, TlsConnection):
             self.transport.flush()  # nothing more will come in this turn of the loop
+
+    def close_when_read(self) -> None:
+        """Close, once the rest of the request is read (and thrown away)."""
+        if self._request_incomplete:
+            self._close_when_done = True
+        else:
+            self.transport.close()
 
     def _stop_request_timer(self) -> None:
         if self._request_timer is not None:
@@ -222,6 +238,24 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.set_unbuffered()
         self.ws_protocol_class = WSProtocol
         super().handle_websocket_upgrade()
+
+
+class _ClosingTransport:
+    """The transport of a request that ends its connection: closed when the request was read to its end."""
+
+    __slots__ = ("_protocol",)
+
+    def __init__(self, protocol: HttpProtocol) -> None:
+        self._protocol = protocol
+
+    def write(self, data: bytes) -> None:
+        self._protocol.transport.write(data)
+
+    def close(self) -> None:
+        self._protocol.close_when_read()
+
+    def is_closing(self) -> bool:
+        return self._protocol.transport.is_closing()
 
 
 async def _run(cycle: RequestResponseCycle, app: Any, tasks: set[asyncio.Task[None]]) -> None:
