@@ -12,7 +12,7 @@ FRAMEWORKS := $(VENV)/.frameworks
 # Where it is set, every rank would compile its framework anew: nine seconds for each that imports TensorFlow, not three.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint fix bench docs soak soak-live chaos property fuzz ui-test real-cluster types test-real test-examples test-containers differential lock clean
+.PHONY: help demo test lint fix bench docs soak hostile soak-live chaos property fuzz ui-test real-cluster types test-real test-examples test-containers differential lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -74,6 +74,9 @@ property: $(STAMP) ## 100,000 random steps of the planner, every cycle checked
 
 fuzz: $(STAMP) ## ten minutes of requests and patches at random (FUZZ_SECONDS=… FUZZ_SEED=…)
 	$(BIN)/python -m tests.fuzz
+
+hostile: $(STAMP) ## ten minutes of odd pods against a live server (HOSTILE_SECONDS=… HOSTILE_SEED=…)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.hostile
 
 soak-live: $(STAMP) ## an hour of a user's week on a live server, with faults (SOAK_SECONDS=… SOAK_SEED=…)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.hostile.soak
