@@ -100,7 +100,7 @@ def test_a_pod_host_without_a_fabric_refuses_pods_that_need_one(monkeypatch: pyt
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        host = PodHost(listener, "none", 0)
+        host = PodHost(listener, "none")
         host.problem = "the kernel has no user namespaces"
         request = {"op": "start", "hint": "u-1/main", "network": {"uid": "u-1", "ip": "10.77.0.2"}}
         answer, _ = host._handle_request(request)

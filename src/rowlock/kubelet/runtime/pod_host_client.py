@@ -5,11 +5,10 @@ One connection carries requests and answers as JSON lines (see `shim/pod_host.py
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import os
 import socket
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ import rowlock
 from rowlock.errors import Unavailable
 from rowlock.kubelet.shim import pod_host
 from rowlock.kubelet.shim.fact_files import ticks
+from rowlock.kubelet.shim.stdio import is_own_peer, short_socket_path
 
-_SOCKET_LIMIT = 100
 _ATTEMPTS = 3
 _DISMISS_TIMEOUT = 5.0
 """Seconds that a pod host may take to end."""
@@ -26,15 +25,8 @@ HOST_GONE = {"error": "the pod host has gone"}
 
 
 def socket_path(data: Path) -> Path:
-    """Where the pod host listens: in the data directory, or in a private temporary one where that path is too long."""
-    path = data / "podhost.sock"
-    if len(str(path)) < _SOCKET_LIMIT:
-        return path
-    private = Path(tempfile.gettempdir()) / f"rowlock-{os.getuid()}"
-    private.mkdir(mode=0o700, exist_ok=True)
-    if private.stat().st_uid != os.getuid():
-        raise Unavailable(f"{private} belongs to another user; choose a shorter data directory than {data}")
-    return private / f"{hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:16]}.sock"
+    """Where the pod host listens: in the data directory, which only its owner can enter."""
+    return data / "podhost.sock"
 
 
 class PodHostClient:
@@ -56,8 +48,9 @@ class PodHostClient:
     def is_connected(self) -> bool:
         return self._writer is not None and not self._writer.is_closing()
 
-    async def connect(self, network: str, join: int = 0) -> dict[str, Any]:
-        """Connects; `network` is `none`, `auto` or `user`; `join` a shim whose fabric a new pod host shall enter.
+    async def connect(self, network: str, join: Sequence[int] = ()) -> dict[str, Any]:
+        """Connects; `network` is `none`, `auto` or `user`; `join`: shims, of which one may still live whose fabric a new
+        pod host shall enter.
 
         Raises Unavailable when no pod host can be started."""
         for _ in range(_ATTEMPTS):
@@ -69,7 +62,7 @@ class PodHostClient:
                 self._path.unlink(missing_ok=True)  # an older one serves its pods to the end and leaves
         raise Unavailable(f"the pod host does not start: {self._data / 'podhost.log'} says why")
 
-    async def _say_hello(self, network: str, join: int) -> dict[str, Any]:
+    async def _say_hello(self, network: str, join: Sequence[int]) -> dict[str, Any]:
         if not await self._open_connection():
             self._launch_host(network, join)
             if not await self._open_connection():
@@ -78,22 +71,28 @@ class PodHostClient:
 
     async def _open_connection(self) -> bool:
         try:
-            reader, writer = await asyncio.open_unix_connection(str(self._path), limit=1 << 24)
+            with short_socket_path(str(self._path)) as name:
+                reader, writer = await asyncio.open_unix_connection(name, limit=1 << 24)
         except OSError:
             return False
+        if not is_own_peer(writer.get_extra_info("socket")):
+            writer.close()
+            raise Unavailable(f"another user listens at {self._path}: remove it, and see who can write in {self._data}")
         self._writer = writer
         self.disconnected.clear()
         self._reader_task = asyncio.create_task(self._read_answers(reader))
         return True
 
-    def _launch_host(self, network: str, join: int) -> None:
+    def _launch_host(self, network: str, join: Sequence[int]) -> None:
         self._path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(self._path))
+        with short_socket_path(str(self._path)) as name:
+            listener.bind(name)
         os.chmod(self._path, 0o600)
         listener.listen(16)
         os.set_inheritable(listener.fileno(), True)
-        command = pod_host.command(str(Path(rowlock.__file__).parents[1]), listener.fileno(), network, join)
+        source = str(Path(rowlock.__file__).parents[1])
+        command = pod_host.command(source, (listener.fileno(), str(self._path)), network, join)
         log = os.open(self._data / "podhost.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in ((null, 0), (log, 1), (log, 2))]
@@ -142,7 +141,10 @@ class PodHostClient:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(5)
             try:
-                client.connect(str(self._path))
+                with short_socket_path(str(self._path)) as name:
+                    client.connect(name)
+                if not is_own_peer(client):
+                    raise PermissionError("another user listens there")
                 client.sendall(request)
                 data, fds, _, _ = socket.recv_fds(client, 65536, 1)
             except OSError as error:

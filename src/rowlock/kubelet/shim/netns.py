@@ -8,6 +8,7 @@ Users keep their own uid: the map is the identity, and capabilities end at exec.
 
 import contextlib
 import ctypes
+import errno
 import os
 import socket
 from collections.abc import Mapping
@@ -110,11 +111,17 @@ class BridgeNetwork:
     @classmethod
     def join_existing(cls, pid: int) -> "BridgeNetwork":
         """The fabric that process `pid` (a shim) is in: a pod host has died and this is its successor."""
-        for name, kind in (("user", _NEWUSER), ("mnt", _NEWNS), ("net", _NEWNET)):
-            if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
-                fd = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        with contextlib.ExitStack() as opened:  # all or none: `pid` may end at any moment
+            foreign = []
+            for name, kind in (("user", _NEWUSER), ("mnt", _NEWNS), ("net", _NEWNET)):
+                if os.stat(f"/proc/{pid}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
+                    fd = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+                    opened.callback(os.close, fd)
+                    foreign.append((fd, kind))
+            if not any(kind == _NEWNET for _, kind in foreign):
+                raise OSError(errno.ENODEV, f"process {pid} is in no fabric")
+            for fd, kind in foreign:
                 _call("setns", fd, kind)
-                os.close(fd)
         network = cls.__new__(cls)
         network._open_namespace()
         network._bridge = network._netlink.index_of(_BRIDGE)

@@ -17,9 +17,10 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from rowlock.kubelet.shim import cgroups, exec_process, fork_server, mounts, netns, shim
+from rowlock.kubelet.shim import cgroups, exec_process, fork_server, mounts, netns, shim, stdio
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.warm import warm_parents
 
@@ -28,6 +29,8 @@ _IDLE_TIMEOUT = 3.0
 """Seconds that it waits for the next server when one has died."""
 _DISMISS_TIMEOUT = 1.0
 """Seconds that shims, whose programs have ended, may take to be gone when the server takes its leave."""
+_ACCEPT_PAUSE, _SEND_TIMEOUT = 0.05, 5.0
+"""Seconds: before the next look at a client that could not be accepted; for a client that takes no answer."""
 _MAX_REQUEST_BYTES = 64 << 20
 _MAX_FDS = 1 << 16
 _PRIMING_RUNS = 20
@@ -43,7 +46,7 @@ WARM_PARENT_BOOT = (
 class PodHost:
     """The loop: connections in, forks out."""
 
-    def __init__(self, listener: socket.socket, network: str, join: int) -> None:
+    def __init__(self, listener: socket.socket, network: str, join: Sequence[int] = ()) -> None:
         self._listener = listener
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
@@ -61,15 +64,17 @@ class PodHost:
         if network != "none":
             self._make_fabric(network, join)
 
-    def _make_fabric(self, network: str, join: int) -> None:
-        try:
-            if join:
-                self._fabric = netns.BridgeNetwork.join_existing(join)
+    def _make_fabric(self, network: str, join: Sequence[int]) -> None:
+        """The fabric of one of these shims; a new one when none of them is left, or there was none."""
+        for pid in join:
+            with contextlib.suppress(OSError):  # it has ended meanwhile: the next one, or nobody needs that fabric
+                self._fabric = netns.BridgeNetwork.join_existing(pid)
                 mounts.leave_pod_namespaces()
-            else:
-                new_fabric = netns.BridgeNetwork(user_namespace=network == "user")
-                new_fabric.probe()
-                self._fabric = new_fabric
+                return
+        try:
+            new_fabric = netns.BridgeNetwork(user_namespace=network == "user")
+            new_fabric.probe()
+            self._fabric = new_fabric
         except OSError as error:
             self.problem = str(error)
 
@@ -100,7 +105,15 @@ class PodHost:
         self._forked_shims = {pid: began for pid, began in self._forked_shims.items() if _is_alive(pid, began)}
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # no descriptor is free, or the client has gone
+            time.sleep(_ACCEPT_PAUSE)
+            return
+        if not stdio.is_own_peer(connection):
+            connection.close()
+            return
+        connection.settimeout(_SEND_TIMEOUT)
         self._buffers[connection] = b""
         self._selector.register(connection, selectors.EVENT_READ)
 
@@ -113,7 +126,10 @@ class PodHost:
         if not data or len(rest) > _MAX_REQUEST_BYTES:
             self._drop(connection)
         for line in lines:
-            request = json.loads(line)
+            try:
+                request = dict(json.loads(line))
+            except (ValueError, TypeError, RecursionError):
+                return self._drop(connection) if connection in self._buffers else None
             answer, passed_socket = self._handle_request(request)
             self._send(connection, {"id": request.get("id"), **answer}, passed_socket)
 
@@ -273,18 +289,17 @@ def close_other_fds(*kept: int) -> None:
             first = fd + 1
 
 
-def main(listening_fd: str, network: str, join: str = "0") -> None:
-    """Entry point of the process; the server has made the listening socket."""
+def main(listening_fd: str, path: str, network: str, join: str = "") -> None:
+    """Entry point of the process; the server has made the socket that listens at `path`."""
     listener = socket.socket(fileno=int(listening_fd))
     shim.set_close_on_exec(listener.fileno())
-    path = listener.getsockname()
     own_inode = os.stat(path).st_ino
     with contextlib.suppress(PermissionError):  # it leads a session already
         os.setsid()
     os.chdir("/")
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    host = PodHost(listener, network, int(join))
+    host = PodHost(listener, network, [int(pid) for pid in join.split(",") if pid])
     shim.prime_caches(_PRIMING_RUNS)
     fork_server.prime_caches(_PRIMING_RUNS)
     gc.freeze()
@@ -300,7 +315,8 @@ BOOT = (
 )
 
 
-def command(source: str, listening_fd: int, network: str, join: int = 0) -> list[str]:
-    """The command line that starts a pod host; `source` is the directory that holds the package."""
+def command(source: str, listener: tuple[int, str], network: str, join: Sequence[int] = ()) -> list[str]:
+    """The command line that starts a pod host; `source` is the directory that holds the package, `listener` the
+    descriptor and the path of its socket."""
     isolated = [sys.executable, "-S", "-E", "-I", "-c", BOOT]
-    return [*isolated, source, str(listening_fd), network, str(join)]
+    return [*isolated, source, str(listener[0]), listener[1], network, ",".join(map(str, join))]

@@ -11,11 +11,13 @@ import os
 import select
 import signal
 import socket
+import struct
 import termios
 from collections.abc import Iterator
 from typing import Any
 
 CHUNK = 65536
+_MAX_SOCKET_PATH = 100
 
 
 class Stdio:
@@ -81,11 +83,23 @@ def set_controlling_terminal(fd: int) -> None:
 def short_socket_path(path: str) -> Iterator[str]:
     """A name for a socket's path that is short enough for the kernel (108 bytes)."""
     directory, _, name = path.rpartition("/")
+    if len(os.fsencode(path)) < _MAX_SOCKET_PATH or not os.path.isdir("/proc/self/fd"):
+        yield path
+        return
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{fd}/{name}"
     finally:
         os.close(fd)
+
+
+def is_own_peer(connection: socket.socket) -> bool:
+    """Is the process at the other end of a unix socket of this user? Where the system does not say, the directory in
+    which the socket lies has to."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return bool(uid == os.geteuid())
 
 
 class StdinForwarder:

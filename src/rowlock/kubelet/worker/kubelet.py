@@ -13,7 +13,7 @@ import logging
 import os
 import resource
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
 
 from rowlock import kinds
@@ -50,6 +50,8 @@ log = logging.getLogger("rowlock.kubelet")
 _MAX_OPEN_FILES = 65536
 RESYNC = 2.0
 """Seconds between looks at programs that can only be polled, and at a pod host that has gone."""
+MAX_JOIN_CANDIDATES = 64
+"""Shims whose fabric a new pod host tries to enter: all but one may end while it starts."""
 
 
 async def start_kubelet(
@@ -250,14 +252,28 @@ class Kubelet:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.host.disconnected.wait(), min(RESYNC, self._settings.sweep))
             if not self.host.is_connected:
-                await connect_pod_host(self.host, self._settings.network, self.pod_states)
-                self.pod_workers.mark_dirty(*self.pod_states)
+                await self._reconnect_pod_host()
             for uid, pod_state in list(self.pod_states.items()):
                 for container in pod_state.containers_to_poll(pidfds=hasattr(os, "pidfd_open")):
                     self.pod_workers.refresh_container(uid, container)
             if clock() - last_sweep > self._settings.sweep:
                 last_sweep = clock()
                 await self._collect_garbage()
+
+    async def _reconnect_pod_host(self) -> None:
+        """A new pod host, whose network is that of the pods that run, or a new one of the same kind.
+
+        The node says what it said: where the new one has no such network, starts are refused and tried again."""
+        try:
+            abilities = await connect_pod_host(self.host, self._settings.network, self.pod_states)
+        except Unavailable as error:
+            log.error("%s; trying again in %g s", error, RESYNC)
+            await asyncio.sleep(RESYNC)
+            return
+        if self.network.has_namespaces and not abilities.fabric:
+            log.error("the new pod host has no pod network (%s): no pod starts until one has", abilities.problem)
+            await self.host.dismiss()
+        self.pod_workers.mark_dirty(*self.pod_states)
 
     async def _check_disk_usage(self, worker: PodWorker) -> None:
         """Pods that have more on disk than they may."""
@@ -283,8 +299,22 @@ class Kubelet:
     async def _serve_proxy(self) -> None:
         while True:
             with contextlib.suppress(ApiError, OSError):
-                await EgressProxy(await self.host.request_socket("proxy"), os.environ).run()
-            await asyncio.sleep(RESYNC)
+                proxy = EgressProxy(await self.host.request_socket("proxy"), os.environ)
+                await _run_until(proxy.run(), self.host.disconnected)
+            await asyncio.sleep(RESYNC / 10)
+
+
+async def _run_until(work: Coroutine[None, None, None], event: asyncio.Event) -> None:
+    """Runs it until it ends or the event is set. Raises what it raises."""
+    running, waiting = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+    finally:
+        for task in (running, waiting):
+            task.cancel()
+        await asyncio.gather(running, waiting, return_exceptions=True)
 
 
 class ShimHints:
@@ -318,7 +348,7 @@ async def connect_pod_host(
 ) -> PodHostAbilities:
     """To the pod host that is there, or to a new one inside the fabric of the pods that run; tells it of these pods."""
     alive = [(uid, run) for uid, pod_state in pod_states.items() for run in pod_state.live_runs()]
-    join = next((run.shim for _, run in alive if run.pid), 0)
+    join = [run.shim for _, run in alive if run.pid][:MAX_JOIN_CANDIDATES]
     hello = await host.connect("none" if network_mode == "rewrite" else "auto", join)
     for uid, run in alive:
         if run.pid:

@@ -1,0 +1,125 @@
+"""The pod host: who may speak to it, where it listens, and what becomes of the pods' network when it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.kubelet.conftest import Node, on_node, pod, until
+
+from rowlock.errors import Unavailable
+from rowlock.kubelet.runtime.pod_host_client import PodHostClient
+from rowlock.kubelet.shim import stdio
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def test_a_long_data_path_needs_no_directory_that_others_can_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / ("d" * 120) / ("e" * 60)
+    data.mkdir(parents=True)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "echo works"))
+        await node.ended("a")
+        assert await node.log("a") == "works\n"
+        assert (data / "podhost.sock").is_socket() and not list(shared.iterdir())
+
+    on_node(data, body)
+
+
+def test_peers_are_known_by_their_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert stdio.is_own_peer(ours)
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        assert not stdio.is_own_peer(ours)
+
+
+def test_another_users_pod_host_gets_no_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rowlock.kubelet.runtime.pod_host_client.is_own_peer", lambda _: False)
+
+    async def whole() -> None:
+        heard = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.append(await reader.read())
+            writer.close()
+
+        server = await asyncio.start_unix_server(serve, tmp_path / "podhost.sock")
+        async with server:
+            host = PodHostClient(tmp_path)
+            with pytest.raises(Unavailable, match="another user listens at"):
+                await host.connect("none")
+            with pytest.raises(Unavailable, match="another user listens"):
+                await host.request_socket("dial", port=1)
+            await host.close()
+        assert not any(heard)
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize(
+    "line", [b"{\n", b"[]\n", b"5\n", b"null\n", b"\xff\n", b"[" * 100_000 + b"\n", b'{"op": []}\n', b"{}\n"]
+)
+def test_a_line_that_is_no_request_does_not_end_it(tmp_path: Path, line: bytes) -> None:
+    async def body(node: Node) -> None:
+        pid = node.kubelet.host.hello["pid"]
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(10)
+            client.connect(str(tmp_path / "podhost.sock"))
+            client.sendall(line * 2)
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(65536):
+                pass
+        await node.add(pod("a", "true"))
+        await node.ended("a")
+        assert node.kubelet.host.hello["pid"] == pid
+
+    on_node(tmp_path, body)
+
+
+async def kill_pod_host(node: Node) -> None:
+    """Returns when there is another one."""
+    host = node.kubelet.host
+    old = host.hello["pid"]
+    os.kill(old, signal.SIGKILL)
+    await until(lambda: host.hello.get("pid", old) != old and host.is_connected, "a new pod host")
+
+
+ROUNDS, PODS_PER_ROUND = 4, 12
+
+
+def test_when_it_is_killed_under_short_pods_they_keep_their_network(tmp_path: Path) -> None:
+    """Each round kills it while pods begin and end: all of them run, in namespaces, and the node says so."""
+
+    async def body(node: Node) -> None:
+        if not node.kubelet.network.has_namespaces:
+            pytest.skip(f"this kernel does not allow network namespaces here: {node.kubelet.network.choice.reason}")
+        names: list[str] = []
+        for number in range(ROUNDS):
+            round_names = [f"p{number}-{n}" for n in range(PODS_PER_ROUND)]
+            await node.add(*(pod(name, f"getent hosts {name}") for name in round_names))
+            await node.phase(round_names[0], "Running", "Succeeded", "Failed")
+            await kill_pod_host(node)
+            names += round_names
+        await node.ended(*names)
+        for name in names:
+            status = node.pod(name)["status"]
+            assert status["phase"] == "Succeeded", status
+            assert status["containerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
+            assert (await node.log(name)).startswith(status["podIP"] + " ") and status["podIP"].startswith("10.77.")
+        await node.add(pod("last", "echo fine"))
+        await node.ended("last")
+        assert node.kubelet.host.hello["fabric"]
+
+    on_node(tmp_path, body, network="auto")
