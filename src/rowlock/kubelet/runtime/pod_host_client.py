@@ -77,6 +77,8 @@ class PodHostClient:
             return False
         if not is_own_peer(writer.get_extra_info("socket")):
             writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
             raise Unavailable(f"another user listens at {self._path}: remove it, and see who can write in {self._data}")
         self._writer = writer
         self.disconnected.clear()
