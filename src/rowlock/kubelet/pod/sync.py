@@ -33,6 +33,8 @@ DEFAULT_GRACE = 30.0
 BACKOFF_RESET_AFTER = 600.0
 MAX_BACKOFF_FACTOR = 30
 """The longest back-off, in units of the first."""
+CLOCK_TOLERANCE = 1.0
+"""Seconds by which clocks may differ that were never set."""
 INIT_PUBLISH_DELAY = 0.05
 START_PUBLISH_DELAY = 0.5
 
@@ -76,6 +78,14 @@ class PodActions:
 def backoff_delay(level: int, base: float) -> float:
     """Seconds to wait before the restart that follows `level` recent ones."""
     return 0.0 if level <= 0 else float(min(base * 2 ** min(level - 1, 20), base * MAX_BACKOFF_FACTOR))
+
+
+def remaining_wait(since: float, length: float, now: float) -> float:
+    """Seconds that are left of a wait of `length` seconds that began at `since`; 0 = none.
+
+    A beginning in the future means that the clock was set back: how long ago it was nobody knows, and it is over."""
+    left = since + length - now
+    return left if 0 < left <= length + CLOCK_TOLERANCE else 0.0
 
 
 def should_restart(pod: Object, container: Mapping[str, Any], run_exit: Exit, facts: PodFacts) -> bool:
@@ -183,7 +193,7 @@ def _init_actions(pod: Object, facts: PodFacts, now: float, base: float) -> tupl
     for container in init_containers(pod):
         if is_emulated_init(container):
             if facts.master_ready is None:
-                remaining = INIT_PUBLISH_DELAY - (now - facts.start_time)
+                remaining = remaining_wait(facts.start_time, INIT_PUBLISH_DELAY, now)
                 return False, PodActions((), remaining) if remaining > 0 else PodActions((Publish(),))
             continue
         container_facts = facts.for_container(container)
@@ -224,7 +234,7 @@ def _next_start(
     if container_facts.pull.under_way:
         return None, None  # its end is the next turn
     if container_facts.problem is not None:
-        wait = container_facts.problem_since + base / 2 - now
+        wait = remaining_wait(container_facts.problem_since, base / 2, now)
         if wait > 0:
             return None, wait
     if container_facts.run is None:
@@ -232,7 +242,7 @@ def _next_start(
     if container_facts.run.exit is None or not should_restart(pod, container, container_facts.run.exit, facts):
         return None, None
     level = backoff_level(container_facts)
-    wait = container_facts.run.exit.finished + backoff_delay(level, base) - now
+    wait = remaining_wait(container_facts.run.exit.finished, backoff_delay(level, base), now)
     if wait > 0:
         return None, wait
     return Start(container["name"], container_facts.run.number + 1, level + 1), None

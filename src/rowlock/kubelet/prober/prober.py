@@ -8,6 +8,7 @@ an early failure is neither counted nor told, so a pod is ready when its program
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -155,8 +156,9 @@ class Prober:
         probe = target.container[probe_kind]
         period, timeout = float(probe.get("periodSeconds") or 10), float(probe.get("timeoutSeconds") or 1)
         thresholds = {True: probe.get("successThreshold") or 1, False: probe.get("failureThreshold") or 3}
-        first_probe_at = target.started + float(probe.get("initialDelaySeconds") or 0)
-        await asyncio.sleep(max(0.0, first_probe_at - self._clock()))
+        delay = float(probe.get("initialDelaySeconds") or 0)
+        first_probe_at = target.started + delay
+        await asyncio.sleep(min(delay, max(0.0, first_probe_at - self._clock())))  # the clock may have been set back
         pause, is_early, streak, last = (period if result else min(EARLY_DELAY, period)), not result, 0, None
         while True:
             await asyncio.sleep(pause)
@@ -187,12 +189,12 @@ class Prober:
         return True
 
     async def _run_pre_stop(self, pod: Object, state: PodState, container: Mapping[str, Any], grace: float) -> None:
-        started = self._clock()
+        started = time.monotonic()
         outcome = await self._perform(state.card, container, container["lifecycle"]["preStop"], grace)
         if not outcome.ok:
             text = f"PreStopHook failed: {outcome.text}"
             self._record_event(pod, "Warning", "FailedPreStopHook", text, container["name"])
-        remaining = grace - (self._clock() - started)
+        remaining = grace - (time.monotonic() - started)
         with contextlib.suppress(KeyError):  # the pod has gone meanwhile
             self._stop_container(state, container["name"], max(MIN_GRACE_PERIOD, remaining))
 

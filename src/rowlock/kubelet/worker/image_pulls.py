@@ -18,7 +18,7 @@ from rowlock.kubelet.images import images
 from rowlock.kubelet.images.images import normalise
 from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts, Problem, Pull
 from rowlock.kubelet.pod.pod_state import PodState
-from rowlock.kubelet.pod.sync import backoff_delay
+from rowlock.kubelet.pod.sync import backoff_delay, remaining_wait
 from rowlock.kubelet.runtime import registry
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.runtime.pulls import PullResult, Pulls
@@ -57,7 +57,8 @@ class ImagePuller:
         if not state.card.contained or not self._engine_images.needs_pull(container) or engine is None:
             return False
         facts = state.containers.get(container["name"], NO_FACTS)
-        if self._clock() < facts.pull.not_before:
+        delay = backoff_delay(facts.pull.failures, self._backoff)
+        if remaining_wait(facts.pull.not_before - delay, delay, self._clock()) > 0:
             self._report_back_off(pod, state, container, facts)
             return True
         state.set_facts(container["name"], replace(facts, pull=replace(facts.pull, under_way=True)))

@@ -10,6 +10,7 @@ What is found out once is in a frozen `NodeContext`; every part gets what it nee
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import resource
 import time
@@ -247,7 +248,7 @@ class Kubelet:
 
     async def _resync(self) -> None:
         """What no event tells: a pod host that has gone, programs where there are no pidfds, old logs."""
-        last_sweep, clock = 0.0, self.node.clock
+        last_sweep, clock = -math.inf, asyncio.get_running_loop().time
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.host.disconnected.wait(), min(RESYNC, self._settings.sweep))
