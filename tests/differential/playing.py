@@ -1,7 +1,8 @@
 """Both sides play a history in step: after each step they have some time to come to the same picture, and to stay so.
 
-The real operator decides some things at random (it walks through maps). So a history that differs is played again:
-a difference counts only if it comes every time. Shrinking drops steps and parts of the job while the difference stays.
+The real operator decides some things at random (it walks through maps). So a history that differs is played again, and
+what ours did counts as right where the real one has been seen to do just that, after the same step of another play. Ours
+is wrong when it does twice what the real one never did. Shrinking drops steps and parts of the job while that stays so.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,19 +35,40 @@ class Pace:
     """… or so many times what the history has lasted, if that is longer: who failed since its start asks again only then,
     and may need luck (the operator takes the types in random order): two or three more goes."""
     again: int = 8
-    """How often a history that differs is played again before it counts."""
+    """How often a history that differs is played again, to see what the real operator does."""
+    proof: int = 2
+    """So many plays in which ours did what the real one did in none are a difference."""
+
+
+Shown = tuple[Picture, Picture]
+"""What the real cluster showed after a step, and what ours did."""
 
 
 @dataclass(frozen=True)
 class Result:
+    """`step`: the first that differed. `cut`: what follows it was not played, since the real operator had lost a race."""
+
     history: History
     wrong: tuple[str, ...] = ()
     step: int = -1
     tries: int = 1
+    cut: bool = False
+    shown: tuple[Shown, ...] = ()
 
     def text(self) -> str:
         verb = self.history.steps[self.step] if self.wrong else ""
         return "\n".join([f"after step {self.step + 1} {verb}:", *(f"  {line}" for line in self.wrong[:20])])
+
+
+def unmatched(plays: Sequence[Result]) -> list[Result]:
+    """The plays in which ours showed, after the step that differed, what the real one showed after it in no play."""
+
+    def matched(play: Result) -> bool:
+        ours = play.shown[play.step][1]
+        others = (other.shown[play.step][0] for other in plays if len(other.shown) > play.step)
+        return any(not differences(real, ours) for real in others)
+
+    return [play for play in plays if play.wrong and not matched(play)]
 
 
 @dataclass
@@ -63,36 +85,41 @@ class Theatre:
         namespace = f"d{self.run}-{next(self._numbers)}"
         await asyncio.gather(self.real.enter(namespace), self.ours.enter(namespace))
         stages, began = (Stage(self.real, history, namespace), Stage(self.ours, history, namespace)), time.monotonic()
+        shown: list[Shown] = []
         try:
             for i, step in enumerate(history.steps):
-                wrong = await self._step(stages, step, began)
+                wrong, pictures = await self._step(stages, step, began)
+                shown.append(pictures)
                 if wrong:
-                    return Result(history, tuple(wrong), i)
-                if remade(*map(picture, stages)):
-                    return Result(history)  # what follows happens to different pods
-            return Result(history)
+                    return Result(history, tuple(wrong), i, shown=tuple(shown))
+                if remade(*pictures):  # what follows happens to different pods
+                    return Result(history, cut=i + 1 < len(history.steps), shown=tuple(shown))
+            return Result(history, shown=tuple(shown))
         finally:
             await asyncio.gather(*(s.side.leave(namespace, s.kind) for s in stages))
 
     async def judged(self, history: History) -> Result:
-        """Play it; again while it differs, since the real operator may have been of another mind."""
-        result = await self.once(history)
-        if not result.wrong:
-            return result
-        for tries in range(2, self.pace.again + 2):
-            other = await self.once(history)
-            if not other.wrong:
-                return replace(other, tries=tries)
-            result = max(result, other, key=lambda r: r.step)
-        return result
+        """Play it; again where it differs, until it is clear whether the real operator does at times what ours does."""
+        plays = [await self.once(history)]
+        if not plays[0].wrong:
+            return plays[0]
+        for _ in range(self.pace.again):
+            plays.append(await self.once(history))
+            if not unmatched(plays):
+                return replace(plays[-1], wrong=(), tries=len(plays), cut=any(play.cut for play in plays))
+        proof = unmatched(plays)
+        if len(proof) < self.pace.proof:
+            return replace(plays[0], wrong=(), tries=len(plays))
+        return replace(max(proof, key=lambda play: play.step), tries=len(plays))
 
-    async def _step(self, stages: tuple[Stage, Stage], step: Step, since: float) -> list[str]:
+    async def _step(self, stages: tuple[Stage, Stage], step: Step, since: float) -> tuple[list[str], Shown]:
         await asyncio.gather(*(stage.play(step) for stage in stages))
         began = changed = time.monotonic()
         patience = max(self.pace.patience, self.pace.back_off * (began - since))
         seen: tuple[int, int] | None = None
         last: list[Picture] = []
         wrong: list[str] = []
+        now: list[Picture] = []
         while True:
             for stage in stages:
                 stage.space.news.clear()
@@ -104,7 +131,7 @@ class Theatre:
                 wrong = differences(*now)
             left = self._patience(wrong, patience) - (time.monotonic() - changed)
             if left <= 0 or time.monotonic() - began > max(self.pace.limit, 2 * patience):
-                return wrong
+                return wrong, (now[0], now[1])
             await _news(stages, left)
 
     def _patience(self, wrong: list[str], patience: float) -> float:

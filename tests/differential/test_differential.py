@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conformance.subjects import embedded_server, real_cluster, real_cluster_missing
-from tests.differential.__main__ import play
+from tests.differential.__main__ import Report, play
 from tests.differential.histories import History, history
 from tests.differential.jobs import SHAPE
 from tests.differential.kubelet import VERBS
 from tests.differential.picture import differences, tidy
-from tests.differential.playing import Result, smaller
+from tests.differential.playing import Pace, Result, Theatre, smaller, unmatched
 
 HISTORIES = int(os.environ.get("ROWLOCK_HISTORIES", "60"))
 
@@ -93,6 +94,51 @@ def test_shrinking_cuts_what_comes_after_and_then_drops_steps_and_parts() -> Non
     assert all(len(str(h.json())) <= len(str(cut.json())) + 2 for h in less)
 
 
+class Scripted(Theatre):
+    """A theatre whose plays are written down: for each, the pod's phase at the real one and at ours."""
+
+    def __init__(self, *script: str) -> None:
+        self.pace, self.script = Pace(), list(script)
+
+    async def once(self, history: History) -> Result:
+        real, ours = self.script.pop(0).split("/")
+        shown = tuple(picture(pods={"job-worker-0": {"life": 1, "phase": phase}}) for phase in (real, ours))
+        wrong = tuple(differences(*shown))
+        return Result(history, wrong, 0 if wrong else -1, shown=((shown[0], shown[1]),))
+
+
+@pytest.mark.parametrize(
+    ("script", "differs", "plays"),
+    [
+        ("A/A", False, 1),
+        ("A/B B/B", False, 2),
+        ("B/A A/B", False, 2),
+        ("A/B A/B A/B A/B A/B A/B A/B A/B B/B", False, 9),  # the real one does what ours does, if seldom
+        ("A/B" + " A/B" * 8, True, 9),
+        ("A/B A/A A/A A/A A/B A/A A/A A/A A/A", True, 9),  # twice in nine: ours is random, the real one is not
+        ("A/B A/A A/A A/A A/A A/A A/A A/A A/A", False, 9),
+        ("A/C B/A A/B B/C A/A A/A A/A A/A A/A", True, 9),  # the real one is random, and never does C
+    ],
+)
+def test_what_ours_does_twice_and_the_real_one_never_is_a_difference(script: str, differs: bool, plays: int) -> None:
+    result = asyncio.run(Scripted(*script.split()).judged(history(7)))
+    assert (bool(result.wrong), result.tries) == (differs, plays)
+
+
+def test_only_the_same_step_of_another_play_excuses() -> None:
+    a, b = (picture(pods={"job-worker-0": {"life": 1, "phase": phase}}) for phase in "AB")
+    first = Result(history(7), ("x",), 1, shown=((a, a), (a, b)))
+    assert unmatched([first, Result(history(7), shown=((b, b),))]) == [first]
+    assert unmatched([first, Result(history(7), shown=((a, a), (b, b)))]) == []
+
+
+def test_how_many_were_cut_short_is_said_and_limited() -> None:
+    assert Report(played=1000, again=9, cut=4).text() == (
+        "1000 histories, 9 played again; 4 were cut short by a race of the real operator (20 may be)"
+    )
+    assert Report(played=10).cut_allowed == 2
+
+
 @pytest.mark.real
 @pytest.mark.timeout(1800)
 def test_random_histories_end_alike_on_the_real_operator_and_on_ours(tmp_path: Path) -> None:
@@ -104,8 +150,8 @@ def test_random_histories_end_alike_on_the_real_operator_and_on_ours(tmp_path: P
         real_cluster(tmp_path / "real", "--operator") as real,
         embedded_server(tmp_path / "ours", "rowlock.serve", "--without", "kubelet,scheduler") as ours,
     ):
-        import asyncio
-
         report = asyncio.run(play(real, ours, [history(seed) for seed in range(HISTORIES)], together=16))
+    print(report.text())
     assert report.played == HISTORIES
+    assert report.cut <= report.cut_allowed, report.text()
     assert not report.wrong, "\n".join(f"seed {r.history.seed}: {r.history.json()}\n{r.text()}" for r in report.wrong)
