@@ -323,7 +323,9 @@ def refused_fields(parent: str = "") -> dict[str, tuple[Any, str]]:
 def flag_names(generation: int) -> dict[str, str]:
     """A field of the request, `spec.…` or `masterSpec.…`, in the words of a generation's command line."""
     names = {"name": "--name" if generation == 1 else "NAME", "projectId": "--project"}
-    for row in SUBMIT_FIELDS:
+    for row in sorted(
+        SUBMIT_FIELDS, key=lambda row: len(paths(row))
+    ):  # a flag of one field says more than one of several
         spelling, master = row.spellings(generation), row.master_spellings(generation)
         for path in paths(row):
             if spelling:

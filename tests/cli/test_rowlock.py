@@ -22,7 +22,7 @@ from rowlock.cli.commands.tree import ROOT as ROWLOCK
 from rowlock.cli.grammar import Command, CommandError, CommandLine, Group, flags_of, help_of
 from rowlock.cli.output import format_memory
 from rowlock.cli.progress import ProgressReporter
-from rowlock.cli.runai_v1.tree import ROOT as RUNAI
+from rowlock.cli.runai_tree import ROOT as RUNAI
 from rowlock.rest import logs
 from rowlock.workloads import history
 from rowlock.workloads.projects import Project

@@ -26,7 +26,8 @@ from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application
 from rowlock.apiserver.server.settings import ApiServerSettings
-from rowlock.cli import main
+from rowlock.cli import main, runai_tree
+from rowlock.cli.commands import tree as rowlock_tree
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Flag, Group
 from rowlock.objects import Object, name
@@ -212,12 +213,8 @@ class Served:
 
 def call(program: str, argv: list[str], data: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     """One command line in this process, with `data` as its data directory."""
-    if program == "rowlock":
-        from rowlock.cli.commands.tree import ROOT
-    else:
-        from rowlock.cli.runai_v1.tree import ROOT
-    root: Group = ROOT
-    shared: tuple[Flag, ...] = (DATA_DIR, PROJECT)
+    root: Group = rowlock_tree.ROOT if program == "rowlock" else runai_tree.ROOT
+    shared: tuple[Flag, ...] = (DATA_DIR, PROJECT) if program == "rowlock" else runai_tree.SHARED
     before = os.environ.get("ROWLOCK_DATA_DIR")
     os.environ["ROWLOCK_DATA_DIR"] = str(data)
     capsys.readouterr()

@@ -17,6 +17,7 @@ from typing import Any
 
 from rowlock.cli.context import data_dir, data_dir_flag
 from rowlock.cli.grammar import CommandError
+from rowlock.cli.output import tell
 
 _TIMEOUT = 90.0
 """Seconds for an answer to begin; a submit may wait for a deleted job to leave, a wait polls for 30."""
@@ -131,6 +132,9 @@ def connect(line: Any) -> ServerClient:
             f"Start it again: `{restart_command(server_json)}`; nothing is lost"
         )
     server = ServerClient(str(server_json["url"]), directory)
+    server.tells_requests = (
+        getattr(line, "debug", False) or getattr(line, "verbose", False) or getattr(line, "loglevel", "") == "debug"
+    )
     line.server = server
     return server
 
@@ -144,6 +148,8 @@ class ServerClient:
         self._address = (parts.hostname or "127.0.0.1", parts.port or 443)
         self._secure = parts.scheme == "https"
         self._connection_kept_alive: http.client.HTTPConnection | None = None
+        self.tells_requests = False
+        """Whether each request is told on stderr."""
 
     # ------------------------------------------------------------ calls
 
@@ -215,7 +221,10 @@ class ServerClient:
             try:
                 connection = self._connection()
                 connection.request(method, target, body=data, headers=headers)
-                return connection.getresponse()
+                response = connection.getresponse()
+                if self.tells_requests:
+                    tell(f"{method} {self.url}{target}: {response.status}")
+                return response
             except ssl.SSLCertVerificationError:
                 raise CommandError(f"{self.url} is not the server that {self.directory}/ca.crt belongs to") from None
             except (ConnectionError, http.client.BadStatusLine, http.client.CannotSendRequest) as error:

@@ -187,11 +187,13 @@ def _pop_shared_flags(args: list[str], shared: tuple[Flag, ...]) -> list[str]:
 # ---------------------------------------------------------------- parsing a verb's line
 
 
-def parse(line: CommandLine, command: Command, args: list[str]) -> CommandLine:
-    """Fills `line` from what stands after the verb. Raises CommandError with code 2."""
+def parse(line: CommandLine, command: Command, args: list[str], shared: tuple[Flag, ...] = ()) -> CommandLine:
+    """Fills `line` from what stands after the verb; it has the flags in `shared`, too. Raises CommandError with code 2."""
     flags = flags_of(command)
-    names = {spelling: flag for flag in flags for spelling in flag.spellings()}
-    for flag in flags:
+    own_dests = {flag.dest for flag in flags}
+    shared = tuple(flag for flag in shared if flag.dest not in own_dests)
+    names = {spelling: flag for flag in (*shared, *flags) for spelling in flag.spellings()}
+    for flag in (*shared, *flags):
         setattr(line, flag.dest, [] if flag.kind == "list" else flag.default)
     tokens = list(args)
     while tokens:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import NoReturn
 
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Command, CommandError, CommandLine, Flag, Group, help_of, load_target, parse, resolve
-
-_LOG_LEVEL = Flag("--loglevel", "debug|info|warn|error", "how much is told", "info")
 
 
 def rowlock() -> None:
@@ -21,9 +20,9 @@ def rowlock() -> None:
 
 def runai() -> None:
     """The entry point of `runai`."""
-    from rowlock.cli.runai_v1.tree import ROOT
+    from rowlock.cli.runai_tree import ROOT, SHARED
 
-    sys.exit(run(ROOT, sys.argv[1:], (DATA_DIR, PROJECT, _LOG_LEVEL)))
+    sys.exit(run(ROOT, sys.argv[1:], SHARED))
 
 
 def run(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> int:
@@ -37,7 +36,7 @@ def run(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> int:
         if isinstance(node, Group):
             print(help_of(root.name, path, node))
             return 0 if not argv or set(argv) & {"-h", "--help"} else 2
-        return _run_command(root, node, CommandLine(root.name, path, argv), args)
+        return _run_command(root, node, CommandLine(root.name, path, argv), args, shared)
     except CommandError as refusal:
         sys.stdout.flush()
         print(refusal.message, file=sys.stderr)
@@ -51,18 +50,23 @@ def run(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> int:
         return 1
 
 
-def _run_command(root: Group, command: Command, line: CommandLine, args: list[str]) -> int:
+def _run_command(root: Group, command: Command, line: CommandLine, args: list[str], shared: tuple[Flag, ...]) -> int:
     own_args = args[: args.index("--")] if "--" in args else args
-    parsed = None if {"-h", "--help"} & set(own_args) and not command.eager else parse(line, command, args)
+    wants_help = {"-h", "--help"} & set(own_args) and not command.eager
+    parsed = None if wants_help else parse(line, command, args, shared)
     if parsed is None or parsed.help:
         print(help_of(root.name, line.verb, command))
         return 0
-    try:
-        code = load_target(command.run)(parsed)
-        sys.stdout.flush()
-    finally:
-        if line.server is not None:
-            line.server.close()
+    with contextlib.ExitStack() as cleanup:
+        if getattr(parsed, "quiet", False):
+            silence = cleanup.enter_context(open(os.devnull, "w", encoding="utf-8"))
+            cleanup.enter_context(contextlib.redirect_stdout(silence))
+        try:
+            code = load_target(command.run)(parsed)
+            sys.stdout.flush()
+        finally:
+            if line.server is not None:
+                line.server.close()
     return int(code or 0)
 
 

@@ -314,7 +314,7 @@ def _search_text(row: WorkloadRow) -> str:
             runai_json.framework_name(row.job),
             runai_json.creator(row.job),
         )
-        row.search_text = "\n".join((*words, "Distributed")).lower()
+        row.search_text = "\n".join((*words, runai_json.workload_type(row.job))).lower()
     return f"{row.search_text}\n{row.cache.phase(row.uid).lower()}"
 
 
@@ -325,8 +325,8 @@ def _allocated_gpus(row: WorkloadRow) -> Any:
 
 FIELDS: list_query.Readers[WorkloadRow] = {
     list_query.SEARCH: _search_text,
-    "type": lambda row: "Distributed",
-    "category": lambda row: "Train",
+    "type": lambda row: runai_json.workload_type(row.job),
+    "category": lambda row: runai_json.category(row.job),
     "id": lambda row: runai_json.workload_id(row.job),
     "name": lambda row: row.name,
     "namespace": lambda row: row.project.namespace,

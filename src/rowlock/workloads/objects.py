@@ -23,6 +23,8 @@ REQUEST_ANNOTATION = "rowlock.dev/request"
 """The annotation that keeps the request's body, so that it can be shown as it was sent."""
 CREATED_BY = "rowlock.dev/created-by"
 SOURCE = "rowlock.dev/source"
+CATEGORY = "rowlock.dev/category"
+"""The label with Run:ai's category, where it is not Train."""
 COMMAND_ANNOTATION = "runai-cli-command"
 INHERIT_ENV = "rowlock.dev/inherit-env"
 HOME_DIRECTORY = "/home/job"
@@ -90,6 +92,8 @@ def _labels(submission: Submission, project: Project, submitter: Submitter) -> d
         labels["user"] = label_value(submitter.user)
     if submission.options.priority:
         labels["priorityClassName"] = submission.options.priority
+    if submission.options.category:
+        labels[CATEGORY] = submission.options.category
     if submission.options.pool:
         labels["kai.scheduler/node-pool"] = submission.options.pool
     if submission.options.preemptibility:

@@ -59,6 +59,18 @@ def framework_name(job: Object) -> str:
     return mapping.name if mapping else str(job.get("kind", "")).removesuffix("Job")
 
 
+def category(job: Object) -> str:
+    """Run:ai's category: Build for workspaces, Train for everything else here."""
+    return objects.labels(job).get(job_objects.CATEGORY) or "Train"
+
+
+def workload_type(job: Object) -> str:
+    """A job of one pod that no framework distributes is a training or a workspace; the others are distributed."""
+    if set(frameworks.replica_specs(job)) != {"Master"} or frameworks.desired_pods(job) != 1:
+        return "Distributed"
+    return "Workspace" if category(job) == "Build" else "Training"
+
+
 def node_pool_name(job: Object) -> str:
     """The node pool that it lives in."""
     return pod_requests.node_pool(job) or "default"
@@ -107,7 +119,7 @@ def _identity_fields(workload: Workload) -> dict[str, Any]:
     return {
         "id": workload_id(job),
         "name": objects.name(job),
-        "type": "Distributed",
+        "type": workload_type(job),
         "distributedFramework": framework_name(job),
         "tenantId": TENANT,
         "clusterId": workload.cluster,
@@ -118,7 +130,7 @@ def _identity_fields(workload: Workload) -> dict[str, Any]:
         "namespace": project.namespace,
         "source": source,
         "submittedBy": creator(job),
-        "category": "Train",
+        "category": category(job),
         "priority": submission.PRIORITIES.get(priority_class(job)),
         "priorityClassName": priority_class(job),
         "preemptible": is_preemptible(job),

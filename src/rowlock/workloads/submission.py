@@ -76,6 +76,8 @@ class RunOptions:
     """The node pool; "" = the default one: nodes without a pool's label."""
     inherit_env: str = ""
     """Names (with wildcards) of the server's own variables that pods get."""
+    category: str = ""
+    """Run:ai's category, where it is not Train."""
     required_topology: str = ""
     """A label of nodes of which all pods must, or with `preferred_topology` should, meet the same value."""
     preferred_topology: str = ""
@@ -323,6 +325,7 @@ def _parse_options(spec: Fields, framework: Framework) -> RunOptions:
         slots=slots,
         pool=_parse_pool(spec),
         inherit_env=spec.text("inheritEnv"),
+        category=spec.choice("category", "Train", "Build").replace("Train", ""),
         required_topology=required_topology,
         preferred_topology=preferred_topology,
     )

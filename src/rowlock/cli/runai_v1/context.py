@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from rowlock.cli import client
+from rowlock.cli import client, node_usage
 from rowlock.cli.commands import projects as rowlock_projects
 from rowlock.cli.context import project, update_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
-from rowlock.cli.output import format_number, show, table
+from rowlock.cli.output import format_number, show, table, tell
 
 
 def config_project(line: CommandLine) -> int:
@@ -73,72 +74,29 @@ def config_cluster(line: CommandLine) -> int:
 # ---------------------------------------------------------------- nodes
 
 
+_NODE_GROUPS = (("GENERAL", 4), ("CPU", 2), ("MEMORY", 2), ("GPU", 3))
+"""What stands above the header of the nodes' table, and over how many of its columns."""
+
+
 def nodes(line: CommandLine) -> int:
-    server = client.connect(line)
-    node_list = server.get("/api/v1/nodes")["items"]
-    pods = server.get("/api/v1/pods", fieldSelector="status.phase!=Succeeded,status.phase!=Failed")["items"]
-    show(f"{'GENERAL':<40}{'CPU':<26}{'MEMORY':<30}GPU")
     header = ("NAME", "STATUS", "IP Address", "ROLE", "ALLOCATABLE", "ALLOCATED", "ALLOCATABLE", "ALLOCATED", "TYPE",
               "ALLOCATABLE", "FREE")  # fmt: skip
-    show(
-        table(
-            header,
-            [_node_row(n, [p for p in pods if p["spec"].get("nodeName") == n["metadata"]["name"]]) for n in node_list],
+    rows = [
+        (
+            node["name"], node["status"], node["address"], "<none>", node["cpu"], format_number(node["allocatedCpu"]),
+            node["memory"], node["allocatedMemory"], node["gpuType"], format_number(node["gpus"]),
+            format_number(node["gpus"] - node["allocatedGpus"]),
         )
-    )
+        for node in node_usage.node_rows(client.connect(line))
+    ]  # fmt: skip
+    show(grouped_table(_NODE_GROUPS, header, rows))
     return 0
 
 
-def _node_row(node: dict[str, Any], pods: list[dict[str, Any]]) -> tuple[str, ...]:
-    allocatable, labels = node["status"].get("allocatable") or {}, node["metadata"].get("labels") or {}
-    gpus = float(allocatable.get("nvidia.com/gpu", "0"))
-    requested = {name: sum(_requested_by_pod(p, name) for p in pods) for name in ("cpu", "memory")}
-    used_gpus = sum(_requested_gpus(p) for p in pods)
-    return (
-        node["metadata"]["name"],
-        _node_status(node),
-        _internal_ip(node),
-        "<none>",
-        str(allocatable.get("cpu", "")),
-        format_number(requested["cpu"]),
-        str(allocatable.get("memory", "")),
-        f"{requested['memory'] / 2**20:.0f}Mi",
-        labels.get("nvidia.com/gpu.product", "-") if gpus else "-",
-        format_number(gpus),
-        format_number(gpus - used_gpus),
-    )
-
-
-def _node_status(node: dict[str, Any]) -> str:
-    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or [])
-    return "Ready" if ready else "NotReady"
-
-
-def _internal_ip(node: dict[str, Any]) -> str:
-    addresses = node["status"].get("addresses") or []
-    return next((str(a["address"]) for a in addresses if a.get("type") == "InternalIP"), "")
-
-
-_SUFFIX = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3}
-
-
-def _parse_quantity(text: str) -> float:
-    for suffix, size in _SUFFIX.items():
-        if text.endswith(suffix):
-            return float(text.removesuffix(suffix)) * size
-    return float(text or 0)
-
-
-def _requested_by_pod(pod: dict[str, Any], resource: str) -> float:
-    requests = [(c.get("resources") or {}).get("requests") or {} for c in pod["spec"].get("containers") or []]
-    return sum(_parse_quantity(str(r.get(resource, "0"))) for r in requests)
-
-
-def _requested_gpus(pod: dict[str, Any]) -> float:
-    annotations = pod["metadata"].get("annotations") or {}
-    if "gpu-fraction" in annotations:
-        return float(annotations["gpu-fraction"]) * float(annotations.get("gpu-fraction-num-devices", "1"))
-    return _requested_by_pod(pod, "nvidia.com/gpu")
+def grouped_table(groups: Sequence[tuple[str, int]], header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table whose columns stand under a word for several of them."""
+    titles = [word for title, count in groups for word in (title, *[""] * (count - 1))]
+    return table(titles, [header, *rows])
 
 
 def node(line: CommandLine) -> int:
@@ -150,21 +108,31 @@ def node(line: CommandLine) -> int:
         )
     item = nodes_by_name[name]
     show(f"NAME: {name}")
-    show(f"STATUS: {_node_status(item)}")
-    show(f"IP ADDRESS: {_internal_ip(item)}")
+    show(f"STATUS: {node_usage.node_status(item)}")
+    show(f"IP ADDRESS: {node_usage.internal_ip(item)}")
     for resource, amount in (item["status"].get("allocatable") or {}).items():
         show(f"{resource.upper()}: {amount}")
     return 0
 
 
-# ---------------------------------------------------------------- identity
+# ---------------------------------------------------------------- templates
 
 
-def login(line: CommandLine) -> int:
-    """The embedded cluster is its owner's: whoever can read the token is logged in."""
-    client.connect(line).get("/api/v1/clusters")
-    show("Logged in successfully")
+def templates(line: CommandLine) -> int:
+    """There are none, and the list says so."""
+    client.connect(line)
+    show(table(("NAME", "DESCRIPTION"), []))
+    tell("This cluster keeps no templates: write the values as flags.")
     return 0
+
+
+def template(line: CommandLine) -> int:
+    raise CommandError(
+        f"there is no template {line.word('template')}: this cluster keeps none, write the values as flags"
+    )
+
+
+# ---------------------------------------------------------------- identity
 
 
 def logout(line: CommandLine) -> int:

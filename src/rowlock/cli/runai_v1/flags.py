@@ -6,7 +6,7 @@ none is ignored.
 
 from __future__ import annotations
 
-from rowlock.cli.submit_flags import submit_flags
+from rowlock.cli.submit.flags import submit_flags
 
 PYTORCH = submit_flags(1, "PyTorch")
 TF = submit_flags(1, "TF")

@@ -8,20 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.client import ServerClient, list_all
+from rowlock.cli.client import list_all
 from rowlock.cli.commands import jobs
 from rowlock.cli.commands.jobs import WORKLOADS
-from rowlock.cli.commands.logs import find_pod_name, write_lines
 from rowlock.cli.context import project
-from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
-from rowlock.cli.output import format_age, format_number, parse_duration, show, show_json, table
+from rowlock.cli.grammar import CommandLine, suggest_nearest
+from rowlock.cli.output import format_age, format_number, show, show_json, table
 
 HEADER = (
     "NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs Allocated (Requested)",
     "PODs Running (Pending)", "SERVICE URL(S)",
 )  # fmt: skip
 FINISHED_STATUSES = ("Succeeded", "Failed", "Deleted", "Preempted", "TimedOut")
-WORKLOAD_TYPE = "Train"
 
 
 def index(line: CommandLine) -> int:
@@ -46,13 +44,17 @@ def _row(workload: dict[str, Any]) -> tuple[str, ...]:
         format_age(workload["createdAt"]),
         _node_text(extra["nodes"]),
         extra["image"],
-        WORKLOAD_TYPE,
+        _type_text(workload),
         workload["projectName"],
         workload["submittedBy"],
         f"{allocated} ({_requested_gpus(workload)})",
         f"{workload['runningPods']} ({extra['pendingPods']})",
         "",
     )
+
+
+def _type_text(workload: dict[str, Any]) -> str:
+    return "Interactive" if workload["category"] == "Build" else "Train"
 
 
 def _node_text(nodes: list[str]) -> str:
@@ -81,7 +83,7 @@ def describe(line: CommandLine) -> int:
     show("\n".join(f"{key}: {value}".rstrip() for key, value in description_rows(workload)))
     show("\nPods:")
     rows = [
-        (p["name"], p["status"].upper(), WORKLOAD_TYPE.upper(), format_age(p["createdAt"]), _node_and_ip(p))
+        (p["name"], p["status"].upper(), _type_text(workload).upper(), format_age(p["createdAt"]), _node_and_ip(p))
         for p in pods
     ]
     show(table(("POD", "STATUS", "TYPE", "AGE", "NODE"), rows))
@@ -96,7 +98,7 @@ def description_rows(workload: dict[str, Any]) -> list[tuple[str, Any]]:
     return [
         ("NAME", workload["name"]),
         ("NAMESPACE", workload["namespace"]),
-        ("TYPE", WORKLOAD_TYPE),
+        ("TYPE", _type_text(workload)),
         ("STATUS", extra["status"]),
         ("TRAINING DURATION", _duration(workload)),
         ("GPUS", format_number(workload["podsRequestedResources"]["gpu"]["request"])),
@@ -109,7 +111,7 @@ def description_rows(workload: dict[str, Any]) -> list[tuple[str, Any]]:
         ("COMPLETIONS", 0),
         ("SUCCEEDED PODS", extra["succeededPods"]),
         ("FAILED PODS", extra["failedPods"]),
-        ("IS DISTRIBUTED WORKLOAD", "true"),
+        ("IS DISTRIBUTED WORKLOAD", "true" if workload["type"] == "Distributed" else "false"),
         ("CREATED BY CLI", "true" if workload["source"] == "CLI" else "false"),
         ("SERVICE URL(S)", ""),
         ("COMMAND LINE", extra["commandLine"]),
@@ -150,7 +152,7 @@ def _workload_summary(workload: dict[str, Any], pods: list[dict[str, Any]]) -> d
         "namespace": workload["namespace"],
         "status": extra["status"],
         "duration": _duration(workload),
-        "trainer": WORKLOAD_TYPE.lower(),
+        "trainer": _type_text(workload).lower(),
         "priority": workload["priorityClassName"],
         "chiefName": extra["chief"],
         "instances": [
@@ -175,36 +177,6 @@ def _show_structured(value: dict[str, Any], form: str) -> int:
 
     show(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
     return 0
-
-
-# ---------------------------------------------------------------- logs
-
-
-def logs(line: CommandLine) -> int:
-    name = line.word("job")
-    server = client.connect(line)
-    workload = jobs.find_workload(server, project(line), name)
-    pod = find_pod_name(server, workload, line.pod) if line.pod else _wait_for_chief(server, workload, line.follow)
-    options: dict[str, Any] = {"follow": line.follow, "timestamps": line.timestamps, "sinceTime": line.since_time}
-    if line.tail >= 0:
-        options["tail"] = line.tail
-    if line.since:
-        options["since"] = parse_duration(line.since, "--since")
-    write_lines(server.stream_lines(f"{WORKLOADS}/{workload['id']}/pods/{pod}/logs", **options))
-    return 0
-
-
-def _wait_for_chief(server: ServerClient, workload: dict[str, Any], follow: bool) -> str:
-    """The pod meant when none is named; a follower waits for it to be made."""
-    while True:
-        chief = str(workload["additionalFields"]["chief"])
-        if chief:
-            return chief
-        if not follow or workload["phase"] in ("Completed", "Failed", "Deleted"):
-            reason = workload.get("phaseMessage") or f"it is {workload['phase']}"
-            raise CommandError(f"The job {workload['name']} has no pods: {reason}")
-        path = f"{WORKLOADS}/{workload['id']}/wait"
-        workload = server.get(path, **{"for": "Pending,Initializing,Running,Degraded,Completed,Failed", "timeout": 5})
 
 
 # ---------------------------------------------------------------- delete, suspend, resume

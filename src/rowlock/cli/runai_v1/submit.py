@@ -9,8 +9,8 @@ from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, show_json
-from rowlock.cli.submit_checks import check_submit_flags, follow_submit, requested_name, typed_command
-from rowlock.cli.submit_request import request_specs
+from rowlock.cli.submit.checks import check_submit_flags, follow_submit, requested_name, typed_command
+from rowlock.cli.submit.request import request_specs
 from rowlock.submit_fields import flag_names
 
 
@@ -41,6 +41,7 @@ def submit(line: CommandLine, framework: str) -> int:
     spec, master = request_specs(line, 1, framework)
     if framework == "Standard":
         spec |= {"distributedFramework": "PyTorch", "noWorkers": True}
+        spec |= {"category": "Build"} if line.interactive else {}
     else:
         spec["distributedFramework"] = framework
     server, project_name = client.connect(line), project(line)

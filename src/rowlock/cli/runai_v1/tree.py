@@ -5,6 +5,7 @@ from __future__ import annotations
 from rowlock.cli import exec_flags
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
+from rowlock.cli.runai_v2.tree import CONFIG as CONFIG_V2
 
 _FRAMEWORKS = (
     ("pytorch", "PyTorch", ""),
@@ -32,7 +33,7 @@ SUBMIT_DIST = Group(
     "submit-dist", "Submit a distributed job.", tuple(_submit_command(f[0], f, False) for f in _FRAMEWORKS)
 )
 SUBMIT_OLD = tuple(
-    command._replace(aliases=f"{command.aliases} mpi mj".strip()) if command.name == "submit-mpi" else command
+    command._replace(aliases=f"{command.aliases} mj".strip()) if command.name == "submit-mpi" else command
     for command in (_submit_command(f"submit-{f[0]}", f, False) for f in _FRAMEWORKS)
 )
 
@@ -40,24 +41,35 @@ _JOBS = Command("jobs", "List jobs.", "runai_v1.jobs:index", flags=(_ALL_PROJECT
 _NODES = Command("nodes", "List nodes.", "runai_v1.context:nodes", flags=_CONTEXT_FLAGS, aliases="node")
 _PROJECTS = Command("projects", "List projects.", "runai_v1.context:projects", flags=(DATA_DIR,), aliases="project")
 _CLUSTERS = Command("clusters", "List clusters.", "runai_v1.context:clusters", flags=(DATA_DIR,), aliases="cluster")
-LIST = Group("list", "List jobs, nodes, projects or clusters.", (_JOBS, _NODES, _PROJECTS, _CLUSTERS), default="jobs")
+_TEMPLATES = Command("templates", "List templates: this cluster keeps none.", "runai_v1.context:templates", flags=(DATA_DIR,),
+                     aliases="template")  # fmt: skip
+LIST = Group(
+    "list", "List jobs, nodes, projects or clusters.", (_JOBS, _NODES, _PROJECTS, _CLUSTERS, _TEMPLATES), default="jobs"
+)
 
 _OUTPUT = Flag("-o --output", "wide|json|yaml|name", "the output format")
 _DESCRIBE_JOB = Command(
     "job", "Show a job.", "runai_v1.jobs:describe", "NAME", (_OUTPUT, *_CONTEXT_FLAGS), aliases="jobs"
 )
 _DESCRIBE_NODE = Command("node", "Show a node.", "runai_v1.context:node", "NAME", (DATA_DIR,), aliases="nodes")
-DESCRIBE = Group("describe", "Show a job or a node.", (_DESCRIBE_JOB, _DESCRIBE_NODE))
-
-LOGS = Command("logs", "Print the log of a job's chief pod, or of the pod in --pod.", "runai_v1.jobs:logs", "JOB", (
-    Flag("--pod", "text", "the pod", value="NAME"),
-    Flag("-f --follow", "switch", "keep printing until the pod ends"),
-    Flag("--since", "text", "only lines newer than this: 5s, 2m, 3h", value="DURATION"),
-    Flag("--since-time", "text", "only lines newer than this time (RFC 3339)", value="TIME"),
-    Flag("-t --tail", "int", "only the last N lines", -1, value="N"),
-    Flag("--timestamps", "switch", "print the time before every line"),
-    *_CONTEXT_FLAGS,
+_DESCRIBE_TEMPLATE = Command("template", "Not supported: this cluster keeps no templates.", "runai_v1.context:template", "NAME",
+                             (DATA_DIR,), aliases="templates", hidden=True)  # fmt: skip
+DESCRIBE = Group("describe", "Show a job or a node.", (_DESCRIBE_JOB, _DESCRIBE_NODE, _DESCRIBE_TEMPLATE))
+GET = _DESCRIBE_JOB._replace(name="get", summary="The same as `runai describe job`.", aliases="")
+_DETAILS = Flag("-d --details", "switch", "show each node's free GPUs and memory, too")
+TOP = Group("top", "Show what nodes and jobs hold.", (
+    Command("nodes", "Show what nodes have, and what of it is allocated.", "runai_v1.top:nodes", flags=(_DETAILS, DATA_DIR),
+            aliases="node"),
+    Command("jobs", "Show what jobs hold.", "runai_v1.top:jobs", flags=(_ALL_PROJECTS, *_CONTEXT_FLAGS), aliases="job"),
 ))  # fmt: skip
+
+LOGS = Command(
+    "logs",
+    "Print the log of a job's chief pod, or of the pod in --pod.",
+    "runai_v2.streams:logs",
+    "JOB",
+    "runai_v2.flags:LOGS",
+)
 
 _POD = Flag("--pod", "text", "the pod (default: the job's chief)", value="NAME")
 _POD_FLAGS = (_POD, exec_flags.CONTAINER, *_CONTEXT_FLAGS)
@@ -85,38 +97,25 @@ SUSPEND = Command(
 )
 RESUME = Command("resume", "Start suspended jobs again.", "runai_v1.jobs:resume", "NAME...", _MANY_JOBS_FLAGS)
 
-CONFIG = Group("config", "Select a project or a cluster.", (
+CONFIG = Group("config", "Select a project or a cluster, and what the command line remembers.", (
+    *CONFIG_V2,
     Command("project", "Set the default project.", "runai_v1.context:config_project", "NAME", (DATA_DIR,)),
     Command("cluster", "Set the current cluster.", "runai_v1.context:config_cluster", "NAME", (DATA_DIR,)),
 ))  # fmt: skip
-PROJECT_GROUP = Group("project", "Select or list projects.", (
-    Command("set", "Set the default project.", "runai_v1.context:project_set", "NAME", (DATA_DIR,)),
-    Command("list", "List projects.", "runai_v1.context:projects", flags=(DATA_DIR,)),
-))  # fmt: skip
-CLUSTER_GROUP = Group("cluster", "Select or list clusters.", (
-    Command("set", "Set the current cluster.", "runai_v1.context:config_cluster", "NAME", (DATA_DIR,)),
-    Command("list", "List clusters.", "runai_v1.context:clusters", flags=(DATA_DIR,)),
-))  # fmt: skip
-LOGIN = Command("login", "Log in.", "runai_v1.context:login", flags=(DATA_DIR,))
 LOGOUT = Command("logout", "Log out.", "runai_v1.context:logout", flags=(DATA_DIR,))
 WHOAMI = Command("whoami", "Say who is logged in.", "runai_v1.context:whoami", flags=(DATA_DIR,))
 VERSION = Command(
-    "version", "Print the version.", "runai_v1.context:version", flags=(Flag("--short", "switch", "one line"),)
+    "version",
+    "Print the version.",
+    "runai_v1.context:version",
+    flags=(Flag("--short", "switch", "one line"), Flag("--wide", "switch", "everything (the default)")),
 )
 
-_V2_HINT = (
-    "It belongs to Run:ai's second command line (V2), which rowlock does not support yet. In V1: `runai submit-dist pytorch NAME"
-    " --workers=2 -g 0.1 -i IMAGE`, `runai list jobs`, `runai describe job NAME`, `runai logs NAME`, `runai delete job NAME`."
-)
-_FOREIGN_COMMANDS = (
-    ("distributed training pytorch tensorflow tf mpi xgboost jax workload workspace inference workloads", _V2_HINT),
-    ("top", "`runai list nodes` shows the resources of nodes and their use, `runai list jobs` the GPUs of jobs."),
-    (
-        "update",
-        "Delete the job and submit it again; `kubectl edit` changes the fields that Kubernetes allows to change.",
-    ),
-)
-ROOT = Group("runai", "Run:ai's command line for rowlock.", (
-    SUBMIT, SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, LOGS, EXEC, BASH, ATTACH, PORT_FORWARD, DELETE, SUSPEND, RESUME, CONFIG, PROJECT_GROUP, CLUSTER_GROUP,
-    LOGIN, LOGOUT, WHOAMI, VERSION,
-), foreign_commands=_FOREIGN_COMMANDS)  # fmt: skip
+UPDATE = Command("update", "Not supported: rowlock never updates itself.", "runai_v2.account:refuse_upgrade")
+COMPLETION = Command("completion", "Print the completion for a shell: `source <(runai completion bash)`.",
+                     "runai_v1.completion:completion", "bash|zsh")  # fmt: skip
+COMMANDS: tuple[Command | Group, ...] = (
+    SUBMIT, SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, GET, TOP, LOGS, EXEC, BASH, ATTACH, PORT_FORWARD, DELETE, SUSPEND, RESUME,
+    CONFIG, LOGOUT, WHOAMI, VERSION, UPDATE, COMPLETION,
+)  # fmt: skip
+"""Those that the second generation has not under the same name: it has `project`, `cluster`, `template`, `login`."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from rowlock.cli.compute_flags import gpu_request, normalize_quantity
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.item_flags import parse_claim, parse_items, parse_pairs, parse_resources, parse_volume
 from rowlock.cli.output import parse_duration
-from rowlock.cli.submit_flags import flag_of, has_field, has_master_field, master_flag_of
+from rowlock.cli.submit.flags import flag_of, has_field, has_master_field, master_flag_of
+from rowlock.cli.submit.items import parse_claim, parse_items, parse_pairs, parse_resources, parse_volume
 from rowlock.submit_fields import SUBMIT_FIELDS, SubmitField, paths
 
 Spec = dict[str, Any]

@@ -1,0 +1,48 @@
+"""`runai` as one program: the commands of both generations, and what is written instead of other programs' commands.
+
+A word that both generations have is the second's where its output is one that the first prints under another name, too
+(`runai project list`, of which the first has `runai list projects`).
+"""
+
+from __future__ import annotations
+
+from rowlock.cli.context import DATA_DIR, PROJECT
+from rowlock.cli.grammar import Command, Flag, Group
+from rowlock.cli.runai_v1 import tree as v1
+from rowlock.cli.runai_v2 import tree as v2
+
+_PLACE = "the configuration lies in the data directory: --data-dir DIR"
+SHARED = (
+    DATA_DIR,
+    PROJECT,
+    Flag("--loglevel", "debug|info|warn|error", "how much is told; debug shows the requests to the server", "info"),
+    Flag("-d --debug", "switch", "show the requests to the server"),
+    Flag("--verbose", "switch", "show the requests to the server"),
+    Flag("-q --quiet", "switch", "print errors alone"),
+    Flag("--config-path", "text", "", value="DIR", refuse=_PLACE),
+    Flag("--config-file", "text", "", value="FILE", refuse=_PLACE),
+)
+"""Flags of every command; a command that has one of these spellings itself means its own."""
+
+
+def _families() -> tuple[Command | Group, ...]:
+    """`runai mpi --name j ...` is the first generation's, `runai mpi submit j ...` the second's."""
+    older = next(c for c in v1.SUBMIT_OLD if c.name == "submit-mpi")._replace(
+        name="submit-old", hidden=True, aliases=""
+    )
+    families: list[Command | Group] = []
+    for family in v2.FAMILIES:
+        if family.name == "mpi":
+            family = family._replace(commands=(*family.commands, older), default=older.name)
+        families.append(family)
+    return tuple(families)
+
+
+ROOT = Group("runai", "Run:ai's command lines, of both generations, for rowlock.", (
+    *v1.COMMANDS, *_families(), *v2.RESOURCES, v2.LOGIN, *v2.OTHERS,
+), foreign_commands=(
+    ("run start", "`runai submit NAME -i IMAGE -- COMMAND` submits a job of one pod, `runai resume NAME` starts a suspended one."),
+    ("stop cancel kill", "`runai delete job NAME` stops a job for good, `runai suspend NAME` until it is resumed."),
+    ("wait", "`rowlock wait NAME` waits for the end of a job."),
+    ("apply create", "`runai workload submit -f FILE` submits a manifest."),
+))  # fmt: skip

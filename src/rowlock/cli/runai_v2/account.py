@@ -1,0 +1,184 @@
+"""`login`, `auth`, `config`, `kubeconfig`, `version`, `upgrade`: who one is, and what the command line remembers."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.context import data_dir, read_config, update_config
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import parse_duration, show, show_json
+from rowlock.cli.runai_v2.tables import show_yaml
+
+_SETTINGS = {
+    "output": "table", "interactive": "enabled", "auto_update": "disabled", "status_timeout_duration": "3s",
+    "list_format_align": "enabled",
+}  # fmt: skip
+"""What `config set` keeps, and what holds until it is said."""
+
+
+def login_by_owner(line: CommandLine) -> int:
+    """The embedded cluster is its owner's: whoever can read the token is logged in, whichever way he asks for."""
+    client.connect(line).get("/api/v1/clusters")
+    show("Logged in successfully")
+    return 0
+
+
+def login_by_password(line: CommandLine) -> int:
+    raise CommandError(
+        f"this cluster has no passwords: whoever can read {os.path.join(data_dir(line), 'token')} is logged in, `runai login` tries it"
+    )
+
+
+def login_by_application(line: CommandLine) -> int:
+    raise CommandError(
+        "this cluster issues no tokens for applications: whoever can read "
+        f"{os.path.join(data_dir(line), 'token')} is logged in, `runai login` tries it"
+    )
+
+
+def show_token(line: CommandLine) -> int:
+    """The token itself, or as kubectl's exec plugins print it."""
+    server = client.connect(line)
+    token = server.token()
+    if line.output == "plaintext":
+        show(token)
+        return 0
+    credential = {
+        "kind": "ExecCredential",
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "spec": {"interactive": False},
+        "status": {"token": token},
+    }
+    print(json.dumps(credential))
+    return 0
+
+
+# ---------------------------------------------------------------- config
+
+
+def set_config(line: CommandLine) -> int:
+    """Keeps settings in the data directory."""
+    given = {name: getattr(line, name) for name in _SETTINGS if name in line.given_flags}
+    if not given:
+        raise CommandError("`runai config set` needs something to set; `runai config set --help` lists it", 2)
+    if given.get("auto_update") == "enabled":
+        raise CommandError("rowlock never updates itself: `pip install -U rowlock` does")
+    if given.get("list_format_align") == "disabled":
+        raise CommandError("lists are always aligned: --json and --yaml are for programs")
+    if "status_timeout_duration" in given:
+        parse_duration(given["status_timeout_duration"], "--status-timeout-duration")
+    update_config(line, **given)
+    show("configuration updated successfully")
+    return 0
+
+
+def describe_config(line: CommandLine) -> int:
+    values = _config_values(line)
+    if line.json:
+        show_json(values)
+    elif line.yaml:
+        show_yaml(values)
+    else:
+        show("\n".join(f"{name}: {value}" for name, value in values.items()))
+    return 0
+
+
+def _config_values(line: CommandLine) -> dict[str, Any]:
+    config = read_config(line)
+    server = client.read_server_json(data_dir(line)) or {}
+    return {
+        "dataDirectory": data_dir(line),
+        "controlPlaneUrl": server.get("url") or "",
+        "project": config.get("project") or "default",
+        "cluster": (config.get("cluster") or {}).get("name") or "rowlock",
+        **{_camel_case(name): config.get(name) or default for name, default in _SETTINGS.items()},
+    }
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def generate_config(line: CommandLine) -> int:
+    """Writes the configuration to a file, JSON or YAML by its ending."""
+    if not line.file:
+        raise CommandError("`runai config generate` needs a file: -f FILE.json or -f FILE.yaml", 2)
+    values = _config_values(line)
+    if line.file.endswith((".yaml", ".yml")):
+        import yaml
+
+        text = yaml.safe_dump(values, sort_keys=False)
+    else:
+        text = json.dumps(values, indent=1) + "\n"
+    with open(line.file, "w", encoding="utf-8") as file:
+        file.write(text)
+    show(f"configuration written to {line.file}")
+    return 0
+
+
+# ---------------------------------------------------------------- kubeconfig, version
+
+
+def set_kubeconfig(line: CommandLine) -> int:
+    """Adds the cluster to kubectl's own configuration and makes it the current context; other entries stay."""
+    import yaml
+
+    source = str(
+        (client.read_server_json(data_dir(line)) or {}).get("kubeconfig") or os.path.join(data_dir(line), "kubeconfig")
+    )
+    try:
+        with open(source, encoding="utf-8") as file:
+            ours = yaml.safe_load(file)
+    except FileNotFoundError:
+        raise CommandError(
+            f"there is no kubeconfig in {data_dir(line)} yet: it is written by the first `rowlock up`"
+        ) from None
+    target = (os.environ.get("KUBECONFIG") or "").partition(os.pathsep)[0] or os.path.expanduser("~/.kube/config")
+    if os.path.realpath(target) == os.path.realpath(source):
+        show(f"kubeconfig {target} is this cluster's own: nothing to set")
+        return 0
+    try:
+        with open(target, encoding="utf-8") as file:
+            theirs = yaml.safe_load(file) or {}
+    except FileNotFoundError:
+        theirs = {"apiVersion": "v1", "kind": "Config"}
+    except yaml.YAMLError as error:
+        raise CommandError(f"{target} is not YAML, and was left as it is: {error}") from None
+    for kind in ("clusters", "users", "contexts"):
+        names = {entry["name"] for entry in ours.get(kind) or ()}
+        theirs[kind] = [e for e in theirs.get(kind) or () if e["name"] not in names] + list(ours.get(kind) or ())
+    theirs["current-context"] = ours.get("current-context")
+    os.makedirs(os.path.dirname(target) or ".", mode=0o700, exist_ok=True)
+    temporary = f"{target}.{os.getpid()}"
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        yaml.safe_dump(theirs, file, sort_keys=False)
+    os.replace(temporary, target)
+    show(f"kubeconfig {target} has the context {ours.get('current-context')}")
+    return 0
+
+
+def refuse_upgrade(line: CommandLine) -> int:
+    raise CommandError(f"rowlock never updates itself: `{sys.executable} -m pip install -U rowlock` does")
+
+
+def refuse_metrics(line: CommandLine) -> int:
+    raise CommandError(
+        "nothing shows metrics that programs report: let the program print them, `runai logs` keeps them"
+    )
+
+
+def refuse_diagnostics(line: CommandLine) -> int:
+    raise CommandError(
+        f"the server's log and those of jobs lie in {data_dir(line)}; `rowlock doctor` checks this machine, `rowlock why JOB` a job"
+    )
+
+
+def refuse_credentials(line: CommandLine) -> int:
+    raise CommandError(
+        "this cluster keeps no user credentials: put them into a Secret of the project's namespace with kubectl"
+    )

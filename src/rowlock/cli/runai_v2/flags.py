@@ -1,0 +1,96 @@
+"""The flags that many verbs of the second generation share; those of its submits are rows of `rowlock.submit_fields`."""
+
+from __future__ import annotations
+
+from rowlock.cli import exec_flags
+from rowlock.cli.context import DATA_DIR, PROJECT
+from rowlock.cli.grammar import Flag
+from rowlock.cli.submit.flags import ANY_FRAMEWORK, submit_flags
+
+DISTRIBUTED = submit_flags(2, ANY_FRAMEWORK)
+PYTORCH = submit_flags(2, "PyTorch")
+TENSORFLOW = submit_flags(2, "TF")
+MPI = submit_flags(2, "MPI")
+XGBOOST = submit_flags(2, "XGBoost")
+JAX = submit_flags(2, "JAX")
+STANDARD = submit_flags(2, "Standard")
+
+OUTPUT = (
+    Flag("--table", "switch", "print a table (the default)"),
+    Flag("--json", "switch", "print JSON"),
+    Flag("--yaml", "switch", "print YAML"),
+    Flag("--no-headers", "switch", "print no header"),
+    Flag("--columns", "list", "the columns, in this order", value="NAME,NAME"),
+    Flag("--raw", "switch", "print the server's answer as it is"),
+    Flag("--set-default-columns", "switch", "", refuse="put --columns into an alias of your shell"),
+)
+PAGES = (
+    Flag("--max-items", "int", "no more than N", value="N"),
+    Flag("--page-size", "int", "how many are asked for at once", 100, value="N"),
+    Flag("--next-token", "text", "begin where an earlier list ended", value="TOKEN"),
+    Flag("--no-pagination", "switch", "everything at once (which is the default)"),
+    Flag("--limit", "int", "no more than N", value="N"),
+    Flag("--offset", "int", "leave out the first N", 0, value="N"),
+)
+LIST = (
+    Flag("-A --all", "switch", "those of all projects"),
+    Flag("--status", "text", "only those with this status", value="STATUS"),
+    Flag("--deleted", "switch", "", refuse="deleted workloads are not kept: their logs are, in the data directory"),
+    *PAGES, *OUTPUT, PROJECT, DATA_DIR,
+)  # fmt: skip
+WORKLOAD_LIST = (
+    Flag("--type", "training|workspace|inference|distributed", "only those of this type"),
+    Flag("--framework", "text", "only those of this framework", value="FRAMEWORK"),
+    *LIST,
+)  # fmt: skip
+UUID = Flag("-u --uuid", "text", "the workload's id, instead of its name", value="UUID")
+_TYPE = Flag("--type", "training|workspace|inference|distributed", "its type (names are unique: not needed)")
+_FRAMEWORK = Flag("--framework", "text", "its framework (names are unique: not needed)", value="FRAMEWORK")
+_YES = Flag("-y --yes", "switch", "do not ask")
+
+
+def _section(name: str, text: str) -> Flag:
+    return Flag(f"--{name}", "switch", text, True)
+
+
+DESCRIBE = (
+    Flag("-o --output", "table|json|yaml", "the output format", "table"),
+    _section("general", "show the workload itself"),
+    _section("compute", "show requested and allocated resources"),
+    _section("pods", "show the pods"),
+    _section("events", "show the events"),
+    _section("networks", "show ports"),
+    _section("storage", "show volumes"),
+    Flag("--containers", "switch", "show the containers of the pods"),
+    Flag("--pod-limit", "int", "no more than N pods; -1: all", 10, value="N"),
+    Flag("--event-limit", "int", "no more than N events; -1: all", 50, value="N"),
+    Flag("--sortEvents", "asc|desc", "the order of the events", "asc", hidden="--sort-events"),
+    UUID, PROJECT, DATA_DIR,
+)  # fmt: skip
+WORKLOAD_DESCRIBE = (_TYPE, _FRAMEWORK, *DESCRIBE)
+_WAITING = (
+    Flag("--wait-timeout", "text", "wait this long for the pod to run", value="DURATION"),
+    Flag("--pod-running-timeout", "text", "wait this long for the pod to run", value="DURATION"),
+)
+_POD = Flag("--pod", "text", "the pod (its name, or for example worker-1; default: the first rank's)", value="NAME")
+LOGS = (
+    _POD, exec_flags.CONTAINER,
+    Flag("--name", "text", "the workload's name", value="NAME"),
+    Flag("-f --follow", "switch", "keep printing until the pod ends"),
+    Flag("--limit-bytes", "int", "no more than N bytes", value="N"),
+    Flag("--previous", "switch", "the log before the last restart"),
+    Flag("--since", "text", "only lines newer than this: 5s, 2m, 3h", value="DURATION"),
+    Flag("--since-time", "text", "only lines newer than this time (RFC 3339)", value="TIME"),
+    Flag("-t --tail", "int", "only the last N lines", -1, value="N"),
+    Flag("--timestamps", "switch", "print the time before every line"),
+    _WAITING[0], PROJECT, DATA_DIR,
+)  # fmt: skip
+POD = (_POD, exec_flags.CONTAINER, *_WAITING, PROJECT, DATA_DIR)
+EXEC = (*exec_flags.EXEC, *POD)
+ATTACH = (*exec_flags.ATTACH, *exec_flags.EXEC, *POD)
+PORT_FORWARD = (*exec_flags.PORT_FORWARD, *POD)
+DELETE = (UUID, _YES, PROJECT, DATA_DIR)
+WORKLOAD_DELETE = (_TYPE, _FRAMEWORK, *DELETE)
+STATE = (UUID, PROJECT, DATA_DIR)
+RESOURCE_LIST = (*PAGES, *OUTPUT, DATA_DIR)
+ASSET_LIST = (Flag("-A --all", "switch", "those of all projects"), *PAGES, *OUTPUT, PROJECT, DATA_DIR)

@@ -1,0 +1,97 @@
+"""`logs`, `exec`, `bash`, `attach`, `port-forward` of every family: one pod of a workload, the first rank's unless named."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from rowlock.cli import client, exec_commands
+from rowlock.cli.client import ServerClient
+from rowlock.cli.commands.jobs import WORKLOADS, find_workload
+from rowlock.cli.commands.logs import find_pod_name, write_lines
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import parse_duration
+from rowlock.cli.runai_v2.workloads import named_workload
+
+_LOOK_AGAIN = 5.0
+"""Seconds of one question to the server; it answers earlier when the phase comes."""
+_STARTED = "Running,Degraded,Completed,Failed"
+
+
+def logs(line: CommandLine) -> int:
+    server, workload = named_workload(line)
+    if line.wait_timeout:
+        _wait_for_start(server, workload, parse_duration(line.wait_timeout, "--wait-timeout"))
+    pod = find_pod_name(server, workload, line.pod) if line.pod else chief_pod(server, workload, follow=line.follow)
+    options: dict[str, Any] = {
+        "follow": line.follow, "timestamps": line.timestamps, "sinceTime": line.since_time, "previous": line.previous,
+        "container": line.container, "limitBytes": line.limit_bytes,
+    }  # fmt: skip
+    if line.tail >= 0:
+        options["tail"] = line.tail
+    if line.since:
+        options["since"] = parse_duration(line.since, "--since")
+    write_lines(server.stream_lines(f"{WORKLOADS}/{workload['id']}/pods/{pod}/logs", **options))
+    return 0
+
+
+def chief_pod(server: ServerClient, workload: dict[str, Any], *, follow: bool) -> str:
+    """The pod meant when none is named; a follower waits for it to be made."""
+    while True:
+        if chief := str(workload["additionalFields"]["chief"]):
+            return chief
+        if not follow or workload["phase"] in ("Completed", "Failed", "Deleted"):
+            reason = workload.get("phaseMessage") or f"it is {workload['phase']}"
+            raise CommandError(f"The job {workload['name']} has no pods: {reason}")
+        path = f"{WORKLOADS}/{workload['id']}/wait"
+        workload = server.get(path, **{"for": f"Pending,Initializing,{_STARTED}", "timeout": _LOOK_AGAIN})
+
+
+def _wait_for_start(server: ServerClient, workload: dict[str, Any], seconds: float) -> None:
+    """Until its pods run, or have run. Raises CommandError when they do not in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = max(0.0, min(_LOOK_AGAIN, deadline - time.monotonic()))
+        body = server.get(f"{WORKLOADS}/{workload['id']}/wait", **{"for": _STARTED, "timeout": f"{left:.3f}"})
+        if body["phase"] in _STARTED.split(","):
+            return
+        if time.monotonic() >= deadline or body["phase"] == "Deleted":
+            reason = body.get("phaseMessage") or f"it is {body['phase']}"
+            raise CommandError(f"workload is not ready to stream: {workload['name']}: {reason}")
+
+
+def _await_pod(line: CommandLine) -> None:
+    """Waits as long as --wait-timeout or --pod-running-timeout say."""
+    limits = [
+        parse_duration(text, flag)
+        for flag, text in (("--wait-timeout", line.wait_timeout), ("--pod-running-timeout", line.pod_running_timeout))
+        if text
+    ]
+    if limits and line.words:
+        server = client.connect(line)
+        _wait_for_start(server, find_workload(server, project(line), line.words[0]), max(limits))
+
+
+def exec_command(line: CommandLine) -> int:
+    _await_pod(line)
+    return exec_commands.exec_(line)
+
+
+def bash(line: CommandLine) -> int:
+    _await_pod(line)
+    return exec_commands.bash(line)
+
+
+def attach(line: CommandLine) -> int:
+    """-i and -t are what attach does by itself where the pod allows it; --no-stdin and --no-tty leave it out."""
+    _await_pod(line)
+    if line.tty and not sys.stdin.isatty():
+        print("Unable to use a TTY - input is not a terminal or the right kind of file", file=sys.stderr)
+    return exec_commands.attach(line)
+
+
+def port_forward(line: CommandLine) -> int:
+    _await_pod(line)
+    return exec_commands.port_forward(line)

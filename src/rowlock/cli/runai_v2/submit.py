@@ -1,0 +1,142 @@
+"""`runai distributed submit`, `runai training [FRAMEWORK] submit`, `runai workspace submit`, `runai workload submit -f`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.commands.jobs import WORKLOADS
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.output import parse_duration, show, show_json
+from rowlock.cli.runai_v2.workloads import FRAMEWORKS
+from rowlock.cli.submit.checks import check_submit_flags, follow_submit, requested_name, typed_command
+from rowlock.cli.submit.flags import ANY_FRAMEWORK
+from rowlock.cli.submit.request import request_specs
+from rowlock.submit_fields import SUBMIT_FIELDS, flag_names
+
+
+def any_framework(line: CommandLine) -> int:
+    """`runai distributed submit`: --framework says which."""
+    word = line.framework or "pytorch"
+    framework = FRAMEWORKS.get(word.lower().removesuffix("job"))
+    if framework is None:
+        hint = suggest_nearest(word.lower(), list(FRAMEWORKS))
+        raise CommandError(
+            f"--framework {word}: there is no such framework.{hint} Known: PyTorch, TF, MPI, XGBoost, JAX.", 2
+        )
+    return submit(line, ANY_FRAMEWORK, {"distributedFramework": framework})
+
+
+def framework(line: CommandLine) -> int:
+    """`runai pytorch submit`, `runai training pytorch submit`: the framework is the word before the verb."""
+    name = FRAMEWORKS[line.verb.split()[-2]]
+    return submit(line, name, {"distributedFramework": name})
+
+
+def standard(line: CommandLine) -> int:
+    """A workload of one pod."""
+    return submit(line, "Standard", {"distributedFramework": "PyTorch", "noWorkers": True})
+
+
+def workspace(line: CommandLine) -> int:
+    """A workload of one pod for somebody who works in it: of high priority, and never preempted."""
+    fields = {"distributedFramework": "PyTorch", "noWorkers": True, "category": "Build"}
+    return submit(line, "Standard", fields if line.priority else {**fields, "priorityClass": "high"})
+
+
+def submit(line: CommandLine, framework: str, fields: dict[str, Any]) -> int:
+    check_submit_flags(line)
+    _check_request_type(line)
+    if line.wait_for_submit:
+        parse_duration(line.wait_for_submit, "--wait-for-submit")
+    name = requested_name(line)
+    if name and line.name_prefix:
+        raise CommandError(f"a name ({name}) and --name-prefix exclude each other: give one of them", 2)
+    spec, master = request_specs(line, 2, framework)
+    server = client.connect(line)
+    body: dict[str, Any] = {
+        "name": name or line.name_prefix or "workload",
+        "projectId": project(line),
+        "spec": {**spec, **fields},
+        "submitCommand": typed_command(line),
+    }
+    if not name:
+        body["useGivenNameAsPrefix"] = True
+    if master:
+        body["masterSpec"] = master
+    try:
+        answer = server.call(
+            "POST", f"{WORKLOADS}/distributed", body=body, query={"dryRun": True} if line.dry_run else {}
+        )
+    except client.StatusError as refusal:
+        if refusal.status == 409 and "already exists, please delete it" in refusal.message:
+            family = line.verb.rpartition(" ")[0]
+            hint = f"delete it with `runai {family} delete {name}`, or choose another name"
+            raise CommandError(f"Workload named '{name}' already exists in the project: {hint}") from None
+        raise CommandError(client.message_in_flags(refusal, flag_names(2))) from None
+    if line.dry_run:
+        show_json(answer["objects"])
+        return 0
+    family = line.verb.rpartition(" ")[0]
+    show(f"Creating {family.split()[0]} {answer['name']}...")
+    show(f"To track the workload's status, run 'runai {family} describe {answer['name']}'")
+    return follow_submit(line, server, answer["name"])
+
+
+def _check_request_type(line: CommandLine) -> None:
+    """MIG profiles are refused with the reason that their flag gives."""
+    if line.gpu_request_type == "migProfile":
+        reason = next(row.refuse for row in SUBMIT_FIELDS if row.v2 == "--mig-profile")
+        raise CommandError(f"--gpu-request-type migProfile is not supported by rowlock: {reason}")
+
+
+def inference(line: CommandLine) -> int:
+    raise CommandError("rowlock trains models and serves none: `runai inference` lists nothing and submits nothing")
+
+
+# ---------------------------------------------------------------- manifests
+
+
+def manifest(line: CommandLine) -> int:
+    """`runai workload submit -f FILE`: objects of a manifest, in the project's namespace."""
+    import yaml
+
+    if not line.file:
+        raise CommandError("`runai workload submit` needs a manifest: -f FILE; `runai training submit` takes flags", 2)
+    with sys.stdin if line.file == "-" else open(line.file, encoding="utf-8") as file:
+        try:
+            objects = [obj for obj in yaml.safe_load_all(file) if obj]
+        except yaml.YAMLError as error:
+            raise CommandError(f"{line.file} is not YAML: {error}") from None
+    if not objects or not all(isinstance(obj, dict) and obj.get("kind") for obj in objects):
+        raise CommandError(f"{line.file} has no Kubernetes object: each needs apiVersion, kind and metadata.name")
+    server = client.connect(line)
+    projects = client.list_all(server, "/api/v1/org-unit/projects", "projects")
+    namespace = next((p["status"]["namespace"] for p in projects if p["name"] == project(line)), None)
+    if namespace is None:
+        raise CommandError(
+            f"project {project(line)} was not found.{suggest_nearest(project(line), [p['name'] for p in projects])}"
+        )
+    for obj in objects:
+        path = _collection_path(server, obj, namespace)
+        created = server.post(path, {**obj, "metadata": {**obj.get("metadata", {}), "namespace": namespace}})
+        show(f"{created['kind'].lower()} {created['metadata']['name']} created in project {project(line)}")
+    return 0
+
+
+def _collection_path(server: client.ServerClient, obj: dict[str, Any], namespace: str) -> str:
+    """Where objects of this kind are created, by the server's discovery. Raises CommandError for an unknown kind."""
+    version, kind = str(obj.get("apiVersion", "")), str(obj["kind"])
+    base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    try:
+        resources = server.get(base)["resources"]
+    except client.StatusError:
+        resources = []
+    resource = next((r for r in resources if r["kind"] == kind and "/" not in r["name"]), None)
+    if resource is None or not resource["namespaced"]:
+        raise CommandError(
+            f"{kind} of {version or 'no apiVersion'} cannot be submitted to a project: rowlock serves no such kind there"
+        )
+    return f"{base}/namespaces/{namespace}/{resource['name']}"

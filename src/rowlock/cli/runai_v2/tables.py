@@ -1,0 +1,103 @@
+"""How lists of the second generation are printed: tables with a rule, JSON, YAML, the server's own answer, chosen columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from rowlock.cli.client import ServerClient
+from rowlock.cli.context import read_config
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.output import show, show_json, tell
+
+MAX_PAGE = 500
+RULE = "─"
+
+
+class Column(NamedTuple):
+    """`name` is what --columns calls it; `width` is what Run:ai's own table leaves for it."""
+
+    name: str
+    title: str
+    read: Callable[[dict[str, Any]], Any]
+    width: int = 0
+    is_shown: bool = True
+
+
+def show_yaml(value: Any) -> None:
+    import yaml
+
+    show(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
+
+
+def ruled_table(columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, header: bool = True) -> str:
+    """Title-case headers, a rule of the table's full width, two blanks or more between columns."""
+    cells = [[str(column.read(row)) for column in columns] for row in rows]
+    titles = [column.title for column in columns]
+    lines = [titles, *cells] if header else cells
+    widths = [max([column.width, *(len(line[n]) + 2 for line in lines)]) for n, column in enumerate(columns)]
+    text = ["".join(f"{cell:{w}}" for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+    if header:
+        text.insert(1, RULE * (sum(widths[:-1]) + len(titles[-1]) if not rows else max(len(line) for line in text)))
+    return "\n".join(text)
+
+
+def show_list(line: CommandLine, columns: Sequence[Column], items: Sequence[dict[str, Any]], body: Any = None) -> int:
+    """The items as the line asks for them: --json, --yaml, --raw, else a table of the chosen columns."""
+    form = [name for name in ("json", "yaml", "raw", "table") if getattr(line, name)]
+    if len(form) > 1:
+        raise CommandError(f"--{form[0]} and --{form[1]} exclude each other: give one of them", 2)
+    wanted = form[0] if form else str(read_config(line).get("output") or "table")
+    chosen = chosen_columns(line, columns)
+    if wanted == "raw":
+        show_json(list(items) if body is None else body)
+    elif wanted in ("json", "yaml"):
+        picked = [{c.name: c.read(item) for c in chosen} for item in items] if line.columns else list(items)
+        (show_json if wanted == "json" else show_yaml)(picked)
+    elif text := ruled_table(chosen, items, header=not line.no_headers):
+        show(text)
+    return 0
+
+
+def chosen_columns(line: CommandLine, columns: Sequence[Column]) -> list[Column]:
+    """Those of --columns, by name or by title; else those that Run:ai shows. Raises CommandError with the nearest name."""
+    if not line.columns:
+        return [column for column in columns if column.is_shown]
+    by_word = {word: c for c in reversed(columns) for word in (c.title.lower(), c.name.lower())}
+    chosen = []
+    for word in (word.strip() for words in line.columns for word in words.split(",")):
+        if word.lower() not in by_word:
+            names = [c.name for c in columns]
+            raise CommandError(
+                f"there is no column {word}.{suggest_nearest(word, names)} Known: {', '.join(names)}.", 2
+            )
+        chosen.append(by_word[word.lower()]._replace(width=0))
+    return chosen
+
+
+def fetch_page(line: CommandLine, server: ServerClient, path: str, name: str, **query: Any) -> list[dict[str, Any]]:
+    """The items that the line asks for: all of them, or the part that --max-items, --limit, --offset, --next-token name."""
+    token = line.next_token or ""
+    if token and not token.isdigit():
+        raise CommandError(f"--next-token {token}: a token is what an earlier list ended with, a number", 2)
+    limits = [n for n in (line.max_items, line.limit) if n is not None]
+    if any(n < 1 for n in (*limits, line.page_size)) or line.offset < 0:
+        raise CommandError("--max-items, --limit and --page-size must be at least 1, and --offset no less than 0", 2)
+    most = min(limits, default=None) if not line.no_pagination else None
+    offset: int | None = int(token or line.offset)
+    items: list[dict[str, Any]] = []
+    while offset is not None and (most is None or len(items) < most):
+        page_size = min(MAX_PAGE, line.page_size, most - len(items) if most is not None else MAX_PAGE)
+        body = server.get(path, offset=offset, limit=page_size, **query)
+        items += body[name]
+        offset = body.get("next")
+    if offset is not None:
+        tell(f"There are more: --next-token {offset}")
+    return items
+
+
+def slice_items(line: CommandLine, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The part of a list that has no pages on the server."""
+    limits = [n for n in (line.max_items, line.limit) if n is not None]
+    start = int(line.next_token) if (line.next_token or "").isdigit() else line.offset
+    return list(items)[start : start + min(limits) if limits else None]

@@ -1,0 +1,187 @@
+"""`runai`'s commands of the second generation as a table: families of workloads with the same verbs, and resources."""
+
+from __future__ import annotations
+
+from rowlock.cli.context import DATA_DIR, PROJECT
+from rowlock.cli.grammar import Command, Flag, Group
+
+_FLAGS = "runai_v2.flags:"
+_CREATE_PROJECT = (
+    Flag("--department", "text", "its department", "default", value="NAME"),
+    Flag("--description", "text", "what it is for", value="TEXT"),
+    Flag("--namespace", "text", "its namespace (default: runai-NAME)", value="NAME"),
+    Flag("--resources", "list", "its GPUs in a node pool", value="nodepool=,gpu-deserved=,gpu-limit="),
+    DATA_DIR,
+)
+
+
+def _verbs(submit: str, flags: str, listing: str) -> tuple[Command, ...]:
+    """The eleven verbs of a family."""
+    return (
+        Command("submit", "Submit a workload.", f"runai_v2.submit:{submit}", "[NAME]", f"{_FLAGS}{flags}", "ARGUMENTS..."),
+        Command("list", "List workloads.", f"runai_v2.workloads:{listing}", flags=f"{_FLAGS}LIST", aliases="ls"),
+        Command("describe", "Show a workload.", "runai_v2.describe:describe", "[NAME]", f"{_FLAGS}DESCRIBE"),
+        Command("logs", "Print the log of a pod.", "runai_v2.streams:logs", "[NAME]", f"{_FLAGS}LOGS"),
+        Command("exec", "Run a command in a pod.", "runai_v2.streams:exec_command", "NAME", f"{_FLAGS}EXEC", "COMMAND..."),
+        Command("bash", "Open a shell in a pod.", "runai_v2.streams:bash", "NAME", f"{_FLAGS}EXEC"),
+        Command("attach", "Attach to the running program of a pod.", "runai_v2.streams:attach", "NAME", f"{_FLAGS}ATTACH"),
+        Command("port-forward", "Forward ports of this machine to a pod.", "runai_v2.streams:port_forward",
+                "NAME [PORTS...]", f"{_FLAGS}PORT_FORWARD"),
+        Command("delete", "Delete a workload.", "runai_v2.workloads:delete", "[NAME...]", f"{_FLAGS}DELETE", aliases="rm"),
+        Command("suspend", "Stop a workload's pods, but keep it.", "runai_v2.workloads:suspend", "[NAME...]", f"{_FLAGS}STATE"),
+        Command("resume", "Start a suspended workload again.", "runai_v2.workloads:resume", "[NAME...]", f"{_FLAGS}STATE"),
+    )  # fmt: skip
+
+
+_FRAMEWORKS = tuple(
+    Group(name, f"Distributed {title} workloads.", _verbs("framework", flags, "list_framework"), aliases=aliases)
+    for name, title, flags, aliases in (
+        ("pytorch", "PyTorch", "PYTORCH", ""),
+        ("tensorflow", "TensorFlow", "TENSORFLOW", "tf"),
+        ("mpi", "MPI", "MPI", ""),
+        ("xgboost", "XGBoost", "XGBOOST", ""),
+        ("jax", "JAX", "JAX", ""),
+    )
+)
+_STANDARD = _verbs("standard", "STANDARD", "list_standard")
+DISTRIBUTED = Group("distributed", "Distributed workloads of any framework.",
+                    _verbs("any_framework", "DISTRIBUTED", "list_distributed"), aliases="dist")  # fmt: skip
+TRAINING = Group("training", "Training workloads: distributed ones by framework, and those of one pod.", (
+    *_verbs("standard", "STANDARD", "list_training"),
+    *_FRAMEWORKS,
+    Group("standard", "Training workloads of one pod.", _STANDARD),
+))  # fmt: skip
+WORKSPACE = Group(
+    "workspace", "Workspaces: one pod, never preempted.", _verbs("workspace", "STANDARD", "list_workspaces")
+)
+_SERVED = _verbs("inference", "STANDARD", "list_inference")
+INFERENCE = Group("inference", "Inference workloads: rowlock serves no models, so there are none.", _SERVED)
+WORKLOAD = Group("workload", "Workloads of any type.", (
+    Command("list", "List workloads.", "runai_v2.workloads:list_any", flags=f"{_FLAGS}WORKLOAD_LIST", aliases="ls"),
+    Command("describe", "Show a workload.", "runai_v2.describe:describe", "[NAME]", f"{_FLAGS}WORKLOAD_DESCRIBE"),
+    Command("delete", "Delete workloads.", "runai_v2.workloads:delete_many", "[NAME...]", f"{_FLAGS}WORKLOAD_DELETE"),
+    Command("exec", "Run a command in a pod.", "runai_v2.streams:exec_command", "NAME", f"{_FLAGS}EXEC", "COMMAND..."),
+    Command("logs", "Print the log of a pod.", "runai_v2.streams:logs", "[NAME]", f"{_FLAGS}LOGS"),
+    Command("submit", "Submit the objects of a manifest to the project.", "runai_v2.submit:manifest", flags=(
+        Flag("-f --file", "text", "the manifest (- reads stdin)", value="FILE"), PROJECT, DATA_DIR,
+    )),
+), aliases="workloads")  # fmt: skip
+
+
+def _resource(name: str, plural: str, listing: str, *others: Command) -> Group:
+    command = Command(
+        "list", f"List {plural}.", f"runai_v2.resources:{listing}", flags=f"{_FLAGS}RESOURCE_LIST", aliases="ls"
+    )
+    return Group(name, f"Show {plural}.", (command, *others))
+
+
+def _asset(name: str, plural: str) -> Group:
+    refused = tuple(
+        Command(verb, f"Not supported: this cluster keeps no {plural}.", "runai_v2.resources:refuse_asset", "[NAME]",
+                f"{_FLAGS}STATE", hidden=True)
+        for verb in ("describe", "create", "update", "delete")
+    )  # fmt: skip
+    listing = Command(
+        "list", f"List {plural}.", "runai_v2.resources:list_assets", flags=f"{_FLAGS}ASSET_LIST", aliases="ls"
+    )
+    return Group(name, f"{plural.capitalize()}: this cluster keeps none.", (listing, *refused))
+
+
+_SET_PROJECT = Command("set", "Set the default project.", "runai_v1.context:project_set", "NAME", (DATA_DIR,))
+PROJECTS = Group("project", "Select, list or create projects.", (
+    _SET_PROJECT,
+    *_resource("project", "projects", "list_projects").commands,
+    Command("create", "Create a project.", "runai_v2.resources:create_project", "NAME", _CREATE_PROJECT),
+), aliases="projects")  # fmt: skip
+CLUSTER = _resource("cluster", "clusters", "list_clusters", Command(
+    "set", "Set the current cluster.", "runai_v2.resources:set_cluster", "[NAME]",
+    (Flag("--id", "text", "its id", value="UUID"), DATA_DIR),
+))  # fmt: skip
+_CLAIMS = Command("list", "List claims.", "runai_v2.resources:list_claims", flags=f"{_FLAGS}ASSET_LIST", aliases="ls")
+RESOURCES: tuple[Group, ...] = (
+    PROJECTS, CLUSTER,
+    _resource("node", "nodes", "list_nodes", Command("describe", "Show a node.", "runai_v1.context:node", "NAME", (DATA_DIR,))),
+    _resource("nodepool", "node pools", "list_node_pools"),
+    _resource("department", "departments", "list_departments"),
+    _resource("workload-type", "types of workloads", "list_types"),
+    Group("pvc", "Show persistent volume claims.", (_CLAIMS,)),
+    _asset("compute", "compute resources"), _asset("environment", "environments"), _asset("datasource", "data sources"),
+    _asset("template", "templates"),
+    Group("my-credential", "User credentials: this cluster keeps none.", (
+        Command("list", "Not supported.", "runai_v2.account:refuse_credentials", flags=f"{_FLAGS}RESOURCE_LIST"),
+        Command("create", "Not supported.", "runai_v2.account:refuse_credentials", "[NAME]", hidden=True),
+        Command("delete", "Not supported.", "runai_v2.account:refuse_credentials", "[NAME]", hidden=True),
+    )),
+)  # fmt: skip
+
+_APPLICATION = (
+    Flag("--client-id", "text", "the application's id", value="ID"),
+    Flag("--secret", "text", "its secret", value="SECRET"),
+    Flag("--secret-file", "text", "a file with its secret", value="FILE"),
+    Flag("--save", "switch", "keep it"),
+    Flag("--interactive", "enabled|disabled", "ask for what is missing"),
+    DATA_DIR,
+)
+_BROWSER = (
+    Flag(
+        "--listen-host", "text", "", value="HOST", refuse="no browser is needed: the token lies in the data directory"
+    ),
+    Flag("--listen-port", "int", "", value="PORT", refuse="no browser is needed: the token lies in the data directory"),
+    DATA_DIR,
+)
+_OWNER = "runai_v2.account:login_by_owner"
+LOGIN = Group("login", "Log in.", (
+    Command("owner", "Log in with the token of the data directory.", _OWNER, flags=_BROWSER),
+    Command("user", "Not supported: this cluster has no passwords.", "runai_v2.account:login_by_password", flags=(
+        Flag("-u --user", "text", "the user", value="NAME"), Flag("-p --password", "text", "the password", value="PASSWORD"),
+        DATA_DIR,
+    )),
+    Command("sso", "Log in with the token of the data directory.", _OWNER, flags=(DATA_DIR,)),
+    Command("remote-browser", "Log in with the token of the data directory.", _OWNER, flags=(DATA_DIR,)),
+    Command("application", "Not supported: this cluster has no applications.", "runai_v2.account:login_by_application",
+            flags=_APPLICATION, aliases="app access-key"),
+), default="owner")  # fmt: skip
+AUTH = Group("auth", "The token of the data directory.", (
+    Command("get-token", "Print the token.", "runai_v2.account:show_token", flags=(
+        Flag("-o --output", "plaintext|kubeconfig", "the format", "plaintext"), DATA_DIR,
+    )),
+))  # fmt: skip
+_SWITCH = "enabled|disabled"
+_SERVER = "the server is that of the data directory: --data-dir DIR"
+CONFIG = (
+    Command("set", "Set what the command line remembers.", "runai_v2.account:set_config", flags=(
+        Flag("--cp-url", "text", "", value="URL", refuse=_SERVER),
+        Flag("--auth-url", "text", "", value="URL", refuse=_SERVER),
+        Flag("--output", "table|json|yaml", "how lists are printed"),
+        Flag("--interactive", _SWITCH, "ask for what is missing"),
+        Flag("--auto-update", _SWITCH, "rowlock never updates itself"),
+        Flag("--status-timeout-duration", "text", "how long a status is waited for", value="DURATION"),
+        Flag("--list-format-align", _SWITCH, "lists are always aligned"),
+        Flag("--update-shell", "text", "", value="SHELL", refuse="`runai completion bash` prints what your shell needs"),
+        DATA_DIR,
+    )),
+    Command("describe", "Show what the command line remembers.", "runai_v2.account:describe_config", flags=(
+        Flag("--json", "switch", "print JSON"), Flag("--yaml", "switch", "print YAML"), DATA_DIR,
+    )),
+    Command("generate", "Write what the command line remembers to a file.", "runai_v2.account:generate_config", flags=(
+        Flag("-f --file", "text", "the file, .json or .yaml", value="FILE"), DATA_DIR,
+    )),
+)  # fmt: skip
+OTHERS: tuple[Command | Group, ...] = (
+    AUTH,
+    Group("kubeconfig", "The cluster in kubectl's own configuration.", (
+        Command("set", "Add the cluster and make it kubectl's current context.", "runai_v2.account:set_kubeconfig", flags=(
+            Flag("--username", "text", "", value="NAME", refuse="the entry has the name that `rowlock kubeconfig` shows"), DATA_DIR,
+        )),
+    )),
+    Command("upgrade", "Not supported: rowlock never updates itself.", "runai_v2.account:refuse_upgrade", flags=(
+        Flag("--force", "switch", "update even so"), Flag("--exec", "text", "the shell to use", value="SHELL"),
+    )),
+    Group("report", "Metrics that programs report.", (
+        Command("metrics", "Not supported: nothing shows them.", "runai_v2.account:refuse_metrics", "[VALUES...]"),
+    )),
+    Group("diagnostics", "What went wrong.", (
+        Command("collect-logs", "Not supported; it says where logs are.", "runai_v2.account:refuse_diagnostics", flags=(DATA_DIR,)),
+    )),
+)  # fmt: skip
+FAMILIES: tuple[Group, ...] = (DISTRIBUTED, TRAINING, *_FRAMEWORKS, WORKLOAD, WORKSPACE, INFERENCE)

@@ -1,0 +1,175 @@
+"""`list`, `describe`, `delete`, `suspend`, `resume` of every family: workloads in the words of the second generation.
+
+Names are unique in a project, whatever the type: a verb of any family finds a workload by its name, or by its id.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient
+from rowlock.cli.commands.jobs import WORKLOADS, check_project, find_workload
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.output import ask, format_number, show
+from rowlock.cli.runai_v2.tables import Column, fetch_page, show_list
+
+STATUSES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
+FRAMEWORKS = {
+    "pytorch": "PyTorch", "tensorflow": "TF", "tf": "TF", "mpi": "MPI", "xgboost": "XGBoost", "jax": "JAX",
+}  # fmt: skip
+"""Words of the command line, and what REST calls the framework."""
+
+
+def format_pods(workload: dict[str, Any]) -> str:
+    """`2/3`; of an elastic workload `1/1-3`."""
+    requested = workload["requestedPods"]
+    least, most = requested.get("min"), requested.get("max")
+    wanted = f"{least}-{most}" if least is not None and most is not None and least != most else requested["number"]
+    return f"{workload['runningPods']}/{wanted}"
+
+
+COLUMNS = (
+    Column("name", "Workload", lambda w: w["name"], 13),
+    Column("type", "Type", lambda w: w["type"], 13),
+    Column("status", "Status", lambda w: w["phase"], 12),
+    Column("project", "Project", lambda w: w["projectName"], 12),
+    Column("preemptible", "Preemptible", lambda w: "Yes" if w["preemptible"] else "No", 17),
+    Column("pods", "Running/Requested Pods", format_pods, 27),
+    Column("gpu", "GPU Allocation", lambda w: f"{w['allocatedResources']['gpu']:.2f}"),
+    Column("gpuRequest", "GPU Request", lambda w: format_number(w["workloadRequestedResources"]["gpu"]["request"]), 0, False),
+    Column("framework", "Framework", lambda w: w["distributedFramework"], 0, False),
+    Column("category", "Category", lambda w: w["category"], 0, False),
+    Column("priority", "Priority", lambda w: w["priorityClassName"], 0, False),
+    Column("namespace", "Namespace", lambda w: w["namespace"], 0, False),
+    Column("nodes", "Nodes", lambda w: ",".join(w["additionalFields"]["nodes"]), 0, False),
+    Column("nodePools", "Node Pools", lambda w: ",".join(w["requestedNodePools"]), 0, False),
+    Column("image", "Image", lambda w: w["additionalFields"]["image"], 0, False),
+    Column("submittedBy", "Created By", lambda w: w["submittedBy"], 0, False),
+    Column("createdAt", "Creation Time", lambda w: w["createdAt"], 0, False),
+    Column("completedAt", "Completion Time", lambda w: w["completedAt"] or "", 0, False),
+    Column("reason", "Reason", lambda w: (w["phaseMessage"] or "").partition("\n")[0], 0, False),
+    Column("id", "Id", lambda w: w["id"], 0, False),
+)  # fmt: skip
+
+
+def list_distributed(line: CommandLine) -> int:
+    return list_workloads(line, types=("Distributed",))
+
+
+def list_training(line: CommandLine) -> int:
+    return list_workloads(line, types=("Distributed", "Training"))
+
+
+def list_standard(line: CommandLine) -> int:
+    return list_workloads(line, types=("Training",))
+
+
+def list_workspaces(line: CommandLine) -> int:
+    return list_workloads(line, types=("Workspace",))
+
+
+def list_inference(line: CommandLine) -> int:
+    return list_workloads(line, types=("Inference",))
+
+
+def list_framework(line: CommandLine) -> int:
+    """`runai pytorch list`, `runai training pytorch list`: the framework is the word before the verb."""
+    return list_workloads(line, types=("Distributed",), framework=FRAMEWORKS[line.verb.split()[-2]])
+
+
+def list_any(line: CommandLine) -> int:
+    """`runai workload list`."""
+    types = {"training": ("Distributed", "Training")}.get(line.type, (line.type.capitalize(),)) if line.type else ()
+    word = (line.framework or "").lower()
+    if word and word not in FRAMEWORKS:
+        raise CommandError(f"there is no framework {line.framework}.{suggest_nearest(word, list(FRAMEWORKS))}", 2)
+    return list_workloads(line, types=types, framework=FRAMEWORKS.get(word, ""))
+
+
+def list_workloads(line: CommandLine, types: tuple[str, ...] = (), framework: str = "") -> int:
+    server, project_name = client.connect(line), project(line)
+    status = (line.status or "").capitalize()
+    if status and status not in STATUSES:
+        raise CommandError(
+            f"there is no status {line.status}.{suggest_nearest(status, STATUSES)} Known: {', '.join(STATUSES)}.", 2
+        )
+    if not line.all:
+        check_project(server, project_name)
+    filters = [] if line.all else [f"projectName=={project_name}"]
+    filters += [f"phase=={status}"] if status else []
+    filters += [f"distributedFramework=={framework}"] if framework else []
+    filters += [f"type=={types[0]}"] if len(types) == 1 else []
+    if types == ("Distributed", "Training"):
+        filters.append("type!=Workspace")
+    return show_list(line, COLUMNS, fetch_page(line, server, WORKLOADS, "workloads", filterBy=",".join(filters)))
+
+
+# ---------------------------------------------------------------- one workload
+
+
+def named_workload(line: CommandLine) -> tuple[ServerClient, dict[str, Any]]:
+    """The workload that the line names, or that --uuid does. Raises CommandError."""
+    server = client.connect(line)
+    identity, name_flag = getattr(line, "uuid", None), getattr(line, "name", None)
+    if identity:
+        if line.words:
+            raise CommandError(f"a name ({line.words[0]}) and --uuid both name a workload: give one of them", 2)
+        return server, workload_by_id(server, identity)
+    if name_flag and not line.words:
+        return server, find_workload(server, project(line), name_flag)
+    return server, find_workload(server, project(line), line.word("workload"))
+
+
+def workload_by_id(server: ServerClient, identity: str) -> dict[str, Any]:
+    try:
+        return dict(server.get(f"{WORKLOADS}/{identity}"))
+    except client.StatusError as refusal:
+        if refusal.status != 404:
+            raise
+        raise CommandError(
+            f"no workload was found with the id {identity}: `runai workload list --json` shows ids"
+        ) from None
+
+
+def delete(line: CommandLine) -> int:
+    return _for_each(line, "deleted", lambda server, path: server.delete(path))
+
+
+def suspend(line: CommandLine) -> int:
+    return _for_each(line, "suspended", lambda server, path: server.post(f"{path}/suspend"))
+
+
+def resume(line: CommandLine) -> int:
+    return _for_each(line, "resumed", lambda server, path: server.post(f"{path}/resume"))
+
+
+def delete_many(line: CommandLine) -> int:
+    """`runai workload delete`: it alone asks, and only a person at a terminal."""
+    if line.words and not line.yes and sys.stdin.isatty():
+        if ask(f"Delete {', '.join(line.words)}? [y/N] ") not in ("y", "yes"):
+            raise CommandError("Nothing was deleted.")
+    return delete(line)
+
+
+def _for_each(line: CommandLine, word: str, act: Callable[[ServerClient, str], Any]) -> int:
+    """Each of the names; a refusal is told, and the others go on."""
+    names: list[str] = line.words or ([""] if line.uuid else [])
+    if not names:
+        raise CommandError(f"`{line.program} {line.verb}` needs the name of a workload", 2)
+    if line.uuid and line.words:
+        raise CommandError(f"a name ({line.words[0]}) and --uuid both name a workload: give one of them", 2)
+    server, failed = client.connect(line), False
+    for name in names:
+        try:
+            workload = find_workload(server, project(line), name) if name else workload_by_id(server, line.uuid)
+            act(server, f"{WORKLOADS}/distributed/{workload['id']}")
+        except CommandError as refusal:
+            print(refusal.message, file=sys.stderr)
+            failed = True
+            continue
+        show(f"Workload '{workload['name']}' {word} successfully")
+    return 1 if failed else 0

@@ -1,0 +1,353 @@
+"""`runai`, second generation: families, lists and their formats, describe, streams, resources, configuration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.rest.served import Served
+
+from rowlock import kinds
+
+SUBMIT = "runai training pytorch submit t1 -i img --workers 1 -g 0.1"
+
+
+def _pod(served: Served, line: str, role: str = "Worker") -> dict[str, Any]:
+    job = json.loads(served.ok([*line.split(), "--dry-run"]))[-1]
+    specs = next(value for name, value in job["spec"].items() if name.endswith("ReplicaSpecs"))
+    pod: dict[str, Any] = specs[role]["template"]["spec"]
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "pods"),
+    [
+        ("runai distributed submit j -f TF -i x --no-master", "TFJob", ["j-worker-0"]),
+        (
+            "runai distributed submit j --framework mpi -i x --slots-per-worker 2",
+            "MPIJob",
+            ["j-launcher", "j-worker-0"],
+        ),
+        ("runai distributed submit j --framework XGBoost -i x", "XGBoostJob", ["j-master-0", "j-worker-0"]),
+        ("runai pytorch submit j -i x", "PyTorchJob", ["j-master-0", "j-worker-0"]),
+        ("runai tf submit j -i x", "TFJob", ["j-chief-0", "j-worker-0"]),
+        ("runai training tensorflow submit j -i x --workers 2", "TFJob", ["j-chief-0", "j-worker-0", "j-worker-1"]),
+        ("runai training jax submit j -i x", "JAXJob", ["j-worker-0"]),
+        ("runai training submit j -i x", "PyTorchJob", ["j-master-0"]),
+        ("runai training standard submit j -i x", "PyTorchJob", ["j-master-0"]),
+        ("runai workspace submit j -i x", "PyTorchJob", ["j-master-0"]),
+        ("runai mpi --name j -i x", "MPIJob", ["j-launcher", "j-worker-0"]),
+    ],
+)
+def test_every_family_submits(served: Served, line: str, kind: str, pods: list[str]) -> None:
+    served.node("a", 1)
+    out = served.ok(line)
+    if "--name" not in line:
+        family = " ".join(line.split()[1 : line.split().index("submit")])
+        assert out.splitlines() == [
+            f"Creating {out.split()[1]} j...",
+            f"To track the workload's status, run 'runai {family.replace('tf', 'tensorflow')} describe j'",
+        ]
+    served.bound(len(pods))
+    assert sorted(p.removesuffix(p[len("j-launcher") :]) if "launcher" in p else p for p in served.pods()) == pods
+    assert served.ok("runai describe job j -o name") == "j\n"
+    assert served.store.view.get(next(k for k in kinds.JOBS if k.name == kind), "runai-default", "j")
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("--run-as-user", {"securityContext"}),
+        ("--host-path path=/d,mount=/m", {"volumes"}),
+        ("--exclude-node a,b", {"affinity"}),
+        ("--termination-grace-period 2m", {"terminationGracePeriodSeconds"}),
+        ("--env-secret A=s,key=k", set()),
+    ],
+)
+def test_flags_reach_the_pods(served: Served, flags: str, expected: set[str]) -> None:
+    assert expected <= set(_pod(served, f"{SUBMIT} {flags}"))
+
+
+def test_flags_of_the_second_generation(served: Served) -> None:
+    pod = _pod(
+        served,
+        f"{SUBMIT} --run-as-user 1000 --host-path path=/d,mount=/m,readwrite --host-path path=/e,mount=/n "
+        "--secret-volume name=s,path=/s --empty-dir-volume path=/tmp/x,medium=Memory,size-limit=1Gi "
+        "--env-secret A=s,key=k --env-pod-field-ref B=metadata.name -e C=1 --environment D=2 --environment-variable E=3 "
+        "--port container=80 --seccomp-profile RuntimeDefault --run-as-non-root --capability SYS_ADMIN --exclude-node a",
+    )
+    assert pod["securityContext"] == {
+        "runAsUser": 1000, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"},
+    }  # fmt: skip
+    container = pod["containers"][0]
+    assert [m.get("readOnly", False) for m in container["volumeMounts"][:2]] == [False, True]
+    variables = {v["name"]: v for v in container["env"]}
+    assert variables["A"]["valueFrom"] == {"secretKeyRef": {"name": "s", "key": "k"}}
+    assert variables["B"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert [variables[name]["value"] for name in "CDE"] == ["1", "2", "3"]
+    terms = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms == [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["a"]}]}]
+
+
+def test_the_master_may_differ(served: Served) -> None:
+    line = (
+        "runai training pytorch submit j -i x -g 2 --cpu-core-request 2 --master-gpu-devices-request 1 --restart-policy Never "
+        "--master-restart-policy OnFailure -e A=1 -e B=2 --master-environment-variable A=-"
+    )
+    worker, master = _pod(served, line), _pod(served, line, "Master")
+    assert worker["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert master["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert master["containers"][0]["resources"]["requests"]["cpu"] == "2.0"
+    assert not {"A"} & {v["name"] for v in master["containers"][0]["env"]}
+    job = json.loads(served.ok([*line.split(), "--dry-run"]))[-1]["spec"]["pytorchReplicaSpecs"]
+    assert (job["Worker"]["restartPolicy"], job["Master"]["restartPolicy"]) == ("Never", "OnFailure")
+
+
+@pytest.mark.parametrize(
+    ("rest", "worker", "master"),
+    [
+        (["--", "A", "B"], (None, ["A", "B"]), (None, ["A", "B"])),
+        (["--command", "--", "C", "A x"], (["C"], ["A x"]), (["C"], ["A x"])),
+        (["--master-args", "X y", "--", "A"], (None, ["A"]), (None, ["X", "y"])),
+        (["--master-command", "M x", "--", "A"], (None, ["A"]), (["M", "x"], None)),
+        (["--master-command", "M", "--command", "--", "C"], (["C"], None), (["M"], None)),
+    ],
+)
+def test_the_command_after_two_dashes(
+    served: Served, rest: list[str], worker: tuple[Any, Any], master: tuple[Any, Any]
+) -> None:
+    made = json.loads(served.ok(["runai", "pytorch", "submit", "j", "-i", "x", "--dry-run", *rest]))[-1]
+    for role, expected in (("Worker", worker), ("Master", master)):
+        container = made["spec"]["pytorchReplicaSpecs"][role]["template"]["spec"]["containers"][0]
+        assert (container.get("command"), container.get("args")) == expected
+
+
+def test_names_that_are_made_up(served: Served) -> None:
+    assert served.ok("runai pytorch submit --name-prefix night -i x").startswith("Creating pytorch night-")
+    name = served.ok("runai pytorch submit -i x").split()[2].removesuffix("...")
+    assert name.startswith("workload-") and len(name) == len("workload-") + 12
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        (
+            "runai pytorch submit t1 -i x",
+            1,
+            "Workload named 't1' already exists in the project: delete it with `runai pytorch",
+        ),
+        ("runai pytorch submit j", 1, "-i, --image must be set"),
+        ("runai pytorch submit j -i x --wokers 2", 2, "Did you mean `--workers`?"),
+        ("runai pytorch submit j -i x --slots-per-worker 2", 2, "unknown flag: --slots-per-worker"),
+        ("runai distributed submit j -f MPI -i x --no-master", 1, "--no-master: a MPI job needs its launcher"),
+        ("runai distributed submit j -f pytroch -i x", 2, "Did you mean `pytorch`?"),
+        ("runai pytorch submit j -i x --gpu-portion-request 2", 1, "--gpu-portion-request: must be greater than 0"),
+        ("runai pytorch submit j -i x --gpu-request-type memory", 1, "--gpu-memory-request: is required"),
+        ("runai pytorch submit j -i x --gpu-request-type migProfile", 1, "GPUs are not partitioned here"),
+        ("runai pytorch submit j -i x --environment base", 1, "write NAME=VALUE"),
+        ("runai pytorch submit j -i x --compute small-fraction", 1, "this cluster keeps no assets"),
+        ("runai pytorch submit j -i x --external-url container=80", 1, "this cluster has no ingress"),
+        ("runai pytorch submit j -i x --user-group-source fromIdpToken", 1, "--user-group-source: this cluster has no"),
+        ("runai pytorch submit j -i x --host-path path=d,mount=/d", 1, "--host-path: must be a directory of the node"),
+        ("runai pytorch submit j -i x --termination-grace-period soon", 2, "write a duration"),
+        (
+            "runai pytorch submit j -i x --port container=80,service-type=NodePort",
+            1,
+            "--port: ports of pods are not opened",
+        ),
+        ("runai pytorch submit Bad_1 -i x", 1, "NAME: 'Bad_1' must consist of"),
+        ("runai distributed list --status Runing", 2, "Did you mean `Running`?"),
+        ("runai distributed list --columns nmae", 2, "Did you mean `name`?"),
+        ("runai distributed list --json --yaml", 2, "exclude each other"),
+        ("runai distributed list --deleted", 1, "deleted workloads are not kept"),
+        ("runai distributed list -p nowhere", 1, "project nowhere was not found"),
+        ("runai distributed describe --uuid 1", 1, "no workload was found with the id 1"),
+        ("runai distributed describe t1 --uuid 1", 2, "both name a workload"),
+        ("runai training delete nothing", 1, "The job nothing does not exist in project default."),
+        ("runai workload list --framework pytroch", 2, "Did you mean `pytorch`?"),
+        ("runai login user -u a", 1, "this cluster has no passwords"),
+        ("runai login application --client-id a", 1, "issues no tokens for applications"),
+        ("runai upgrade", 1, "rowlock never updates itself"),
+        ("runai update", 1, "rowlock never updates itself"),
+        ("runai report metrics a=1", 1, "let the program print them"),
+        ("runai config set --cp-url https://x", 1, "that of the data directory"),
+        ("runai config set --auto-update enabled", 1, "never updates itself"),
+        ("runai cluster set other", 1, "Cluster other does not exist"),
+        ("runai inference submit j -i x", 1, "rowlock trains models and serves none"),
+        ("runai template create x", 1, "this cluster keeps no assets"),
+        ("runai completion fish", 2, "Known: bash, zsh"),
+        ("runai pytorch sumbit j", 2, "Did you mean `submit`?"),
+        ("runai trainning list", 2, "Did you mean `training`?"),
+        ("runai --config-path /x distributed list", 1, "the configuration lies in the data directory"),
+    ],
+)
+def test_refusals(served: Served, line: str, code: int, words: str) -> None:
+    served.node("a", 1)
+    served.ok("runai pytorch submit t1 -i x")
+    found, out, err = served.run(line)
+    assert found == code, out + err
+    assert words in out + err
+    assert len(list(served.store.view.all(kinds.PYTORCHJOB))) == 1
+
+
+def test_lists_in_every_format(served: Served) -> None:
+    served.node("a", 1)
+    served.ok("runai training submit one -i x")
+    served.ok(SUBMIT)  # the newest first; within a second, the last by name
+    assert [w["name"] for w in json.loads(served.ok("runai training list --json"))] == ["t1", "one"]
+    assert [w["name"] for w in yaml.safe_load(served.ok("runai training pytorch list --yaml"))] == ["t1"]
+    assert [w["name"] for w in json.loads(served.ok("runai training standard list --json"))] == ["one"]
+    assert json.loads(served.ok("runai tf list --json")) == []
+    assert served.ok("runai distributed list --columns name,framework --no-headers") == "t1  PyTorch\n"
+    assert served.ok("runai distributed list --columns Workload").splitlines()[2] == "t1"
+    assert json.loads(served.ok("runai workload list --type training --columns name --json")) == [
+        {"name": "t1"},
+        {"name": "one"},
+    ]
+    assert [w["name"] for w in json.loads(served.ok("runai training list -A --max-items 1 --raw"))] == ["t1"]
+    code, out, err = served.run("runai training list --limit 1 --no-headers --columns name")
+    assert (code, out, err) == (0, "t1\n", "There are more: --next-token 1\n")
+    assert served.ok("runai training list --next-token 1 --no-headers --columns name") == "one\n"
+    assert served.ok("runai training list --no-pagination --page-size 1 --no-headers --columns name") == "t1\none\n"
+    assert served.ok("runai workspace list").splitlines()[0].startswith("Workload ")
+    assert served.ok("runai inference list --json") == "[]\n"
+    served.ok("runai config set --output json")
+    assert json.loads(served.ok("runai distributed list"))[0]["name"] == "t1"
+    assert served.ok("runai distributed list --table").startswith("Workload ")
+
+
+def test_describe_in_sections_and_formats(served: Served) -> None:
+    served.node("a", 1)
+    served.ok(f"{SUBMIT} --host-path path=/d,mount=/m")
+    served.bound(2)
+    served.run_pods()
+    served.until(lambda: "\nPhase:              Running\n" in served.ok("runai pytorch describe t1"))
+    out = served.ok("runai training describe t1")
+    for words in ("Name:               t1\n", "\nGPU Compute   0.20        0.20", "\nPods (2/2 running)\nName ", "\nEvents\nTime ",
+                  "\nStorage\nKind "):  # fmt: skip
+        assert words in out
+    assert sum(line.startswith("Phase:") for line in out.splitlines()) == 1
+    only_pods = served.ok(
+        "runai workload describe t1 --general=false --compute=false --events=false --storage=false --pod-limit 1"
+    )
+    assert only_pods.startswith("Pods (2/2 running)") and "1 more (--pod-limit -1 shows all)" in only_pods
+    body = json.loads(served.ok("runai distributed describe t1 -o json"))
+    assert body["name"] == "t1" and len(body["pods"]) == 2
+    assert yaml.safe_load(served.ok(f"runai pytorch describe --uuid {body['id']} -o yaml"))["phase"] == "Running"
+
+
+def test_suspend_resume_delete(served: Served) -> None:
+    served.node("a", 1)
+    served.ok(SUBMIT)
+    served.ok("runai pytorch submit t2 -i x")
+    assert served.ok("runai distributed suspend t1") == "Workload 't1' suspended successfully\n"
+    assert served.ok("runai training pytorch resume t1") == "Workload 't1' resumed successfully\n"
+    identity = json.loads(served.ok("runai workload describe t1 -o json"))["id"]
+    assert served.ok(f"runai training delete -u {identity}") == "Workload 't1' deleted successfully\n"
+    code, out, err = served.run("runai workload delete -y nothing t2")
+    assert (code, out) == (1, "Workload 't2' deleted successfully\n") and "nothing does not exist" in err
+
+
+def test_logs_of_the_first_rank_or_the_named_pod(served: Served) -> None:
+    served.node("a", 1)
+    served.ok(SUBMIT)
+    served.bound(2)
+    served.logs["t1-master-0"] = ["2026-01-01T00:00:00Z one"]
+    served.logs["t1-worker-0"] = ["2026-01-01T00:00:00Z two"]
+    assert served.ok("runai pytorch logs t1") == served.ok("runai workload logs --name t1") == "one\n"
+    assert served.ok("runai training logs t1 --pod worker-0 --timestamps") == "2026-01-01T00:00:00Z two\n"
+    assert served.ok("runai logs t1 -c pytorch") == "one\n"
+    code, _, err = served.run("runai pytorch logs t1 --wait-timeout 1ms")
+    assert code == 1 and "workload is not ready to stream" in err
+    code, _, err = served.run("runai pytorch exec t1 -- true")
+    assert code == 1 and "Unable to run command in a pod that is not running" in err
+
+
+def test_projects_and_other_resources(served: Served) -> None:
+    served.node("a", 2)
+    assert (
+        served.ok("runai project create lab --resources nodepool=default,gpu-deserved=2")
+        == "project lab created successfully\n"
+    )
+    assert served.ok("runai project set lab") == "project lab configured successfully\n"
+    row = next(p for p in json.loads(served.ok("runai project list --json")) if p["name"] == "lab")
+    assert row["totalResources"]["gpuQuota"] == 2
+    assert "lab      2.00       0.00            0.00%" in served.ok("runai project list")
+    assert served.ok("runai node list --no-headers --columns name,gpus") == "a  2\n"
+    assert served.ok("runai nodepool list --no-headers --columns name,nodes,gpus") == "default  1  2\n"
+    assert served.ok("runai department list --no-headers --columns name").split() == ["default"]
+    cluster = json.loads(served.ok("runai cluster list --json"))[0]
+    assert (
+        served.ok(f"runai cluster set --id {cluster['uuid']}") == f"cluster {cluster['name']} configured successfully\n"
+    )
+    assert "PyTorchJob" in served.ok("runai workload-type list")
+    assert served.ok("runai pvc list -A --json") == "[]\n"
+    for asset in ("compute", "environment", "datasource", "template"):
+        assert served.ok(f"runai {asset} list --json") == "[]\n"
+
+
+def test_account_and_configuration(served: Served, tmp_path: Path) -> None:
+    for line in ("runai login", "runai login sso", "runai login remote-browser"):
+        assert served.ok(line) == "Logged in successfully\n"
+    assert served.ok("runai auth get-token") == "sesame\n"
+    assert json.loads(served.ok("runai auth get-token -o kubeconfig"))["status"] == {"token": "sesame"}
+    served.ok("runai config set --interactive disabled --status-timeout-duration 5s")
+    assert json.loads(served.ok("runai config describe --json"))["statusTimeoutDuration"] == "5s"
+    file = tmp_path / "made.yaml"
+    served.ok(f"runai config generate -f {file}")
+    assert yaml.safe_load(file.read_text())["interactive"] == "disabled"
+    assert "Version: " in served.ok("runai version --wide")
+    assert "complete -o default -F _runai runai" in served.ok("runai completion bash")
+
+
+def test_kubeconfig_set_keeps_other_entries(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = {"clusters": [{"name": "rowlock", "cluster": {}}], "users": [], "contexts": [{"name": "rowlock", "context": {}}],
+            "current-context": "rowlock"}  # fmt: skip
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(ours))
+    target = tmp_path / "theirs"
+    target.write_text(yaml.safe_dump({"contexts": [{"name": "prod", "context": {}}], "current-context": "prod"}))
+    monkeypatch.setenv("KUBECONFIG", str(target))
+    served.ok("runai kubeconfig set")
+    merged = yaml.safe_load(target.read_text())
+    assert [c["name"] for c in merged["contexts"]] == ["prod", "rowlock"] and merged["current-context"] == "rowlock"
+
+
+def test_a_manifest_goes_to_the_project(served: Served, tmp_path: Path) -> None:
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "x"}]}}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "made"},
+        "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": template}}},
+    }
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(job))
+    assert served.ok(f"runai workload submit -f {file}") == "pytorchjob made created in project default\n"
+    assert "made" in served.ok("runai workload list")
+
+
+def test_flags_of_every_command(served: Served) -> None:
+    """They stand before the verb or after it."""
+    served.node("a")
+    for line in ("runai --loglevel debug list jobs", "runai list jobs --loglevel debug", "runai distributed list -d"):
+        code, _, err = served.run(line)
+        assert code == 0 and "GET http://127.0.0.1:" in err
+    assert served.run("runai list jobs -q") == (0, "", "")
+    assert served.run("runai describe job nothing --quiet")[2].startswith("The job nothing does not exist")
+
+
+def test_top_and_the_header_of_nodes_are_aligned(served: Served) -> None:
+    served.node("a", 2)
+    served.ok("runai submit j -i x -g 0.5")
+    served.bound(1)
+    for line in ("runai list nodes", "runai top node", "runai top nodes -d"):
+        groups, header, _ = served.ok(line).splitlines()
+        for group in groups.split():
+            assert header[groups.index(group)] != " " and (
+                groups.index(group) == 0 or header[groups.index(group) - 1] == " "
+            )
+    assert served.ok("runai top jobs").splitlines()[1].split()[:4] == ["j", "default", "ContainerCreating", "0.5"]
+    assert served.ok("runai get j -o name") == "j\n"
