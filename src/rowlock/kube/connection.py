@@ -31,6 +31,8 @@ _WARNING = re.compile(r'299\s+\S+\s+"((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, slots=True)
 class Request:
+    """One HTTP request as it goes over the wire."""
+
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)

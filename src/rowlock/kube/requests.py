@@ -31,6 +31,7 @@ def path(kind: Kind, namespace: str = "", name: str = "", subresource: str = "")
 
 
 def write_query(options: WriteOptions) -> Query:
+    """The query of a write: field manager, field validation, dry run."""
     query: Query = {}
     if options.dry_run:
         query["dryRun"] = "All"

@@ -1,8 +1,8 @@
-"""What is refused at the door because no cycle could ever make sense of it: shares of a GPU that are none, queues that
-hang in a circle, sub-groups without a parent. And what is admitted with a warning, as a real cluster admits it: a queue
-that is not there (yet).
+"""What is refused by admission because no cycle could schedule it: invalid shares of a GPU, queues that are their own
+ancestors, sub-groups without a parent. And what is admitted with a warning, as in a real cluster: a queue that does not
+exist (yet).
 
-Whatever a real KAI refuses, this refuses, in its words and with the field and the fix behind them. Pure: `find_queue` looks a
+Whatever KAI's webhooks refuse, this refuses, in their words, with the field and the remedy added. Pure: `find_queue` looks a
 queue up by name.
 """
 

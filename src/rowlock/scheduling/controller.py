@@ -1,6 +1,6 @@
 """`Scheduler`: the controller around the planner. One constant key; a decision is one cycle.
 
-Changes are noted, the world follows the View, and a cycle runs only when something changed or a timer is due. Writes
+Changes are noted, the session follows the View, and a cycle runs only when something changed or a timer is due. Writes
 are bounded: binds and evictions always, words about waiting only when they change, a few per cycle and gang.
 """
 

@@ -51,6 +51,8 @@ PlanDecision = PlannedBind | PlannedEviction | Hold
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """The decisions of one cycle in order, and what the next cycle needs to know of it."""
+
     decisions: tuple[PlanDecision, ...] = ()
     reservations: tuple[PipelinedGang, ...] = ()
     next_cycle_in: float | None = None

@@ -1,7 +1,7 @@
 """`plan(snapshot) -> Plan`: who is bound where, who is evicted for whom, who waits and why.
 
 One cycle: fair shares; allocate, consolidate, reclaim, preempt, evict stale gangs, least disruptive first; all on one
-world with an undo log; at the end the moves that stand are read off as decisions. No clock, no I/O, no chance: the
+session with an undo log; at the end the moves that stand are read off as decisions. No clock, no I/O, no chance: the
 same snapshot gives the same plan for ever.
 """
 
@@ -40,7 +40,7 @@ VICTIM_ACTIONS: dict[str, tuple[ActionFilter, VictimAction]] = {
     "reclaim": (can_reclaim_resources, reclaim),
     "preempt": (is_worth_preempting, preempt),
 }
-"""The acts that take from others, each with a quick test whether an asker need be tried at all."""
+"""The actions that evict, each with a cheap test whether a pending gang need be tried at all."""
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -50,7 +50,9 @@ def plan(snapshot: Snapshot) -> Plan:
 
 @dataclass(slots=True)
 class Planner:
-    """A world with what is worth keeping between cycles. After `run_cycle` the world is as before, unless `keep_plan`: then `reset` follows."""
+    """A session, and what is worth keeping of it between cycles.
+
+    After `run_cycle` the session is as before, unless `keep_plan`: then the caller calls `reset`."""
 
     session: Session
     placer: Placer = field(init=False)
@@ -62,7 +64,7 @@ class Planner:
     has_min_runtimes: bool = False
     """Some queue has a min-runtime."""
     eviction_causes: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Why a gang loses pods in this plan: gang → (act, by whom)."""
+    """Why a gang loses pods in this plan: gang → (action, by whom)."""
 
     def __post_init__(self) -> None:
         self.placer = Placer(self.session)
@@ -70,7 +72,7 @@ class Planner:
         self.pending_gangs.refill()
 
     def run_cycle(self, *, keep_plan: bool = False) -> Plan:
-        """Plan once. With `keep_plan` the plan stays in the world until `reset`, and holds are left to `holds()`."""
+        """Plan once. With `keep_plan` the plan stays in the session until `reset`, and holds are left to `holds()`."""
         session = self.session
         self.failures.clear()
         self.eviction_causes.clear()
@@ -102,7 +104,7 @@ class Planner:
         return Plan(tuple(decisions), pipelined_gangs, self._next_cycle_in(), node_reservations)
 
     def reset(self) -> None:
-        """The world as it was before the cycle."""
+        """Undo the cycle: the session is as before it."""
         self.session.rollback(0)
         self.session.trim_touched()
         for state in self.placed_gangs:
@@ -111,7 +113,7 @@ class Planner:
                 state.queue.remove_running(state.gang.key)
         self.placed_gangs.clear()
 
-    # ------------------------------------------------------------ acts
+    # ------------------------------------------------------------ actions
 
     def _run_allocate(self) -> None:
         allocated = self._allocate_promised()
@@ -146,7 +148,7 @@ class Planner:
         return False
 
     def _add_placed(self, state: GangState) -> None:
-        """It has planned pods now: a later act of this cycle may take them back."""
+        """It has planned pods now: a later action of this cycle may take them back."""
         assert state.queue is not None
         state.queue.add_running(state)
         self.placed_gangs.append(state)
@@ -201,7 +203,7 @@ class Planner:
             order.refresh_all()
 
     def _run_reserve(self) -> None:
-        """Those who are guests on the nodes kept for a gang yield when it can start."""
+        """Evict backfilled pods of reserved nodes when the gang they are kept for can start."""
         for reservation in self.session.node_reservations:
             checkpoint = self.session.checkpoint()
             state, retry_in = reserve.evict_backfilled(self.session, self.placer, reservation)
@@ -215,7 +217,7 @@ class Planner:
 
     def _record_eviction_causes(self, action: str, preemptor: GangState, checkpoint: int) -> bool:
         """Note why others lose pods since `checkpoint`, and for whom; False when nobody does. Who was only moved had lost nothing
-        before. What others left for one that has lost its promise is left for the asker now."""
+        before. What was evicted for a gang that is no longer pipelined counts as evicted for this preemptor."""
         victims = dict.fromkeys(
             task.gang for task, *_ in self.session.undo_log[checkpoint:] if task.gang is not preemptor
         )
@@ -237,7 +239,7 @@ class Planner:
             self.eviction_causes.setdefault(state.gang.key, ("stale", ""))
 
     def _note_protection_end(self, state: GangState, action: str) -> None:
-        """Remember when a min-runtime ends that stands in the asker's way."""
+        """Remember the next end of a min-runtime that protects victims from this preemptor: the planner wakes up then."""
         if not self.has_min_runtimes or action == "consolidate":
             return
         wait = seconds_until_unprotected(self.session, state, action)
@@ -299,7 +301,7 @@ class Planner:
             yield Hold(key, Failure(Reason.QUEUE_MISSING, g.gang.queue))
 
     def holds(self) -> Iterator[Hold]:
-        """Everybody who waits, heads first. Only between `cycle(keep=True)` and `reset`."""
+        """Every gang that waits and why, heads of equal gangs first. Only between `run_cycle(keep_plan=True)` and `reset`."""
         rest = (islice(self._group_holds(group), 1, None) for group in self.pending_gangs.ready_groups())
         return chain(self.head_holds(), chain.from_iterable(rest))
 
@@ -328,5 +330,5 @@ class Planner:
 
 
 def is_promised(state: GangState) -> bool:
-    """Some of its pods wait for room that others are leaving."""
+    """Whether some of the gang's pods are pipelined: they wait for pods that are leaving."""
     return any(s.active_count > s.allocated_count for s in state.pod_sets.values())

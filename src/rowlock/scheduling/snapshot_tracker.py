@@ -1,4 +1,4 @@
-"""Keeps a planner's world in step with a View: changes are noted by key and read when a decision is due.
+"""Keeps a planner's session in step with a View: changes are noted by key and read when a decision is due.
 
 Only what changed is parsed again. Nothing here is needed for correctness: with an empty cache, after a gap, and every
 half minute everything is compared with the View by resourceVersion, so a lost note heals.
@@ -55,7 +55,7 @@ class SnapshotTracker:
             self.changed_keys[changed] = max(change.revision, self.changed_keys.get(changed, 0))
 
     def sync(self, view: View, now: float) -> bool:
-        """Bring the world up to the view; False when nothing the planner cares about has changed."""
+        """Bring the session up to the view; False when nothing the planner cares about has changed."""
         has_gap = not self.changed_keys and view.revision != self.revision
         if view is not self.view or view.revision < self.revision:
             self._reset()
@@ -194,7 +194,7 @@ class SnapshotTracker:
         if not remaining:
             self.pods_of_gang.pop(gang, None)
 
-    # ------------------------------------------------------------ the world
+    # ------------------------------------------------------------ the session
 
     def _rebuild_gangs(
         self, view: View, gangs: dict[str, None], *, nodes_changed: bool, queues_changed: bool, rebuild_all: bool

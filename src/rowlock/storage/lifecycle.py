@@ -313,11 +313,13 @@ def mark_deleted(kind: Kind, obj: Object, grace: int, now: float) -> Object:
 
 
 def forbidden_error(kind: Kind, name: str, why: str, causes: tuple[Cause, ...] = ()) -> Forbidden:
+    """403 in the words of kube-apiserver."""
     details: dict[str, Any] = {"name": name, "kind": kind.plural, **({"group": kind.group} if kind.group else {})}
     return Forbidden(f'{kind.resource} "{name}" is forbidden: {why}', details=details, causes=causes)
 
 
 def namespace_terminating_error(kind: Kind, name: str, namespace: str) -> Forbidden:
+    """403 for a create in a namespace that is being deleted, with the cause `NamespaceTerminating`."""
     cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
     return forbidden_error(kind, name, why, (cause,))

@@ -11,6 +11,7 @@ from rowlock.objects import Object
 
 
 def finalizers_of(obj: Object) -> list[str]:
+    """`metadata.finalizers`, [] when there are none."""
     return objects.meta(obj).get("finalizers") or []
 
 

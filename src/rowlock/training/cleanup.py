@@ -17,6 +17,7 @@ def clean_pods(context: ReconcileContext, policy: str) -> None:
 
 
 def should_delete_pod(policy: str, pod: Object) -> bool:
+    """Whether a cleanPodPolicy (None, Running, All) removes this pod; `Running` removes Pending pods, too."""
     if policy == "None":
         return False
     return policy != "Running" or (phase(pod) or "Pending") in UNFINISHED

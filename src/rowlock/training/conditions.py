@@ -39,10 +39,12 @@ class Condition:
 
 
 def find_condition(conditions: Sequence[Object], type_: str) -> Object | None:
+    """The condition of that type, None when there is none."""
     return next((c for c in conditions if c.get("type") == type_), None)
 
 
 def is_condition_true(conditions: Sequence[Object], type_: str) -> bool:
+    """Whether the condition of that type exists and has the status True."""
     condition = find_condition(conditions, type_)
     return condition is not None and condition.get("status") == "True"
 

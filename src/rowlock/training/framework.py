@@ -15,6 +15,7 @@ from rowlock.training.reconcile_context import ReconcileContext
 
 
 def do_nothing(_: ReconcileContext) -> None:
+    """The default of `sync_other_objects`."""
     return None
 
 

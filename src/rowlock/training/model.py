@@ -63,6 +63,8 @@ PARITIES = {"default": DEFAULT, "strict": STRICT, "fixed": FIXED}
 
 @dataclass(frozen=True, slots=True)
 class Port:
+    """A named port of a container."""
+
     name: str
     number: int
 
@@ -87,6 +89,8 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class RunPolicy:
+    """`spec.runPolicy` with the operator's defaults; `ttl` and `deadline` in seconds, None = unlimited."""
+
     clean_pod_policy: str = "None"
     ttl: int | None = None
     deadline: int | None = None

@@ -52,6 +52,7 @@ TOPOLOGY_ANNOTATIONS = {
 
 
 def group_name(job: Job) -> str:
+    """The name that KAI's pod-grouper gives the PodGroup of a job."""
     return f"pg-{job.name}-{job.uid}"
 
 
@@ -80,6 +81,9 @@ def _label_sets(job: Job) -> Iterator[dict[str, str]]:
 
 
 def group_spec(job: Job, namespace: Object | None, classes: Iterable[str]) -> Object:
+    """The PodGroup's spec: gang size, queue, priority class, preemptibility, topology and sub-groups, by KAI's rules.
+
+    `namespace` is the job's Namespace object, `classes` the names of the PriorityClasses that exist."""
     gang = job.framework.gang(job)
     spec: Object = {
         "minMember": gang.min_members,

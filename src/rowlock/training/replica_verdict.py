@@ -12,16 +12,19 @@ from rowlock.training.reconcile_context import ReconcileContext
 
 
 def set_running(context: ReconcileContext, subject: str) -> None:
+    """Sets the condition Running; `subject` is the job as the operator's sentence names it."""
     context.set_condition(RUNNING, "Running", f"{context.job.framework.kind.name} {subject} is running.")
 
 
 def set_succeeded(context: ReconcileContext, message: str) -> None:
+    """Sets Succeeded with an event and the completionTime."""
     context.record_kind_event("Normal", "Succeeded", message)
     context.set_completion_time()
     context.set_condition(SUCCEEDED, "Succeeded", message)
 
 
 def job_full_name(context: ReconcileContext) -> str:
+    """`namespace/name`, as the operator's sentences name most jobs."""
     return f"{context.job.namespace}/{context.job.name}"
 
 
@@ -69,6 +72,7 @@ def _judge_failures(context: ReconcileContext, replica: Replica) -> None:
 
 
 def set_restarting(context: ReconcileContext, type_: str, count: int) -> None:
+    """Sets Restarting with a warning: `count` replicas of the type failed and are created again."""
     job = context.job
     message = f"{job.framework.kind.name} {job.name} is restarting because {count} {type_} replica(s) failed."
     context.record_kind_event("Warning", "Restarting", message)

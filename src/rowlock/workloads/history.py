@@ -22,6 +22,7 @@ _ROLES = frozenset(role.lower() for role in ROLES)
 
 
 def event_time(event: Object) -> str:
+    """When an Event was last seen, as an RFC 3339 text; when it was written, if it does not say."""
     last_observed = objects.dig(event, "series.lastObservedTime")
     if last_observed:
         return str(last_observed)

@@ -117,6 +117,7 @@ def count_pods(pods: Sequence[Object]) -> PodCounts:
 
 
 def is_running(pod: Object) -> bool:
+    """Whether the pod runs and is ready, as Run:ai counts it."""
     return (
         objects.phase(pod) == "Running"
         and not objects.is_deleting(pod)

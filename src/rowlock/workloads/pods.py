@@ -21,10 +21,12 @@ _RANKED = frozenset(f.kind.name for f in FRAMEWORKS.values() if f.pods_are_ranks
 
 
 def replica_role(pod: Object) -> str:
+    """The replica type in lower case, from the operator's label; "" for a pod that is no replica."""
     return objects.labels(pod).get(TYPE_LABEL, "")
 
 
 def replica_index(pod: Object) -> int:
+    """The number within the replica type; 0 when the label is missing or not a number."""
     text = objects.labels(pod).get(INDEX_LABEL, "0")
     return int(text) if text.isdigit() else 0
 

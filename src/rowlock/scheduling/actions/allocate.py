@@ -72,7 +72,7 @@ def not_ready_message(state: GangState) -> str:
 
 
 def check_queue_capacity(state: GangState, amount: ResourceVector) -> Failure | None:
-    """Limits for everybody, quotas for the non-preemptible, at every ancestor."""
+    """Check limits (all gangs) and quotas (non-preemptible gangs) at the queue and its ancestors; None = it may hold that much."""
     if state.queue is None:
         return Failure(Reason.QUEUE_MISSING, state.gang.queue)
     for q in state.queue.path:
@@ -92,7 +92,7 @@ def check_queue_capacity(state: GangState, amount: ResourceVector) -> Failure | 
 
 
 def _check_reserved_quota(state: GangState, amount: ResourceVector) -> Failure | None:
-    """What is left of a limit or quota may be kept for a gang that waited long."""
+    """The same for what is left of a limit or quota beside the part that is kept for a gang that waits long (`reserve.py`)."""
     assert state.queue is not None
     for q in state.queue.path:
         keys = [key for key, *_ in q.quota_reservations]
@@ -135,7 +135,8 @@ def allocate_gang(
     promised_nodes: Mapping[str, str] | None = None,
     tasks: Sequence[TaskState] | None = None,
 ) -> Failure | None:
-    """Place what the gang wants (or `tasks`); None on success, the world unchanged on failure."""
+    """Place the gang's next tasks (or `tasks`): allocated where they fit now, else pipelined. None on success; on failure the
+    session is unchanged."""
     tasks = tasks_to_allocate(state) if tasks is None else tasks
     if not tasks:
         return Failure(Reason.NOT_READY)
@@ -162,7 +163,7 @@ def _check_lost_nodes(session: Session, state: GangState) -> Failure | None:
 
 @dataclass(frozen=True, slots=True)
 class AllocationOptions:
-    """How an attempt is made: promises only; on these nodes first, by pod."""
+    """How an attempt is made: only pipelined; on these nodes first, by pod."""
 
     pipeline_only: bool
     promised_nodes: Mapping[str, str]
@@ -171,7 +172,7 @@ class AllocationOptions:
 def _place_in_domains(
     session: Session, placer: Placer, state: GangState, tasks: Sequence[TaskState], options: AllocationOptions
 ) -> Failure | None:
-    """In one region after another. When only the required closeness stands in the way, the failure says so."""
+    """Try one topology domain after another. When only the required level is in the way, the failure says so."""
     most_fit = 0
     try:
         for domain in candidate_domains(session, state, tasks, options.promised_nodes):
@@ -216,7 +217,7 @@ def _place_tasks(
 
 
 def _pipeline_all(session: Session, tasks: Sequence[TaskState]) -> None:
-    """Part of the gang could start now: it waits for its core, keeping its places."""
+    """Pipeline the tasks that could start now, since others of the gang cannot: no half gang runs."""
     for t in tasks:
         if t.status is Status.ALLOCATED:
             session.move_task(t, Status.PIPELINED, t.node, t.devices, origin=t.origin)

@@ -19,7 +19,7 @@ from rowlock.scheduling.policy.protection import is_evictable
 
 
 def is_worth_consolidating(session: Session, preemptor: GangState) -> bool:
-    """Is there enough room in the whole cluster, were it in one place?"""
+    """Would the gang fit if all free resources of the cluster were on one node?"""
     if session.settings.max_consolidated == 0 or not preemptor.gang.preemptible or preemptor.queue is None:
         return False
     cpu, _, gpus = session.total_cost(tasks_to_allocate(preemptor))
@@ -32,7 +32,7 @@ def is_bound_in_this_cycle(gang: GangState) -> bool:
 
 
 def consolidate(session: Session, placer: Placer, preemptor: GangState) -> bool:
-    """Move others to make one piece of room for the asker; False changes nothing."""
+    """Move running pods so that the pending gang fits; every evicted pod has a new place. False: nothing has changed."""
     if (
         not is_worth_consolidating(session, preemptor)
         or check_queue_capacity(preemptor, session.total_cost(tasks_to_allocate(preemptor))) is not None

@@ -40,6 +40,7 @@ class EqualGangs:
 
 
 def gang_signature(state: GangState) -> GangSignature:
+    """What the gang's next attempt depends on; gangs of equal signatures succeed or fail alike."""
     return GangSignature(
         queue=state.gang.queue,
         priority=state.gang.priority,
@@ -53,7 +54,7 @@ def gang_signature(state: GangState) -> GangSignature:
 
 
 class PendingGangs:
-    """The gangs of a world that have something to ask for."""
+    """The gangs of a session that have pods to place."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -66,7 +67,7 @@ class PendingGangs:
         """Gangs whose queue does not exist or may not hold jobs."""
 
     def refill(self) -> None:
-        """Sort in every gang of the world."""
+        """Take in every gang of the session."""
         for name in list(self.positions) + list(self.not_ready) + list(self.without_queue):
             self.drop_gang(name)
         for state in self.session.gangs.values():

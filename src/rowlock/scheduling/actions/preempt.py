@@ -21,7 +21,7 @@ def is_worth_preempting(session: Session, preemptor: GangState) -> bool:
 
 
 def preempt(session: Session, placer: Placer, preemptor: GangState) -> bool:
-    """Evict lower priorities of the same queue for the asker; False changes nothing."""
+    """Evict gangs of lower priority in the preemptor's queue until it fits. False: it does not fit, and nothing has changed."""
     queue = preemptor.queue
     if queue is None:
         return False

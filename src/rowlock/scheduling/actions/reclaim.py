@@ -1,7 +1,7 @@
 """Reclaim: a queue below its fair share takes back from queues that hold more than theirs.
 
-The asker's queue must stay within its fair share; every victim's queue must have been above what it is entitled to
-before the victim left, or the asker be below its quota and the victim's queue above its own. KAI's rules.
+The reclaimer's queue must stay within its fair share; every victim's queue must have been above what it is entitled to
+before the victim left, or the reclaimer be below its quota and the victim's queue above its own. KAI's rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowlock.scheduling.policy.protection import diverging_ancestors, is_evictab
 
 
 def can_reclaim_resources(session: Session, reclaimer: GangState) -> bool:
-    """May its queue hold this much more by right? (fair share for all, quota for the non-preemptible)"""
+    """KAI's `CanReclaimResources`: with the gang its queue stays within its fair share, or, if it is not preemptible, its quota."""
     queue = reclaimer.queue
     if queue is None:
         return False
@@ -32,7 +32,7 @@ def can_reclaim_resources(session: Session, reclaimer: GangState) -> bool:
 
 
 def reclaim(session: Session, placer: Placer, reclaimer: GangState) -> bool:
-    """Evict from other queues and promise the room to the asker; False changes nothing."""
+    """Evict pods of other queues and pipeline the reclaimer onto their nodes. False: no fair set of victims, nothing has changed."""
     if not can_reclaim_resources(session, reclaimer):
         return False
     queues = _victim_queues(session, reclaimer)
@@ -52,13 +52,14 @@ def reclaim(session: Session, placer: Placer, reclaimer: GangState) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """Queues with more than they are entitled to, by their parent's name; worked out once per state of the world."""
+    """Queues with more than they are entitled to, by their parent's name; worked out once per state of the session."""
 
     over_share: dict[str, list[QueueState]]
     over_quota: dict[str, list[QueueState]]
 
 
 def find_surplus(session: Session) -> Surplus:
+    """The queues above their share and above their quota; kept in `Session.surplus_memo` until something moves."""
     if session.surplus_memo is None:
         surplus = Surplus({}, {})
         for q in session.queues.values():
@@ -72,7 +73,7 @@ def find_surplus(session: Session) -> Surplus:
 
 
 def _victim_queues(session: Session, reclaimer: GangState) -> list[QueueState]:
-    """The leaves that may lose something to the asker. Where room is free the others may be moved besides."""
+    """The leaf queues that may lose pods to the reclaimer. Where resources are free, pods of other queues may be moved, too."""
     assert reclaimer.queue is not None
     surplus = find_surplus(session)
     needed = session.total_cost(tasks_to_allocate(reclaimer))
@@ -105,7 +106,7 @@ def _running_leaves(q: QueueState) -> list[QueueState]:
 
 @dataclass(slots=True)
 class ReclaimLedger:
-    """What queues would be left with. `allocated_before` is what they held when the search began."""
+    """What queues would hold after the evictions of a search. `allocated_before` is what they held when it began."""
 
     session: Session
     reclaimer: GangState
@@ -113,18 +114,18 @@ class ReclaimLedger:
     allocated_before: dict[str, ResourceVector]
     remaining: dict[str, ResourceVector] = field(default_factory=dict)
     involved_resources: set[int] = field(default_factory=set)
-    """Resources that the asker wants or a victim loses."""
+    """Resources that the reclaimer wants or a victim loses."""
 
     def remaining_of(self, name: str) -> ResourceVector:
         return self.remaining.get(name, self.allocated_before[name])
 
     def is_fair(self, victims: Sequence[EvictionStep]) -> bool:
-        """Are these losses fair? Tasks that were placed elsewhere lose nothing."""
+        """Whether every victim's queue may lose these tasks to the reclaimer. Tasks that were placed elsewhere lose nothing."""
         self.involved_resources = {r for r in range(3) if self.needed[r] > 0}
         return all(self._subtract_step(step) for step in victims) and self._is_balanced()
 
     def _subtract_step(self, step: EvictionStep) -> bool:
-        """One chunk of a victim: may it go, after those before it?"""
+        """Take one step's tasks off their queue; False when the queue would lose what it is entitled to."""
         lost_tasks = [t for t in step.tasks if t.status in (Status.RELEASING, Status.PENDING)]
         if not lost_tasks:
             return True
@@ -147,7 +148,7 @@ class ReclaimLedger:
         return True
 
     def _is_balanced(self) -> bool:
-        """At every ancestor the asker's side must stay less saturated than the siblings it took from."""
+        """At every ancestor the reclaimer's side must stay less saturated than the siblings it took from."""
         assert self.reclaimer.queue is not None
         for q in self.reclaimer.queue.path:
             after = add(self.remaining_of(q.queue.name), self.needed)

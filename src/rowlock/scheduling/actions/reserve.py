@@ -1,10 +1,10 @@
 """A big gang that waits long gets nodes kept for it, so that small jobs cannot overtake it for ever.
 
 One gang at a time in each node pool, the highest priority and oldest first, that is entitled to the room, is larger than
-one card, and has waited for `reserve_after`. The nodes that will be free soonest are *earmarked*. From then on only those may be placed
-there who can be evicted for it again (preemptible *guests*) and those who declare that they will have ended before the
-nodes open. When only guests are in the way, they yield. So the gang starts, at the latest, when those who ran there
-before have ended.
+one card, and has waited for `reserve_after`. The nodes that will be free soonest are
+*reserved*. From then on only those pods are placed there (*backfilled*, as in Slurm) that can be evicted for it again or
+that declare to end before the nodes open. When only backfilled pods are in the way, they are evicted. So the gang starts
+at the latest when those have ended that ran there before. KAI has nothing like it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rowlock.scheduling.policy.topology import label_value
 
 
 def update_node_reservations(session: Session, placer: Placer, pending_gangs: PendingGangs) -> None:
-    """Keep, drop or choose the earmark. Called when fair shares are fresh and before anybody is placed."""
+    """Keep, drop or choose the reserved nodes. Called once a cycle, after fair shares are computed and before anything is placed."""
     if "reserve" not in session.settings.actions or session.settings.reserve_after <= 0:
         session.set_node_reservations(())
         return
@@ -224,7 +224,8 @@ def _is_backfilled(gang: GangState, reservation: NodeReservation) -> bool:
 def evict_backfilled(
     session: Session, placer: Placer, reservation: NodeReservation
 ) -> tuple[GangState | None, float | None]:
-    """When only guests are in the way, they yield: (the gang with its promise or None, when to try again)."""
+    """Evict backfilled pods when nothing else is in the way. Returns the gang, now pipelined, or None; and the seconds after
+    which to try again, None when time changes nothing."""
     state = session.gangs.get(reservation.gang)
     if state is None or any(s.active_count > s.allocated_count for s in state.pod_sets.values()):
         return None, None
@@ -247,7 +248,7 @@ def evict_backfilled(
 
 
 def _evict_fewest(session: Session, placer: Placer, state: GangState, backfilled: list[GangState]) -> bool:
-    """Evict as few of the guests, in this order, as let the gang have its promise."""
+    """Evict as few of the backfilled pods, in this order, as let the gang be pipelined; True on success."""
     checkpoint = session.checkpoint()
     low, high = 0, len(backfilled)
     while low < high:

@@ -1,8 +1,9 @@
 """The search for victims: one algorithm for reclaim, preempt and consolidation.
 
-For the first 1, 2, ... n pods of the asker: begin with the victims found so far; add victim steps in reverse order;
-on each node of the newest victim evict what touches it, virtually place the asker and then the victims, in fair
-order; accept what the rule allows, undo everything else. A victim that finds its old place again was never disturbed.
+For the first 1, 2, ... n pods of the preemptor: begin with the victims found so far; add victim steps in reverse order;
+on each node of the newest victim evict what touches it, virtually place the preemptor and then the victims, in fair
+order; accept what the rule allows, undo everything else. A victim that finds its old place again is not evicted. This is
+KAI's `JobSolver`.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ SIMULATION_BUDGET = 50_000
 """Placements that one search may simulate: a hopeless one must not hold up the cluster."""
 
 Validate = Callable[[Sequence[TaskState], Sequence[EvictionStep]], bool]
-"""Is this set of asker's tasks against these steps (their tasks that stay evicted or move) allowed?"""
+"""(preemptor's tasks, steps whose tasks stay evicted or move) → may the action do that?"""
 
 
 @dataclass(frozen=True, slots=True)
 class VictimSearch:
-    """What one act asks of the solver."""
+    """What one action (reclaim, preempt, consolidate) gives the solver to search with."""
 
     preemptor: GangState
     victims: VictimsQueue
@@ -37,6 +38,8 @@ class VictimSearch:
 
 
 class Solver:
+    """One search at work in a session: evictions and placements are simulated in its log and undone where they do not help."""
+
     def __init__(self, session: Session, placer: Placer) -> None:
         self.session, self.placer = session, placer
         self.budget = SIMULATION_BUDGET
@@ -44,7 +47,7 @@ class Solver:
         """Where in the log the search began."""
 
     def solve(self, search: VictimSearch) -> bool:
-        """True: the plan is in the world's log. False: the world is as it was."""
+        """Find victims for the preemptor. True: the evictions and placements are in the session's log. False: nothing has changed."""
         session = self.session
         tasks = tasks_to_allocate(search.preemptor)
         if (
@@ -140,7 +143,7 @@ class Solver:
     def _search_victims(
         self, search: VictimSearch, tasks: Sequence[TaskState], victims_so_far: list[EvictionStep]
     ) -> list[EvictionStep] | None:
-        """Victims for the first pods of the asker; on success the plan stays in the world."""
+        """Victims for the first pods of the preemptor; on success the plan stays in the session."""
         session = self.session
         checkpoint = session.checkpoint()
         for victim in victims_so_far:

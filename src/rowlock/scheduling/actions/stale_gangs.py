@@ -1,5 +1,7 @@
-"""Broken gangs are evicted whole, to start again whole: when a node went away under them or is not ready (after some
-seconds, in which it might come back), after a grace when they run with fewer pods than their minimum for another reason.
+"""Evicts broken gangs whole, so that they start again whole (KAI's stalegangeviction).
+
+A gang is broken when a node under it is gone or not ready for some seconds, or when it runs with fewer pods than its
+minimum for longer than a grace period.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def _node_given_up_at(session: Session, node: str) -> float:
 
 
 def evict_lost_gangs(session: Session) -> list[GangState]:
-    """Evict the gangs that lost a node. Their other pods only wait for a rank that will never answer."""
+    """Evict the gangs that lost a node: their other pods wait for a rank that will not answer. Returns them."""
     evicted = []
     for state in list(session.gangs_on_lost_nodes.values()):
         if not state.gang.bare and not state.gang.foreign and seconds_until_lost(session, state) == 0:

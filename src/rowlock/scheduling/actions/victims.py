@@ -1,7 +1,7 @@
 """Whom to evict first: everything in reverse order, as lazily computed steps.
 
 A step is one surplus pod of an elastic gang, or a whole gang. Queues that hold most beyond their share give first; in
-a queue the lowest priority, the surplus, the youngest. The sequence depends only on the world as it was.
+a queue the lowest priority, the surplus, the youngest. The sequence depends only on the session as it was.
 """
 
 from __future__ import annotations

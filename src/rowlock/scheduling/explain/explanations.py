@@ -1,6 +1,6 @@
 """Why a gang waits: one word, one sentence with numbers, and the record that REST, CLI and describe show.
 
-Made from the failure of the very attempt that decided, against the world as it is; nothing is worked out afresh that
+Made from the failure of the very attempt that decided, against the session as it is; nothing is worked out afresh that
 the decision did not see. `what_if.py` answers the same question for a gang that does not exist yet.
 """
 

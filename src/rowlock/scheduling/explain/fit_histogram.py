@@ -56,6 +56,7 @@ def missing_resources(state: NodeState, shape: Shape) -> list[str]:
 
 
 def build_histogram(session: Session, shape: Shape) -> FitHistogram:
+    """Count, for one shape, the nodes that are out of the question (and why) and those that lack something now (and what)."""
     histogram = FitHistogram(nodes=len(session.ordered_nodes))
     for state in session.ordered_nodes:
         exclusion = obstacle(shape, state.node)

@@ -31,6 +31,7 @@ def to_quantities(amount: ResourceVector) -> dict[str, str]:
 
 
 def queue_status_fields(q: QueueState) -> dict[str, Any]:
+    """The status of KAI's Queue object that the figures of this cycle give; amounts as Kubernetes quantities."""
     fields: dict[str, Any] = {
         "allocated": to_quantities(q.allocated),
         "allocatedNonPreemptible": to_quantities(q.allocated_non_preemptible),

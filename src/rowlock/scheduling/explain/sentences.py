@@ -73,7 +73,7 @@ def reservation_note(session: Session, state: GangState) -> tuple[str, dict[str,
 
 
 def domain_capacities(session: Session, label: str) -> dict[str, int]:
-    """All cards of each region, in hundredths."""
+    """All cards of each topology domain, in hundredths of a GPU."""
     capacities: dict[str, int] = {}
     for s in session.ordered_nodes:
         if (v := label_value(s.node, label)) is not None:
@@ -82,7 +82,7 @@ def domain_capacities(session: Session, label: str) -> dict[str, int]:
 
 
 def is_too_large_for_any_domain(session: Session, state: GangState) -> bool:
-    """It must stay together, and no region could hold it even if it were empty."""
+    """The gang requires one topology domain, and none could hold it even if it were empty."""
     label = state.gang.required
     if not label:
         return False
@@ -92,6 +92,7 @@ def is_too_large_for_any_domain(session: Session, state: GangState) -> bool:
 
 
 def topology_sentence(session: Session, state: GangState, failure: Failure) -> SentenceAndHint:
+    """Why the gang does not fit into any one topology domain, and what to do."""
     label, capacities = state.gang.required, domain_capacities(session, state.gang.required)
     count = len(tasks_to_allocate(state))
     if not capacities:

@@ -54,7 +54,7 @@ class DryRunOutcome:
 
 
 class DryRunPlanner:
-    """One world, built once, in which gangs are tried and taken out again."""
+    """One session, built once, in which gangs are tried and removed again."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.planner = Planner(open_session(snapshot))

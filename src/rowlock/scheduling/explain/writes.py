@@ -29,10 +29,12 @@ def object_reference(kind: str, version: str, namespace: str, name: str, uid: st
 
 
 def pod_reference(namespace: str, name: str, uid: str) -> Object:
+    """What an Event about the pod names as its object."""
     return object_reference("Pod", "v1", namespace, name, uid)
 
 
 def group_reference(gang: Gang) -> Object:
+    """What an Event about the gang names as its object: the PodGroup."""
     return object_reference("PodGroup", POD_GROUP.api_version, gang.namespace, gang.name, gang.uid)
 
 
@@ -190,6 +192,7 @@ def unschedulable_write(pod: Object, message: str, now: float) -> api.Write:
 
 
 def failed_scheduling_event(task: Task, message: str) -> api.Write:
+    """The Event that kube-scheduler writes when a pod does not fit."""
     pod = pod_reference(task.namespace, task.name, task.uid)
     return api.Record(pod, "Warning", "FailedScheduling", message, EVENT_SOURCE)
 

@@ -59,6 +59,7 @@ def _parse_amount(text: Any, resource: str) -> int:
 
 
 def parse_node(obj: Object) -> Node:
+    """A Node object as the planner sees it. Amounts are millicores, bytes and devices; what cannot be parsed counts as 0."""
     allocatable = dig(obj, "status.allocatable") or dig(obj, "status.capacity") or {}
     extras = {
         k: v
@@ -100,6 +101,7 @@ def _gpu_memory_mib(node_labels: Mapping[str, str]) -> int:
 
 
 def parse_queue(obj: Object) -> Queue:
+    """A KAI Queue object as the planner sees it; negative amounts are unlimited, and absent ones except a GPU quota, which is 0."""
     spec = obj.get("spec") or {}
     return Queue(
         name=name(obj),
@@ -144,6 +146,8 @@ def parse_duration(text: Any) -> float | None:
 
 
 def parse_task(pod: Object, pod_sets: frozenset[str]) -> Task:
+    """A Pod as the planner sees it. `pod_sets` are the names of the gang's sub-groups: the pod belongs to the one that its label
+    names, else to that of its replica type, else to the only one."""
     scheduled = condition(pod, "PodScheduled")
     role = labels(pod).get("training.kubeflow.org/replica-type", "")
     pod_set = labels(pod).get(SUBGROUP_LABEL, "")
@@ -167,6 +171,7 @@ def parse_task(pod: Object, pod_sets: frozenset[str]) -> Task:
 
 
 def pod_status(pod: Object) -> Status:
+    """The planner's status of a pod; bound and running pods hold their resources alike."""
     pod_phase = phase(pod)
     if pod_phase in ("Succeeded", "Failed"):
         return Status(pod_phase)
@@ -179,11 +184,13 @@ def pod_status(pod: Object) -> Status:
 
 
 def assigned_devices(pod: Object) -> tuple[int, ...]:
+    """The indices of the cards that the pod was given when it was bound; () for none or unknown ones."""
     text = annotations(pod).get(DEVICES_ANNOTATION, "")
     return tuple(int(part) for part in text.split(",") if part.strip().isdigit())
 
 
 def is_foreign(pod: Object) -> bool:
+    """True for pods of another scheduler: they hold resources and are never touched."""
     return str(dig(pod, "spec.schedulerName") or "") not in OUR_SCHEDULER_NAMES
 
 

@@ -60,7 +60,7 @@ class QueueState:
         self.running_priorities: dict[int, int] = {}
         """How many of them have each priority."""
         self.quota_reservations: tuple[tuple[str, ResourceVector, bool], ...] = ()
-        """Of its limit (True: and of its quota) this much is kept for those gangs, beside the earmarked nodes."""
+        """Of its limit (True: and of its quota) this much is kept for those gangs, beside the reserved nodes."""
         self.rank = 0
         self.usage = queue.usage
         """The part of the cluster it used lately."""

@@ -18,10 +18,12 @@ WHOLE_GPU = 100
 
 
 def add(a: Sequence[int], b: Sequence[int]) -> ResourceVector:
+    """a + b, resource by resource."""
     return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
 
 
 def subtract(a: Sequence[int], b: Sequence[int]) -> ResourceVector:
+    """a - b, resource by resource; may be negative."""
     return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
 
 

@@ -2,7 +2,7 @@
 
 All plans are made by `move_task`: a task changes status and place, every counter follows (node, cards, gang, queue and its
 ancestors), and the old position goes to the log. `checkpoint()` and `rollback(mark)` make any attempt harmless, so the same
-code simulates and decides. The world can also follow a changing cluster (`put_*`, `drop_*`), outside of attempts.
+code simulates and decides. The session can also follow a changing cluster (`put_*`, `drop_*`), outside of attempts.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Session:
         self.reservations: dict[str, PipelinedGang] = {}
         self.node_reservations: tuple[NodeReservation, ...] = ()
         self.reserved_free_at: dict[str, float | None] = {}
-        """When the nodes earmarked for a gang will be free; None = nobody knows."""
+        """When the nodes reserved for a gang will be free; None = nobody knows."""
         self.undo_log: list[UndoEntry] = []
         self.touched_nodes: list[int] = []
         """Indices of nodes whose room changed, ever growing within an epoch: placement reads the tail."""
@@ -67,7 +67,7 @@ class Session:
         self.surplus_memo: object | None = None
         """A memo of `reclaim.py`, valid until a plan changes what queues hold."""
         self.action_memos: dict[str, object] = {}
-        """Memos of the acts, valid until one of them succeeds."""
+        """Memos of the actions, valid until one of them succeeds."""
         self.total: ResourceVector = ZERO
         """Schedulable capacity less what foreign pods hold."""
 
@@ -95,7 +95,7 @@ class Session:
             self._set_position(task, status, node, devices, origin)
 
     def forget_memos(self) -> None:
-        """Drop the memos of the acts: what queues hold has changed."""
+        """Drop the memos of the actions: what queues hold has changed."""
         self.surplus_memo = None
         self.action_memos.clear()
 
@@ -300,7 +300,7 @@ class Session:
 
 
 def open_session(snapshot: Snapshot) -> Session:
-    """A world from scratch."""
+    """A session from scratch."""
     session = Session(snapshot.settings)
     session.now = snapshot.now
     session.lost_nodes = dict(snapshot.lost)

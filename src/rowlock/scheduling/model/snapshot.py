@@ -43,6 +43,8 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
+    """A taint of a node (`v1.Taint`); `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
+
     key: str
     value: str
     effect: str
@@ -216,7 +218,7 @@ class SchedulerSettings:
     """pack or spread fractions over a node's cards; "" = as `gpu`."""
     actions: tuple[str, ...] = ("allocate", "consolidate", "reclaim", "preempt", "reserve", "stale")
     max_consolidated: int = 16
-    """Jobs that consolidation may move for one asker; -1 = any number, 0 = never consolidate."""
+    """Jobs that consolidation may move for one pending gang; -1 = any number, 0 = never consolidate."""
     stale_grace: float = 60.0
     """Seconds a gang may run below its minimum; negative = for ever."""
     node_grace: float = 5.0
@@ -253,6 +255,9 @@ class NodeReservation:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
+    """All that one planning cycle knows. `now` is in seconds since the epoch; `reservations` are the pipelined gangs of earlier
+    cycles, `earmarks` the nodes reserved for gangs that wait long."""
+
     now: float
     nodes: tuple[Node, ...] = ()
     queues: tuple[Queue, ...] = ()

@@ -2,7 +2,7 @@
 
 First everybody's guaranteed part (quota, as far as it is asked for), then the rest in rounds by over-quota weight, a
 higher queue priority wholly before a lower one, in whole units; last the remainders, one unit each. The steps are
-KAI's; `docs/design/scheduling.md` has a worked example. Writes `fair` and `share` of every queue of a world.
+KAI's; `docs/design/scheduling.md` has a worked example. Writes `fair` and `share` of every queue of a session.
 """
 
 from __future__ import annotations

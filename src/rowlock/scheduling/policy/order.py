@@ -1,6 +1,6 @@
-"""Who is considered next: a tournament of queues, level by level, and inside a leaf the gangs in line.
+"""Which gang is considered next: queues compete level by level, and inside a leaf queue the gangs stand in order.
 
-A gang that a crash left half bound goes before all others; then gangs that hold a promise; then the queues compete
+A gang that a crash left half bound goes before all others; then gangs that are pipelined since an earlier cycle; then the queues compete
 with their best candidate: below fair share, below quota, priority, smallest dominant share, age. Inside a leaf, equal
 gangs (same shapes, priority, elasticity) stand in one line, so that one failure dismisses the whole line.
 """
@@ -22,6 +22,7 @@ GangKey = tuple[int, int, float, str]
 
 
 def gang_key(state: GangState) -> GangKey:
+    """The order of gangs in one queue, as in KAI: priority, then those below their minimum, then age; small = first."""
     gang = state.gang
     return (-gang.priority, state.elasticity(), gang.created, gang.key)
 
@@ -95,7 +96,7 @@ class LeafGangs:
 
 
 class JobsOrderByQueues:
-    """Pops gangs in fair order. After each pop the caller may change the world; only the popped path is compared
+    """Pops gangs in fair order. After each pop the caller may change the session; only the popped path is compared
     again, unless it says `refresh_all()` because other queues changed too.
 
     Gangs come in groups of equals (oldest first): after a pop the next of the group stands in line, unless the caller

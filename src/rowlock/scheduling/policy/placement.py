@@ -1,6 +1,6 @@
 """One task on the best node and cards, or the reason why there is none.
 
-A `NodeRanking` keeps the feasible nodes of one shape in a heap, best first, and reads from the world's `touched` list which
+A `NodeRanking` keeps the feasible nodes of one shape in a heap, best first, and reads from the session's `touched` list which
 nodes to look at again: placing a pod costs one node, not all of them. The order is lexicographic where KAI adds tiers
 of scores: a promised node, one that is not kept for somebody, a shared card with room, free now, CPU jobs on CPU nodes,
 then pack (fullest) or spread (emptiest), then the name.
@@ -22,6 +22,7 @@ WHOLE_CLUSTER: TopologyDomain = ("", "")
 
 
 def is_tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
+    """Whether one of the tolerations matches the taint (`v1.Toleration.ToleratesTaint`)."""
     for t in tolerations:
         if t.effect and t.effect != taint.effect:
             continue
@@ -33,6 +34,7 @@ def is_tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
 
 
 def matches_requirement(requirement: Requirement, node: Node, labels: dict[str, str]) -> bool:
+    """Whether the node meets one `NodeSelectorRequirement`; `Gt` and `Lt` compare whole numbers, and fail for other values."""
     value = node.name if requirement.field else labels.get(requirement.key)
     match requirement.op:
         case "In":
@@ -51,7 +53,7 @@ def matches_requirement(requirement: Requirement, node: Node, labels: dict[str, 
 
 
 def obstacle(shape: Shape, node: Node) -> str:
-    """Why the node is out of the question whatever is free, in the kube-scheduler's words; "" when it is not."""
+    """Why the shape can never run on the node, in kube-scheduler's words (taints, affinity, readiness); "" when it can."""
     if node.unschedulable:
         return "node(s) were unschedulable"
     if not node.ready:
@@ -71,7 +73,7 @@ def obstacle(shape: Shape, node: Node) -> str:
 
 
 def could_hold(node: Node, shape: Shape) -> bool:
-    """Would the node hold one if it were empty?"""
+    """Would the node hold one pod of this shape if it were empty?"""
     extras = dict(node.extras)
     return (
         node.cpu >= shape.cpu
@@ -242,13 +244,13 @@ class NodeRanking:
 
 
 class Placer:
-    """Places tasks in a world; keeps a Ranking for every shape it has met."""
+    """Places tasks in a session; keeps a `NodeRanking` for every shape that was asked for."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.rankings: dict[Shape, NodeRanking] = {}
         self.restricted_rankings: dict[tuple[Shape, TopologyDomain, bool], NodeRanking] = {}
-        """For gangs that must stay in one region or off the nodes kept for another."""
+        """For gangs that must stay in one domain or off the nodes kept for another."""
 
     def node_ranking(self, shape: Shape) -> NodeRanking:
         ranking = self.rankings.get(shape)
@@ -287,7 +289,7 @@ class Placer:
         return not (spec.lasts and free_at is not None and self.session.now + spec.lasts <= free_at)
 
     def place_task(self, task: TaskState, *, pipeline_only: bool = False, preferred_node: str = "") -> bool:
-        """Move the task to the best node: Allocated if it fits there now, else Pipelined; False if nowhere."""
+        """Place the task on the best node: Allocated if it fits there now, else Pipelined. False when no node fits even later."""
         shape = task.task.shape
         if shape.unsupported:
             return False

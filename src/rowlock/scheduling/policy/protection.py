@@ -1,4 +1,7 @@
-"""Whom nobody may evict now: the non-preemptible, those already leaving, and the young (min-runtime)."""
+"""Which gangs no action may evict now: non-preemptible ones, those already leaving, and those within their min-runtime.
+
+The min-runtime rules are those of KAI's minruntime plugin.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +49,12 @@ def resolve_reclaim_min_runtime(reclaimer: GangState, victim: GangState) -> floa
 
 
 def is_reclaim_protected(session: Session, reclaimer: GangState, victim: GangState) -> bool:
+    """True while the victim is within the min-runtime that protects it from this reclaimer."""
     return _is_runtime_protected(session, victim, resolve_reclaim_min_runtime(reclaimer, victim))
 
 
 def seconds_until_unprotected(session: Session, preemptor: GangState, action: str) -> float | None:
-    """Seconds until the first gang that the act may evict loses its protection; None = nobody is protected."""
+    """Seconds until the first gang that the action may evict loses its protection; None = nobody is protected."""
     assert preemptor.queue is not None
     delays: list[float] = []
     for gang in session.active_gangs():
@@ -68,9 +72,11 @@ def seconds_until_unprotected(session: Session, preemptor: GangState, action: st
 
 
 def resolve_preempt_min_runtime(victim: GangState) -> float:
+    """Seconds: the setting of the victim's queue, else of its nearest ancestor that has one."""
     assert victim.queue is not None
     return _nearest_min_runtime(victim.queue.path, "preempt_min_runtime")
 
 
 def is_preempt_protected(session: Session, victim: GangState) -> bool:
+    """True while the victim is within the min-runtime that protects it from its own queue's gangs."""
     return _is_runtime_protected(session, victim, resolve_preempt_min_runtime(victim))

@@ -1,7 +1,7 @@
 """Gangs that want their pods close together: all on nodes with the same value of a label (a rack, a block).
 
-A *region* is one value of such a label. Tried are the regions of the preferred level, then those of the required one,
-then, if nothing is required, the whole cluster; among regions that could hold the gang the one with the least free
+A topology *domain* is one value of such a label. Tried are the domains of the preferred level, then those of the required one,
+then, if nothing is required, the whole cluster; among domains that could hold the gang the one with the least free
 room first, so that large pieces stay whole. A gang that runs grows only where it is.
 """
 
@@ -18,6 +18,7 @@ from rowlock.scheduling.policy.placement import WHOLE_CLUSTER, TopologyDomain
 
 
 def label_value(node: Node, label: str) -> str | None:
+    """The node's value of a label, None when it has no such label."""
     return next((v for k, v in node.labels if k == label), None)
 
 
@@ -40,7 +41,7 @@ def candidate_domains(
 
 
 def _domains_by_free_gpus(nodes: Iterable[NodeState], label: str, needed: int) -> Iterator[TopologyDomain]:
-    """The regions of a level that have enough GPUs free or coming back, the fullest first."""
+    """The domains of a level that have enough GPUs free or coming back, the fullest first."""
     free: dict[str, int] = {}
     for s in nodes:
         if (v := label_value(s.node, label)) is not None and not s.node.unschedulable:

@@ -1,4 +1,4 @@
-"""Who used how much lately: the memory of time-based fair share.
+"""How much each queue used lately: what time-based fair share remembers (KAI's usage database).
 
 A queue's usage is the part of the cluster that it held, averaged over the past with a weight that halves every
 `half_life`. What is over everybody's quota is divided the more to a queue, the less it used (`fairshare.py`); quotas

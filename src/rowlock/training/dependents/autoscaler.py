@@ -28,6 +28,7 @@ def sync_autoscaler(context: ReconcileContext) -> None:
 
 
 def autoscaler_of(job: Job) -> Object:
+    """The HorizontalPodAutoscaler of an elastic job: it scales the job's Workers between minReplicas and maxReplicas."""
     return {
         "apiVersion": AUTOSCALER.api_version,
         "kind": AUTOSCALER.name,

@@ -23,6 +23,7 @@ EXISTENCE_EVENT_NAMES: dict[Kind, str] = {
 
 
 def launcher_name(job: Job) -> str:
+    """The name of the launcher's pod, Role and RoleBinding."""
     return f"{job.name}-launcher"
 
 
@@ -32,6 +33,7 @@ def account_name(job: Job) -> str:
 
 
 def config_name(job: Job) -> str:
+    """The name of the job's ConfigMap."""
     return f"{job.name}-config"
 
 
@@ -56,6 +58,7 @@ def named_objects(job: Job) -> list[tuple[Kind, str]]:
 
 
 def worker_names(job: Job) -> list[str]:
+    """The names of the workers' pods, by number."""
     count = job.replicas[WORKER].count if WORKER in job.replicas else 0
     return [job.pod_name(WORKER, i) for i in range(count)]
 
@@ -68,6 +71,7 @@ def launches_on_gpu(job: Job) -> bool:
 
 
 def is_foreign(context: ReconcileContext, obj: Object) -> bool:
+    """Whether the object has another owner than this job, or none."""
     return (controller_of(obj) or {}).get("uid") != context.job.uid
 
 
@@ -99,6 +103,9 @@ def sync_objects(context: ReconcileContext, running_workers: list[str]) -> bool:
 
 
 def desired_objects(job: Job, running_workers: list[str]) -> list[tuple[Kind, Object]]:
+    """The objects that the job needs beside pods, in the order in which they are made.
+
+    `running_workers` are names of pods, for `discover_hosts.sh` of elastic Horovod."""
     launcher = launcher_name(job)
     rules = [
         {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods"]},
@@ -127,6 +134,7 @@ def _build_object(job: Job, kind: Kind, object_name: str, fields: Object) -> Obj
 
 
 def config_data(job: Job, running_workers: list[str]) -> dict[str, str]:
+    """The ConfigMap's files: the hostfile of mpirun, the script that stands for ssh, and the list of running workers."""
     slots, main = slots_of(job), job.spec.get("mainContainer") or ""
     on_gpu = launches_on_gpu(job)
     hosts = [*([launcher_name(job)] if on_gpu else []), *worker_names(job)]
