@@ -13,6 +13,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import venv
@@ -178,16 +179,21 @@ class Build:
 
     def _workdir(self, step: Instruction) -> None:
         self.workdir = os.path.normpath(os.path.join("/", self.workdir, step.words[0]))
+        self._verify_inside(step, self.host_path("."), self.root)
         self.host_path(".").mkdir(parents=True, exist_ok=True)
 
     def _copy(self, step: Instruction) -> None:
         *sources, target = step.words
         files = [path for source in sources for path in self._sources(step, source)]
         destination = self.host_path(target)
+        self._verify_inside(step, destination, self.root)
         if target.endswith("/") or target in (".", "..") or len(files) > 1 or destination.is_dir():
             destination.mkdir(parents=True, exist_ok=True)
-        for source in files:
-            self._copy_one(step, source, destination)
+        try:
+            for source in files:
+                self._copy_one(step, source, destination)
+        except (OSError, tarfile.TarError) as error:  # shutil.Error is one
+            raise BuildFailed(f"line {step.line}: {step.name} of {' '.join(sources)} failed: {error}") from None
 
     _add = _copy
 
@@ -198,9 +204,21 @@ class Build:
         matches = sorted(glob.glob(str(self.context / inside))) if inside else [str(self.context)]
         rules = self._dockerignore_rules()
         included = [Path(f) for f in matches if not dockerfile.is_excluded(os.path.relpath(f, self.context), rules)]
+        for path in included:
+            self._verify_inside(step, path, str(self.context))
         if not included:
             raise BuildFailed(f"line {step.line}: {step.name}: {source} is not in {self.context} (or is ignored)")
         return included
+
+    def _verify_inside(self, step: Instruction, path: Path, root: str) -> None:
+        """Raises BuildFailed when a link on the way leads out of the build context or out of the image."""
+        real, base = os.path.realpath(path), os.path.realpath(root)
+        if real != base and not real.startswith(base.rstrip("/") + "/"):
+            where = "the image" if root == self.root else "the build context"
+            raise BuildFailed(
+                f"line {step.line}: {step.name}: {path} is outside of {where}: a link leads to {real};"
+                " name the place itself, or remove the link"
+            )
 
     def _dockerignore_rules(self) -> list[tuple[bool, re.Pattern[str]]]:
         path = self.context / ".dockerignore"
@@ -215,13 +233,17 @@ class Build:
             rules = self._dockerignore_rules()
 
             def excluded_names(directory: str, names: list[str]) -> list[str]:
+                self._verify_inside(step, target / os.path.relpath(directory, source), self.root)
                 relative = os.path.relpath(directory, self.context)
                 return [n for n in names if dockerfile.is_excluded(os.path.normpath(f"{relative}/{n}"), rules)]
 
-            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=excluded_names)
+            shutil.copytree(
+                source, target, symlinks=True, dirs_exist_ok=True, ignore=excluded_names, copy_function=_replace_file
+            )
             return
+        self._verify_inside(step, target.parent, self.root)
         target.parent.mkdir(parents=True, exist_ok=True)
-        copy_path = shutil.copy2(source, target)
+        copy_path = _replace_file(source, target / source.name if target.is_dir() else target)
         if mode := step.flags.get("chmod"):
             os.chmod(copy_path, int(mode, 8))
 
@@ -240,6 +262,13 @@ class Build:
     def _entrypoint(self, step: Instruction) -> None:
         self.entrypoint = (*self.shell, step.text) if step.shell else step.words
         self.command = ()
+
+
+def _replace_file(source: str | Path, target: str | Path) -> str:
+    """Copies a file and what is known of it; a link in its place goes, and is not written through."""
+    if os.path.islink(target):
+        os.unlink(target)
+    return str(shutil.copy2(source, target))
 
 
 def _adopt_script(script: Path, target: Path) -> None:
