@@ -17,6 +17,8 @@ from typing import Any
 _ANSWER_TIMEOUT = 5.0
 _HEADER_BYTES = 16
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * 4)
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+"""Descriptors of namespaces are the shim's: a program that had one could enter them."""
 ChildMain = Callable[[dict[str, Any], dict[str, int]], None]
 """What becomes of a child: gets its request and descriptors by name; never returns."""
 
@@ -101,7 +103,7 @@ def _send(data: socket.socket, request: dict[str, Any], fds: Mapping[str, int]) 
 
 
 def _receive(data: socket.socket) -> tuple[dict[str, Any], dict[str, int]]:
-    header, ancillary, _, _ = data.recvmsg(_HEADER_BYTES, _ANCILLARY_BYTES)
+    header, ancillary, _, _ = data.recvmsg(_HEADER_BYTES, _ANCILLARY_BYTES, _CLOSE_ON_EXEC)
     request = json.loads(data.recv(int(header), socket.MSG_WAITALL))
     fds = array.array("i", ancillary[0][2]) if ancillary else ()
     return request, dict(zip(request["fds"], fds, strict=True))

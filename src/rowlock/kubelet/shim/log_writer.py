@@ -30,12 +30,25 @@ class LogFile:
         self._part_size = max(_BLOCK, limit // PART_COUNT // _BLOCK * _BLOCK)
         self._size = os.fstat(self._fd).st_size
         self._first_kept = 0
+        self._lost_bytes = 0
+        self._ends_line = True
 
     def write(self, chunk: bytes) -> None:
-        """What the program said. A full disk loses output, not the program."""
+        """What the program said. A full disk loses output, not the program; where some is missing a line says so."""
+        mark = self._stamp.mark_gap(self._lost_bytes, ends_line=self._ends_line) if self._lost_bytes else b""
+        data = mark + self._stamp(chunk)
+        written = 0
         with contextlib.suppress(OSError):
-            self._size += os.write(self._fd, self._stamp(chunk))
-            if self._size - self._first_kept > self._part_size * PART_COUNT:
+            while written < len(data):  # a disk that is nearly full takes a part
+                written += os.write(self._fd, data[written:] if written else data)
+        if written:
+            self._ends_line = data[written - 1 : written] == b"\n"
+            self._size += written
+        if written >= len(mark):
+            self._lost_bytes = 0
+        self._lost_bytes += len(data) - max(written, len(mark))
+        if self._size - self._first_kept > self._part_size * PART_COUNT:
+            with contextlib.suppress(OSError):
                 self._drop_oldest_part()
 
     def close(self) -> None:
@@ -69,6 +82,12 @@ class LineTimestamper:
         self._second = -1
         self._text = ""
         self._at_line_start = True
+
+    def mark_gap(self, lost_bytes: int, *, ends_line: bool) -> bytes:
+        """A line for output that could not be written; what comes after it begins a line."""
+        self._at_line_start = True
+        text = b"rowlock: about %d bytes of output are missing here: the disk was full\n" % lost_bytes
+        return (b"" if ends_line else b"\n") + self(text)
 
     def __call__(self, chunk: bytes) -> bytes:
         seconds, nanos = divmod(time.time_ns(), 1_000_000_000)

@@ -11,6 +11,7 @@ another one and has a directory of its own.
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from rowlock import kinds
 from rowlock.api import View
@@ -21,6 +22,8 @@ from rowlock.objects import Object, controller_of, uid
 
 RETENTION_SECONDS = 7 * 86400.0
 """Seconds."""
+MOUNT_PATH = "/run/rowlock/checkpoints"
+"""Where programs of other users see the directory."""
 
 
 class Checkpoints:
@@ -41,6 +44,15 @@ class Checkpoints:
             raise ContainerConfigError(str(error)) from None
         directory.mkdir(parents=True, exist_ok=True)
         return directory
+
+    def mount_for(self, pod: Object) -> dict[str, Any]:
+        """The directory as a mount, for programs of another user, who cannot enter the data directory.
+
+        Whoever sees it may write in it, as in an emptyDir: the ranks of a job, which may be of several users."""
+        directory = self.directory_for(pod)
+        with beneath.open_directory(str(directory)) as fd:
+            os.fchmod(fd, 0o777)
+        return {"source": str(directory), "target": MOUNT_PATH, "volume": "checkpoints", "read_only": False}
 
     def remove_expired(self, live_uids: Collection[str], now: float) -> list[str]:
         """Removes directories whose job has been gone for long enough; returns their uids. `live_uids`: uids of existing jobs and pods."""

@@ -36,7 +36,7 @@ from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.shim.log_writer import DEFAULT_LOG_LIMIT
-from rowlock.kubelet.volumes import volumes
+from rowlock.kubelet.volumes import checkpoints, volumes
 from rowlock.kubelet.volumes.checkpoints import Checkpoints
 from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.volumes.volumes import VolumeContext
@@ -236,6 +236,8 @@ class ContainerStarter:
         shim_mounts = self.shim_mounts(card, pod_volumes, volume_mounts)
         if image.root:  # the image's own `/` is elsewhere: what it names by relative paths is there
             shim_mounts += [{**m, "target": rootfs.copy + m["target"]} for m in shim_mounts]
+        if self._mounts_checkpoints(security_context):
+            shim_mounts.append(self.checkpoints.mount_for(pod))
         options = RunContainerOptions(
             env, "", rootfs, security_context, tuple(mount.target for mount in volume_mounts), shim_mounts
         )
@@ -249,6 +251,10 @@ class ContainerStarter:
         )
         options.env = {name: rootfs(value) for name, value in env.items()}
         return options
+
+    def _mounts_checkpoints(self, security_context: EffectiveSecurityContext) -> bool:
+        """Another user cannot enter the data directory: what the program is to see of it is mounted."""
+        return security_context.account is not None and not self.node.mount_problem
 
     def _message_fields(self, container: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
         """Where the program leaves its last words (`terminationMessagePath`).
@@ -312,7 +318,9 @@ class ContainerStarter:
         env |= {"TERM": "xterm"} if container.get("tty") else {}
         env |= {
             "HOSTNAME": hostname(pod),
-            CHECKPOINT_DIR_VARIABLE: str(self.checkpoints.directory_for(pod)),
+            CHECKPOINT_DIR_VARIABLE: checkpoints.MOUNT_PATH
+            if self._mounts_checkpoints(security_context)
+            else str(self.checkpoints.directory_for(pod)),
             **image.env,
         }
         declared_env = environment.declared_environment(pod, container, place, self.view.get)
