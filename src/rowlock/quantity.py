@@ -14,7 +14,7 @@ from rowlock.errors import BadRequest
 
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_PATTERN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?")
+_PATTERN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?", re.ASCII)
 MAX_LENGTH = 100
 """Characters of a quantity, and digits before or after its point, beyond which it is refused."""
 _FORMAT_ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -81,6 +81,12 @@ def _format_exponent(number: Decimal) -> str:
 def render(number: Decimal, *, binary: bool = False) -> str:
     """A computed value as a canonical quantity; `binary` for bytes that people count in Gi."""
     return _format_binary(number) if binary else _format_decimal(number)
+
+
+def is_whole(value: str | int | float) -> bool:
+    """Has the quantity no fraction? Raises BadRequest."""
+    number = parse(value)
+    return number == number.to_integral_value()
 
 
 def millis(value: str | int | float) -> int:

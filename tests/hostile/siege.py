@@ -72,6 +72,8 @@ class Siege:
             self.answers[code] += 1
             if not code:
                 self.complain(f"{seed} was not answered")
+            elif code == 500:
+                self.complain(f"{seed} was answered with 500\n{self.cluster.last_words()}")
         said = f"after {seeds[0]} … {seeds[-1]}"
         self.check_canary(said)
         for path in (JOBS, PODS):

@@ -17,7 +17,7 @@ from rowlock.apiserver.validation import pod_warnings
 from rowlock.apiserver.validation.ip_addresses import address_warnings
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.quantity import parse
+from rowlock.quantity import is_whole
 
 MAX_WARNINGS = 1_000
 """Of one object: nobody reads more, and an object can be made that deserves millions."""
@@ -52,7 +52,7 @@ def _claim_warnings(claim: Object) -> Iterator[str]:
         yield f'metadata.annotations[{_STORAGE_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
     for field in ("requests", "limits"):
         size = objects.dig(claim, f"spec.resources.{field}", {}).get("storage")
-        if size is not None and parse(size) % 1:
+        if size is not None and not is_whole(size):
             text = f'fractional byte value "{size}" is invalid, must be an integer'
             yield f"spec.resources.{field}[storage]: {text}"
 

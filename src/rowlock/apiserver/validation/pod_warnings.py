@@ -9,7 +9,7 @@ from rowlock import objects
 from rowlock.apiserver.validation.field_errors import dns_label_problems, label_value_problems
 from rowlock.apiserver.validation.ip_addresses import address_warnings
 from rowlock.objects import Object
-from rowlock.quantity import parse
+from rowlock.quantity import is_whole
 
 
 def warnings(pod: Object) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _container_warnings(container: dict[str, Any], path: str) -> Iterator[str]:
         amounts = (container.get("resources") or {}).get(field) or {}
         for name in ("memory", "ephemeral-storage"):
             amount = amounts.get(name)
-            if amount is not None and parse(amount) % 1:
+            if amount is not None and not is_whole(amount):
                 text = f'fractional byte value "{amount}" is invalid, must be an integer'
                 yield f"{path}.resources.{field}[{name}]: {text}"
     seen: set[str] = set()
