@@ -9,8 +9,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from rowlock.errors import BadRequest
+
 Object = dict[str, Any]
 """A Kubernetes object as JSON. Treat as read-only unless you made it yourself."""
+MAX_PATCH_DEPTH = 100
+"""How deeply a merge patch may be nested; nothing that we serve comes near."""
 
 
 class Key(NamedTuple):
@@ -107,6 +111,21 @@ def with_field(obj: Mapping[str, Any], path: str, value: Any) -> Object:
     else:
         copy[head] = value
     return copy
+
+
+def merge_patch(target: Any, patch: Any, depth: int = 0) -> Any:
+    """The value after a merge patch (RFC 7386): null removes, objects merge, everything else replaces. Raises BadRequest."""
+    if depth > MAX_PATCH_DEPTH:
+        raise BadRequest(f"the patch is nested more than {MAX_PATCH_DEPTH} levels deep")
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for field, value in patch.items():
+        if value is None:
+            merged.pop(field, None)
+        else:
+            merged[field] = merge_patch(merged.get(field), value, depth + 1)
+    return merged
 
 
 def dig(obj: Any, path: str, default: Any = None) -> Any:

@@ -72,21 +72,8 @@ class AlwaysAdmit:
     ) -> Object:
         if type != "merge" or current is None:
             raise Unsupported(f"a store without the table of types knows merge patches only, not {type}")
-        merged: Object = _merge_patch(current, patch)
+        merged: Object = objects.merge_patch(current, patch)
         return merged
-
-
-def _merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7386."""
-    if not isinstance(patch, Mapping):
-        return patch
-    merged = dict(target) if isinstance(target, Mapping) else {}
-    for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = _merge_patch(merged.get(name), value)
-    return merged
 
 
 @dataclass(frozen=True, slots=True)

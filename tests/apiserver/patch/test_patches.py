@@ -10,9 +10,10 @@ import pytest
 from rowlock import kinds
 from rowlock.api import WriteOptions
 from rowlock.apiserver.patch import json_patch, strategic_merge
-from rowlock.apiserver.patch.patches import Patcher, merge_patch
+from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.schema import types
 from rowlock.errors import ApiError
+from rowlock.objects import merge_patch
 
 JSON: list[tuple[Any, list[dict[str, Any]], Any]] = [
     ({"foo": "bar"}, [{"op": "add", "path": "/baz", "value": "qux"}], {"baz": "qux", "foo": "bar"}),

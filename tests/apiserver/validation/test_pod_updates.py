@@ -10,9 +10,9 @@ import pytest
 from rowlock import kinds
 from rowlock.api import WriteOptions
 from rowlock.apiserver.admission.chain import AdmissionChain
-from rowlock.apiserver.patch.patches import merge_patch
 from rowlock.apiserver.validation import pods as pod_validation
 from rowlock.errors import Invalid
+from rowlock.objects import merge_patch
 
 META = {"name": "p", "namespace": "n", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
 NEEDS = {"key": "a", "operator": "Exists"}

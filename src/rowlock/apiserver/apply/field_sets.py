@@ -213,21 +213,13 @@ def paths(fields: Tree, at: Path = ()) -> Iterator[Path]:
 def tree_of(fields: Fields) -> Tree:
     """The inverse of `paths`."""
     root: Tree = {}
-    for path in sorted(fields):
+    for path in sorted(fields):  # what has members comes before them
         node = root
-        for step in path:
+        for end, step in enumerate(path):
+            if end and not node and path[:end] in fields:
+                node["."] = {}
             node = node.setdefault(step, {})
-    for path in fields:
-        node = root
-        for step in path:
-            node = node[step]
-        if node:
-            node["."] = {}
-    return _sort_tree(root)
-
-
-def _sort_tree(fields: Tree) -> Tree:
-    return {step: _sort_tree(fields[step]) for step in sorted(fields)}
+    return root
 
 
 @dataclass(slots=True)

@@ -118,18 +118,11 @@ def record_scale(
     There its owners are those of the scale; where it has none, none are kept. Who owns it by updates does so in an entry
     of its own, of no time: so does a real server, which reads a scale's entries as of another version than the object's."""
     path = tuple(f"f:{step}" for step in replicas_path.split("."))
-    kept_entries, owners = [], []
+    owners = [entry for entry in before if path in _owned_fields(entry)]
+    kept_entries: list[Entry] = []
     for entry in before:
-        own = _owned_fields(entry)
-        if path not in own:
-            kept_entries.append(entry)
-            continue
-        applied = entry["operation"] == "Apply"
-        if changed is None and applied:
-            kept_entries.append(entry)
-        elif remaining := own - {path}:
-            kept_entries.append({**entry, "fieldsV1": field_sets.tree_of(remaining)})
-        owners.append(entry)
+        keeps = entry not in owners or (changed is None and entry["operation"] == "Apply")
+        kept_entries += [entry] if keeps else _without_fields(entry, {path})
     replicas_tree = field_sets.tree_of({path})
     if changed is not None and owners:  # a scale does not write a zero
         owners = [_make_entry(kind, manager, "Update", replicas_tree)] if changed else []
@@ -169,25 +162,27 @@ def record_update(kind: Kind, old: Object, new: Object, manager: FieldManager) -
     lost = changes.removed
     if not gained and not lost:
         return _with_entries(new, before)
-    mine: Fields = set()
-    rest = []
+    mine = gained.union(*(_owned_fields(e) - lost for e in before if _is_by(e, manager, "Update")))
+    rest: list[Entry] = []
     for entry in before:
-        own = _owned_fields(entry)
-        if _is_update_by(entry, manager):
-            mine |= own
-            continue
-        remaining = own - gained - lost
-        if remaining:
-            rest.append(entry if remaining == own else {**entry, "fieldsV1": field_sets.tree_of(remaining)})
-    mine = (mine - lost) | gained
+        if not _is_by(entry, manager, "Update"):
+            rest += _without_fields(entry, gained | lost)
     if mine:
         rest.append(_make_entry(kind, manager, "Update", field_sets.tree_of(mine)))
     return _with_entries(new, _cap_updates(kind, rest))
 
 
-def _is_update_by(entry: Entry, manager: FieldManager) -> bool:
-    same_subresource = entry.get("subresource", "") == manager.subresource
-    return bool(entry["operation"] == "Update" and entry["manager"] == manager.name and same_subresource)
+def _is_by(entry: Entry, manager: FieldManager, operation: str) -> bool:
+    author = entry["manager"], entry["operation"], entry.get("subresource", "")
+    return author == (manager.name, operation, manager.subresource)
+
+
+def _without_fields(entry: Entry, lost: Fields) -> list[Entry]:
+    """The entry without these fields; none where nothing is left."""
+    own = _owned_fields(entry)
+    if own.isdisjoint(lost):
+        return [entry] if own else []
+    return [{**entry, "fieldsV1": field_sets.tree_of(own - lost)}] if own - lost else []
 
 
 def _cap_updates(kind: Kind, entries: list[Entry]) -> list[Entry]:
@@ -211,7 +206,8 @@ def apply_configuration(
     node, subresource = types.schema_of(kind), manager.subresource
     unmanaged = objects.with_field(live, "metadata.managedFields", None) if live else {"metadata": {}}
     before = (entries_of(live) or _before_first_apply(kind, unmanaged, manager)) if live else []
-    prior, others = _split_own_entry(before, manager)
+    prior = next((entry for entry in before if _is_by(entry, manager, "Apply")), None)
+    others = [entry for entry in before if entry is not prior]
     config_paths = set(field_sets.paths(field_sets.config_fields(config, node)))
     owned_paths = {
         path for path in field_sets.ownable_fields(config_paths) if is_writable_through(kind, subresource, path)
@@ -269,30 +265,15 @@ def _with_last_applied(new: Object, config: Object) -> Object:
     return objects.with_field(new, "metadata.annotations", {**objects.annotations(new), LAST_APPLIED: text})
 
 
-def _split_own_entry(before: list[Entry], manager: FieldManager) -> tuple[Entry | None, list[Entry]]:
-    """This manager's earlier configuration, and everybody else's entries."""
-    prior, others = None, []
-    for entry in before:
-        same_subresource = entry.get("subresource", "") == manager.subresource
-        if entry["operation"] == "Apply" and entry["manager"] == manager.name and same_subresource:
-            prior = entry
-        else:
-            others.append(entry)
-    return prior, others
-
-
 def _resolve_conflicts(others: list[Entry], changed: Fields, removed: Fields, force: bool) -> list[Entry]:
     """The others' entries without the fields that this apply takes over or away. Raises Conflict unless it is forced."""
     conflicts: dict[str, list[str]] = {}
-    rest = []
+    rest: list[Entry] = []
     for entry in others:
-        own = _owned_fields(entry)
-        lost = own & changed
+        lost = _owned_fields(entry) & changed
         if lost and not force:
             conflicts.setdefault(_describe_manager(entry), []).extend(field_sets.path_text(p) for p in sorted(lost))
-        remaining = own - lost - removed
-        if remaining:
-            rest.append(entry if remaining == own else {**entry, "fieldsV1": field_sets.tree_of(remaining)})
+        rest += _without_fields(entry, changed | removed)
     if conflicts:
         raise _conflict_error(conflicts)
     return rest

@@ -14,12 +14,11 @@ from rowlock.apiserver.endpoints.verbs import encode_list, read_page, transform_
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import answer, answer_object
+from rowlock.apiserver.schema import types
 from rowlock.errors import BadRequest, NotFound, Unsupported
 from rowlock.storage.store import Store
 
-_DELETE_FIELDS = frozenset(
-    "kind apiVersion gracePeriodSeconds preconditions orphanDependents propagationPolicy dryRun".split()
-)
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
 def delete_options(call: Call) -> DeleteOptions:
@@ -33,22 +32,16 @@ def delete_options(call: Call) -> DeleteOptions:
 
 
 def options_of(body: dict[str, Any]) -> DeleteOptions:
-    """What a DeleteOptions object says, but for the propagation. Raises BadRequest, Invalid."""
-    grace = body.get("gracePeriodSeconds")
-    if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
-        raise BadRequest("gracePeriodSeconds is a whole number")
-    dry_run_values = body.get("dryRun") or []
-    if not isinstance(dry_run_values, list):
-        raise BadRequest("dryRun is a list")
-    preconditions = request_body.object_field(body, "preconditions")
-    revision = str(preconditions.get("resourceVersion") or "")
+    """What DeleteOptions say, but for the propagation. Raises BadRequest, Invalid."""
+    preconditions = body.get("preconditions") or {}
+    revision = preconditions.get("resourceVersion", "")
     if revision and not revision.isdigit():
         raise BadRequest(f'preconditions.resourceVersion "{revision}" is not a resource version')
     return DeleteOptions(
-        grace=grace,
-        uid=str(preconditions.get("uid") or ""),
+        grace=body.get("gracePeriodSeconds"),
+        uid=preconditions.get("uid", ""),
         revision=int(revision) if revision else None,
-        dry_run=requests.parse_dry_run(dry_run_values, "DeleteOptions"),
+        dry_run=requests.parse_dry_run(body.get("dryRun", []), "DeleteOptions"),
     )
 
 
@@ -57,12 +50,11 @@ def _body_options(call: Call) -> dict[str, Any]:
     if not call.body.strip():
         return {}
     body = request_body.decode_body(call)
-    if not isinstance(body, dict):
-        raise BadRequest("the body of a delete is a DeleteOptions object")
-    for name in body:
-        if name not in _DELETE_FIELDS and name != "ignoreStoreReadErrorWithClusterBreakingPotential":
+    known = types.schema(_DELETE_OPTIONS)["properties"]
+    for name in body if isinstance(body, dict) else ():
+        if name not in known:
             raise BadRequest(f'DeleteOptions has no field "{name}"')
-    return {k: v for k, v in body.items() if v is not None}
+    return request_body.decode_typed(body, _DELETE_OPTIONS)
 
 
 def _propagation(call: Call, body_options: dict[str, Any]) -> Propagation | None:

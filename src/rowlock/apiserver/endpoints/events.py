@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-from starlette.types import Message, Send
+from starlette.types import Send
 
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
@@ -19,7 +19,7 @@ from rowlock.apiserver.admission import chain as admission
 from rowlock.apiserver.endpoints import verbs
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
-from rowlock.apiserver.http.responses import encode
+from rowlock.apiserver.http.responses import RewritingSend, encode
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.validation import field_errors
 from rowlock.apiserver.validation import objects as object_validation
@@ -55,7 +55,7 @@ async def serve_events(call: Call, send: Send, store: Store, rest: list[str], co
     elif call.method == "PATCH":
         _rewrite_patch(call, existing)
     try:
-        await core_handler(call, RenamingSend(send))
+        await core_handler(call, RewritingSend(send, _rename_body))
     except ApiError as error:
         if error.details.get("kind") == "events":
             text = re.sub(r'\bevents(?= "| is forbidden)', f"events.{GROUP}", error.message, count=1)
@@ -189,36 +189,7 @@ def _rename_fields(event: Mapping[str, Any], names: Mapping[str, str]) -> Object
 # ---------------------------------------------------------------- what goes out
 
 
-class RenamingSend:
-    """Passes an answer on in the newer spelling: an object, a list or table of them, or a watch line by line."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._start: Message = {}
-        self._has_length = False
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._start = message
-            self._has_length = any(name == b"content-length" for name, _ in message["headers"])
-            if not self._has_length:  # a watch
-                await self._send(message)
-        elif not self._has_length:
-            lines = message.get("body", b"").splitlines()
-            await self._send({**message, "body": b"".join(_rename_watch_line(line) for line in lines)})
-        else:  # one body: `answer` sends it whole
-            body = _rename_response_body(message.get("body", b""))
-            other_headers = [pair for pair in self._start["headers"] if pair[0] != b"content-length"]
-            await self._send({**self._start, "headers": [*other_headers, (b"content-length", str(len(body)).encode())]})
-            await self._send({**message, "body": body})
-
-
-def _rename_watch_line(line: bytes) -> bytes:
-    change = msgspec.json.decode(line)
-    return encode({**change, "object": _rename_object(change["object"])}) + b"\n"
-
-
-def _rename_response_body(body: bytes) -> bytes:
+def _rename_body(body: bytes) -> bytes:
     return encode(_rename_object(msgspec.json.decode(body))) if body else body
 
 
@@ -228,8 +199,10 @@ def _newer_event(event: Mapping[str, Any]) -> Object:
 
 
 def _rename_object(value: Any) -> Any:
-    """Whatever the core group answered. What is no Event (a Status, metadata alone) stays as it is."""
+    """Whatever the core group answered, a line of a watch too. What is no Event (a Status, metadata alone) stays as it is."""
     kind, version = value.get("kind"), value.get("apiVersion")
+    if kind is None and "object" in value:
+        return {**value, "object": _rename_object(value["object"])}
     if kind == "Event" and version == "v1":
         return {**_newer_event(value), "apiVersion": EVENT.api_version}
     if kind == "EventList" and version == "v1":

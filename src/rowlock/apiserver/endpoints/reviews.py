@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rowlock import kinds, objects
+from rowlock.apiserver.http import request_body
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.users import READ_VERBS, User
-from rowlock.apiserver.schema import decoding, types
+from rowlock.apiserver.schema import types
 from rowlock.apiserver.validation.field_errors import invalid_value
 from rowlock.errors import BadRequest, Cause, Forbidden, invalid
 from rowlock.objects import Object
@@ -162,24 +163,15 @@ def review(
     call: Call, group_version_resource: tuple[str, str, str], body: Any, authenticate: Callable[[str], User | None]
 ) -> Object:
     """The answered review. Raises Forbidden, BadRequest."""
-    kind, handler, everybody = REVIEWS[group_version_resource]
+    (group, version, plural), (kind, handler, everybody) = group_version_resource, REVIEWS[group_version_resource]
     if not everybody and not call.user.is_master:
-        raise Forbidden(
-            f'{group_version_resource[2]}.{group_version_resource[0]} is forbidden: User "{call.user.name}" cannot create resource "{group_version_resource[2]}"'
-        )
-    if not isinstance(body, dict):
-        raise BadRequest(f"the body is a {kind}")
-    name = types.type_name(group_version_resource[0], group_version_resource[1], kind)
-    try:
-        decoded = decoding.decode(name, body, decoding.Walk(fill_defaults=False))
-    except BadRequest as error:
-        raise BadRequest(
-            f'{kind} in version "{group_version_resource[1]}" cannot be handled as a {kind}: {error.message}'
-        ) from None
+        text = f'{plural}.{group} is forbidden: User "{call.user.name}" cannot create resource "{plural}"'
+        raise Forbidden(text)
+    decoded = request_body.decode_typed(body, types.type_name(group, version, kind))
     status = handler(call, decoded, authenticate)
     meta = decoded.get("metadata") or {}
     if kind == "SelfSubjectReview":
         meta = {**meta, "creationTimestamp": objects.timestamp(time.time())}
     spec = {} if kind == "SelfSubjectRulesReview" else decoded.get("spec")
-    head = {"kind": kind, "apiVersion": f"{group_version_resource[0]}/{group_version_resource[1]}", "metadata": meta}
+    head = {"kind": kind, "apiVersion": f"{group}/{version}", "metadata": meta}
     return {**head, **({"spec": spec} if spec is not None else {}), "status": status}

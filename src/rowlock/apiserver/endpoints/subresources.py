@@ -16,10 +16,11 @@ from rowlock.api import LogOptions, PatchType
 from rowlock.apiserver.admission.chain import SPEC_REPLICAS_PATHS
 from rowlock.apiserver.endpoints import verbs
 from rowlock.apiserver.endpoints.deletes import options_of
+from rowlock.apiserver.endpoints.watches import wait_disconnect
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import answer, answer_object, begin_stream, end_stream, send_chunk
-from rowlock.apiserver.patch import json_patch, patches
+from rowlock.apiserver.patch import json_patch
 from rowlock.apiserver.printers import tables
 from rowlock.errors import BadRequest, Cause, Invalid, Unsupported, invalid
 from rowlock.objects import Object
@@ -49,7 +50,7 @@ async def log(call: Call, receive: Receive, send: Send, store: Store, target: Ta
     options = log_options(call, pod)
     if not objects.dig(pod, "spec.nodeName"):
         return await answer(send, b"", code=204)
-    disconnect = asyncio.create_task(_wait_disconnect(receive))  # from the beginning: a log may be quiet for hours
+    disconnect = asyncio.create_task(wait_disconnect(receive))  # from the beginning: a log may be quiet for hours
     try:
         async with aclosing(cast("AsyncGenerator[bytes]", store.log(target.namespace, target.name, options))) as chunks:
             await _copy_log(chunks, disconnect, send, call.warnings)
@@ -83,11 +84,6 @@ async def _copy_log(
         await send_chunk(send, chunk)
 
 
-async def _wait_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
 def log_options(call: Call, pod: Object) -> LogOptions:
     """kubectl's flags; the container may be left out where there is only one. Raises BadRequest, Invalid."""
     if call.query.get("stream") not in (None, "", "All"):
@@ -114,10 +110,7 @@ def log_options(call: Call, pod: Object) -> LogOptions:
 
 
 def _invalid_log_options(pod: Object, field: str, text: str) -> Invalid:
-    cause = Cause("FieldValueInvalid", text, field)
-    name = objects.name(pod)
-    details = {"name": name, "kind": "PodLogOptions"}
-    return Invalid(f'PodLogOptions "{name}" is invalid: {field}: {text}', causes=[cause], details=details)
+    return invalid("PodLogOptions", objects.name(pod), [Cause("FieldValueInvalid", text, field)])
 
 
 def _parse_since_time(text: str | None) -> float | None:
@@ -181,8 +174,6 @@ async def scale(call: Call, send: Send, store: Store, target: Target) -> None:
     options = requests.write_options(call, "UpdateOptions")
     requested = _requested_scale(call, current)
     replicas = objects.dig(requested, "spec.replicas", 0)
-    if isinstance(replicas, bool) or not isinstance(replicas, int):
-        raise BadRequest('Scale in version "v1" cannot be handled as a Scale: spec.replicas is a whole number')
     if replicas < 0:
         text = f"Invalid value: {replicas}: must be greater than or equal to 0"
         raise invalid("Scale", target.name, [Cause("FieldValueInvalid", text, "spec.replicas")], "autoscaling")
@@ -222,10 +213,8 @@ def _requested_scale(call: Call, current: Object) -> Object:
         if kind not in ("json", "merge", "strategic"):
             raise Unsupported("scale is patched with JSON patch or merge patch")
         patch = request_body.patch_of(call.body)
-        body = json_patch.apply_json_patch(current, patch) if kind == "json" else patches.merge_patch(current, patch)
-    if not isinstance(body, dict) or not isinstance(body.get("spec") or {}, dict):
-        raise BadRequest("the body is a Scale")
-    return body
+        body = json_patch.apply_json_patch(current, patch) if kind == "json" else objects.merge_patch(current, patch)
+    return request_body.decode_typed(body, "io.k8s.api.autoscaling.v1.Scale")
 
 
 # ---------------------------------------------------------------- binding and eviction
@@ -233,10 +222,8 @@ def _requested_scale(call: Call, current: Object) -> Object:
 
 async def bind(call: Call, send: Send, store: Store, target: Target) -> None:
     call.check_query(requests.WRITE_PARAMETERS)
-    body = request_body.decode_body(call)
-    if not isinstance(body, dict):
-        raise BadRequest("the body is a Binding")
-    meta, node_ref = request_body.object_field(body, "metadata"), request_body.object_field(body, "target")
+    body = request_body.decode_typed(request_body.decode_body(call), "io.k8s.api.core.v1.Binding")
+    meta, node_ref = objects.meta(body), body.get("target") or {}
     name = target.name or meta.get("name")
     if node_ref.get("kind") not in (None, "", "Node") or not node_ref.get("name"):
         text = (
@@ -245,26 +232,22 @@ async def bind(call: Call, send: Send, store: Store, target: Target) -> None:
             else f'Unsupported value: "{node_ref["kind"]}": supported values: "Node", "<empty>"'
         )
         raise invalid("Binding", str(name or ""), [Cause("FieldValueRequired", text, "target.name")])
-    if not isinstance(name, str) or meta.get("name") != name:
+    if not name or meta.get("name") != name:
         raise BadRequest("name in URL does not match name in Binding object")
     if requests.is_dry_run(call, "CreateOptions"):
         await store.get(kinds.POD, target.namespace, name)
     else:
-        annotations = request_body.object_field(meta, "annotations")
-        await store.bind(
-            target.namespace, name, str(node_ref["name"]), annotations=annotations, uid=str(meta.get("uid") or "")
-        )
+        annotations, uid = objects.annotations(body), objects.uid(body)
+        await store.bind(target.namespace, name, node_ref["name"], annotations=annotations, uid=uid)
     await answer_object(send, _CREATED_STATUS, code=201)
 
 
 async def evict(call: Call, send: Send, store: Store, target: Target) -> None:
     call.check_query(requests.WRITE_PARAMETERS)
-    body = request_body.decode_body(call)
-    if not isinstance(body, dict):
-        raise BadRequest("the body is an Eviction")
-    if request_body.object_field(body, "metadata").get("name") != target.name:
+    body = request_body.decode_typed(request_body.decode_body(call), "io.k8s.api.policy.v1.Eviction")
+    if objects.name(body) != target.name:
         raise BadRequest("name in URL does not match name in Eviction object")
-    delete_options = options_of(request_body.object_field(body, "deleteOptions"))
+    delete_options = options_of(body.get("deleteOptions") or {})
     options = replace(delete_options, dry_run=delete_options.dry_run or requests.is_dry_run(call, "CreateOptions"))
     await store.delete(kinds.POD, target.namespace, target.name, options=options)
     await answer_object(send, _CREATED_STATUS, code=201)

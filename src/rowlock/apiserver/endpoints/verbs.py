@@ -21,8 +21,8 @@ from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, ResponseForm, Target
 from rowlock.apiserver.http.responses import answer, answer_object, encode
 from rowlock.apiserver.patch import patches
+from rowlock.apiserver.patch.patches import check_meta_types
 from rowlock.apiserver.printers import tables
-from rowlock.apiserver.schema import decoding, types
 from rowlock.apiserver.schema.json_errors import unmarshal_error
 from rowlock.apiserver.validation import field_errors, selector_errors
 from rowlock.errors import BadRequest, Conflict, Invalid, Unsupported, UnsupportedMediaType, conflict
@@ -125,19 +125,7 @@ async def read_page(call: Call, store: Store, target: Target) -> Page:
     call.number("timeoutSeconds")
     limit, token = call.number("limit") or 0, call.query.get("continue", "")
     match, revision = call.query.get("resourceVersionMatch", ""), _list_revision(call)
-    if match not in ("", "Exact", "NotOlderThan"):
-        supported = '"Exact", "NotOlderThan", ""'
-        text = f'Unsupported value: "{match}": supported values: {supported}'
-        raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
-    if match and revision is None:
-        text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-        raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
-    if match == "Exact" and not revision:
-        text = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
-    if "sendInitialEvents" in call.query:
-        text = "Forbidden: sendInitialEvents is forbidden for list"
-        raise requests.invalid_option("ListOptions", "sendInitialEvents", text)
+    requests.check_list_options(call, revision)
     if token and revision:
         raise BadRequest("specifying resource version is not allowed when using continue")
     _check_revision(call, store)
@@ -311,8 +299,7 @@ def _parse_body(call: Call, kind: Kind, options: WriteOptions) -> Any:
 def _report_duplicates(kind: Kind, duplicates: list[str], options: WriteOptions) -> None:
     problems = [f'duplicate field "{path}"' for path in duplicates]
     if problems and options.validation == "Strict":
-        text = "strict decoding error: " + ", ".join(problems)
-        raise BadRequest(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {text}')
+        raise DecodingError(kind, "strict decoding error: " + ", ".join(problems))
     options.warnings.extend(problems)
 
 
@@ -320,12 +307,7 @@ def _check_meta(kind: Kind, meta: dict[str, Any]) -> None:
     """Metadata is read before anything is admitted: it must have its type."""
     if _is_plain_meta(meta):
         return
-    walk = decoding.Walk(path=["metadata"])
-    try:
-        decoding.decode(types.META, {k: v for k, v in meta.items() if k != "managedFields"}, walk)
-    except BadRequest as error:
-        text = f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {error.message}'
-        raise BadRequest(text) from None
+    check_meta_types(kind, meta)
     managed_fields.check_entries(meta.get("managedFields"))
 
 
@@ -356,7 +338,7 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
         raise requests.invalid_option("PatchOptions", "force", text)
     options = requests.write_options(call, "PatchOptions")
     if kind == "apply" and not call.query.get("fieldManager"):
-        options = _without_manager(options)
+        options = WriteOptions(options.dry_run, "", options.force, options.validation, options.warnings)
     body = _patch_body(call, target, kind)
     existed = kind != "apply" or store.core.latest_object(target.kind, target.namespace, target.name) is not None
     try:
@@ -373,10 +355,6 @@ def _invalid_patch(kind: Kind, error: DecodingError, type: PatchType) -> Invalid
     why = f"a value cannot be converted: {error.why}" if type == "strategic" else error.why
     cause = field_errors.invalid_value("patch", kind.name, why)
     return Invalid(f' "" is invalid: patch: {cause.message}', causes=[cause])
-
-
-def _without_manager(options: WriteOptions) -> WriteOptions:
-    return WriteOptions(options.dry_run, "", options.force, options.validation, options.warnings)
 
 
 def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:

@@ -17,7 +17,7 @@ from starlette.types import Receive, Send
 
 from rowlock import objects
 from rowlock.api import Change
-from rowlock.apiserver.endpoints.verbs import parse_selectors
+from rowlock.apiserver.endpoints.verbs import parse_include_object, parse_selectors
 from rowlock.apiserver.http import requests
 from rowlock.apiserver.http.requests import Call, ResponseForm, Target
 from rowlock.apiserver.http.responses import begin_stream, encode, encode_chunk, end_stream, send_chunk
@@ -61,7 +61,7 @@ async def watch(call: Call, receive: Receive, send: Send, store: Store, target: 
     timeout = call.number("timeoutSeconds")
     await begin_stream(send, warnings=call.warnings)
     sender = asyncio.create_task(_send_lines(lines, send, call.pass_on))
-    disconnect = asyncio.create_task(_wait_disconnect(receive))
+    disconnect = asyncio.create_task(wait_disconnect(receive))
     try:
         await asyncio.wait({sender, disconnect}, timeout=timeout or MAX_WATCH_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -74,7 +74,8 @@ async def watch(call: Call, receive: Receive, send: Send, store: Store, target: 
     await end_stream(send)
 
 
-async def _wait_disconnect(receive: Receive) -> None:
+async def wait_disconnect(receive: Receive) -> None:
+    """Returns when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -138,7 +139,7 @@ class _WatchStream:
         self._deferred_error: ApiError | None = None
         """Why the list that was to come first cannot."""
         self._bookmarks = call.flag("allowWatchBookmarks")
-        self._include = call.query.get("includeObject") or "Metadata"
+        self._include = parse_include_object(call)
         if call.number("limit") or call.query.get("continue"):
             call.query.pop("limit", None)
         revision = requests.parse_revision(call)
@@ -147,21 +148,10 @@ class _WatchStream:
         since = None if not revision or self._send_initial else revision
         if since is None and "sendInitialEvents" in call.query and not self._send_initial:
             since = store.revision  # only what comes from now on
-        self._check_query(call)
+        requests.check_list_options(call, revision, watch=True)
         self._initial_sent = since is not None
         """Has it said all that was there at the beginning?"""
         self._watcher = store.follow(scope, since=since, bookmarks=self._bookmarks)
-
-    def _check_query(self, call: Call) -> None:
-        match = call.query.get("resourceVersionMatch", "")
-        if "sendInitialEvents" in call.query and match != "NotOlderThan":
-            text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
-        if "sendInitialEvents" not in call.query and match:
-            text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            raise requests.invalid_option("ListOptions", "resourceVersionMatch", text)
-        if self._include not in ("None", "Metadata", "Object"):
-            raise BadRequest(f'includeObject is None, Metadata or Object, not "{self._include}"')
 
     async def next(self, pass_on: Callable[[bytes], bool]) -> bytes:
         """What there is to say, as soon as there is something; a bookmark comes alone. What `pass_on` takes is said."""
@@ -189,8 +179,7 @@ class _WatchStream:
     def _transform_object(self, obj: objects.Object) -> objects.Object:
         if self._form.view != "Table":
             return tables.partial_metadata(obj)
-        include: Any = self._include
-        table = tables.table(self._target.kind, [obj], time.time(), include=include)
+        table = tables.table(self._target.kind, [obj], time.time(), include=self._include)
         table["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
         return table
 

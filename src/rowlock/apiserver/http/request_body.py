@@ -15,7 +15,7 @@ import msgspec
 
 from rowlock.apiserver.http.requests import Call
 from rowlock.apiserver.schema import json_errors, protobuf
-from rowlock.apiserver.schema.decoding import Walk
+from rowlock.apiserver.schema.decoding import Walk, decode
 from rowlock.errors import BadRequest, UnsupportedMediaType
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -57,12 +57,14 @@ def _is_json_object(body: bytes) -> bool:
     return body.lstrip()[:1] == b"{"
 
 
-def object_field(body: dict[str, Any], name: str) -> dict[str, Any]:
-    """An object within the body, {} where there is none. Raises BadRequest."""
-    value = body.get(name) or {}
-    if not isinstance(value, dict):
-        raise BadRequest(f"{name} is an object")
-    return value
+def decode_typed(value: Any, type_name: str) -> dict[str, Any]:
+    """A body that is no object of the store (a Scale, a review), as its type has it. Raises BadRequest."""
+    version, kind = type_name.split(".")[-2:]
+    try:
+        return decode(type_name, value, Walk(fill_defaults=False))
+    except BadRequest as error:
+        text = f'{kind} in version "{version}" cannot be handled as a {kind}: {error.message}'
+        raise BadRequest(text) from None
 
 
 def _is_custom_path(path: str) -> bool:

@@ -20,7 +20,7 @@ from rowlock import kinds, objects
 from rowlock.api import WriteOptions
 from rowlock.apiserver.http.users import User
 from rowlock.apiserver.schema.json_errors import unmarshal_error
-from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound, Timeout, Unsupported
+from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound, Timeout, Unsupported, invalid
 from rowlock.kinds import Kind
 from rowlock.storage import lifecycle
 
@@ -226,11 +226,9 @@ _JSON_MEDIA_TYPES = ("application/json", "*/*")
 
 def invalid_option(kind: str, name: str, text: str) -> Invalid:
     """One option of a request that cannot be."""
-    message = f'{kind}.meta.k8s.io "" is invalid: {name}: {text}'
-    reason = "FieldValueNotSupported" if text.startswith("Unsupported") else "FieldValueInvalid"
-    reason = "FieldValueTooLong" if text.startswith("Too long") else reason
-    causes = [Cause("FieldValueForbidden" if text.startswith("Forbidden") else reason, text, name)]
-    return Invalid(message, details={"group": "meta.k8s.io", "kind": kind}, causes=causes)
+    reasons = {"Forbidden": "Forbidden", "Required": "Required", "Too": "TooLong", "Unsupported": "NotSupported"}
+    reason = reasons.get(re.match(r"\w*", text)[0], "Invalid")  # type: ignore[index]  # it always matches
+    return invalid(kind, "", [Cause(f"FieldValue{reason}", text, name)], "meta.k8s.io")
 
 
 def is_dry_run(call: Call, kind: str) -> bool:
@@ -277,6 +275,26 @@ def parse_revision(call: Call) -> int | None:
         )
         raise Invalid(f"resourceVersion: {cause.message}", causes=[cause])
     return int(text)
+
+
+def check_list_options(call: Call, revision: int | None, *, watch: bool = False) -> None:
+    """Options that exclude each other: `ValidateListOptions`. Raises Invalid."""
+    match, streaming = call.query.get("resourceVersionMatch", ""), "sendInitialEvents" in call.query
+    name, text = "resourceVersionMatch", ""
+    if watch and streaming and match != "NotOlderThan":
+        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+    elif watch and match and not streaming:
+        text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+    elif not watch and match not in ("", "Exact", "NotOlderThan"):
+        text = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
+    elif not watch and match and revision is None:
+        text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+    elif not watch and match == "Exact" and not revision:
+        text = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+    elif not watch and streaming:
+        name, text = "sendInitialEvents", "Forbidden: sendInitialEvents is forbidden for list"
+    if text:
+        raise invalid_option("ListOptions", name, text)
 
 
 def revision_too_large(requested: int, current: int) -> Timeout:

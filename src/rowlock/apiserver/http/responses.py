@@ -43,13 +43,22 @@ def warning_header(text: str) -> tuple[bytes, bytes]:
     return b"warning", f'299 - "{plain}"'.encode("ascii", "replace")
 
 
+Headers = list[tuple[bytes, bytes]]
+
+
 async def answer(
-    send: Send, body: bytes, *, code: int = 200, media: bytes = JSON, warnings: Iterable[str] = ()
+    send: Send,
+    body: bytes,
+    *,
+    code: int = 200,
+    media: bytes = JSON,
+    warnings: Iterable[str] = (),
+    more: Headers | None = None,
 ) -> None:
-    """A whole answer at once; one without a body has no type and no length."""
-    content_headers = [(b"content-type", media), (b"content-length", b"%d" % len(body))] if code != 204 else []
-    headers = [*content_headers, *_CACHE_HEADERS, *(warning_headers(warnings) if warnings else ())]
-    if content_headers and isinstance(send, Reply) and send.send_whole(code, headers, body):
+    """A whole answer at once, with `more` headers; one that cannot have a body (204, 304) has no type and no length."""
+    content = [(b"content-type", media), (b"content-length", b"%d" % len(body))] if code not in (204, 304) else []
+    headers = [*content, *_CACHE_HEADERS, *(warning_headers(warnings) if warnings else ()), *(more or ())]
+    if content and isinstance(send, Reply) and send.send_whole(code, headers, body):
         return
     await send({"type": "http.response.start", "status": code, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -86,13 +95,9 @@ def etag(body: bytes) -> str:
 async def answer_document(send: Send, body: bytes, call: Call, media: bytes = JSON) -> None:
     """A large document that seldom changes: whoever names it in If-None-Match has it already."""
     tag = etag(body)
-    headers = [(b"etag", tag.encode()), (b"vary", b"Accept"), *_CACHE_HEADERS]
-    if tag in [text.strip().removeprefix("W/") for text in call.header(b"if-none-match").split(",")]:
-        await send({"type": "http.response.start", "status": 304, "headers": headers})
-        return await send({"type": "http.response.body", "body": b""})
-    headers += [(b"content-type", media), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    known = tag in [text.strip().removeprefix("W/") for text in call.header(b"if-none-match").split(",")]
+    headers = [(b"etag", tag.encode()), (b"vary", b"Accept")]
+    await answer(send, b"" if known else body, code=304 if known else 200, media=media, more=headers)
 
 
 async def answer_object(send: Send, value: Any, *, code: int = 200, warnings: Iterable[str] = ()) -> None:
@@ -100,15 +105,12 @@ async def answer_object(send: Send, value: Any, *, code: int = 200, warnings: It
 
 
 async def answer_error(send: Send, error: ApiError, warnings: Iterable[str] = ()) -> None:
-    headers = [(b"content-type", JSON), *_CACHE_HEADERS, *warning_headers(warnings)]
-    body = encode(error.status())
-    headers.append((b"content-length", str(len(body)).encode()))
+    headers: Headers = []
     if error.retry_after is not None:
         headers.append((b"retry-after", str(error.retry_after).encode()))
     if error.code == 401:
         headers.append((b"www-authenticate", b'Bearer realm="rowlock"'))
-    await send({"type": "http.response.start", "status": error.code, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await answer(send, encode(error.status()), code=error.code, warnings=warnings, more=headers)
 
 
 async def begin_stream(send: Send, media: bytes = JSON, warnings: Iterable[str] = ()) -> None:
@@ -129,32 +131,41 @@ async def end_stream(send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-class YamlSend:
-    """Passes an answer on in YAML; what is no JSON goes as it is."""
+class RewritingSend:
+    """Passes an answer in JSON on with another body, a stream line by line; what is no JSON goes as it is."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, rewrite: Callable[[bytes], bytes], media: bytes = JSON) -> None:
+        self._send, self._rewrite, self._media = send, rewrite, media
+        self._headers: dict[bytes, bytes] = {}
         self._start: Message = {}
         self._parts: list[bytes] = []
 
     async def __call__(self, message: Message) -> None:
+        body = message.get("body", b"")
         if message["type"] == "http.response.start":
-            if dict(message["headers"]).get(b"content-type") != JSON:
-                return await self._send(message)
-            self._start = message
-        elif not self._start:
+            self._start, self._headers = message, dict(message["headers"])
+            is_whole = b"content-length" in self._headers and self._headers.get(b"content-type") == JSON
+            return None if is_whole else await self._send(message)
+        if self._headers.get(b"content-type") != JSON:
             await self._send(message)
+        elif b"content-length" not in self._headers:
+            await self._send({**message, "body": b"".join(self._rewrite(line) + b"\n" for line in body.splitlines())})
         else:
-            self._parts.append(message.get("body", b""))
+            self._parts.append(body)
             if not message.get("more_body"):
-                await self._send_converted()
+                new = self._rewrite(b"".join(self._parts))
+                own = {b"content-type": self._media, b"content-length": str(len(new)).encode()}
+                others = [pair for pair in self._start["headers"] if pair[0] not in own]
+                await self._send({**self._start, "headers": [*own.items(), *others]})
+                await self._send({"type": "http.response.body", "body": new})
 
-    async def _send_converted(self) -> None:
-        import yaml
 
-        value = msgspec.json.decode(b"".join(self._parts))
-        body = yaml.safe_dump(value, default_flow_style=False, allow_unicode=True).encode()
-        content_headers = ((b"content-type", b"application/yaml"), (b"content-length", str(len(body)).encode()))
-        other_headers = [pair for pair in self._start["headers"] if pair[0] not in (b"content-type", b"content-length")]
-        await self._send({**self._start, "headers": [*content_headers, *other_headers]})
-        await self._send({"type": "http.response.body", "body": body})
+def yaml_send(send: Send) -> RewritingSend:
+    """What answers in YAML."""
+    return RewritingSend(send, _as_yaml, b"application/yaml")
+
+
+def _as_yaml(body: bytes) -> bytes:
+    import yaml
+
+    return yaml.safe_dump(msgspec.json.decode(body), default_flow_style=False, allow_unicode=True).encode()

@@ -15,12 +15,13 @@ from rowlock.api import PatchType, WriteOptions
 from rowlock.apiserver.admission.chain import DecodingError, decode_object, missing_service_error
 from rowlock.apiserver.apply import apply_schema
 from rowlock.apiserver.apply import managed_fields as field_ownership
+from rowlock.apiserver.http import requests
 from rowlock.apiserver.patch import json_patch, strategic_merge
 from rowlock.apiserver.schema import decoding, types
 from rowlock.apiserver.schema.decoding import Walk
 from rowlock.apiserver.schema.json_errors import unmarshal_error
 from rowlock.apiserver.validation.field_errors import format_value
-from rowlock.errors import BadRequest, Cause, Invalid, UnsupportedMediaType, invalid
+from rowlock.errors import BadRequest, Cause, UnsupportedMediaType, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.storage import lifecycle
@@ -29,7 +30,6 @@ ACCEPTED_MEDIA_TYPES = "application/json-patch+json, application/merge-patch+jso
 UNKNOWN_FORMAT = (
     f"the body of the request was in an unknown format - accepted media types include: {ACCEPTED_MEDIA_TYPES}"
 )
-MAX_DEPTH = 100
 
 
 class Patcher:
@@ -67,7 +67,7 @@ class Patcher:
 
     def _merge(self, kind: Kind, current: Object, patch: dict[str, Any], type: PatchType) -> Any:
         if type == "merge":
-            return merge_patch(current, patch)
+            return objects.merge_patch(current, patch)
         if kind.custom:
             raise UnsupportedMediaType(UNKNOWN_FORMAT)
         new = strategic_merge.strategic_merge(current, patch, types.schema_of(kind))
@@ -80,9 +80,8 @@ class Patcher:
         self, kind: Kind, current: Object | None, patch: Any, options: WriteOptions, subresource: str
     ) -> Object:
         if not options.manager:
-            cause = Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
-            text = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-            raise Invalid(text, causes=[cause], details={"group": "meta.k8s.io", "kind": "PatchOptions"})
+            text = "Required value: is required for apply patch"
+            raise requests.invalid_option("PatchOptions", "fieldManager", text)
         if not isinstance(patch, dict):
             raise BadRequest("an apply configuration is an object")
         if isinstance(objects.dig(patch, "metadata.managedFields"), list):
@@ -106,24 +105,22 @@ class ObjectIdentityError(BadRequest):
 
 def _check_identity(kind: Kind, current: Object, new: Any) -> Object:
     """A patch may change much, but not which object it is about."""
-    name = objects.name(current)
-    if isinstance(new, dict) and (new.get("metadata") is None or _is_nameless(new["metadata"])):
-        raise (ObjectIdentityError if _is_same_kind(current, new) else BadRequest)(lifecycle.missing_name_message(name))
     if not isinstance(new, dict):
         raise BadRequest("the patch leaves something that is not an object")
-    meta = new["metadata"]
+    refusal = ObjectIdentityError if _is_same_kind(current, new) else BadRequest
+    meta, name = new.get("metadata"), objects.name(current)
+    if meta is None or (isinstance(meta, dict) and meta.get("name") in (None, "")):
+        raise refusal(lifecycle.missing_name_message(name))
     if not isinstance(meta, dict):
         raise DecodingError(kind, unmarshal_error(meta, f"Go struct field {kind.name}.metadata of type v1.ObjectMeta"))
-    _check_meta_types(kind, objects.meta(current), meta)
+    check_meta_types(kind, meta, objects.meta(current))
     space = meta.get("namespace")
     if space and not kind.namespaced:
         new = {**new, "metadata": {key: value for key, value in meta.items() if key != "namespace"}}
     elif space and space != objects.namespace(current):
-        raise (ObjectIdentityError if _is_same_kind(current, new) else BadRequest)(lifecycle.NAMESPACE_MISMATCH_MESSAGE)
+        raise refusal(lifecycle.NAMESPACE_MISMATCH_MESSAGE)
     if meta["name"] != name:
-        raise (ObjectIdentityError if _is_same_kind(current, new) else BadRequest)(
-            lifecycle.name_mismatch_message(meta["name"], name)
-        )
+        raise refusal(lifecycle.name_mismatch_message(meta["name"], name))
     entries = meta.get("managedFields")
     if entries is not objects.meta(current).get("managedFields") and not isinstance(
         entries, field_ownership.SettledManagedFields
@@ -132,25 +129,19 @@ def _check_identity(kind: Kind, current: Object, new: Any) -> Object:
     return _check_kind(kind, current, new)
 
 
-def _check_meta_types(kind: Kind, before: Object, meta: Object) -> None:
-    """Metadata has its types before the server puts back what is its own. Raises DecodingError."""
-    changed_fields = {
-        k: v for k, v in meta.items() if k != "managedFields" and v is not None and v is not before.get(k)
-    }
-    if not changed_fields:
-        return
+def check_meta_types(kind: Kind, meta: Object, before: Object | None = None) -> None:
+    """Metadata has its types before anything else is done with it; only what is not as `before` is looked at. Raises
+    DecodingError."""
+    old = before or {}
+    changed = {k: v for k, v in meta.items() if k != "managedFields" and v is not None and v is not old.get(k)}
     try:
-        decoding.decode(types.META, changed_fields, Walk(path=["metadata"]))
+        decoding.decode(types.META, changed, Walk(path=["metadata"]))
     except BadRequest as error:
         raise DecodingError(kind, error.message) from None
 
 
 def _is_same_kind(current: Object, new: Object) -> bool:
     return all(new.get(key) == current.get(key) for key in ("apiVersion", "kind"))
-
-
-def _is_nameless(meta: Any) -> bool:
-    return isinstance(meta, dict) and meta.get("name") in (None, "")
 
 
 def _check_kind(kind: Kind, current: Object, new: Object) -> Object:
@@ -175,18 +166,3 @@ def _check_kind(kind: Kind, current: Object, new: Object) -> Object:
         if got != expected
     ]
     raise invalid(name, objects.name(current), causes, kind.group)
-
-
-def merge_patch(target: Any, patch: Any, depth: int = 0) -> Any:
-    """RFC 7386: null removes, objects merge, everything else replaces."""
-    if depth > MAX_DEPTH:
-        raise BadRequest(f"the patch is nested more than {MAX_DEPTH} levels deep")
-    if not isinstance(patch, dict):
-        return patch
-    out = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            out.pop(key, None)
-        else:
-            out[key] = merge_patch(out.get(key), value, depth + 1)
-    return out

@@ -48,13 +48,10 @@ def columns(cells: Cells, *names: str) -> Columns:
 
 def scale_table(job: Object, scale: Object, now: float, *, include: Include = "Metadata") -> Object:
     """`kubectl get --subresource=scale`: what is wanted and what is there."""
-    result = table(kinds.POD, (), now)
-    desired, available = objects.dig(scale, "spec.replicas") or 0, objects.dig(scale, "status.replicas") or 0
-    row: dict[str, Any] = {"cells": [objects.name(job), desired, available, _age_of(job, now)]}
-    if include != "None":
-        row["object"] = scale if include == "Object" else partial_metadata(scale)
-    result["metadata"] = {"resourceVersion": objects.meta(job).get("resourceVersion", "")}
-    return {**result, "columnDefinitions": list(_SCALE.definitions), "rows": [row]}
+    desired, available = objects.dig(scale, "spec.replicas", 0), objects.dig(scale, "status.replicas", 0)
+    shown = Columns(_SCALE.definitions, lambda obj, now: [objects.name(obj), desired, available, _age_of(obj, now)])
+    result = table(kinds.POD, [scale], now, include=include, columns=shown)
+    return {**result, "metadata": {"resourceVersion": objects.meta(job).get("resourceVersion", "")}}
 
 
 def table(
@@ -86,42 +83,14 @@ def _age_of(obj: Object, now: float) -> str:
     return time_since(objects.meta(obj).get("creationTimestamp"), now)
 
 
-def _default_cells(obj: Object, now: float) -> list[Any]:
-    return [objects.name(obj), _age_of(obj, now)]
-
-
-def _created_cells(obj: Object, now: float) -> list[Any]:
-    return [objects.name(obj), objects.meta(obj).get("creationTimestamp")]
-
-
-def _job_cells(obj: Object, now: float) -> list[Any]:
-    return [objects.name(obj), _last_condition_type(obj), _age_of(obj, now)]
-
-
-def _mpi_job_cells(obj: Object, now: float) -> list[Any]:
-    return [objects.name(obj), _age_of(obj, now), _last_condition_type(obj)]
+def _cells_of(*getters: Callable[[Object], Any] | None) -> Cells:
+    """Each cell is what a function says of the object, its age where there is none."""
+    return lambda obj, now: [_age_of(obj, now) if getter is None else getter(obj) for getter in getters]
 
 
 def _last_condition_type(obj: Object) -> str | None:
     conditions = objects.dig(obj, "status.conditions") or []
     return conditions[-1].get("type") if conditions else None
-
-
-def _config_map_cells(obj: Object, now: float) -> list[Any]:
-    count = len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
-    return [objects.name(obj), count, _age_of(obj, now)]
-
-
-def _secret_cells(obj: Object, now: float) -> list[Any]:
-    return [objects.name(obj), obj.get("type", "Opaque"), len(obj.get("data") or {}), _age_of(obj, now)]
-
-
-def _service_account_cells(obj: Object, now: float) -> list[Any]:
-    return [objects.name(obj), len(obj.get("secrets") or ()), _age_of(obj, now)]
-
-
-def _namespace_cells(obj: Object, now: float) -> list[Any]:
-    return [objects.name(obj), objects.phase(obj), _age_of(obj, now)]
 
 
 def _service_cells(obj: Object, now: float) -> list[Any]:
@@ -212,15 +181,6 @@ def _quota_cells(obj: Object, now: float) -> list[Any]:
     return [objects.name(obj), ", ".join(requests), ", ".join(limits), _age_of(obj, now)]
 
 
-def _priority_class_cells(obj: Object, now: float) -> list[Any]:
-    default, policy = bool(obj.get("globalDefault")), obj.get("preemptionPolicy", "")
-    return [objects.name(obj), obj.get("value", 0), default, _age_of(obj, now), policy]
-
-
-def _lease_cells(obj: Object, now: float) -> list[Any]:
-    return [objects.name(obj), objects.dig(obj, "spec.holderIdentity", ""), _age_of(obj, now)]
-
-
 def _role_binding_cells(obj: Object, now: float) -> list[Any]:
     ref, subjects = obj.get("roleRef") or {}, obj.get("subjects") or ()
 
@@ -280,10 +240,12 @@ def _format_gpus(amount: str | float) -> str:
 
 
 _GPU_STATUS_FIELDS = ("fairShare", "allocated", "requested")
-_DEFAULT = columns(_default_cells, "Name", "Age")
-CREATED = columns(_created_cells, "Name", "Created At:date")
-_SCALE = columns(_default_cells, "Name", "Desired:integer", "Available:integer", "Age")
-_JOB = columns(_job_cells, "Name", "State", "Age:date")
+_DEFAULT = columns(_cells_of(objects.name, None), "Name", "Age")
+CREATED = columns(
+    _cells_of(objects.name, lambda o: objects.meta(o).get("creationTimestamp")), "Name", "Created At:date"
+)
+_SCALE = columns(_cells_of(objects.name, None), "Name", "Desired:integer", "Available:integer", "Age")
+_JOB = columns(_cells_of(objects.name, _last_condition_type, None), "Name", "State", "Age:date")
 
 COLUMNS: dict[Kind, Columns] = {
     kinds.POD: columns(pod_cells, "Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node",
@@ -291,22 +253,30 @@ COLUMNS: dict[Kind, Columns] = {
     kinds.SERVICE: columns(_service_cells, "Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"),
     kinds.EVENT: columns(_event_cells, "Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source", "Message",
                           "+First Seen", "+Count", "+Name"),
-    kinds.NAMESPACE: columns(_namespace_cells, "Name", "Status", "Age"),
+    kinds.NAMESPACE: columns(_cells_of(objects.name, objects.phase, None), "Name", "Status", "Age"),
     kinds.NODE: columns(_node_cells, "Name", "Status", "Roles", "Age", "Version", "+Internal-IP", "+External-IP",
                          "+OS-Image", "+Kernel-Version", "+Container-Runtime"),
-    kinds.CONFIG_MAP: columns(_config_map_cells, "Name", "Data", "Age"),
-    kinds.SECRET: columns(_secret_cells, "Name", "Type", "Data", "Age"),
-    kinds.SERVICE_ACCOUNT: columns(_service_account_cells, "Name", "Secrets", "Age"),
+    kinds.CONFIG_MAP: columns(
+        _cells_of(objects.name, lambda o: len(o.get("data") or ()) + len(o.get("binaryData") or ()), None),
+        "Name", "Data", "Age"),
+    kinds.SECRET: columns(
+        _cells_of(objects.name, lambda o: o.get("type", "Opaque"), lambda o: len(o.get("data") or ()), None),
+        "Name", "Type", "Data", "Age"),
+    kinds.SERVICE_ACCOUNT: columns(
+        _cells_of(objects.name, lambda o: len(o.get("secrets") or ()), None), "Name", "Secrets", "Age"),
     kinds.PERSISTENT_VOLUME_CLAIM: columns(_claim_cells, "Name", "Status", "Volume", "Capacity", "Access Modes",
                                             "StorageClass", "VolumeAttributesClass", "Age", "+VolumeMode"),
     kinds.RESOURCE_QUOTA: columns(_quota_cells, "Name", "Request", "Limit", "Age"),
-    kinds.PRIORITY_CLASS: columns(_priority_class_cells, "Name", "Value:integer", "Global-Default:boolean", "Age",
-                                   "PreemptionPolicy"),
-    kinds.LEASE: columns(_lease_cells, "Name", "Holder", "Age"),
+    kinds.PRIORITY_CLASS: columns(
+        _cells_of(objects.name, lambda o: o.get("value", 0), lambda o: bool(o.get("globalDefault")), None,
+                  lambda o: o.get("preemptionPolicy", "")),
+        "Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"),
+    kinds.LEASE: columns(
+        _cells_of(objects.name, lambda o: objects.dig(o, "spec.holderIdentity", ""), None), "Name", "Holder", "Age"),
     kinds.ROLE: CREATED,
     kinds.ROLE_BINDING: columns(_role_binding_cells, "Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts"),
     kinds.AUTOSCALER: columns(_autoscaler_cells, "Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
-    kinds.MPIJOB: columns(_mpi_job_cells, "Name", "Age:date", "State"),
+    kinds.MPIJOB: columns(_cells_of(objects.name, None, _last_condition_type), "Name", "Age:date", "State"),
     kinds.QUEUE: columns(_queue_cells, "Name", "Priority:integer", "Parent", "Children", "DisplayName", "GPU Quota",
                           "Fair Share", "Allocated", "Requested", "Age:date"),
     **{kind: _JOB for kind in kinds.JOBS if kind is not kinds.MPIJOB},

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from rowlock import objects
 from rowlock.apiserver.schema import types
 from rowlock.apiserver.schema.decoding import Walk
 from rowlock.errors import Cause
@@ -235,36 +237,32 @@ def _accessor_error(value: Any, field_path: str, accessed_path: str, expected: s
     return Cause("FieldValueInvalid", text, field_path)
 
 
-def immutable_causes(old: Any, new: Any, node: types.Schema, path: str = "") -> list[Cause]:
+def immutable_causes(old: Any, new: Any, node: types.Schema) -> list[Cause]:
     """The transition rules of the schema (`self == oldSelf`): checked where both sides have the field."""
-    node = types.resolve_ref(node)
     causes = []
-    for rule in node.get("x-kubernetes-validations") or ():
-        if rule.get("rule") == "self == oldSelf" and old != new:
-            text = f'Invalid value: "{_json_type(new)}": {rule["message"]}'
+    for path, message in _immutable_fields(node):
+        before, after = objects.dig(old, path, _MISSING), objects.dig(new, path, _MISSING)
+        if before is not _MISSING and after is not _MISSING and before != after:
+            text = f'Invalid value: "{_json_type(after)}": {message}'
             causes.append(Cause("FieldValueInvalid", text, path))
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in _fields_with_rules(node):
-            if key in old and key in new:
-                below = f"{path}.{key}" if path else key
-                causes += immutable_causes(old[key], new[key], node["properties"][key], below)
     return causes
 
 
-def _fields_with_rules(node: types.Schema) -> list[str]:
-    """The declared fields below which there are transition rules; not searched in maps and lists: there are none."""
-    fields = _FIELDS_WITH_RULES.get(id(node))
-    if fields is None:
-        fields = [key for key, child in (node.get("properties") or {}).items() if _has_rules(child)]
-        _FIELDS_WITH_RULES[id(node)] = fields
-    return fields
+def _immutable_fields(node: types.Schema) -> list[tuple[str, str]]:
+    """Paths of fields with a transition rule, and what it says; none are in maps and lists."""
+    if id(node) not in _IMMUTABLE_FIELDS:
+        _IMMUTABLE_FIELDS[id(node)] = list(_find_immutable_fields(node, ""))
+    return _IMMUTABLE_FIELDS[id(node)]
 
 
-_FIELDS_WITH_RULES: dict[int, list[str]] = {}  # by identity: the table of types lives as long as the process
+_IMMUTABLE_FIELDS: dict[int, list[tuple[str, str]]] = {}  # by identity: the table of types lives as long as the process
+_MISSING: Any = object()
 
 
-def _has_rules(node: types.Schema) -> bool:
+def _find_immutable_fields(node: types.Schema, path: str) -> Iterator[tuple[str, str]]:
     node = types.resolve_ref(node)
-    if node.get("x-kubernetes-validations"):
-        return True
-    return any(_has_rules(child) for child in (node.get("properties") or {}).values())
+    for rule in node.get("x-kubernetes-validations") or ():
+        if rule.get("rule") == "self == oldSelf":
+            yield path, rule["message"]
+    for key, child in (node.get("properties") or {}).items():
+        yield from _find_immutable_fields(child, f"{path}.{key}" if path else key)

@@ -34,12 +34,11 @@ from rowlock.apiserver.http.requests import Call, Target, path_not_found, wants_
 from rowlock.apiserver.http.responses import (
     INTERNAL_ERROR_MESSAGE,
     Reply,
-    YamlSend,
     answer,
     answer_document,
     answer_error,
     answer_object,
-    encode,
+    yaml_send,
 )
 from rowlock.apiserver.http.users import AUTHENTICATED, TokenAuthenticator, User, service_account_groups
 from rowlock.apiserver.server.settings import ApiServerSettings
@@ -86,7 +85,7 @@ class ApiServer:
         exchange = (scope.get("extensions") or _NO_EXTENSIONS).get("rowlock")
         reply = Reply(send, exchange.answer if exchange is not None else None)
         if b"yaml" in headers.get(b"accept", b"") and wants_yaml(headers[b"accept"].decode("latin-1")):
-            reply = Reply(YamlSend(send), None)
+            reply = Reply(yaml_send(send), None)
         try:
             call = await self._read_call(scope, receive, headers)
             warnings = call.warnings
@@ -231,21 +230,17 @@ class ApiServer:
             version = requests.aggregated_discovery_version(accept)
             if version:
                 media = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList".encode()
-                return await answer_document(send, discovery_bytes(named_groups, version), call, media)
+                return await answer_document(
+                    send, groups.encode_aggregated_discovery(named_groups, version), call, media
+                )
             document = groups.group_list() if named_groups else groups.api_versions(self._settings.address)
             return await answer_object(send, document)
         if named_groups and len(parts) == 2 and parts[1] in groups.groups():
             return await answer_object(send, groups.group(parts[1]))
-        group_version = (
-            (parts[1], parts[2])
-            if named_groups and len(parts) == 3
-            else ("", parts[1])
-            if not named_groups
-            else ("", "")
-        )
-        if group_version in groups.resources() and len(parts) == (3 if named_groups else 2):
-            return await answer_object(send, groups.resource_list(*group_version))
-        raise path_not_found()
+        group_version = tuple(parts[1:]) if named_groups else ("", *parts[1:])
+        if group_version not in groups.resources():
+            raise path_not_found()
+        await answer_object(send, groups.resource_list(*group_version))
 
     async def _serve_resource(
         self, call: Call, receive: Receive, send: Send, version: tuple[str, str], rest: list[str]
@@ -380,17 +375,6 @@ def _verb(call: Call, target: Target) -> str:
     if call.method in ("PUT", "PATCH") and target.name:
         return "update" if call.method == "PUT" else "patch"
     raise Unsupported(_WRONG_METHOD)
-
-
-def discovery_bytes(named_groups: bool, version: str) -> bytes:
-    """The aggregated document, made once."""
-    key = (named_groups, version)
-    if key not in _DISCOVERY:
-        _DISCOVERY[key] = encode(groups.aggregated_discovery(named_groups, version))
-    return _DISCOVERY[key]
-
-
-_DISCOVERY: dict[tuple[bool, str], bytes] = {}
 
 
 async def _serve_openapi(call: Call, send: Send, parts: list[str]) -> None:

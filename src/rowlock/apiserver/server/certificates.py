@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_Key = ec.EllipticCurvePrivateKey
 _CA_DAYS, _SERVER_DAYS, _RENEW_DAYS = 3650, 365, 30
 
 
@@ -77,21 +78,23 @@ def _key_usage(*, signs: bool) -> x509.KeyUsage:
     )  # fmt: skip
 
 
-def _make_authority(path: Path, key_path: Path, now: datetime) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = _common_name("rowlock-ca")
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
+def _builder(subject: x509.Name, issuer: x509.Name, key: _Key, now: datetime, days: int) -> x509.CertificateBuilder:
+    is_authority = subject == issuer
+    constraints = x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None)
+    return (
+        x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=_CA_DAYS))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(constraints, critical=True)
+        .add_extension(_key_usage(signs=is_authority), critical=True)
+    )
+
+
+def _make_authority(path: Path, key_path: Path, now: datetime) -> None:
+    key, name = ec.generate_private_key(ec.SECP256R1()), _common_name("rowlock-ca")
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    certificate = (
+        _builder(name, name, key, now, _CA_DAYS).add_extension(identifier, critical=False).sign(key, hashes.SHA256())
     )
     _write(key_path, _pem(key), 0o600)
     _write(path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
@@ -111,15 +114,7 @@ def _make_server(certificates: Certificates, ca_key: Path, names: Sequence[str],
         raise ValueError(f"{ca_key} does not hold an EC key: remove it and {certificates.ca} to have new ones made")
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
-        x509.CertificateBuilder()
-        .subject_name(_common_name("rowlock"))
-        .issuer_name(authority.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=_SERVER_DAYS))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs=False), critical=True)
+        _builder(_common_name("rowlock"), authority.subject, key, now, _SERVER_DAYS)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName([_general_name(n) for n in dict.fromkeys(names)]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)

@@ -20,7 +20,15 @@ from starlette.types import Receive, Scope, Send
 
 from rowlock import objects
 from rowlock.apiserver.streams import spdy
-from rowlock.apiserver.streams.websockets import CLOSE, NO_PROTOCOL, V4, V5, StreamingRuntime, WebSocketChannels
+from rowlock.apiserver.streams.websockets import (
+    CLOSE,
+    NO_PROTOCOL,
+    V4,
+    V5,
+    StreamingRuntime,
+    WebSocketChannels,
+    negotiate_protocol,
+)
 from rowlock.errors import ApiError, BadRequest
 from rowlock.objects import Object
 
@@ -93,16 +101,11 @@ async def serve_port_forward(
     scope: Scope, receive: Receive, send: Send, streaming_runtime: StreamingRuntime, pod: Object
 ) -> None:
     """Serves one websocket. Raises ApiError before the handshake is done."""
-    protocols = scope.get("subprotocols") or []
     check_running(pod)
-    if TUNNEL_PROTOCOL in protocols:
+    version = negotiate_protocol(scope.get("subprotocols") or [], (TUNNEL_PROTOCOL, V5, V4, NO_PROTOCOL))
+    if version == TUNNEL_PROTOCOL:
         return await Tunnel(receive, send, streaming_runtime, pod).run()
-    for version in (V5, V4, NO_PROTOCOL):
-        if version in (protocols or [NO_PROTOCOL]):
-            return await _serve_channels(scope, WebSocketChannels(receive, send, version), streaming_runtime, pod)
-    raise BadRequest(
-        f"the websocket needs a Sec-WebSocket-Protocol of {TUNNEL_PROTOCOL} or {V4}, not {', '.join(protocols)}"
-    )
+    await _serve_channels(scope, WebSocketChannels(receive, send, version), streaming_runtime, pod)
 
 
 def check_running(pod: Object) -> None:

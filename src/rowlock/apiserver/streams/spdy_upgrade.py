@@ -24,15 +24,16 @@ from rowlock.apiserver.streams.websockets import (  # fmt: skip
     V4,
     ExecOptions,
     StreamingRuntime,
+    negotiate_protocol,
     open_session,
     parse_exec_options,
     serve_session,
 )
-from rowlock.errors import BadRequest
 from rowlock.objects import Object
 
 PROTOCOL = "SPDY/3.1"
 VERSION_HEADER = b"x-stream-protocol-version"
+FORWARD_PROTOCOL = "portforward.k8s.io"
 HIGH_WATER = 1 << 18
 """Bytes that may wait here for who reads them, before the client is made to wait."""
 _STREAM_TYPES = {"error": ERROR, "stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "resize": RESIZE}
@@ -180,28 +181,14 @@ class SpdyChannels:
                 self._events.append((CLOSE, bytes((STDIN,))))
 
 
-def negotiate_protocol(headers: list[tuple[bytes, bytes]], supported: tuple[str, ...]) -> str:
-    """The stream protocol that both sides speak. Raises BadRequest."""
-    offered = [
-        word.strip() for name, value in headers if name == VERSION_HEADER for word in value.decode("latin-1").split(",")
-    ]
-    for version in supported:
-        if version in offered:
-            return version
-    expected = " or ".join(supported)
-    raise BadRequest(
-        f"the upgrade needs an X-Stream-Protocol-Version of {expected}, not {', '.join(offered) or 'none'}"
-    )
-
-
 async def serve(call: Call, subresource: str, runtime: StreamingRuntime, pod: Object) -> None:
     """Serves one upgraded connection to its end. Raises ApiError before the upgrade."""
-    forwards = subresource == "portforward"
-    options = None if forwards else parse_exec_options(call.upgrade_scope["query_string"])
-    connection = UpgradedConnection(
-        call.upgrade_scope["extensions"]["rowlock.take_over"]["call"],
-        negotiate_protocol(call.upgrade_scope["headers"], FORWARD_PROTOCOLS if forwards else EXEC_PROTOCOLS),
-    )
+    scope, forwards = call.upgrade_scope, subresource == "portforward"
+    options = None if forwards else parse_exec_options(scope["query_string"])
+    headers = [value.decode("latin-1") for name, value in scope["headers"] if name == VERSION_HEADER]
+    offered = [word.strip() for header in headers for word in header.split(",")]
+    version = negotiate_protocol(offered, [FORWARD_PROTOCOL if forwards else V4], "X-Stream-Protocol-Version")
+    connection = UpgradedConnection(scope["extensions"]["rowlock.take_over"]["call"], version)
     try:
         if options is None:
             port_forward.check_running(pod)
@@ -214,6 +201,3 @@ async def serve(call: Call, subresource: str, runtime: StreamingRuntime, pod: Ob
         return  # the client has gone
     finally:
         connection.finish()
-
-
-EXEC_PROTOCOLS, FORWARD_PROTOCOLS = (V4,), ("portforward.k8s.io",)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket as net
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
@@ -127,15 +127,13 @@ class WebSocketChannels:
         await self._send({"type": "websocket.close", "code": 1000})
 
 
-def negotiate_protocol(scope: Scope) -> str:
-    """The newest of the protocols that the client offers. Raises BadRequest."""
-    offered = scope.get("subprotocols") or []
-    if not offered:
-        return NO_PROTOCOL
-    for protocol in (V5, V4):
-        if protocol in offered:
+def negotiate_protocol(offered: Sequence[str], supported: Sequence[str], header: str = "Sec-WebSocket-Protocol") -> str:
+    """The first of the supported protocols that the client offers. Raises BadRequest."""
+    for protocol in supported:
+        if protocol in (offered or [NO_PROTOCOL]):
             return protocol
-    raise BadRequest(f"the websocket needs a Sec-WebSocket-Protocol of {V5} or {V4}, not {', '.join(offered)}")
+    known, named = " or ".join(filter(None, supported)), ", ".join(offered) or "none"
+    raise BadRequest(f"the connection needs a {header} of {known}, not {named}")
 
 
 class Channels(Protocol):
@@ -152,7 +150,8 @@ class Channels(Protocol):
 
 async def serve_websocket(scope: Scope, receive: Receive, send: Send, runtime: StreamingRuntime, pod: Object) -> None:
     """exec and attach over a websocket. Raises ApiError before the handshake is done."""
-    options, protocol = parse_exec_options(scope["query_string"]), negotiate_protocol(scope)
+    options = parse_exec_options(scope["query_string"])
+    protocol = negotiate_protocol(scope.get("subprotocols") or [], (V5, V4, NO_PROTOCOL))
     opening = open_session(scope["path"], runtime, pod, options)
     await serve_session(WebSocketChannels(receive, send, protocol), opening, options, errors_in_stream=protocol == V5)
 
