@@ -18,12 +18,12 @@ from rowlock.diagnosis.stacks import Stack
 STOPPED = "T"
 """The state of a process that was stopped by a signal, as in /proc."""
 _IDLE, _BUSY = 0.1, 0.9
-"""Shares of one CPU."""
+"""In CPUs: 1.0 is one CPU fully used."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankObservation:
-    """One rank, looked at. `cpu`: CPUs it used lately; `silent`: seconds since it wrote its last line."""
+    """One rank as observed. `cpu`: CPUs it used since the observation before; `silent`: seconds since it wrote its last line."""
 
     rank: str
     pod: str
@@ -34,13 +34,13 @@ class RankObservation:
     silent: float = 0.0
     stack: Stack | None = None
     moved: bool = True
-    """Its stack was another one a moment before."""
+    """Its stack has changed since the observation before."""
     blind: str = ""
     """Why there is no stack."""
 
     @property
     def is_standing_still(self) -> bool:
-        """It makes no progress that could be seen."""
+        """Whether no progress of the rank is visible."""
         return self.state == STOPPED or (self.stack is not None and not self.moved)
 
     @property

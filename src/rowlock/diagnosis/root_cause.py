@@ -14,7 +14,7 @@ from typing import Any
 from rowlock.diagnosis.tracebacks import SEEN_BY_TORCHRUN, LoggedError
 
 INCIDENT_GAP = 30.0
-"""Seconds: deaths closer than this to the one before belong to the same incident."""
+"""Seconds: a failure this soon after the one before belongs to the same incident."""
 _HINTS = {
     signals.SIGBUS: "often a full /dev/shm: give it an emptyDir volume with `medium: Memory`",
     signals.SIGSEGV: "invalid memory access, in native code or an incompatible library",
@@ -39,7 +39,7 @@ class RankFailure:
     run: int = 0
     signal: int = 0
     stopped: bool = False
-    """The platform itself had asked it to end."""
+    """The cluster had told it to end; it did not fail by itself."""
     reason: str = ""
     """Kubernetes' word where the code does not say it: OOMKilled, StartError…"""
     message: str = ""
@@ -60,7 +60,7 @@ class RankFailure:
 
     @property
     def is_secondary(self) -> bool:
-        """It died of another's death."""
+        """Whether it ended because another rank had failed."""
         if self.reason == "OOMKilled":
             return False
         if self.trouble is not None:
@@ -78,7 +78,7 @@ def failure_from_dict(fields: dict[str, Any]) -> RankFailure:
 
 
 def group_incidents(failures: Sequence[RankFailure]) -> list[list[RankFailure]]:
-    """Deaths that belong together, in order of time."""
+    """Failures by incident, both in order of time."""
     groups: list[list[RankFailure]] = []
     for failure in sorted(failures, key=lambda d: d.finished):
         if groups and failure.finished - groups[-1][-1].finished <= INCIDENT_GAP:
@@ -89,12 +89,12 @@ def group_incidents(failures: Sequence[RankFailure]) -> list[list[RankFailure]]:
 
 
 def root_cause(incident: Sequence[RankFailure]) -> RankFailure:
-    """The death that explains the others."""
+    """The failure of an incident that explains the others."""
     return min(incident, key=lambda d: (d.is_secondary, d.failed_at))
 
 
 def is_requested_stop(incident: Sequence[RankFailure]) -> bool:
-    """No rank failed: the platform itself had asked each of them to end."""
+    """Whether no rank failed: the cluster had told each of them to end."""
     return all(d.stopped and d.reason != "OOMKilled" for d in incident)
 
 
@@ -135,7 +135,7 @@ def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0) -> str:
 
 
 def _compare_failures(cause: RankFailure, incident: Sequence[RankFailure], others: Sequence[str]) -> str:
-    """How the others' own failures stand to the one that is told."""
+    """A sentence about the other ranks' own errors, beside the root cause."""
     is_same = {_failure_signature(cause)} == {_failure_signature(d) for d in incident if d.rank in others}
     return "the same way" if is_same else "too, but later" if len(others) == 1 else "as well, but later"
 

@@ -14,7 +14,7 @@ from rowlock.diagnosis.hang import Verdict
 from rowlock.diagnosis.stacks import Stack
 
 MIN_SAMPLES = 8
-"""Looks that are needed before anything is claimed."""
+"""Observations that are needed before a rank is named."""
 _STRAGGLER_WAIT, _PEER_WAIT = 0.15, 0.4
 
 

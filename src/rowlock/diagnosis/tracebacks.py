@@ -1,4 +1,4 @@
-"""Reads a rank's log the way a person would at 3 a.m.: the first error that is a cause, not an echo.
+"""Finds in a rank's log the first error that is a cause and not the consequence of another rank's failure.
 
 When one rank fails, its peers soon report broken connections. Those are *secondary*: true, but not why. What is looked
 for: Python tracebacks (also with torch's `[rank3]:` in front, also several ranks in one log), torchrun's summary of its
@@ -16,7 +16,7 @@ from rowlock.objects import seconds
 
 _STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{1,9}Z")
 _MAX_LINE = 2000
-"""Characters of a line that are looked at: some patterns cost the square of it."""
+"""Characters of a line that are searched: some patterns cost the square of its length."""
 _TRACEBACK_HEADER = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s+File "(?P<path>[^"]+)", line (?P<line>\d+), in (?P<function>.+)')
 _RANK = re.compile(r"\[rank(\d+)\]: ?")
@@ -62,7 +62,7 @@ class LoggedError:
 
 
 def find_error(log: str) -> LoggedError | None:
-    """The error that explains this log best: the first cause, else the first echo; None when nothing is wrong in it."""
+    """The error that explains this log best: the first cause, else the first secondary error; None when it has no error."""
     lines = [_split_timestamp(line) for line in log.splitlines()]
     errors = [*_last_of_each_rank(_find_tracebacks(lines)), *_find_native_errors(lines)]
     own_errors = [t for t in errors if not t.kind.endswith(_AGENT_ERRORS)]

@@ -29,9 +29,9 @@ from rowlock.objects import Object, controller_of, name, uid
 
 SOURCE = "rowlock"
 LOOK_INTERVAL = 0.5
-"""Seconds between two looks at the same ranks: who stands at the same line twice does not move."""
+"""Seconds between two observations of the same ranks: one that is at the same line twice does not move."""
 _GATHER_DELAY = 1.5
-"""Seconds after a death before it is told: the others are dying, too."""
+"""Seconds between a failure and its report: the other ranks fail because of it, and the report names them all."""
 
 
 @dataclass(slots=True)
@@ -63,12 +63,12 @@ class Diagnostics:
         self._pending_jobs: set[str] = set()
         self._last_reported: dict[str, float] = {}
         self._hangs: dict[str, tuple[list[RankObservation], float]] = {}
-        """Jobs, by uid, whose ranks were found standing and have not moved since: where, and at what time."""
+        """Jobs, by uid, whose ranks stand still: the observations, and since when."""
 
     # ------------------------------------------------------------ deaths
 
     def handle_exit(self, pod_state: PodState, container: str, run: Run) -> None:
-        """A program has ended; called once or more for each."""
+        """Record a program that ended and did not succeed. The kubelet calls it at least once for each."""
         pod = self._context.view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
         if pod is None or uid(pod) != pod_state.card.uid or run.exit is None or run.exit.code == 0:
             return
@@ -90,7 +90,7 @@ class Diagnostics:
         self.record_event(job, "Warning", "RankFailed", incident_sentence(incident, self._pod_count(job)))
 
     def status_message(self, job: str, phase: str) -> str:
-        """What is known of a job that stands like this, in a sentence; "" for nothing."""
+        """The sentence of the diagnosis for a job in this phase; "" when there is none."""
         if phase in ("Running", "Degraded"):
             observations, found_at = self._hangs.get(job, ([], 0.0))
             return (
@@ -104,7 +104,7 @@ class Diagnostics:
         return incident_sentence(failures[-1]) if failures else ""
 
     def set_hang(self, job: str, observations: list[RankObservation]) -> None:
-        """The ranks of a job, by uid, were found like this and do not move; no looks = they move again."""
+        """Remember how the ranks of a hanging job (its uid) were observed; no observations = they move again."""
         if observations:
             self._hangs[job] = observations, self._context.clock()
         else:

@@ -121,9 +121,9 @@ class HangDetector:
     def _check_job(
         self, job: str, watched: WatchedJob, samples: dict[RankProcess, RankSample], tasks: asyncio.TaskGroup
     ) -> None:
-        """Feels the pulse; begins an examination or a search when one is due."""
+        """Sample one job; begin an examination or a search for a straggler when one is due."""
         now = time.monotonic()
-        if not samples:  # who was always alone waits for nobody: no pulse is taken
+        if not samples:  # who was always alone waits for nobody: it is not sampled
             return
         self._update_stillness(watched, samples, now)
         if watched.hang is not None and watched.still_since is None:
@@ -138,7 +138,7 @@ class HangDetector:
         watched.task = tasks.create_task(coroutine) if coroutine is not None else None
 
     def _update_stillness(self, watched: WatchedJob, samples: dict[RankProcess, RankSample], now: float) -> None:
-        """Compares with the pulse before; begins and ends a stillness."""
+        """Compare with the sample before, and note when a stillness begins or ends."""
         for rank, sample in samples.items():
             if before := watched.samples.get(rank):
                 sample.cpu_share = (sample.cpu - before.cpu) / max(0.001, sample.at - before.at)
@@ -163,7 +163,7 @@ class HangDetector:
         return now - watched.still_since >= (HALTED if is_stopped else max(STILL, GROWTH * watched.longest_stillness))
 
     async def _examine_stacks(self, job: str, watched: WatchedJob) -> None:
-        """Reads the stacks; a hang must be found twice."""
+        """Read the stacks and judge them; a hang must be found twice."""
         watched.next_look = time.monotonic() + max(watched.look_delay, _SECONDS_PER_RANK * len(watched.ranks))
         watched.look_delay = min(2 * watched.look_delay, _MAX_LOOK_DELAY)
         since, (verdict, observations) = watched.still_since, await self._diagnostics.judge_job(job)
@@ -237,12 +237,12 @@ def _rank_places(observations: Iterable[RankObservation]) -> list[tuple[str, obj
 
 
 def _last_output_time(running_pods: Iterable[RunningPod]) -> float:
-    """When anybody wrote a line."""
+    """When any rank last wrote a line."""
     return max((subject.last_output_time() for subject in running_pods), default=0.0)
 
 
 def _sample_jobs(jobs: Iterable[WatchedJob]) -> tuple[Mapping[str, dict[RankProcess, RankSample]], float]:
-    """The pulse of every job of several ranks, by its uid; and what that cost, in seconds of CPU. In a thread."""
+    """A sample of every rank of every job of several ranks, by the uid of the job; and its cost in seconds of CPU. Runs in a thread."""
     started, samples = time.thread_time(), dict[str, dict[RankProcess, RankSample]]()
     for watched in jobs:
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Writes down how ranks died, as soon as it is known: pods are deleted and logs rotate, what happened must not.
+"""Stores how ranks failed as soon as it is known: pods are deleted and logs rotate, the record stays.
 
 One file per job, `deaths/<uid of the job>.jsonl`, a death a line; read again after a restart of the server, so that no
 death is written twice. Kept for the newest jobs only.
@@ -18,9 +18,9 @@ from rowlock.objects import Object, controller_of, dig, name
 from rowlock.workloads import pods as ranks
 
 MAX_JOBS = 1000
-"""Jobs whose deaths are remembered."""
+"""Jobs whose failures are kept."""
 _MAX_FAILURES_PER_JOB = 2000
-"""Deaths per job that are written down: a job that crashes for ever says the same."""
+"""Failures that are kept for each job: one that crashes for ever fails the same way each time."""
 _TAIL_BYTES = 64 * 1024
 _MAX_ERROR_FILE_BYTES = 256 * 1024
 """torch's error files have some KiB: a traceback."""
@@ -29,14 +29,14 @@ _SECONDS = re.compile(r"[0-9]{1,12}")
 
 
 class RankFailureStore:
-    """The `deaths` directory."""
+    """The files of rank failures, one a job, in the directory `deaths` of the data directory."""
 
     def __init__(self, data: Path) -> None:
         self._directory = data / "deaths"
         self._by_job: dict[str, list[RankFailure]] = {}
 
     def failures_of(self, job: str) -> list[RankFailure]:
-        """Every death of a job's ranks, by the job's uid, in the order they were noticed."""
+        """Every failure of a job's ranks (the job's uid), in the order in which they were noticed."""
         if job not in self._by_job:
             failures = []
             with contextlib.suppress(OSError):
@@ -49,7 +49,7 @@ class RankFailureStore:
         return self._by_job[job]
 
     def add(self, job: str, failure: RankFailure) -> bool:
-        """False when it was known already, or the job has died too often to be interesting."""
+        """Store a failure. False when it is stored already, or the job has too many."""
         failures = self.failures_of(job)
         if len(failures) >= _MAX_FAILURES_PER_JOB or any(
             (d.pod, d.run, d.started) == (failure.pod, failure.run, failure.started) for d in failures
@@ -74,7 +74,7 @@ class RankFailureStore:
 
 
 def failure_of_run(job: Object, pod: Object, run: Run, directory: Path) -> RankFailure | None:
-    """The death of one run, from its facts and its log; None when it ended well."""
+    """The failure of one run of a container, from its facts and its log; None when it succeeded."""
     if run.exit is None or run.exit.code == 0:
         return None
     was_stopped = bool((untrusted.read_object(str(directory / f"exit.{run.number}")) or {}).get("stopped"))
