@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod
 
-from rowlock.kubelet.shim import log_writer
+from rowlock.kubelet.files import log_writer
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 pytestmark = pytest.mark.timeout(120)

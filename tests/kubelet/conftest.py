@@ -19,6 +19,7 @@ from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.runtime.processes import kill_strays
 from rowlock.kubelet.shim import cgroups
 from rowlock.kubelet.shim.fact_files import ticks
+from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.worker.kubelet import Kubelet, start_kubelet
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.objects import Object, dig, phase
@@ -49,6 +50,12 @@ def pod(name: str, script: str, policy: str = "Never", **more: Any) -> Object:
     spec = {"restartPolicy": policy, "containers": [container], **more.pop("spec", {})}
     meta = {"name": name, "namespace": "default", **more}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def shim_request(directory: Path, argv: list[str], **more: Any) -> ShimRequest:
+    """The first run of a container whose facts lie in `directory`."""
+    defaults: dict[str, Any] = {"env": {}, "cwd": "/", "hint": "u-1/main", "wake_path": str(directory / "wake")}
+    return ShimRequest(directory=str(directory), number=0, argv=argv, **{**defaults, **more})
 
 
 async def until(true: Callable[[], Any], what: str = "") -> None:

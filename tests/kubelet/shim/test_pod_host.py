@@ -10,12 +10,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.kubelet.conftest import Node, on_node, pod, until
+from tests.kubelet.conftest import Node, on_node, pod, shim_request, until
 
 from rowlock.errors import Unavailable
 from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.shim import pod_host
 from rowlock.kubelet.shim.pod_host import PodHost
+from rowlock.kubelet.shim.shim_request import ShimRequest
 
 
 def test_a_pod_host_that_cannot_start_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +95,9 @@ def test_when_the_server_ends_the_pod_host_has_ended_too_but_for_pods_that_go_on
     on_node(tmp_path, body)
 
 
-def test_a_pod_host_without_a_fabric_refuses_pods_that_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_host_without_a_fabric_refuses_pods_that_need_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A pod with an address of its own must not run in the machine's network, where nobody finds it."""
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("it forked"))
     with socket.socket() as listener:
@@ -102,8 +105,26 @@ def test_a_pod_host_without_a_fabric_refuses_pods_that_need_one(monkeypatch: pyt
         listener.listen()
         host = PodHost(listener, "none")
         host.problem = "the kernel has no user namespaces"
-        request = {"op": "start", "hint": "u-1/main", "network": {"uid": "u-1", "ip": "10.77.0.2"}}
-        answer, _ = host._handle_request(request)
+        network = {"uid": "u-1", "ip": "10.77.0.2", "hosts": "", "hostname": "a"}
+        request = shim_request(tmp_path, ["true"], network=network)
+        answer, _ = host._handle_request({"op": "start", "request": request.to_json()})
     assert answer == {
         "error": "ValueError: there is no fabric for the pod's network: the kernel has no user namespaces"
     }
+
+
+def test_a_request_of_another_version_is_refused_with_its_unknown_keys(tmp_path: Path) -> None:
+    """A pod host outlives its server: what it does not know must not be left out silently."""
+    request = shim_request(tmp_path, ["true"], limits={"memory": 1, "how": "watchdog"}, console={"tty": True})
+    assert ShimRequest.from_json(json.loads(json.dumps(request.to_json()))).to_json() == {
+        **request.to_json(), "mounts": [], "memory_volumes": [], "rootfs": []
+    }  # fmt: skip
+    for more, sentence in (
+        ({"swap": 7}, r"unknown keys \(swap\)"),
+        ({"limits": {"memory": 1, "pids": 7}}, r"unknown keys in limits \(pids\)"),
+        ({"network": {"uid": "u", "ip": "", "hosts": "", "hostname": "", "mtu": 9000}}, r"in network \(mtu\)"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            ShimRequest.from_json({**request.to_json(), **more})
+    with pytest.raises(ValueError, match="lacks directory, number, argv, env, cwd, hint, wake_path"):
+        ShimRequest.from_json({})

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rowlock.api import LogOptions
-from rowlock.kubelet.shim import log_writer
-from rowlock.kubelet.shim.log_writer import TIMESTAMP_WIDTH, LineTimestamper, LogFile, punch
+from rowlock.kubelet.files import log_writer
+from rowlock.kubelet.files.log_writer import TIMESTAMP_WIDTH, LineTimestamper, LogFile, punch
 from rowlock.kubelet.streams.logs import LogWatcher, TimestampStripper, read
 from rowlock.objects import seconds
 

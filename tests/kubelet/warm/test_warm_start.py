@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.kubelet.conftest import Node, on_node, pod, until
+from tests.kubelet.conftest import Node, on_node, pod, shim_request, until
 
 from rowlock.kubelet.shim import pod_host
 from rowlock.kubelet.shim.fact_files import ticks
@@ -77,8 +77,8 @@ class Started:
         self._number += 1
         directory = self._place / f"container-{self._number}"
         directory.mkdir()
-        more = {"cwd": str(self._place), "hint": "uid/main", "wake": str(self._place / "wake"), "network": None}
-        return {"dir": str(directory), "n": 0, "argv": argv, "env": env, "warm": found.spec(), **more}
+        request = shim_request(directory, argv, cwd=str(self._place), hint="uid/main", env=env, warm=found.spec())
+        return request.to_json()
 
     def key(self, argv: list[str], env: dict[str, str]) -> str:
         found = eligibility.plan_warm_start(argv, env, str(self._place))
@@ -92,7 +92,7 @@ class Started:
         while not pid:
             pid, why = self._parents.fork(spec, {"network": -1})
             assert not why
-        end = Path(str(spec["dir"])) / "exit.0"
+        end = Path(str(spec["directory"])) / "exit.0"
         while not end.exists():
             assert ticks(pid) or end.exists(), "the shim died without a word"
         said = (end.parent / "log.0").read_text()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kubelet.conftest import WAY, Node, on_node, pod, until
+from tests.kubelet.conftest import WAY, Node, on_node, pod, shim_request, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
@@ -288,7 +288,7 @@ def test_a_shim_that_dies_before_it_claims_its_start_is_made_anew(
 
     async def first_time_dead(host: PodHostClient, op: str, **fields: Any) -> dict[str, Any]:
         if op == "start":
-            starts.append(fields["n"])
+            starts.append(fields["request"]["number"])
             if len(starts) == 1:
                 return {"shim": dead.pid, "cold": ""}
         return await ask(host, op, **fields)
@@ -304,7 +304,7 @@ def test_a_shim_that_dies_before_it_claims_its_start_is_made_anew(
 
 def test_a_claim_comes_to_be_with_the_shims_name_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kubelet looks at any moment; a claim of nobody it would take for a lost shim's, and kill the program."""
-    made = container_init.ContainerInit({"dir": str(tmp_path), "n": 0}, -1, lambda spec: "")
+    made = container_init.ContainerInit(shim_request(tmp_path, ["true"]), -1, lambda request: "")
     seen: list[Any] = []
 
     def ticks(pid: int) -> int:

@@ -11,7 +11,6 @@ import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rowlock import kinds
 from rowlock.api import View
@@ -20,6 +19,7 @@ from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.network import env_rewrite, hosts
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.shim.fact_files import write_fact
+from rowlock.kubelet.shim.shim_request import NetworkSpec
 from rowlock.objects import Key, Object, key, namespace, phase
 from rowlock.objects import name as name_of
 from rowlock.objects import uid as uid_of
@@ -209,7 +209,7 @@ class PodNetwork:
             self._ports[entry] = _unused_port(set(self._ports.values()))
         return self._ports[entry]
 
-    def namespace_request(self, pod: Object, ip: str) -> dict[str, Any] | None:
+    def namespace_request(self, pod: Object, ip: str) -> NetworkSpec | None:
         """What the pod host is told about a pod's network."""
         if not self.has_namespaces:
             return None

@@ -60,3 +60,8 @@ class NodeContext:
     def wake_path(self) -> str:
         """The pipe into which shims write hints."""
         return str(self.data_dir / "wake")
+
+    @property
+    def rlimits(self) -> Mapping[str, tuple[int, int]]:
+        """Limits that programs get of their own, under the names of `resource`."""
+        return {"RLIMIT_NOFILE": self.open_file_limits} if self.open_file_limits else {}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock.kinds import Kind
+from rowlock.kubelet.shim.shim_request import LimitsSpec
 from rowlock.objects import Object, dig
 from rowlock.quantity import integer_value, parse
 
@@ -207,10 +208,10 @@ def has_alive_container(facts: PodFacts, containers: Iterable[Mapping[str, Any]]
     return any(facts.for_container(c).is_alive for c in containers)
 
 
-def shim_limits(container: Mapping[str, Any]) -> dict[str, Any]:
+def shim_limits(container: Mapping[str, Any]) -> LimitsSpec:
     """The limits of a container for the shim: memory in bytes, CPUs in cores; empty when it has none."""
     limits, requests = dig(container, "resources.limits", {}), dig(container, "resources.requests", {})
-    kept_limits: dict[str, Any] = {}
+    kept_limits: LimitsSpec = {}
     if integer_value(limits.get("memory", 0)):
         kept_limits["memory"] = integer_value(limits["memory"])
     if parse(limits.get("cpu", 0)):

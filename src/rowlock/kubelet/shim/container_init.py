@@ -13,17 +13,16 @@ import shutil
 import signal
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.shim import cgroups, mounts, netns, stdio
 from rowlock.kubelet.shim.fact_files import create_writable, run_fact_path, ticks, write_fact
+from rowlock.kubelet.shim.shim_request import ShimRequest, UserSpec
 
 ALREADY_CLAIMED = "taken"
 """Why it did not begin: another shim runs this run already."""
-EXEC_FIELDS = ("env", "cwd", "rlimits", "user", "cgroup", "engine")
-"""What a program that is started beside the container's own gets, too."""
 _NO_NEW_PRIVILEGES = 38
 _PDEATHSIG = 1
 
@@ -31,61 +30,66 @@ _PDEATHSIG = 1
 class ContainerInit:
     """The way of one container's program to its first instruction. `begin` becomes it, or returns why it could not."""
 
-    def __init__(self, spec: dict[str, Any], netns: int, begin: Callable[[dict[str, Any]], str]) -> None:
-        self._spec, self._netns, self._begin = spec, netns, begin
+    def __init__(self, request: ShimRequest, netns: int, begin: Callable[[ShimRequest], str]) -> None:
+        self._request, self._netns, self._begin = request, netns, begin
 
     def become_program(self, stdio_fds: stdio.Stdio) -> str:
         """Becomes the program, or returns a sentence why not."""
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        spec = self._spec
+        request = self._request
         try:
             if not self._claim_run():
                 return ALREADY_CLAIMED
-            if failure := self._copy_image_files() or self._create_cgroup():
+            if failure := self._copy_image_files():
                 return failure
-            write_fact(run_fact_path(spec, "program"), {k: v for k, v in spec.items() if k in EXEC_FIELDS})
+            try:
+                group = cgroups.Cgroup.make(cgroup_name(request), request.limits)
+            except OSError as error:
+                where = error.filename or "control group"
+                return f"the limits could not be set ({where}: {error.strerror}): {request.limits}"
+            write_fact(run_fact_path(request, "program"), exec_fact(request, group.procs_files))
             process = {"pid": os.getpid(), "ticks": ticks(os.getpid()), "started": time.time()}
-            write_fact(run_fact_path(spec, "start") + ".begun", self._shim_identity() | process)
+            write_fact(run_fact_path(request, "start") + ".begun", self._shim_identity() | process)
             os.setsid()
-            if spec.get("network"):
-                netns.enter_pod_network(spec["network"], self._netns)
+            if request.network:
+                netns.enter_pod_network(request.network, self._netns)
             self._set_up_mounts()
-            apply_limits(spec)
-            os.chdir(spec["cwd"])
-            stdio_fds.install((spec.get("user") or {}).get("uid"))
-            drop_privileges(spec.get("user") or {})
-            return self._begin(spec)
+            apply_limits(request.rlimits, group.procs_files)
+            os.chdir(request.cwd)
+            stdio_fds.install(request.user.get("uid"))
+            drop_privileges(request.user)
+            return self._begin(request)
         except (OSError, ValueError, KeyError) as error:
-            return start_error_message(error, spec)
+            return start_error_message(error, request.argv, request.cwd)
         except mounts.MountError as error:
             return str(error)
 
     def _claim_run(self) -> bool:
         """The first to make `start.N` runs it: a request that was sent twice starts one program. It comes to be with the
         shim's name in it: a claim of nobody would read as one whose shim was lost, and its program be killed."""
-        claim_path = f"{run_fact_path(self._spec, 'start')}.{os.getpid()}"
+        claim_path = f"{run_fact_path(self._request, 'start')}.{os.getpid()}"
         write_fact(claim_path, self._shim_identity())
         try:
-            os.link(claim_path, run_fact_path(self._spec, "start"))
+            os.link(claim_path, run_fact_path(self._request, "start"))
         except FileExistsError:
             return False
         finally:
             os.unlink(claim_path)
-        if self._spec.get("message_path"):
-            create_writable(run_fact_path(self._spec, "message"))
+        if self._request.message_path:
+            create_writable(run_fact_path(self._request, "message"))
         return True
 
     def _shim_identity(self) -> dict[str, Any]:
         """Who looks after it: the shim."""
         shim = os.getppid()
-        return {"shim": shim, "shim_ticks": ticks(shim), "backoff": self._spec.get("backoff", 0)}
+        return {"shim": shim, "shim_ticks": ticks(shim), "backoff": self._request.backoff}
 
     def _copy_image_files(self) -> str:
         """The container's own copy of its image's files. Returns why it could not be made, "" when it is there."""
-        if not self._spec.get("copy"):
+        if not self._request.rootfs:
             return ""
-        image, copy = self._spec["copy"]
+        image, copy = self._request.rootfs
         try:
             beneath.remove_path(copy)
             shutil.copytree(image, copy, symlinks=True)
@@ -93,71 +97,75 @@ class ContainerInit:
             return f"the image's files could not be copied from {image} to {copy}: {error}"
         return ""
 
-    def _create_cgroup(self) -> str:
-        """Makes the control group that keeps the container's limits. Returns why it could not be made."""
-        limit_spec = self._spec.get("limits") or {}
-        try:
-            group = cgroups.Cgroup.make(cgroup_name(self._spec), limit_spec)
-        except OSError as error:
-            return f"the limits could not be set ({error.filename or 'control group'}: {error.strerror}): {limit_spec}"
-        self._spec["cgroup"] = group.procs_files
-        return ""
-
     def _set_up_mounts(self) -> None:
         """The container's own view of the file system, where it needs one (an engine's containers always have one)."""
-        if self._spec.get("engine"):
+        request, mount_specs = self._request, list(self._request.mounts)
+        if request.engine:
             return
-        spec, mount_specs = self._spec, list(self._spec.get("mounts") or ())
-        if target := spec.get("message_path"):
+        if target := request.message_path:
             mount_specs.append(
-                {"source": run_fact_path(spec, "message"), "target": target, "volume": "termination message"}
+                {"source": run_fact_path(request, "message"), "target": target, "volume": "termination message"}
             )
         if mount_specs:
-            if not spec.get("network"):
+            if not request.network:
                 mounts.unshare_mounts()
-            mounts.mount_volumes(mount_specs, str(spec["dir"]), spec["copy"][1:] if spec.get("copy") else ())
+            mounts.mount_volumes(mount_specs, request.directory, request.rootfs[1:])
 
 
-def cgroup_name(spec: dict[str, Any]) -> str:
+def exec_fact(request: ShimRequest, procs_files: Sequence[str]) -> dict[str, Any]:
+    """What a program that is started beside the container's own gets, too; `procs_files` of its control groups."""
+    return {
+        "env": request.env,
+        "cwd": request.cwd,
+        "rlimits": request.rlimits,
+        "user": request.user,
+        "cgroup": procs_files,
+        "engine": request.engine,
+    }
+
+
+def cgroup_name(request: ShimRequest) -> str:
     """The control group of this run: a copied or restored cluster has pods with the same uids, but other directories."""
-    return f"{str(spec['hint']).replace('/', '.')}.{spec['n']}.{zlib.crc32(os.fsencode(spec['dir'])):08x}"
+    directory = zlib.crc32(os.fsencode(request.directory))
+    return f"{request.hint.replace('/', '.')}.{request.number}.{directory:08x}"
 
 
-def commit_start_fact(spec: dict[str, Any]) -> bool:
+def commit_start_fact(request: ShimRequest) -> bool:
     """In the shim: the program runs, and `start.N` says so from now on. False when it was killed before it began."""
     with contextlib.suppress(FileNotFoundError):
-        os.rename(run_fact_path(spec, "start") + ".begun", run_fact_path(spec, "start"))
+        os.rename(run_fact_path(request, "start") + ".begun", run_fact_path(request, "start"))
         return True
     return False
 
 
-def apply_limits(spec: dict[str, Any]) -> None:
+def apply_limits(rlimits: Mapping[str, Sequence[int]], procs_files: Sequence[str]) -> None:
     """In a program's own process, before exec: its resource limits, its control group and its umask."""
-    for name, (soft, hard) in (spec.get("rlimits") or {}).items():
+    for name, (soft, hard) in rlimits.items():
         resource.setrlimit(getattr(resource, name), (soft, hard))
-    cgroups.join_group(spec.get("cgroup") or ())
+    cgroups.join_group(procs_files)
     os.umask(0o022)
 
 
-def drop_privileges(user: dict[str, Any]) -> None:
+def drop_privileges(user: UserSpec) -> None:
     """In a program's own process, last before exec: its user and groups; it dies with its parent (which a change of
     user would undo)."""
-    if user.get("groups") is not None:
-        os.setgroups(user["groups"])
-    if user.get("gid") is not None:
-        os.setgid(user["gid"])
-    if user.get("uid") is not None:
-        os.setuid(user["uid"])
+    groups, gid, uid = user.get("groups"), user.get("gid"), user.get("uid")
+    if groups is not None:
+        os.setgroups(groups)
+    if gid is not None:
+        os.setgid(gid)
+    if uid is not None:
+        os.setuid(uid)
     netns.prctl(_PDEATHSIG, signal.SIGKILL)
     if user.get("no_new_privileges"):
         netns.prctl(_NO_NEW_PRIVILEGES, 1)
 
 
-def start_error_message(error: Exception, spec: dict[str, Any]) -> str:
+def start_error_message(error: Exception, argv: Sequence[str], cwd: str) -> str:
     """The sentence for a program that could not be started."""
-    program = spec["argv"][0] if spec.get("argv") else ""
-    if isinstance(error, FileNotFoundError) and not os.path.isdir(str(spec.get("cwd"))):
-        return f'the working directory "{spec.get("cwd")}" does not exist on this machine'
+    program = argv[0] if argv else ""
+    if isinstance(error, FileNotFoundError) and not os.path.isdir(cwd):
+        return f'the working directory "{cwd}" does not exist on this machine'
     if isinstance(error, FileNotFoundError) and os.path.exists(program):
         return f'exec: "{program}": the interpreter named in its first line was not found'
     if isinstance(error, FileNotFoundError):
@@ -168,12 +176,12 @@ def start_error_message(error: Exception, spec: dict[str, Any]) -> str:
     return f'exec: "{program}": {error.strerror if isinstance(error, OSError) and error.strerror else error}'
 
 
-def exec_program(spec: dict[str, Any]) -> str:
+def exec_program(request: ShimRequest) -> str:
     """A program's beginning: exec, or its container. Returns only by raising, or with why there is no container."""
-    if spec.get("engine"):
+    if request.engine:
         from rowlock.kubelet.shim import (
             engine_proxy,  # only where there are containers: every shim is a copy of its memory
         )
 
-        return engine_proxy.run_container(spec)
-    os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
+        return engine_proxy.run_container(request, request.engine)
+    os.execvpe(request.argv[0], list(request.argv), request.env)

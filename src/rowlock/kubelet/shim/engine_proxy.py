@@ -13,12 +13,13 @@ import select
 import signal
 import time
 import tty
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.shim.engine_client import Engine, EngineError, Stream
 from rowlock.kubelet.shim.fact_files import create_writable, run_fact_path, ticks, write_fact
+from rowlock.kubelet.shim.shim_request import ConsoleSpec, EngineRunSpec, ShimRequest
 
 RECONNECT_TIMEOUT = 10.0
 """Seconds in which an engine that has gone may come back without the container being given up."""
@@ -37,23 +38,22 @@ _FRAME_HEADER_SIZE = 8
 """Bytes before each piece of output without a terminal: which stream it is of, and how long."""
 
 
-def connect_engine(spec: dict[str, Any]) -> Engine:
-    engine_socket = spec["engine"]["socket"]
+def connect_engine(engine_socket: Mapping[str, str]) -> Engine:
     return Engine(engine_socket["path"], engine_socket["name"])
 
 
-def run_container(spec: dict[str, Any]) -> str:
+def run_container(request: ShimRequest, engine_spec: EngineRunSpec) -> str:
     """In the shim's fork, where another program would be exec'ed: runs the container to its end and never returns,
     except with why it could not be started."""
-    engine, engine_spec, console = connect_engine(spec), spec["engine"], spec["console"]
+    engine, console = connect_engine(engine_spec["socket"]), request.console
     name = engine_spec["name"]
     try:
         for path in engine_spec["touch"]:
             create_writable(path)
-        if engine_spec.get("sandbox"):
+        if engine_spec["sandbox"]:
             _ensure_sandbox(engine, engine_spec["sandbox"])
         engine.request("POST", f"/containers/create?name={name}", engine_spec["create"])
-        stream = _attach_container(engine, spec)
+        stream = _attach_container(engine, name, console)
         engine.request("POST", f"/containers/{name}/start")
     except EngineError as error:
         with contextlib.suppress(EngineError):  # mostly there is none
@@ -65,7 +65,7 @@ def run_container(spec: dict[str, Any]) -> str:
             engine.request("POST", f"/containers/{name}/kill?signal={engine_spec['stop_signal']}")
 
     signal.signal(signal.SIGTERM, on_term)
-    start_fact_path = f"{run_fact_path(spec, 'start')}.begun"
+    start_fact_path = f"{run_fact_path(request, 'start')}.begun"
     fact = untrusted.read_object(start_fact_path) or {}
     write_fact(start_fact_path, fact | _start_fact(engine, name))
     _close_other_fds(stream.socket.fileno())
@@ -74,7 +74,7 @@ def run_container(spec: dict[str, Any]) -> str:
         pump.forward_resizes(
             lambda rows, columns: engine.request("POST", f"/containers/{name}/resize?h={rows}&w={columns}")
         )
-    os._exit(_pump_until_exit(engine, spec, stream, pump))
+    os._exit(_pump_until_exit(engine, name, request, stream, pump))
 
 
 def _close_other_fds(kept_fd: int) -> None:
@@ -85,7 +85,7 @@ def _close_other_fds(kept_fd: int) -> None:
                 os.close(int(name))
 
 
-def _ensure_sandbox(engine: Engine, sandbox_spec: dict[str, Any]) -> None:
+def _ensure_sandbox(engine: Engine, sandbox_spec: Mapping[str, Any]) -> None:
     """What holds the pod's network and memory volumes, however often its containers start; there already, mostly."""
     for volume in sandbox_spec["volumes"]:
         engine.request("POST", "/volumes/create", volume)
@@ -105,20 +105,19 @@ def _ensure_sandbox(engine: Engine, sandbox_spec: dict[str, Any]) -> None:
             time.sleep(0.02)
 
 
-def _attach_container(engine: Engine, spec: dict[str, Any]) -> Stream:
-    stdin = 1 if spec["console"].get("stdin") else 0
-    path = f"/containers/{spec['engine']['name']}/attach?stream=1&stdout=1&stderr=1&stdin={stdin}"
+def _attach_container(engine: Engine, name: str, console: ConsoleSpec) -> Stream:
+    stdin = 1 if console.get("stdin") else 0
+    path = f"/containers/{name}/attach?stream=1&stdout=1&stderr=1&stdin={stdin}"
     return engine.open_stream("POST", path)[0]
 
 
-def _pump_until_exit(engine: Engine, spec: dict[str, Any], stream: Stream, pump: "StreamPump") -> int:
+def _pump_until_exit(engine: Engine, name: str, request: ShimRequest, stream: Stream, pump: "StreamPump") -> int:
     """Passes on until the container has ended; its exit code. An engine that is restarted beneath it is waited for."""
-    name = spec["engine"]["name"]
     while True:
         with stream:
             pump.run(stream)
         if pump.start_error:
-            write_fact(run_fact_path(spec, "refused"), {"why": pump.start_error})
+            write_fact(run_fact_path(request, "refused"), {"why": pump.start_error})
         try:
             return int(
                 (engine.request("POST", f"/containers/{name}/wait", timeout=None) or {}).get(
@@ -126,19 +125,19 @@ def _pump_until_exit(engine: Engine, spec: dict[str, Any], stream: Stream, pump:
                 )
             )
         except EngineError as error:
-            reattached = None if error.status else _reattach_container(engine, spec)
+            reattached = None if error.status else _reattach_container(engine, name, request.console)
             if reattached is None:
                 return KILLED_EXIT_CODE
             stream = reattached
 
 
-def _reattach_container(engine: Engine, spec: dict[str, Any]) -> Stream | None:
+def _reattach_container(engine: Engine, name: str, console: ConsoleSpec) -> Stream | None:
     """An engine that has gone may come back, and find its containers alive."""
     deadline = time.monotonic() + RECONNECT_TIMEOUT
     while time.monotonic() < deadline:
         with contextlib.suppress(EngineError):
-            running = _inspect_state(engine, spec["engine"]["name"]).get("Running")
-            return _attach_container(engine, spec) if running else None
+            running = _inspect_state(engine, name).get("Running")
+            return _attach_container(engine, name, console) if running else None
         time.sleep(0.1)
     return None
 
@@ -178,9 +177,9 @@ def can_enter_namespaces(pid: int, container: str) -> bool:
     return False
 
 
-def collect_exit(spec: dict[str, Any], code: int) -> dict[str, Any]:
+def collect_exit(request: ShimRequest, engine_spec: EngineRunSpec, code: int) -> dict[str, Any]:
     """In the shim, when the fork has gone: how the container ended, as the exit fact says it; and it is removed."""
-    engine, name = connect_engine(spec), spec["engine"]["name"]
+    engine, name = connect_engine(engine_spec["socket"]), engine_spec["name"]
     exit_fact: dict[str, Any] = {"code": code}
     try:
         state = _inspect_state(engine, name)
@@ -189,24 +188,24 @@ def collect_exit(spec: dict[str, Any], code: int) -> dict[str, Any]:
         elif state:
             exit_fact["code"] = int(state.get("ExitCode", code))
             if state.get("OOMKilled") and exit_fact["code"]:
-                exit_fact |= {"reason": "OOMKilled", "message": _oom_message(spec)}
+                exit_fact |= {"reason": "OOMKilled", "message": _oom_message(engine_spec)}
     except EngineError as error:
         if error.status == 0:
             message = f"{error}: it is unknown how the container ended; if it still runs, it is stopped when the engine is back"
             exit_fact = {"code": KILLED_EXIT_CODE, "reason": "ContainerStatusUnknown", "message": message}
-    exit_fact |= _start_error_fact(spec)
+    exit_fact |= _start_error_fact(request)
     exit_fact["signal"] = exit_fact["code"] - 128 if 128 < exit_fact["code"] < 160 else 0
     with contextlib.suppress(EngineError):  # the kubelet sweeps what is left
         engine.request("DELETE", f"/containers/{name}?force=1&v=1")
     return exit_fact
 
 
-def _start_error_fact(spec: dict[str, Any]) -> dict[str, Any]:
+def _start_error_fact(request: ShimRequest) -> dict[str, Any]:
     """Of a program that is not there: in the words of every other start that failed."""
-    reason = untrusted.text_of(untrusted.read_object(run_fact_path(spec, "refused")) or {}, "why")
+    reason = untrusted.text_of(untrusted.read_object(run_fact_path(request, "refused")) or {}, "why")
     if not reason:
         return {}
-    return {"code": 128, "reason": "StartError", "message": _exec_error_message(spec["argv"][0], reason)}
+    return {"code": 128, "reason": "StartError", "message": _exec_error_message(request.argv[0], reason)}
 
 
 def _exec_error_message(program: str, reason: str) -> str:
@@ -216,9 +215,11 @@ def _exec_error_message(program: str, reason: str) -> str:
     return f'exec: "{program}": {reason[:1].lower()}{reason[1:]}'
 
 
-def _oom_message(spec: dict[str, Any]) -> str:
-    limit = int(spec["engine"]["create"]["HostConfig"].get("Memory") or 0)
-    return f"it needed more memory than its limit of {limit / (1 << 20):.1f}Mi (killed by {spec['engine']['socket']['name']})"
+def _oom_message(engine_spec: EngineRunSpec) -> str:
+    limit = int(engine_spec["create"]["HostConfig"].get("Memory") or 0)
+    return (
+        f"it needed more memory than its limit of {limit / (1 << 20):.1f}Mi (killed by {engine_spec['socket']['name']})"
+    )
 
 
 def _wait_exec_started(engine: Engine, exec_id: str) -> dict[str, Any]:
@@ -345,20 +346,20 @@ def _write(fd: int, data: bytes) -> None:
 # ---------------------------------------------------------------- one more program in it
 
 
-def exec_in_container(exec_spec: dict[str, Any], *, terminal: bool) -> str:
+def exec_in_container(engine_spec: EngineRunSpec, argv: Sequence[str], *, terminal: bool) -> str:
     """In a fork of the pod host whose stdin, stdout and stderr are the client's: runs a program in the container to its
     end and never returns, except with why it could not be started."""
-    engine = connect_engine(exec_spec)
+    engine = connect_engine(engine_spec["socket"])
     exec_config = {
         "AttachStdin": True,
         "AttachStdout": True,
         "AttachStderr": True,
         "Tty": terminal,
-        "Cmd": exec_spec["argv"],
+        "Cmd": argv,
     }
     exec_config |= {"Env": ["TERM=xterm"]} if terminal else {}
     try:
-        exec_id = engine.request("POST", f"/containers/{exec_spec['engine']['name']}/exec", exec_config)["Id"]
+        exec_id = engine.request("POST", f"/containers/{engine_spec['name']}/exec", exec_config)["Id"]
         stream, _ = engine.open_stream("POST", f"/exec/{exec_id}/start", {"Detach": False, "Tty": terminal})
     except EngineError as error:
         return start_error_message(error)
@@ -366,7 +367,7 @@ def exec_in_container(exec_spec: dict[str, Any], *, terminal: bool) -> str:
     if not state.get("Pid") and state.get("ExitCode") in (126, 127):
         with stream:
             match = _START_ERROR.search(_read_all(stream))
-        return _exec_error_message(exec_spec["argv"][0], match[2] if match else _EXIT_CODE_MEANINGS[state["ExitCode"]])
+        return _exec_error_message(argv[0], match[2] if match else _EXIT_CODE_MEANINGS[state["ExitCode"]])
     _close_other_fds(stream.socket.fileno())
 
     def on_hangup(*_: object) -> None:

@@ -15,11 +15,12 @@ import signal
 import socket
 import sys
 import time
-from typing import Any
+from typing import Any, cast
 
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.shim import container_init, netns, process_tree, shim, stdio
 from rowlock.kubelet.shim.fact_files import ticks
+from rowlock.kubelet.shim.shim_request import UserSpec
 
 HANGUP_GRACE = 2.0
 """Seconds between SIGHUP and SIGKILL for a program whose client has gone."""
@@ -38,7 +39,7 @@ class ExecProcess:
         self._tty = bool(request.get("tty"))
         started = _read_fact(request, "start")
         self._pid, self._ticks = untrusted.integer_of(started, "pid"), untrusted.integer_of(started, "ticks", 1 << 62)
-        self._exec_spec = {**_read_fact(request, "program"), "argv": request["argv"]}
+        self._program, self._argv = _read_fact(request, "program"), list(request["argv"])
         self._child = -1
         self._status: int | None = None
         self._kill_at: float | None = None
@@ -92,27 +93,27 @@ class ExecProcess:
 
     def _exec_program(self, stdio_fds: list[int]) -> str:
         """In the child: becomes the program, or returns a sentence why not."""
-        exec_spec = self._exec_spec
+        program, argv = self._program, self._argv
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         try:
             os.setsid()
-            if exec_spec.get("engine"):
+            if program.get("engine"):
                 return self._exec_in_engine(stdio_fds)
             _join_namespaces(self._pid)
-            container_init.apply_limits(exec_spec)
-            os.chdir(exec_spec["cwd"])
-            user, env = exec_spec.get("user") or {}, exec_spec["env"]
+            container_init.apply_limits(program.get("rlimits") or {}, program.get("cgroup") or ())
+            os.chdir(program["cwd"])
+            user, env = cast(UserSpec, program.get("user") or {}), program["env"]
             _dup_onto_stdio(stdio_fds)
             if self._tty:
-                os.fchown(0, -1 if user.get("uid") is None else user["uid"], -1)
+                os.fchown(0, _owner(user), -1)
                 stdio.set_controlling_terminal(0)
                 env = {"TERM": "xterm", **env}
             container_init.drop_privileges(user)
-            os.execvpe(exec_spec["argv"][0], exec_spec["argv"], env)
+            os.execvpe(argv[0], argv, env)
         except (OSError, ValueError, KeyError) as error:
-            return container_init.start_error_message(error, exec_spec)
+            return container_init.start_error_message(error, argv, str(program.get("cwd")))
 
     def _exec_in_engine(self, stdio_fds: list[int]) -> str:
         """Its engine starts the program; this process stands for it."""
@@ -122,7 +123,7 @@ class ExecProcess:
         if self._tty:
             stdio.set_controlling_terminal(0)
         netns.prctl(1, signal.SIGKILL)
-        return engine_proxy.exec_in_container(self._exec_spec, terminal=self._tty)
+        return engine_proxy.exec_in_container(self._program["engine"], self._argv, terminal=self._tty)
 
     def _supervise_child(self) -> None:
         poll = select.poll()
@@ -176,6 +177,12 @@ def send_line(server: socket.socket, message: dict[str, Any], fds: list[int]) ->
     """One line, with descriptors; a server that has gone does not hear it."""
     with contextlib.suppress(OSError):
         socket.send_fds(server, [json.dumps(message).encode() + b"\n"], fds)
+
+
+def _owner(user: UserSpec) -> int:
+    """For chown: -1 leaves it as it is."""
+    uid = user.get("uid")
+    return -1 if uid is None else uid
 
 
 def _read_fact(request: dict[str, Any], name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rowlock.kubelet.files import beneath
+from rowlock.kubelet.shim.shim_request import ShimRequest
 
 
 def write_fact(
@@ -66,9 +67,9 @@ def create_writable(path: str) -> None:
         os.close(fd)
 
 
-def run_fact_path(spec: dict[str, Any], name: str) -> str:
+def run_fact_path(request: ShimRequest, name: str) -> str:
     """Where a fact of this run of a container lies."""
-    return f"{spec['dir']}/{name}.{spec['n']}"
+    return f"{request.directory}/{name}.{request.number}"
 
 
 def ticks(pid: int) -> int:

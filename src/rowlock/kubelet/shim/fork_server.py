@@ -97,16 +97,16 @@ class ForkServer:
 
 
 def _send(data: socket.socket, request: dict[str, Any], fds: Mapping[str, int]) -> None:
-    payload = json.dumps({**request, "fds": list(fds)}).encode()
+    payload = json.dumps({"request": request, "fds": list(fds)}).encode()
     socket.send_fds(data, [b"%*d" % (_HEADER_BYTES, len(payload))], list(fds.values()))
     data.sendall(payload)
 
 
 def _receive(data: socket.socket) -> tuple[dict[str, Any], dict[str, int]]:
     header, ancillary, _, _ = data.recvmsg(_HEADER_BYTES, _ANCILLARY_BYTES, _CLOSE_ON_EXEC)
-    request = json.loads(data.recv(int(header), socket.MSG_WAITALL))
+    message = json.loads(data.recv(int(header), socket.MSG_WAITALL))
     fds = array.array("i", ancillary[0][2]) if ancillary else ()
-    return request, dict(zip(request["fds"], fds, strict=True))
+    return message["request"], dict(zip(message["fds"], fds, strict=True))
 
 
 def prime_caches(times: int) -> None:

@@ -22,9 +22,10 @@ from typing import Any
 
 from rowlock.kubelet.shim import cgroups, exec_process, fork_server, mounts, netns, shim, stdio
 from rowlock.kubelet.shim.fact_files import ticks
+from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.warm import warm_parents
 
-PROTOCOL = 5
+PROTOCOL = 6
 _IDLE_TIMEOUT = 3.0
 """Seconds that it waits for the next server when one has died."""
 _DISMISS_TIMEOUT = 1.0
@@ -39,7 +40,7 @@ _SOURCE = os.path.abspath(__file__).rsplit("/rowlock/", 1)[0]
 """The directory that holds the package."""
 WARM_PARENT_BOOT = (
     "import sys; sys.path.append(sys.argv[1]); from rowlock.kubelet.shim import shim; "
-    "from rowlock.kubelet.warm import warm_parent; warm_parent.main(shim.run_forked, *sys.argv[1:4])"
+    "from rowlock.kubelet.warm import warm_parent; warm_parent.main(shim.become_shim, *sys.argv[1:4])"
 )
 
 
@@ -56,7 +57,7 @@ class PodHost:
         self._proxy: socket.socket | None = None
         self._mounts = mounts.PodMounts()
         self._warm_parents = warm_parents.WarmParents(WARM_PARENT_BOOT, _SOURCE)
-        self._fork_server = fork_server.ForkServer(become_shim, close_other_fds)
+        self._fork_server = fork_server.ForkServer(shim.become_shim, close_other_fds)
         self._forked_shims: dict[int, int] = {}
         self._limits = cgroups.detect_backend()
         self._is_dismissed = False
@@ -179,29 +180,29 @@ class PodHost:
         }
 
     def _start_shim(self, request: dict[str, Any]) -> dict[str, Any]:
-        netns, network = -1, request.get("network")
+        shim_request = ShimRequest.from_json(request["request"])
+        netns, network, memory_volumes = -1, shim_request.network, shim_request.memory_volumes
         if network:
             if self._fabric is None:
                 raise ValueError(f"there is no fabric for the pod's network: {self.problem}")
             netns = self._fabric.pod_netns(network["uid"], network["ip"])
-        uid = request["hint"].partition("/")[0]
-        mount_namespace = self._mounts.namespace_of(uid, request["memory"]) if request.get("memory") else -1
-        cold_reason = ""
-        if request.get("warm"):
-            pid, cold_reason = self._warm_parents.fork(request, {"network": netns, "room": mount_namespace})
+        mount_namespace = self._mounts.namespace_of(shim_request.pod_uid, memory_volumes) if memory_volumes else -1
+        fds, cold_reason = {"network": netns, "room": mount_namespace}, ""
+        if shim_request.warm:
+            pid, cold_reason = self._warm_parents.fork(request["request"], fds)
             if pid:
                 self._forked_shims[pid] = ticks(pid)
                 return {"shim": pid, "warm": True}
-        if not request.get("warm"):
-            pid = self._fork_server.fork(request, {"network": netns, "room": mount_namespace})
+        if not shim_request.warm:
+            pid = self._fork_server.fork(request["request"], fds)
             self._forked_shims[pid] = ticks(pid)
             return {"shim": pid, "cold": ""}
         pid = os.fork()  # one whose end we are told of: its environment gets a warm parent
         if pid == 0:
             close_other_fds(netns, mount_namespace)
-            shim.run_forked(request, netns, mount_namespace)
+            shim.run_forked(shim_request, netns, mount_namespace)
         self._shims.add(pid)
-        self._warm_parents.add_cold_run(request, pid)
+        self._warm_parents.add_cold_run(request["request"], pid)
         return {"shim": pid, "cold": cold_reason}
 
     def _pod_socket(self, request: dict[str, Any]) -> socket.socket:
@@ -271,11 +272,6 @@ def _is_alive(pid: int, start_ticks: int) -> bool:
     except OSError:
         return False
     return not os.path.isdir("/proc/self")
-
-
-def become_shim(request: dict[str, Any], fds: dict[str, int]) -> None:
-    """In a child of the fork server: it becomes a shim."""
-    shim.run_forked(request, fds.get("network", -1), fds.get("room", -1))
 
 
 def close_other_fds(*kept: int) -> None:

@@ -18,16 +18,16 @@ import signal
 import sys
 import time
 from _signal import signal as handle  # type: ignore[import-not-found] # signal.signal makes enums: 0.3 MiB a shim
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from rowlock.kubelet.files import untrusted
-from rowlock.kubelet.shim import cgroups, container_init, log_writer, mounts, netns, process_tree
+from rowlock.kubelet.files import log_writer, untrusted
+from rowlock.kubelet.shim import cgroups, container_init, mounts, netns, process_tree
 from rowlock.kubelet.shim import stdio as stdio_streams
 from rowlock.kubelet.shim.fact_files import run_fact_path, write_fact
+from rowlock.kubelet.shim.shim_request import EngineRunSpec, ShimRequest
 
 CHUNK = 65536
-_DEFAULT_GRACE = 30.0
 _MAX_MESSAGE_BYTES, _MAX_LOG_MESSAGE_BYTES, _MAX_LOG_MESSAGE_LINES = 4096, 2048, 80
 """The most bytes of a termination message; of one taken from the log, and its lines."""
 SUBREAPER = 36
@@ -42,32 +42,28 @@ def _noop_handler(*_: object) -> None:
 class Shim:
     """The life of one container's program, from claim to exit fact."""
 
-    def __init__(self, spec: dict[str, Any], netns: int, begin: Callable[[dict[str, Any]], str]) -> None:
-        self._spec = spec
-        self._container_init = container_init.ContainerInit(spec, netns, begin)
+    def __init__(self, request: ShimRequest, netns: int, begin: Callable[[ShimRequest], str]) -> None:
+        self._request = request
+        self._container_init = container_init.ContainerInit(request, netns, begin)
         self._log: log_writer.LogFile
         self._child = -1
         self._exit_status: int | None = None
         self._stop_requested = self._stop_begun = False
         self._kill_at: float | None = None
-        resource_limits = spec.get("limits") or {}
-        self._memory_limit = (
-            int(resource_limits.get("memory") or 0) if resource_limits.get("how", "watchdog") == "watchdog" else 0
-        )
+        is_watched = request.limits.get("how", "watchdog") == "watchdog"
+        self._memory_limit = request.limits.get("memory", 0) if is_watched else 0
         self._measure_at = 0.0
         self._overuse_text = ""
 
     def run(self) -> None:
         """Everything, in order. Returns when the exit fact is on disk."""
         self._set_up_signals()
-        stdio = stdio_streams.Stdio(self._spec.get("console") or {})
+        stdio = stdio_streams.Stdio(self._request.console)
         failure = self._fork_program(stdio)
         stdio.close_child_fds()
         if failure == container_init.ALREADY_CLAIMED:
             return
-        self._log = log_writer.LogFile(
-            self._fact_path("log"), int(self._spec.get("log_limit") or log_writer.DEFAULT_LOG_LIMIT)
-        )
+        self._log = log_writer.LogFile(self._fact_path("log"), self._request.log_limit or log_writer.DEFAULT_LOG_LIMIT)
         if failure:
             os.waitpid(self._child, 0)
             self._write_exit(128, 0, failure, "StartError")
@@ -76,8 +72,8 @@ class Shim:
         self._notify_server("started")
         self._supervise_program(stdio.output_fd)
         code, signal_number = process_tree.decode_wait_status(self._exit_status or 0)
-        if self._spec.get("engine"):
-            return self._write_container_exit(code)
+        if self._request.engine:
+            return self._write_container_exit(self._request.engine, code)
         overuse = self._overuse_text or self._kernel_oom_message()
         self._write_exit(code, signal_number, overuse if code else "", "OOMKilled" if overuse and code else "")
 
@@ -102,7 +98,7 @@ class Shim:
         self._log.close()
 
     def _fact_path(self, name: str) -> str:
-        return run_fact_path(self._spec, name)
+        return run_fact_path(self._request, name)
 
     def _set_up_signals(self) -> None:
         netns.prctl(SUBREAPER, 1)
@@ -135,7 +131,7 @@ class Shim:
         while piece := os.read(read_end, CHUNK):
             failure += piece
         os.close(read_end)
-        has_begun = container_init.commit_start_fact(self._spec)
+        has_begun = container_init.commit_start_fact(self._request)
         if not failure and not has_begun:
             return "it was killed before its program started"
         return failure.decode(errors="replace")
@@ -191,18 +187,16 @@ class Shim:
 
     def _kernel_oom_message(self) -> str:
         """What the control group knows of a lack of memory; "" when there was none."""
-        resource_limits = self._spec.get("limits") or {}
-        group = cgroups.Cgroup.by_name(container_init.cgroup_name(self._spec), resource_limits)
+        resource_limits = self._request.limits
+        group = cgroups.Cgroup.by_name(container_init.cgroup_name(self._request), resource_limits)
         kills, peak = group.oom_kills(), group.peak_memory()
         group.remove()
-        return (
-            _overuse_message(peak, int(resource_limits.get("memory") or 0), f"cgroup {group.version}") if kills else ""
-        )
+        return _overuse_message(peak, resource_limits.get("memory", 0), f"cgroup {group.version}") if kills else ""
 
     def _begin_stop(self) -> None:
-        request = untrusted.read_object(f"{self._spec['dir']}/stop") or {}
+        request = untrusted.read_object(f"{self._request.directory}/stop") or {}
         grace = untrusted.time_of(request, "grace")
-        deadline = time.monotonic() + float(self._spec.get("grace", _DEFAULT_GRACE) if grace is None else grace)
+        deadline = time.monotonic() + (self._request.grace if grace is None else grace)
         self._kill_at = deadline if self._kill_at is None else min(deadline, self._kill_at)
         if not self._stop_begun:
             self._signal_tree(signal.SIGTERM)
@@ -235,11 +229,11 @@ class Shim:
             self._log.write(chunk)
         return len(chunk)
 
-    def _write_container_exit(self, code: int) -> None:
+    def _write_container_exit(self, engine: EngineRunSpec, code: int) -> None:
         """The engine knows how it ended."""
         from rowlock.kubelet.shim import engine_proxy
 
-        fact = engine_proxy.collect_exit(self._spec, code)
+        fact = engine_proxy.collect_exit(self._request, engine, code)
         self._write_exit(fact["code"], fact["signal"], fact.get("message", ""), fact.get("reason", ""))
 
     def _write_exit(self, code: int, signal_number: int, message: str, reason: str) -> None:
@@ -269,7 +263,7 @@ class Shim:
     def _termination_message(self, code: int) -> str:
         """What the program left in its message file; else, when it failed and that is asked for, the end of its log."""
         message = untrusted.read_tail(self._fact_path("message"), _MAX_MESSAGE_BYTES)
-        if message or code == 0 or not self._spec.get("message_from_log"):
+        if message or code == 0 or not self._request.message_from_log:
             return message.decode(errors="replace")
         lines = untrusted.read_tail(
             self._fact_path("log"), _MAX_LOG_MESSAGE_BYTES + _MAX_LOG_MESSAGE_LINES * log_writer.TIMESTAMP_WIDTH
@@ -279,7 +273,7 @@ class Shim:
         )
 
     def _notify_server(self, event: str) -> None:
-        notify_server(str(self._spec["wake"]), f"{event} {self._spec['hint']} {self._spec['n']}\n")
+        notify_server(self._request.wake_path, f"{event} {self._request.hint} {self._request.number}\n")
 
 
 def notify_server(path: str, line: str) -> None:
@@ -307,10 +301,10 @@ def signal_all(pids: list[int], number: int) -> None:
 
 
 def run_forked(
-    spec: dict[str, Any],
+    request: ShimRequest,
     netns: int,
     mount_namespace: int = -1,
-    begin: Callable[[dict[str, Any]], str] = container_init.exec_program,
+    begin: Callable[[ShimRequest], str] = container_init.exec_program,
 ) -> None:
     """In the process that the pod host has just forked; never returns. `mount_namespace`: the mount namespace of its pod.
 
@@ -321,12 +315,22 @@ def run_forked(
         if mount_namespace >= 0:
             mounts.enter_namespace(mount_namespace)
             os.close(mount_namespace)
-        Shim(spec, netns, begin).run()
+        Shim(request, netns, begin).run()
         status = 0
     finally:
         if status:
             sys.excepthook(*sys.exc_info())
         os._exit(status)
+
+
+def become_shim(
+    request: Mapping[str, Any],
+    fds: Mapping[str, int],
+    begin: Callable[[ShimRequest], str] = container_init.exec_program,
+) -> None:
+    """In a process that was forked for it: `run_forked` of a request as JSON, which the pod host has checked, with
+    descriptors by name."""
+    run_forked(ShimRequest(**request), fds.get("network", -1), fds.get("room", -1), begin)
 
 
 def prime_caches(times: int) -> None:
@@ -335,7 +339,16 @@ def prime_caches(times: int) -> None:
     What Python remembers of code that runs for the first times (caches of types and of instructions) is written to
     memory. Here that is memory which all shims share; each of them would have 0.2 MiB of it for itself."""
     for _ in range(times):
-        Shim({"dir": "/proc/none", "n": 0, "hint": "", "wake": ""}, -1, container_init.exec_program).prime_caches()
+        empty: dict[str, Any] = {
+            "directory": "/proc/none",
+            "number": 0,
+            "argv": (),
+            "env": {},
+            "cwd": "/",
+            "hint": "",
+            "wake_path": "",
+        }
+        Shim(ShimRequest(**empty), -1, container_init.exec_program).prime_caches()
     netns.prctl(SUBREAPER, 0)
     signal.set_wakeup_fd(-1)
     for number in (_SIGCHLD, _SIGTERM):

@@ -14,7 +14,8 @@ import socket
 import struct
 import termios
 from collections.abc import Iterator
-from typing import Any
+
+from rowlock.kubelet.shim.shim_request import ConsoleSpec
 
 CHUNK = 65536
 _MAX_SOCKET_PATH = 100
@@ -23,7 +24,7 @@ _MAX_SOCKET_PATH = 100
 class Stdio:
     """The program's ends and ours. `console` may say `tty`, `stdin` and `once`."""
 
-    def __init__(self, console: dict[str, Any]) -> None:
+    def __init__(self, console: ConsoleSpec) -> None:
         self._tty, self._stdin = bool(console.get("tty")), bool(console.get("stdin"))
         self._stdin_once = bool(console.get("once"))
         self._input_fd = -1

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from rowlock.api import LogOptions
 from rowlock.kubelet.files import untrusted
-from rowlock.kubelet.shim.log_writer import TIMESTAMP_WIDTH
+from rowlock.kubelet.files.log_writer import TIMESTAMP_WIDTH
 from rowlock.objects import seconds
 
 _BLOCK = 1 << 18

@@ -23,8 +23,8 @@ import socket
 import sys
 import threading
 import types
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from rowlock.kubelet.warm import command_line
 
@@ -67,15 +67,27 @@ def serve_forks(connection: socket.socket, fork: Callable[[dict[str, Any], list[
         connection.sendall(json.dumps({"shim": pid}).encode() + b"\n")
 
 
-def become_program(spec: dict[str, Any]) -> str:
+class WarmRequest(Protocol):
+    """What a fork needs of a `ShimRequest`."""
+
+    @property
+    def argv(self) -> Sequence[str]: ...
+    @property
+    def env(self) -> Mapping[str, str]: ...
+    @property
+    def warm(self) -> Mapping[str, Any] | None: ...
+
+
+def become_program(request: WarmRequest) -> str:
     """In the program's own process, where a cold start would exec: never returns, except with why it could not begin."""
-    how, target, *rest = spec["warm"]["program"]
+    warm, env = request.warm or {}, dict(request.env)
+    how, target, *rest = warm["program"]
     coerced = {k: v for k, v in os.environ.items() if k == "LC_CTYPE"}  # by the interpreter itself (PEP 538)
     os.environ.clear()
-    os.environ.update(coerced | spec["env"])
+    os.environ.update(coerced | env)
     sys.argv = [{"file": target, "text": "-c"}.get(how, "-m"), *rest]
-    sys.orig_argv = list(spec["warm"]["words"])
-    command_line.show(spec["argv"][0], sys.orig_argv, spec["env"])
+    sys.orig_argv = list(warm["words"])
+    command_line.show(request.argv[0], sys.orig_argv, env)
     sys.path[0] = {"file": os.path.dirname(os.path.realpath(target)), "module": os.getcwd()}.get(how, "")
     for number, action in (
         (signal.SIGINT, signal.default_int_handler),
@@ -83,7 +95,7 @@ def become_program(spec: dict[str, Any]) -> str:
         (signal.SIGXFSZ, signal.SIG_IGN),
     ):
         signal.signal(number, action)
-    _reset_interpreter(spec["env"])
+    _reset_interpreter(env)
     return _run_and_exit(lambda: _run_program(how, target))
 
 
@@ -160,7 +172,7 @@ def _exit_code(value: Any) -> int:
 
 
 def main(run_shim: Callable[..., None], source: str, fd: str, modules: str) -> None:
-    """Entry point of the process: what a fork of it runs (`shim.run_forked`; it never returns), where the package lies,
+    """Entry point of the process: what a fork of it runs (`shim.become_shim`; it never returns), where the package lies,
     the pod host's socket, what to import (comma-separated)."""
     connection = socket.socket(fileno=int(fd))
     os.set_inheritable(connection.fileno(), False)
@@ -178,13 +190,12 @@ def main(run_shim: Callable[..., None], source: str, fd: str, modules: str) -> N
     gc.freeze()
     gc.disable()
 
-    def fork(spec: dict[str, Any], fds: list[int]) -> int:
+    def fork(message: dict[str, Any], fds: list[int]) -> int:
         pid = os.fork()
         if pid == 0:
             connection.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            named = dict(zip(spec["warm"]["fds"], fds, strict=True))
-            run_shim(spec, named.get("network", -1), named.get("room", -1), begin=become_program)
+            run_shim(message["request"], dict(zip(message["fds"], fds, strict=True)), become_program)
         return pid
 
     serve_forks(connection, fork)

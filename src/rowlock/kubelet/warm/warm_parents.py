@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 PRELOADED_MODULES = (
@@ -51,13 +51,15 @@ class WarmParents:
     def __init__(self, boot: str, source: str, imports: Sequence[str] = PRELOADED_MODULES) -> None:
         self._boot, self._source, self._imports = boot, source, ",".join(imports)
         self._parents: dict[str, _Parent] = {}
-        self._cold_runs: dict[int, tuple[float, dict[str, Any]]] = {}
+        self._cold_runs: dict[int, tuple[float, Mapping[str, Any]]] = {}
         self._unfit_reasons: dict[str, str] = {}
         self._unused_parents = 0
         self._keys_seen_once: set[str] = set()
 
-    def fork(self, request: dict[str, Any], fds: dict[str, int]) -> tuple[int, str]:
-        """A shim from the parent of this program's environment. (0, why) = start it cold; "" when it is only too early."""
+    def fork(self, request: Mapping[str, Any], fds: Mapping[str, int]) -> tuple[int, str]:
+        """A shim from the parent of this program's environment. (0, why) = start it cold; "" when it is only too early.
+
+        `request` is what the shim gets: a `ShimRequest` as JSON."""
         warm_spec = request["warm"]
         parent = self._parents.get(warm_spec["key"])
         if parent is None or not self._is_ready(warm_spec["key"], parent):
@@ -66,7 +68,7 @@ class WarmParents:
             if shadowed_path := parent.find_shadowed_path(warm_spec["first"]):
                 return 0, f"{shadowed_path} has the name of a module that torch imports"
         fds = {name: fd for name, fd in fds.items() if fd >= 0}
-        message = {**request, "warm": {**warm_spec, "fds": list(fds)}}
+        message = {"request": request, "fds": list(fds)}
         parent.connection.settimeout(_ANSWER_TIMEOUT)
         try:
             socket.send_fds(parent.connection, [json.dumps(message).encode() + b"\n"], list(fds.values()))
@@ -78,7 +80,7 @@ class WarmParents:
         self._parents[warm_spec["key"]] = self._parents.pop(warm_spec["key"])  # the last one is the one asked last
         return shim, ""
 
-    def add_cold_run(self, request: dict[str, Any], pid: int) -> None:
+    def add_cold_run(self, request: Mapping[str, Any], pid: int) -> None:
         """A program that could have been warm runs: its environment is in use."""
         key = request["warm"]["key"]
         if key not in self._parents and key not in self._unfit_reasons:
@@ -102,7 +104,7 @@ class WarmParents:
         for key in list(self._parents):
             self._kill_parent(key)
 
-    def _make_parent(self, warm_spec: dict[str, Any]) -> None:
+    def _make_parent(self, warm_spec: Mapping[str, Any]) -> None:
         if warm_spec["key"] in self._parents or not self._is_worth_parent(warm_spec["key"]):
             return
         host_end, parent_end = socket.socketpair()

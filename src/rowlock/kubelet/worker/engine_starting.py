@@ -24,9 +24,10 @@ from rowlock.kubelet.pod.sync import DEFAULT_GRACE, Start
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.container_runtime import shared_memory_limit
 from rowlock.kubelet.runtime.engine_spec import TORCH_ERROR_FILE, ContainerConfig, PodSandboxConfig
+from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.volumes import volumes
 from rowlock.kubelet.worker import environment
-from rowlock.kubelet.worker.starting import ContainerStarter
+from rowlock.kubelet.worker.starting import ContainerStarter, console_spec
 from rowlock.objects import Object, controller_of, dig, namespace
 
 _HOSTS_FILE = "/etc/hosts"
@@ -34,7 +35,7 @@ _HOSTS_FILE = "/etc/hosts"
 
 def start_request(
     starting: ContainerStarter, pod: Object, card: PodCard, start: Start
-) -> tuple[dict[str, Any], Image] | Problem:
+) -> tuple[ShimRequest, Image] | Problem:
     """What to send to the pod host, for a container or for a process: that is decided by the image."""
     container = next(c for c in all_containers(pod) if c["name"] == start.container)
     image = starting.find_image(pod, card, container)
@@ -47,7 +48,7 @@ def start_request(
 
 def _engine_request(
     starting: ContainerStarter, pod: Object, card: PodCard, start: Start, image: Image
-) -> tuple[dict[str, Any], Image] | Problem:
+) -> tuple[ShimRequest, Image] | Problem:
     container = next(c for c in all_containers(pod) if c["name"] == start.container)
     engine, directory = (
         starting.engine_images.engine,
@@ -64,33 +65,31 @@ def _engine_request(
     except ContainerConfigError as missing:
         return missing.problem
     path = engine_spec.message_path(container)
-    process_part = {
-        "dir": str(directory),
-        "n": start.number,
-        "argv": list(program.argv),
-        "env": {},
-        "cwd": "/",
-        "mounts": [],
-        "user": {},
-        "hint": f"{card.uid}/{start.container}",
-        "wake": starting.node.wake_path,
-        "backoff": start.backoff,
-        "grace": float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE)),
-        "console": {ours: True for ours in ("tty", "stdin") if container.get(ours)}
-        | ({"once": True} if container.get("stdinOnce") else {}),
-        "log_limit": starting.log_limit,
-        "message_path": path,
-        "message_from_log": container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
-    }
-    engine_part = {
-        "socket": engine.spec,
-        "name": scene.container_name(start.container, start.number),
-        "create": engine_spec.container_create_body(scene, program, start.number),
-        "sandbox": engine_spec.sandbox_create_spec(scene),
-        "stop_signal": image.stop_signal or "SIGTERM",
-        "touch": [bind["source"] for bind in program.binds if bind["target"] == TORCH_ERROR_FILE],
-    }
-    return {**process_part, "engine": engine_part}, image
+    request = ShimRequest(
+        directory=str(directory),
+        number=start.number,
+        argv=list(program.argv),
+        env={},
+        cwd="/",
+        hint=f"{card.uid}/{start.container}",
+        wake_path=starting.node.wake_path,
+        backoff=start.backoff,
+        grace=float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE)),
+        console=console_spec(container),
+        rlimits=starting.node.rlimits,
+        log_limit=starting.log_limit,
+        message_path=path,
+        message_from_log=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        engine={
+            "socket": engine.spec,
+            "name": scene.container_name(start.container, start.number),
+            "create": engine_spec.container_create_body(scene, program, start.number),
+            "sandbox": engine_spec.sandbox_create_spec(scene),
+            "stop_signal": image.stop_signal or "SIGTERM",
+            "touch": [bind["source"] for bind in program.binds if bind["target"] == TORCH_ERROR_FILE],
+        },
+    )
+    return request, image
 
 
 def _engine_scene(starting: ContainerStarter, pod: Object, card: PodCard) -> PodSandboxConfig:

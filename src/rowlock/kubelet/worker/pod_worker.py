@@ -150,16 +150,14 @@ class PodWorker:
             ):
                 self._record_problem(pod, state, start.container, request)
             return
-        spec, image = request
+        shim_request, image = request
         directory = self._starter.directories.container_directory(state.card.uid, start.container)
         directory.mkdir(exist_ok=True, mode=0o700)
         self._starter.directories.drop_old_runs(state.card.uid, start.container, start.number)
-        if self._node.open_file_limits:
-            spec["rlimits"] = {"RLIMIT_NOFILE": self._node.open_file_limits}
         is_pull_reported = facts.pull.told
         facts = replace(facts, asked=start.number, shim=0, problem=None, stop_by=None, image_id=image.id, pull=NO_PULL)
         state.set_facts(start.container, facts)
-        answer = await self._host.ask("start", **spec)
+        answer = await self._host.ask("start", request=shim_request.to_json())
         facts = state.containers[start.container]
         if answer == HOST_GONE:
             state.set_facts(start.container, replace(facts, asked=None))
@@ -180,7 +178,9 @@ class PodWorker:
         self._record_event(
             pod, "Normal", "Started", f"Started container {container_name}{_warm_start_note(answer)}", container_name
         )
-        for sentence in security_context.unwritable_mounts(spec["mounts"], spec["user"]) if start.number == 0 else ():
+        for sentence in (
+            security_context.unwritable_mounts(shim_request.mounts, shim_request.user) if start.number == 0 else ()
+        ):
             self._record_event(pod, "Warning", "VolumeNotWritable", sentence, container_name)
 
     def _record_problem(self, pod: Object, state: PodState, container: str, problem: Problem) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock.kubelet.pod.facts import ContainerConfigError, all_containers
+from rowlock.kubelet.shim.shim_request import UserSpec
 from rowlock.objects import Object, dig, namespace, uid
 from rowlock.objects import name as name_of
 
@@ -53,9 +54,9 @@ class EffectiveSecurityContext:
     groups: tuple[int, ...] = ()
     no_new_privileges: bool = False
 
-    def user_spec(self) -> dict[str, Any]:
+    def user_spec(self) -> UserSpec:
         """For the shim."""
-        spec: dict[str, Any] = {"no_new_privileges": True} if self.no_new_privileges else {}
+        spec: UserSpec = {"no_new_privileges": True} if self.no_new_privileges else {}
         if self.account is not None or self.group is not None or self.groups:
             gid = self.group if self.group is not None else self.account.gid if self.account else None
             spec |= {"uid": self.account.uid if self.account else None, "gid": gid, "groups": list(self.groups)}

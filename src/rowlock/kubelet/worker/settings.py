@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from rowlock.kubelet.files.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.node.machine import NodeOptions
-from rowlock.kubelet.shim.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.volumes.checkpoints import RETENTION_SECONDS
 
 

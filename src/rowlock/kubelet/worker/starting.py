@@ -13,6 +13,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import View
+from rowlock.kubelet.files.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.images import images
 from rowlock.kubelet.images.base_environment import base_environment
 from rowlock.kubelet.images.images import Image
@@ -35,12 +36,13 @@ from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
 from rowlock.kubelet.runtime.engine_images import EngineImages
-from rowlock.kubelet.shim.log_writer import DEFAULT_LOG_LIMIT
+from rowlock.kubelet.shim.shim_request import ConsoleSpec, ShimRequest
 from rowlock.kubelet.volumes import checkpoints, volumes
 from rowlock.kubelet.volumes.checkpoints import Checkpoints
 from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.volumes.volumes import VolumeContext
 from rowlock.kubelet.warm import eligibility
+from rowlock.kubelet.warm.eligibility import WarmStart
 from rowlock.kubelet.worker import environment
 from rowlock.kubelet.worker import security_context as security
 from rowlock.kubelet.worker.environment import EnvironmentContext
@@ -100,7 +102,16 @@ def assign_devices(pod: Object, node: NodePlan, held_devices: Mapping[str, tuple
     return tuple(free[: requested_gpus(pod)])
 
 
-_CONSOLE_FIELDS = {"tty": "tty", "stdin": "stdin", "once": "stdinOnce"}
+def console_spec(container: Mapping[str, Any]) -> ConsoleSpec:
+    """What is true of the container's terminal and stdin; empty when it has neither."""
+    console: ConsoleSpec = {}
+    if container.get("tty"):
+        console["tty"] = True
+    if container.get("stdin"):
+        console["stdin"] = True
+    if container.get("stdinOnce"):
+        console["once"] = True
+    return console
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +186,7 @@ class ContainerStarter:
 
     def process_request(
         self, pod: Object, card: PodCard, start: Start, image: Image
-    ) -> tuple[dict[str, Any], Image] | Problem:
+    ) -> tuple[ShimRequest, Image] | Problem:
         """What to send to the pod host for a process of this machine."""
         container = next(c for c in all_containers(pod) if c["name"] == start.container)
         try:
@@ -188,34 +199,36 @@ class ContainerStarter:
         if controller_of(pod):  # torch's own account of a failure, of programs under `@record` and of torchrun
             error_file = self.directories.container_directory(card.uid, start.container) / f"error.{start.number}.json"
             options.env.setdefault("TORCHELASTIC_ERROR_FILE", str(error_file))
-        request = {
-            "dir": str(self.directories.container_directory(card.uid, start.container)),
-            "n": start.number,
-            "argv": [options.expand_word(word) for word in command],
-            "env": options.env,
-            "cwd": options.cwd,
-            "copy": [options.rootfs.image, options.rootfs.copy] if options.rootfs.image else None,
-            "hint": f"{card.uid}/{start.container}",
-            "wake": self.node.wake_path,
-            "network": self.network.namespace_request(pod, card.ip),
-            "backoff": start.backoff,
-            "grace": float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE)),
-            "mounts": options.mounts,
-            "memory": options.memory_volumes,
-            "user": options.security_context.user_spec(),
-            "console": {ours: True for ours, theirs in _CONSOLE_FIELDS.items() if container.get(theirs)},
-            "log_limit": self.log_limit,
-            "limits": limits | {"how": self.node.limits_mode} if (limits := shim_limits(container)) else {},
-        }
-        if (
-            self.warm_start
-            and annotations(pod).get(eligibility.WARM_START_ANNOTATION) != "false"
-            and not request["console"]
-        ):
-            argv = [options.expand_word(word) for word in command]
+        argv = [options.expand_word(word) for word in command]
+        console = console_spec(container)
+        warm_start: WarmStart | None = None
+        if self.warm_start and annotations(pod).get(eligibility.WARM_START_ANNOTATION) != "false" and not console:
             warm_start = eligibility.plan_warm_start(argv, options.env, options.cwd, options.rootfs.original_path)
-            request |= {"warm": warm_start.spec()} if warm_start else {}
-        return request | self._message_fields(container, request), image
+        limits = shim_limits(container)
+        request = ShimRequest(
+            directory=str(self.directories.container_directory(card.uid, start.container)),
+            number=start.number,
+            argv=argv,
+            env=options.env,
+            cwd=options.cwd,
+            hint=f"{card.uid}/{start.container}",
+            wake_path=self.node.wake_path,
+            backoff=start.backoff,
+            grace=float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE)),
+            network=self.network.namespace_request(pod, card.ip),
+            mounts=options.mounts,
+            memory_volumes=options.memory_volumes,
+            rootfs=(options.rootfs.image, options.rootfs.copy) if options.rootfs.image else (),
+            user=options.security_context.user_spec(),
+            console=console,
+            limits={**limits, "how": self.node.limits_mode} if limits else {},
+            rlimits=self.node.rlimits,
+            log_limit=self.log_limit,
+            message_path=self._message_path(container, argv, options.env),
+            message_from_log=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+            warm=warm_start.spec() if warm_start else None,
+        )
+        return request, image
 
     def generate_run_options(
         self, pod: Object, card: PodCard, container: Mapping[str, Any], image: Image
@@ -256,16 +269,13 @@ class ContainerStarter:
         """Another user cannot enter the data directory: what the program is to see of it is mounted."""
         return security_context.account is not None and not self.node.mount_problem
 
-    def _message_fields(self, container: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-        """Where the program leaves its last words (`terminationMessagePath`).
+    def _message_path(self, container: Mapping[str, Any], argv: Sequence[str], env: Mapping[str, str]) -> str:
+        """Where the program leaves its last words (`terminationMessagePath`); "" = nowhere.
 
         The machine has no such file, so it costs a mount: the default path is given to who names it."""
         path = container.get("terminationMessagePath") or MESSAGE_PATH
-        is_named = path != MESSAGE_PATH or any(path in text for text in (*request["argv"], *request["env"].values()))
-        return {
-            "message_path": path if is_named and not self.node.mount_problem else "",
-            "message_from_log": container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
-        }
+        is_named = path != MESSAGE_PATH or any(path in text for text in (*argv, *env.values()))
+        return path if is_named and not self.node.mount_problem else ""
 
     def shim_mounts(
         self, card: PodCard, pod_volumes: Sequence[Volume], volume_mounts: Sequence[volumes.Mount]
