@@ -230,6 +230,14 @@ def test_every_module_tells_its_story(path: Path) -> None:
     assert ast.get_docstring(tree(path)), "no module docstring"
 
 
+@pytest.mark.parametrize("path", MODULES, ids=identity)
+def test_digits_are_ascii(path: Path) -> None:
+    """`"²".isdigit()` is true and `int("²")` raises: one odd annotation stopped everybody. `objects.is_digits` asks for both."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if re.search(r"\.is(digit|decimal|numeric)\(\)", line):
+            assert ".isascii()" in line, f"{identity(path)}: {line.strip()}: use is_digits"
+
+
 def _run(top: ast.AST) -> Iterator[ast.AST]:
     """What is ever run: all but what stands under TYPE_CHECKING."""
     for node in ast.iter_child_nodes(top):

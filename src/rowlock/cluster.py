@@ -17,6 +17,7 @@ from rowlock import controllers
 from rowlock.api import Controller
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
+from rowlock.controllers.supervisor import supervise
 from rowlock.diagnostics import diagnostics
 from rowlock.diagnostics.hang_detector import HangDetector
 from rowlock.errors import AlreadyExists
@@ -122,5 +123,6 @@ class LocalCluster:
             if self.kubelet:
                 tasks.create_task(self.kubelet.run(self.store.changes()))
             if self.diagnostics:
-                tasks.create_task(HangDetector(self.diagnostics).run())
+                detector = HangDetector(self.diagnostics)
+                tasks.create_task(supervise("the hang detector", detector.run))
             tasks.create_task(controllers.run(self.store, self.store.view, self.controllers(), self.store.changes()))

@@ -41,6 +41,15 @@ def key(obj: Mapping[str, Any]) -> Key:
     return Key(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
 
 
+MAX_DIGITS = 18
+"""Digits of a number that people write: what is longer is no 64-bit integer, and costs more than its length to read."""
+
+
+def is_digits(text: str) -> bool:
+    """ASCII digits that `int` reads; `str.isdigit` also accepts "²", which it does not."""
+    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+
+
 def uid(obj: Mapping[str, Any]) -> str:
     return str(meta(obj).get("uid") or "")
 

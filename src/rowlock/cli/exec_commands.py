@@ -17,7 +17,7 @@ from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import find_workload
 from rowlock.cli.commands.logs import selected_pod
 from rowlock.cli.context import project
-from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.grammar import CommandError, CommandLine, is_digits
 from rowlock.cli.websocket import CLOSE, SEND_HIGH_WATER, WebSocket, write_all
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = 0, 1, 2, 3, 4
@@ -229,7 +229,7 @@ def port_forward(line: CommandLine) -> int:
 def _parse_ports(text: str) -> tuple[int, int]:
     local, _, remote = text.partition(":")
     remote = remote or local
-    if not (local.isdigit() or local == "") or not remote.isdigit() or not 0 < int(remote) < 65536:
+    if not (is_digits(local) or local == "") or not is_digits(remote) or not 0 < int(remote) < 65536:
         raise CommandError(f'"{text}" is not a pair of ports: write LOCAL:REMOTE, for example 8080:80', 2)
     return int(local or 0), int(remote)
 

@@ -12,6 +12,11 @@ import math
 from typing import Any, NamedTuple
 
 
+def is_digits(text: str) -> bool:
+    """ASCII digits that `int` reads; `str.isdigit` also accepts "²", which it does not."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
 class CommandError(Exception):
     """Ends the program with a sentence. 1: refused or failed; 2: the command line itself is wrong."""
 
@@ -238,7 +243,7 @@ def _parse_flag(line: CommandLine, names: dict[str, Flag], token: str, tokens: l
         value = tokens.pop(0)
     if flag.refuse and not (flag.kind == "switch" and value == "false"):
         raise CommandError(f"{name} is not supported by rowlock: {flag.refuse}", 1)
-    if flag.kind == "maybe" and not equals and tokens and tokens[0].isdigit():
+    if flag.kind == "maybe" and not equals and tokens and is_digits(tokens[0]):
         equals, value = "=", tokens.pop(0)
     line.given_flags.add(flag.dest)
     _store_value(line, flag, name, value if flag.takes_value or equals else None)
@@ -259,7 +264,7 @@ def _parse_value(flag: Flag, name: str, value: str | None) -> Any:
         return value != "false"
     text = value or ""
     if flag.kind == "int":
-        if not text.lstrip("-").isdigit():
+        if not is_digits(text.removeprefix("-")):
             raise CommandError(f'invalid argument "{text}" for {name}: it must be a whole number', 2)
         return int(text)
     if flag.kind == "float":

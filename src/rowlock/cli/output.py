@@ -92,7 +92,7 @@ def format_number(value: Any) -> str:
 
 def format_memory(memory: str) -> str:
     """A Kubernetes amount of memory as people read it: `24684084Ki` → `23.5Gi`; what is no such amount as it is."""
-    if not memory.endswith("Ki") or not memory[:-2].isdigit():
+    if not memory.endswith("Ki") or not (memory.isascii() and memory[:-2].isdigit()):
         return memory
     value, unit = int(memory[:-2]) / 1024, "Mi"
     if value >= 1024:

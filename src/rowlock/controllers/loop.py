@@ -18,6 +18,7 @@ from rowlock import objects
 from rowlock.api import Api, Change, Controller, Decision, View, WriteSequence
 from rowlock.controllers import writer
 from rowlock.controllers.recorder import Allowance, Recorder
+from rowlock.controllers.supervisor import supervise
 from rowlock.controllers.writer import FailedWrite, Step
 from rowlock.errors import ApiError, NotTried
 from rowlock.kinds import Kind
@@ -46,7 +47,7 @@ async def run(
     `changes` begins with the state as Added changes, so that a start is the same as a restart."""
     recorder = Recorder(api, clock, allowance)
     async with asyncio.TaskGroup() as tasks:
-        events = tasks.create_task(recorder.run())
+        events = tasks.create_task(supervise("the recorder of events", recorder.run))
         loop = _Loop(api, view, recorder, clock, tasks)
         try:
             await loop.feed(controllers, changes)

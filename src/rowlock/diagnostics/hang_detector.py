@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rowlock.controllers.supervisor import ContainedTaskGroup
 from rowlock.diagnosis.hang import STOPPED, RankObservation, Verdict
 from rowlock.diagnosis.root_cause import format_duration
 from rowlock.diagnosis.stacks import Stack
@@ -91,7 +92,7 @@ class HangDetector:
 
     async def run(self) -> None:
         swept_at = 0.0
-        async with asyncio.TaskGroup() as tasks:
+        async with ContainedTaskGroup("the examination of a job's ranks") as tasks:
             while True:
                 cost = self._update_jobs(time.monotonic())
                 samples, sampling_cost = await asyncio.to_thread(_sample_jobs, list(self._jobs.values()))

@@ -14,7 +14,7 @@ from pathlib import Path
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.shim.process_tree import children
-from rowlock.objects import Object, uid
+from rowlock.objects import Object, is_digits, uid
 from rowlock.workloads import pods
 
 _MPI_RANK_VARIABLES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK")
@@ -64,7 +64,7 @@ def find_ranks(running_pods: Iterable[RunningPod]) -> list[RankProcess]:
         RankProcess(name if name_counts[name] == 1 else f"{name} (pid {pid})", pid, ticks(pid), subject)
         for name, pid, subject in named_processes
     ]
-    if all(number.isdigit() for number, _, _ in processes):
+    if all(is_digits(number) for number, _, _ in processes):
         result = [
             rank for _, rank in sorted(zip((int(n) for n, _, _ in processes), result, strict=True), key=lambda p: p[0])
         ]

@@ -24,6 +24,7 @@ import rowlock
 from rowlock.errors import ApiError, Timeout, Unavailable, from_status
 from rowlock.kube.config import ClientConfig, Credentials
 from rowlock.kube.rate_limit import Backoff, Limits, TokenBucket
+from rowlock.objects import is_digits
 
 _RETRIABLE_CODES = frozenset({500, 502, 503, 504})
 _WARNING = re.compile(r'299\s+\S+\s+"((?:[^"\\]|\\.)*)"')
@@ -195,7 +196,7 @@ async def _read_error(response: httpx.Response) -> ApiError:
 def _retry_delay(request: Request, response: httpx.Response, error: ApiError, backoff: Backoff) -> float | None:
     """Seconds until this refusal is worth another try; None = never."""
     header = response.headers.get("Retry-After", "")
-    requested = float(header) if header.isdigit() else error.retry_after
+    requested = float(header) if is_digits(header) else error.retry_after
     if response.status_code == 429 and requested is not None:
         return max(float(requested), backoff.next_delay())
     if request.is_safe and response.status_code in _RETRIABLE_CODES:

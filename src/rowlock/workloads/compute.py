@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from rowlock import quantity, submit_fields
+from rowlock.objects import is_digits
 from rowlock.workloads.body_fields import Fields
 
 GPU = "nvidia.com/gpu"
@@ -189,4 +190,4 @@ def pod_gpus(pod: dict[str, Any]) -> Decimal:
 
 
 def _parse_decimal(text: str) -> Decimal:
-    return Decimal(text) if text.replace(".", "", 1).isdigit() else Decimal(0)
+    return Decimal(text) if is_digits(text.replace(".", "", 1)) else Decimal(0)

@@ -60,7 +60,7 @@ def _regarding_uid(event: Object) -> str:
 
 def _is_replica_name(pod: str, job: str) -> bool:
     role, _, number = pod[len(job) + 1 :].partition("-")
-    return role in _ROLES and (number.isdigit() or not number)
+    return role in _ROLES and (objects.is_digits(number) or not number)
 
 
 def event_json(event: Object, cluster: str) -> dict[str, Any]:

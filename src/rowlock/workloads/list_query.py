@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rowlock.errors import BadRequest
+from rowlock.objects import is_digits
 from rowlock.workloads.body_fields import did_you_mean
 
 WORKLOAD_FIELDS = (
@@ -116,7 +117,7 @@ def _parse_count(parameters: Mapping[str, str], name: str, default: int) -> int:
     text = parameters.get(name, "")
     if not text:
         return default
-    if not text.isdigit():
+    if not is_digits(text):
         raise BadRequest(f"{name} must be a whole number no less than 0, but is {text!r}.")
     return int(text)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock import submit_fields
+from rowlock.objects import is_digits
 from rowlock.workloads.body_fields import Fields
 
 _EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule", "Any")
@@ -91,7 +92,7 @@ def _parse_groups(body: Fields) -> tuple[int, ...]:
     value = body.get("supplementalGroups")
     words = [str(v) for v in value] if isinstance(value, list) else body.text("supplementalGroups").split(",")
     words = [word.strip() for word in words if word.strip()]
-    if not all(word.isdigit() for word in words):
+    if not all(is_digits(word) for word in words):
         body.add_error("supplementalGroups", "format", f"must be numbers of groups such as 100,200, not {value!r}.")
         return ()
     return tuple(int(word) for word in words)

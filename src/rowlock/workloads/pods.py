@@ -28,7 +28,7 @@ def replica_role(pod: Object) -> str:
 def replica_index(pod: Object) -> int:
     """The number within the replica type; 0 when the label is missing or not a number."""
     text = objects.labels(pod).get(INDEX_LABEL, "0")
-    return int(text) if text.isdigit() else 0
+    return int(text) if objects.is_digits(text) else 0
 
 
 def sort_by_rank(pods: Iterable[Object]) -> list[Object]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowlock import submit_fields
+from rowlock.objects import is_digits
 from rowlock.training.framework import Framework
 from rowlock.workloads import compute, frameworks, pod_options, storage
 from rowlock.workloads.body_fields import BodyErrors, Fields
@@ -348,7 +349,7 @@ def _parse_nproc(spec: Fields, framework: Framework) -> str:
         return ""
     if framework is not PYTORCH:
         spec.add_error("nprocPerNode", "unsupported", "only PyTorch workloads have processes per node.")
-    if str(value) in ("auto", "cpu", "gpu") or (str(value).isdigit() and int(value) > 0):
+    if str(value) in ("auto", "cpu", "gpu") or (is_digits(str(value)) and int(value) > 0):
         return str(value)
     spec.add_error("nprocPerNode", "options", f"must be a positive number, auto, cpu or gpu, but is {value!r}.")
     return ""

@@ -35,7 +35,7 @@ def options_of(body: dict[str, Any]) -> DeleteOptions:
     """What DeleteOptions say, but for the propagation. Raises BadRequest, Invalid."""
     preconditions = body.get("preconditions") or {}
     revision = preconditions.get("resourceVersion", "")
-    if revision and not revision.isdigit():
+    if revision and not (revision.isascii() and revision.isdigit()):
         raise BadRequest(f'preconditions.resourceVersion "{revision}" is not a resource version')
     return DeleteOptions(
         grace=body.get("gracePeriodSeconds"),

@@ -177,7 +177,7 @@ class ApiServer:
     async def _read_body(self, call: Call, receive: Receive) -> bytes:
         limit = self._settings.body_limit
         declared = call.header(b"content-length")
-        if declared.isdigit() and int(declared) > limit:
+        if declared.isascii() and declared.isdigit() and (len(declared) > len(str(limit)) or int(declared) > limit):
             raise _too_large_error(limit)
         message = await receive()
         body: bytes = message.get("body", b"")

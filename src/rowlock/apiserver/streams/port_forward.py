@@ -166,7 +166,7 @@ class Tunnel:
         headers, stream = event.headers, event.stream
         kind, port = headers.get("streamtype"), headers.get("port", "")
         request_id = headers.get("requestid") or port
-        is_valid = kind in ("error", "data") and port.isdigit() and 0 < int(port) < 65536
+        is_valid = kind in ("error", "data") and objects.is_digits(port) and 0 < int(port) < 65536
         if not is_valid or len(self._connections) + len(self._error_streams) >= MAX_CONNECTIONS:
             return await self._send_frame(spdy.encode_rst_stream(stream))
         await self._send_frame(self._spdy.encode_syn_reply(stream))
@@ -236,7 +236,7 @@ def ports_of(query: bytes) -> list[int]:
     if not port_texts:
         raise BadRequest('query parameter "ports" is required')
     for port in port_texts:
-        if not port.isdigit() or not 0 < int(port) < 65536:
+        if not objects.is_digits(port) or not 0 < int(port) < 65536:
             raise BadRequest(f'unable to parse "{port}" as a port: a number between 1 and 65535')
     if len(port_texts) > 100:
         raise BadRequest("at most 100 ports go through one websocket")

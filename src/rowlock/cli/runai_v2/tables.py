@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import read_config
-from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest, is_digits
 from rowlock.cli.output import show, show_json, tell
 
 MAX_PAGE = 500
@@ -78,7 +78,7 @@ def chosen_columns(line: CommandLine, columns: Sequence[Column]) -> list[Column]
 def fetch_page(line: CommandLine, server: ServerClient, path: str, name: str, **query: Any) -> list[dict[str, Any]]:
     """The items that the line asks for: all of them, or the part that --max-items, --limit, --offset, --next-token name."""
     token = line.next_token or ""
-    if token and not token.isdigit():
+    if token and not is_digits(token):
         raise CommandError(f"--next-token {token}: a token is what an earlier list ended with, a number", 2)
     limits = [n for n in (line.max_items, line.limit) if n is not None]
     if any(n < 1 for n in (*limits, line.page_size)) or line.offset < 0:
@@ -99,5 +99,5 @@ def fetch_page(line: CommandLine, server: ServerClient, path: str, name: str, **
 def slice_items(line: CommandLine, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The part of a list that has no pages on the server."""
     limits = [n for n in (line.max_items, line.limit) if n is not None]
-    start = int(line.next_token) if (line.next_token or "").isdigit() else line.offset
+    start = int(line.next_token) if is_digits(line.next_token or "") else line.offset
     return list(items)[start : start + min(limits) if limits else None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rowlock.cli.grammar import CommandError, suggest_nearest
+from rowlock.cli.grammar import CommandError, is_digits, suggest_nearest
 from rowlock.submit_fields import ITEM_KEYS
 
 _NUMBERS = frozenset({"seconds", "container", "external"})
@@ -54,7 +54,7 @@ def _parse_item(entry: str, flag: str) -> dict[str, Any]:
         elif not equals or not value:
             raise CommandError(f'invalid argument "{entry}" for {flag}: {key} needs a value, {key}=...', 2)
         else:
-            _set_part(item, field, int(value) if field in _NUMBERS and value.isdigit() else value)
+            _set_part(item, field, int(value) if field in _NUMBERS and is_digits(value) else value)
     return item
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rowlock.cli.compute_flags import gpu_request, normalize_quantity
-from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.grammar import CommandError, CommandLine, is_digits
 from rowlock.cli.output import parse_duration
 from rowlock.cli.submit.flags import flag_of, has_field, has_master_field, master_flag_of
 from rowlock.cli.submit.items import parse_claim, parse_items, parse_pairs, parse_resources, parse_volume
@@ -94,7 +94,7 @@ def _parse_container_ports(values: Sequence[str], name: str) -> list[dict[str, A
     """V1's LOCAL:REMOTE, of which the container has REMOTE."""
     ports = [value.rpartition(":")[2] for value in _parse_names(values, name)]
     for value, port in zip(_parse_names(values, name), ports, strict=True):
-        if not port.isdigit() or not 0 < int(port) < 65536:
+        if not is_digits(port) or not 0 < int(port) < 65536:
             raise CommandError(f'invalid argument "{value}" for {name}: write LOCAL:REMOTE, for example 8080:80', 2)
     return [{"container": int(port)} for port in ports]
 
@@ -133,7 +133,7 @@ def _own_user(value: Any, name: str) -> dict[str, Any]:
     if isinstance(value, str) and value not in ("", "true"):
         if value == "false":
             return {}
-        if not value.isdigit():
+        if not is_digits(value):
             raise CommandError(f'invalid argument "{value}" for {name}: write a user\'s number, or nothing', 2)
         return {"security.runAsUid": int(value)}
     return {"security.runAsUid": os.getuid(), "security.runAsGid": os.getgid()}

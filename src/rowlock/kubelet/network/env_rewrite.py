@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rowlock.objects import is_digits
+
 PortLookup = Callable[[str, int], int]
 """(pod name as written, port as written) → the port on this machine."""
 PodResolver = Callable[[str], str]
@@ -48,7 +50,7 @@ def _rewrite_host(variable: str, env: Mapping[str, str], port_variable: str, con
     if not target:
         return {}
     variables = {variable: LOOPBACK}
-    if env.get(port_variable, "").isdigit():
+    if is_digits(env.get(port_variable, "")):
         variables[port_variable] = str(port_of(target, int(env[port_variable])))
     return variables
 
@@ -66,7 +68,7 @@ def rewrite_endpoint(text: str, context: RewriteContext) -> str:
     target = resolve(host) or (pod if host in ("localhost", LOOPBACK) else "")
     if not target:
         return text
-    return f"{LOOPBACK}:{port_of(target, int(port))}" if port.isdigit() else LOOPBACK
+    return f"{LOOPBACK}:{port_of(target, int(port))}" if is_digits(port) else LOOPBACK
 
 
 def _rewrite_hosts(
@@ -74,7 +76,7 @@ def _rewrite_hosts(
 ) -> dict[str, str]:
     pod, resolve, port_of = context
     variables = {variable: ",".join(LOOPBACK if resolve(h) else h for h in env[variable].split(","))}
-    if env.get(port_variable, "").isdigit():
+    if is_digits(env.get(port_variable, "")):
         variables[port_variable] = str(port_of(pod, int(env[port_variable])))
     return variables
 

@@ -83,6 +83,7 @@ class PodDirectories:
         return self.pod_directory(uid) / WORK_DIRECTORY
 
     def write_card(self, card: PodCard) -> None:
+        self.pods.mkdir(exist_ok=True, mode=0o700)  # somebody may have removed it while we run
         self.pod_directory(card.uid).mkdir(exist_ok=True, mode=0o700)
         write_fact(str(self.pod_directory(card.uid) / "pod.json"), asdict(card))
 
@@ -115,7 +116,7 @@ class PodDirectories:
             with contextlib.suppress(OSError):  # a server that stopped meanwhile has left a thread that does the same
                 for entry in os.scandir(directory / container):
                     if (found := _RUN_LOG.fullmatch(entry.name)) and entry.is_file(follow_symlinks=False):
-                        log_directory.mkdir(exist_ok=True, mode=0o700)
+                        log_directory.mkdir(exist_ok=True, mode=0o700, parents=True)
                         os.rename(entry.path, log_directory / f"{container}.{found[1]}.log")
         for _ in range(_ATTEMPTS):
             beneath.remove_path(str(directory))
@@ -126,6 +127,7 @@ class PodDirectories:
     def forget_old_logs(self) -> None:
         """Keeps the newest of the logs of deleted pods, within KEPT pods and SIZE bytes."""
         entries = []
+        self.logs.mkdir(exist_ok=True, mode=0o700)  # somebody may have removed it while we run
         for entry in os.scandir(self.logs):
             with contextlib.suppress(OSError):
                 size = sum(e.stat().st_blocks * 512 for e in os.scandir(entry.path))
@@ -139,7 +141,7 @@ class PodDirectories:
     def find_deleted_pod_log(self, namespace: str, pod: str, container: str) -> Path | None:
         """The newest log of a deleted pod; of its first container when none is named."""
         logs: list[tuple[float, str]] = []
-        for directory in os.scandir(self.logs):
+        for directory in os.scandir(self.logs) if self.logs.is_dir() else ():
             if directory.name.rpartition("_")[0] != f"{namespace}_{pod}":
                 continue
             with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ from rowlock.errors import ApiError
 from rowlock.kubelet.network.pod_network import LOOPBACK, PodNetwork
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.streams.exec_sessions import FailedSession, ProcessSession, StreamingServer
-from rowlock.objects import Key
+from rowlock.objects import Key, is_digits
 
 MAX_OUTPUT = 1024
 """Bytes of a program's output that a failure tells."""
@@ -153,7 +153,7 @@ async def _read_output(session: ProcessSession | FailedSession, channel: int) ->
 
 def port_of(container: Mapping[str, Any], port: Any) -> int:
     """A port number, or the container's port of that name. Raises ValueError when there is none."""
-    if isinstance(port, int) or str(port).isdigit():
+    if isinstance(port, int) or is_digits(str(port)):
         return int(port)
     for named_port in container.get("ports") or ():
         if named_port.get("name") == port:
@@ -182,7 +182,7 @@ async def _http_get(sock: socket.socket, address: str, action: Mapping[str, Any]
         writer.write("\r\n".join(lines).encode())
         status_line = await reader.readline()
         words = status_line.split()
-        if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+        if len(words) < 2 or not words[0].startswith(b"HTTP/") or not (words[1].isascii() and words[1].isdigit()):
             raise OSError("EOF" if not status_line else f"malformed HTTP response {status_line[:40]!r}")
         return int(words[1])
     finally:

@@ -16,6 +16,7 @@ from typing import Any
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.pod.facts import DATA_DIRECTORY_VARIABLE, LOST_EXIT_CODE, POD_UID_VARIABLE, Exit, Run
 from rowlock.kubelet.shim.fact_files import ticks, write_fact
+from rowlock.objects import is_digits
 
 _START_FACT = re.compile(r"start\.([0-9]{1,9})")
 _MAX_TICKS = 1 << 62
@@ -111,7 +112,7 @@ def find_strays(uids: Iterable[str], data_directory: str) -> list[int]:
     own, prefix = f"{DATA_DIRECTORY_VARIABLE}={data_directory}".encode(), f"{DATA_DIRECTORY_VARIABLE}=".encode()
     pids = []
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
-        if name.isdecimal():
+        if is_digits(name):
             with contextlib.suppress(OSError):
                 with open(f"/proc/{name}/environ", "rb") as file:
                     variables = file.read().split(b"\0")

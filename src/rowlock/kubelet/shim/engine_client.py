@@ -133,7 +133,7 @@ def parse_response_head(response_head: bytes) -> tuple[int, dict[str, str]]:
     """Status and headers of an answer. Raises OSError when that is no HTTP."""
     status_line, *lines = response_head.decode("latin-1").strip().split("\r\n")
     words = status_line.split(" ")
-    if not status_line.startswith("HTTP/") or not words[1].isdigit():
+    if not status_line.startswith("HTTP/") or not (words[1].isascii() and words[1].isdigit()):
         raise OSError(f"it does not speak HTTP: {status_line[:40]!r}")
     return int(words[1]), {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
 

@@ -12,6 +12,7 @@ import time
 
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.pod.volume import Files
+from rowlock.objects import is_digits
 
 _DATA, _NEW_DATA = "..data", "..new"
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
@@ -67,7 +68,7 @@ def _read_link(directory: int, name: str) -> str:
 
 def _holds_files(directory: int, data: str, files: Files) -> bool:
     """Does the directory `data`, of a name that we give, hold these files with these modes, and nothing else?"""
-    if not data.startswith("..") or not data[2:].isdigit():
+    if not data.startswith("..") or not is_digits(data[2:]):
         return False
     names: list[str] = []
 

@@ -114,7 +114,9 @@ def _reset_interpreter(env: dict[str, str]) -> None:
     if torch := sys.modules.get("torch"):
         thread_count = env.get("OMP_NUM_THREADS", "").split(",")[0]
         torch.set_num_threads(
-            int(thread_count) if thread_count.isdigit() and int(thread_count) else len(os.sched_getaffinity(0))
+            int(thread_count)
+            if thread_count.isascii() and thread_count.isdigit() and int(thread_count)
+            else len(os.sched_getaffinity(0))
         )
 
 

@@ -14,12 +14,13 @@ import math
 import os
 import resource
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 
 from rowlock import kinds
 from rowlock.api import Api, Change, View
 from rowlock.controllers.recorder import Recorder
+from rowlock.controllers.supervisor import ContainedTaskGroup, supervise
 from rowlock.errors import ApiError, Unavailable
 from rowlock.kubelet.images.images import Images
 from rowlock.kubelet.network.egress_proxy import EgressProxy
@@ -150,6 +151,7 @@ class Kubelet:
             network=network,
             runs=runs,
             exit_listeners=self.exit_listeners,
+            record=self.recorder.record,
         )
         self._runtime = ContainerRuntime(node.data_dir, engine_images, network, pod_states)
         self._volume_directories = VolumeDirectories(node.data_dir)
@@ -167,18 +169,12 @@ class Kubelet:
         hints = ShimHints(self.node.wake_path, self.pod_workers.refresh_container)
         loop.add_reader(hints.fd, hints.read_lines)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                worker = self._make_pod_worker(tasks)
+            async with asyncio.TaskGroup() as tasks, ContainedTaskGroup("a pod's probe, hook or pull") as pod_tasks:
+                worker = self._make_pod_worker(pod_tasks)
                 tasks.create_task(self._watch_changes(changes))
-                tasks.create_task(self.recorder.run())
-                tasks.create_task(self._resync())
-                tasks.create_task(
-                    gpu_watch.watch_gpu_memory(self._view, self.node.nodes, self.pod_states, self.recorder)
-                )
-                tasks.create_task(self._check_disk_usage(worker))
-                tasks.create_task(leases.renew_leases(self._api, self._view, self.node.nodes, self.node.clock))
-                if self.network.has_namespaces:
-                    tasks.create_task(self._serve_proxy())
+                tasks.create_task(supervise("the recorder of the kubelet's events", self.recorder.run))
+                for name, look in self._background_looks(worker).items():
+                    tasks.create_task(supervise(name, look))
                 await self.pod_workers.run(tasks, worker)
         finally:
             loop.remove_reader(hints.fd)
@@ -234,6 +230,21 @@ class Kubelet:
             record_event=record_event,
             backoff=self._settings.restart_backoff,
         )
+
+    def _background_looks(self, worker: PodWorker) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What goes on beside the pods' turns; an error in one of them ends neither it nor the others."""
+        view, nodes = self._view, self.node.nodes
+        looks: dict[str, Callable[[], Awaitable[None]]] = {
+            "the kubelet's resync": self._resync,
+            "the watch over GPU memory": lambda: gpu_watch.watch_gpu_memory(
+                view, nodes, self.pod_states, self.recorder
+            ),
+            "the measure of pods' disks": lambda: self._check_disk_usage(worker),
+            "the renewal of node leases": lambda: leases.renew_leases(self._api, view, nodes, self.node.clock),
+        }
+        if self.network.has_namespaces:
+            looks["the pods' proxy"] = self._serve_proxy
+        return looks
 
     def _count_active_pods(self, node: str) -> int:
         """Pods of a node that are at work: they share its CPUs."""

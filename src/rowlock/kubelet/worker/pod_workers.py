@@ -4,11 +4,13 @@ Changes of pods, hints from shims, dead shims (pidfd) and timers cause turns; `P
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
 from rowlock import kinds
-from rowlock.api import Change, View
+from rowlock.api import Change, Record, View
+from rowlock.controllers.supervisor import ERRORS, back_off
 from rowlock.errors import ApiError
 from rowlock.kubelet.files.names import is_name
 from rowlock.kubelet.network.pod_network import PodNetwork
@@ -21,6 +23,11 @@ from rowlock.kubelet.worker.starting import assign_devices
 from rowlock.objects import Key, Object, dig, key, namespace
 from rowlock.objects import uid as uid_of
 
+FIRST_RETRY = 0.5
+"""Seconds until a pod whose turn raised gets its second one; doubled each time, up to `supervisor.MAX_DELAY`."""
+HOSTS_RETRY = 1.0
+_MOST_CHARACTERS = 1000
+"""Of an error that an Event quotes."""
 ExitListener = Callable[[PodState, str, Run], None]
 
 
@@ -44,8 +51,10 @@ class PodWorkers:
         network: PodNetwork,
         runs: ContainerRuns,
         exit_listeners: list[ExitListener],
+        record: Callable[[Record], None],
     ) -> None:
-        """`exit_listeners` are told of every run of a container that has ended, once or more."""
+        """`exit_listeners` are told of every run of a container that has ended, once or more; `record` takes events."""
+        self._record, self._failures = record, Counter[str]()
         self._view, self._node, self._pod_states = view, node, pod_states
         self._directories, self._network, self._runs = directories, network, runs
         self._exit_listeners = exit_listeners
@@ -63,9 +72,8 @@ class PodWorkers:
         elif change.kind in (kinds.CONFIG_MAP, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM):
             self._handle_mountable_change(change.object)
         elif change.type == "Bookmark" and change.kind is None:
-            self.mark_dirty(
-                *self._pod_states
-            )  # directories whose pod is not in the store any more: their turn ends them
+            # directories whose pod is not in the store any more: their turn ends them
+            self.mark_dirty(*self._pod_states)
 
     def _handle_pod_change(self, change: Change) -> None:
         pod, uid = change.object, uid_of(change.object)
@@ -74,8 +82,12 @@ class PodWorkers:
         if change.type == "Deleted":
             self.mark_dirty(uid)
         elif dig(pod, "spec.nodeName") in self._node.nodes:
-            if uid not in self._pod_states:
-                self._add_pod(pod)
+            try:
+                if uid not in self._pod_states:
+                    self._add_pod(pod)
+            except Exception as error:  # noqa: BLE001 (told to the pod; the others have their turns)
+                self._retry_after(self._report_error(pod, uid, error), self._add_again, uid, key(pod))
+                return
             self.mark_dirty(uid)
             self.mark_dirty(*self._master_waiters.get(key(pod), ()))
 
@@ -99,6 +111,24 @@ class PodWorkers:
         self._directories.write_card(card)
         self._pod_states[uid] = PodState(card)
 
+    def _add_again(self, uid: str, pod_key: Key) -> None:
+        pod = self._view.get(kinds.POD, *pod_key)
+        if pod is not None and uid_of(pod) == uid:
+            self._handle_pod_change(Change("Modified", 0, kinds.POD, pod))
+
+    def _report_error(self, pod: Object | None, uid: str, error: Exception) -> float:
+        """What a pod made the kubelet raise ends that pod's turn and no other's. Seconds until the next attempt."""
+        self._failures[uid] += 1
+        delay = back_off(self._failures[uid], FIRST_RETRY)
+        ERRORS.report("a pod's turn", error, "this pod is looked at again, the others are not held up")
+        if pod is not None:
+            said = f"Error syncing pod, it is tried again after {delay:g} s: {type(error).__name__}: {error}"
+            self._record(Record(pod, "Warning", "FailedSync", said[:_MOST_CHARACTERS], "kubelet"))
+        return delay
+
+    def _retry_after(self, delay: float, callback: Callable[..., None], *arguments: object) -> None:
+        asyncio.get_running_loop().call_later(delay, callback, *arguments)
+
     def mark_dirty(self, *uids: str) -> None:
         """These pods get a turn."""
         for uid in uids:
@@ -111,13 +141,20 @@ class PodWorkers:
         pod_state = self._pod_states.get(uid)
         if pod_state is None or not is_name(container):  # programs of this user can write to the pipe
             return
+        try:
+            self._read_facts(pod_state, uid, container)
+        except Exception as error:  # noqa: BLE001 (told to the pod; it is read again)
+            pod = self._view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
+            self._retry_after(self._report_error(pod, uid, error), self.refresh_container, uid, container)
+        self.mark_dirty(uid, *self._master_waiters.get(Key(pod_state.card.namespace, pod_state.card.name), ()))
+
+    def _read_facts(self, pod_state: PodState, uid: str, container: str) -> None:
         for run in self._runs.read_facts(pod_state, container):
             self._runs.watch_shim(run, lambda: self.refresh_container(uid, container))
         facts = pod_state.containers.get(container)
         if facts is not None and facts.run is not None and facts.run.exit is not None:
             for listener in self._exit_listeners:
                 listener(pod_state, container, facts.run)
-        self.mark_dirty(uid, *self._master_waiters.get(Key(pod_state.card.namespace, pod_state.card.name), ()))
 
     # ------------------------------------------------------------ turns
 
@@ -130,7 +167,11 @@ class PodWorkers:
             await self._wakeup.wait()
             self._wakeup.clear()
             if self._network.dirty:
-                self._network.write_hosts()
+                try:
+                    await self._network.refresh_hosts()
+                except OSError as error:  # a full disk: pods that start now do not find those that are new
+                    ERRORS.report("the hosts files of pods", error, "they are written again")
+                    self._retry_after(HOSTS_RETRY, self._wakeup.set)
             ready = [uid for uid in self._dirty if uid not in self._busy]
             for uid in ready:
                 del self._dirty[uid]
@@ -140,6 +181,7 @@ class PodWorkers:
 
     async def _sync_pod(self, pod_worker: SyncsPods, uid: str, pod_state: PodState) -> None:
         retry_after: float | None = None
+        pod: Object | None = None
         try:
             pod = self._view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
             if pod is None or uid_of(pod) != uid:
@@ -147,8 +189,11 @@ class PodWorkers:
             else:
                 self._await_master(pod, pod_state)
                 retry_after = await pod_worker.sync_pod(pod, pod_state)
+            self._failures.pop(uid, None)
         except ApiError:
             retry_after = 0.2  # somebody wrote first, or the store is busy: look again
+        except Exception as error:  # noqa: BLE001 (told to the pod; the others have their turns)
+            retry_after = self._report_error(pod, uid, error)
         finally:
             self._busy.discard(uid)
         if retry_after is not None:

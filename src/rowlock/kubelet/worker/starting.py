@@ -47,7 +47,7 @@ from rowlock.kubelet.worker import environment
 from rowlock.kubelet.worker import security_context as security
 from rowlock.kubelet.worker.environment import EnvironmentContext
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
-from rowlock.objects import Object, annotations, controller_of, dig, namespace
+from rowlock.objects import Object, annotations, controller_of, dig, is_digits, namespace
 from rowlock.objects import name as name_of
 from rowlock.quantity import integer_value
 
@@ -95,7 +95,7 @@ def is_fractional(pod: Object) -> bool:
 def assign_devices(pod: Object, node: NodePlan, held_devices: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """The pod's devices, as UUIDs: the scheduler's choice, else free whole ones. `held_devices`: who holds what."""
     if chosen := annotations(pod).get(DEVICES_ANNOTATION):
-        indices = [int(i) for i in chosen.split(",") if i.strip().isdigit()]
+        indices = [int(i) for i in chosen.split(",") if is_digits(i.strip())]
         return tuple(node.gpus[i].uuid for i in indices if i < len(node.gpus))
     taken_uuids = {uuid for devices in held_devices.values() for uuid in devices}
     free = [gpu.uuid for gpu in node.gpus if gpu.uuid not in taken_uuids]

@@ -14,6 +14,7 @@ from rowlock.objects import (
     controller_of,
     dig,
     is_deleting,
+    is_digits,
     labels,
     meta,
     name,
@@ -97,7 +98,7 @@ def _is_ready(condition: Mapping[str, Any] | None) -> bool:
 def _gpu_memory_mib(node_labels: Mapping[str, str]) -> int:
     """MiB per card, floored to hundreds as KAI does; 100 where the node does not say."""
     text = node_labels.get("nvidia.com/gpu.memory", "")
-    return max(100, int(text) // 100 * 100) if text.isdigit() else 100
+    return max(100, int(text) // 100 * 100) if is_digits(text) else 100
 
 
 def parse_queue(obj: Object) -> Queue:
@@ -154,7 +155,7 @@ def parse_task(pod: Object, pod_sets: frozenset[str]) -> Task:
     if pod_set not in pod_sets:
         pod_set = role if role in pod_sets else next(iter(sorted(pod_sets)), "") if len(pod_sets) == 1 else ""
     text = labels(pod).get("kai.scheduler/task-priority", "")
-    task_priority = 10**6 + int(text) if text.lstrip("-").isdigit() else 0
+    task_priority = 10**6 + int(text) if is_digits(text.lstrip("-")) else 0
     return Task(
         uid=uid(pod),
         namespace=namespace(pod),
@@ -186,7 +187,7 @@ def pod_status(pod: Object) -> Status:
 def assigned_devices(pod: Object) -> tuple[int, ...]:
     """The indices of the cards that the pod was given when it was bound; () for none or unknown ones."""
     text = annotations(pod).get(DEVICES_ANNOTATION, "")
-    return tuple(int(part) for part in text.split(",") if part.strip().isdigit())
+    return tuple(int(part) for part in text.split(",") if is_digits(part.strip()))
 
 
 def is_foreign(pod: Object) -> bool:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from rowlock.kinds import MPIJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
-from rowlock.objects import Object, dig, name
+from rowlock.objects import Object, dig, is_digits, name
 from rowlock.training.defaults import parse_job
 from rowlock.training.framework import Framework
 from rowlock.training.frameworks.registry import FRAMEWORKS
@@ -149,7 +149,7 @@ def _rendezvous_remarks(framework: Framework, job: Job) -> Iterator[str]:
         yield f"minReplicas {min_replicas} is more than maxReplicas {max_replicas}: torchrun refuses that"
     processes = str(job.spec.get("nprocPerNode") or "")
     if (
-        processes.isdecimal()
+        is_digits(processes)
         and int(processes) > 1
         and any(_containers_mention(r, "nnodes=$WORLD_SIZE") for r in job.replicas.values())
     ):

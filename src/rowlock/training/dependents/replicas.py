@@ -7,7 +7,7 @@ was seen when the look began, so a pod that is removed for a restart now still c
 from __future__ import annotations
 
 from rowlock.kinds import POD
-from rowlock.objects import Object, is_deleting, labels, name, namespace, phase
+from rowlock.objects import Object, is_deleting, is_digits, labels, name, namespace, phase
 from rowlock.training.conditions import FAILED, RESTARTING
 from rowlock.training.dependents.pods import pod_of
 from rowlock.training.model import INDEX_LABEL, MIN_RETRYABLE_EXIT_CODE, UNKNOWN_EXIT_CODE, Rank, Replica
@@ -21,7 +21,7 @@ def group_by_index(items: list[Object]) -> ObjectsByIndex:
     by_index: ObjectsByIndex = {}
     for item in items:
         text = labels(item).get(INDEX_LABEL, "")
-        if text.isdecimal():
+        if is_digits(text):
             by_index.setdefault(int(text), []).append(item)
     return by_index
 

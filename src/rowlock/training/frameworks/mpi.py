@@ -7,7 +7,7 @@ launcher decides. Its other objects are in `mpi_objects.py`.
 from __future__ import annotations
 
 from rowlock.kinds import CONFIG_MAP, MPIJOB, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
-from rowlock.objects import Object, labels, name, phase
+from rowlock.objects import Object, is_digits, labels, name, phase
 from rowlock.training.dependents.replicas import count_pod, warn_restart_policy
 from rowlock.training.framework import Framework
 from rowlock.training.frameworks.mpi_objects import (
@@ -95,7 +95,7 @@ def _sync_workers(context: ReconcileContext, pods: dict[str, Object]) -> list[Ob
         return []
     for pod in context.pods.get("worker", []):
         number = labels(pod).get(INDEX_LABEL, "")
-        if number.isdecimal() and int(number) >= worker.count:
+        if is_digits(number) and int(number) >= worker.count:
             context.delete(POD, pod)
     remaining_pods = []
     for index in range(worker.count):
