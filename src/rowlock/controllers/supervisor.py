@@ -1,8 +1,8 @@
 """Keeps background work at work: an error costs one look, never the server.
 
 A look is a coroutine that works until it is cancelled (diagnosis, the GPU watch, measures, the proxy). When it raises,
-that is logged once with its traceback, counted, and the look begins anew after a while that doubles, as a kubelet's
-`wait.BackoffUntil` has it.
+that is logged once with its traceback, counted, and the look begins anew after a while that doubles, as keys of a
+controller do.
 """
 
 from __future__ import annotations
