@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import read_config
-from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest, is_digits
+from rowlock.cli.grammar import CommandError, CommandLine, is_digits, suggest_nearest
 from rowlock.cli.output import show, show_json, tell
 
 MAX_PAGE = 500
