@@ -242,3 +242,21 @@ def test_lists_of_context(served: Served) -> None:
     assert "Configured clusters on this computer are:" in served.ok("runai list clusters")
     assert served.ok("runai whoami").startswith("User: ")
     assert "Version: " in served.ok("runai version")
+
+
+def test_a_share_by_memory_is_counted_everywhere(served: Served) -> None:
+    served.node("a", 1, card_memory=16000)
+    served.ok("runai submit-dist pytorch j -i x --gpu-memory 4000Mi")
+    served.bound(2)
+    served.run_pods()
+    served.until(lambda: "STATUS: Running" in served.ok("runai describe job j"))
+    assert re.split(r"  +", served.ok("runai list jobs").splitlines()[2])[-2:] == ["0.5 (0.5)", "2 (0)"]
+    described = served.ok("runai describe job j")
+    for line in ("GPUS: 0.25", "TOTAL REQUESTED GPUS: 0.5", "ALLOCATED GPUS: 0.5", "ALLOCATED GPUS MEMORY: 8000Mi"):
+        assert f"\n{line}\n" in described
+    body = json.loads(served.ok("runai workload describe j -o json"))
+    assert body["workloadRequestedResources"]["gpu"]["request"] == body["allocatedResources"]["gpu"] == 0.5
+    assert [p["requestedResources"]["gpu"]["request"] for p in body["pods"]] == [0.25, 0.25]
+    assert served.ok("runai list nodes").splitlines()[2].split()[-1] == "0.5"
+    assert served.ok("runai node list --no-headers --columns allocatedGpus") == "0.50\n"
+    assert served.ok("rowlock list").splitlines()[1].split()[4] == "0.5"

@@ -127,11 +127,12 @@ class Served:
 
     # ------------------------------------------------------------ the world
 
-    def node(self, called: str, gpus: int = 0) -> None:
+    def node(self, called: str, gpus: int = 0, card_memory: int = 0) -> None:
+        labels = {"nvidia.com/gpu.memory": str(card_memory)} if card_memory else {}
         amounts = {"cpu": "16", "memory": "32Gi", "pods": "110", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": NOW}
         status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
-        obj = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": called}, "status": status}
+        obj = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": called, "labels": labels}, "status": status}
 
         async def make() -> None:
             made = await self.store.create(kinds.NODE, obj)

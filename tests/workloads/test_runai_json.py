@@ -144,3 +144,20 @@ def test_a_refused_name_comes_with_one_that_is_not(name: str, fixed: str) -> Non
 @pytest.mark.parametrize(("name", "namespace"), [("team-a", "runai-team-a"), ("project_name", "runai-project-name")])
 def test_project_names_are_mangled(name: str, namespace: str) -> None:
     assert projects.namespace_of(name) == namespace
+
+
+def test_a_share_by_memory_is_counted_in_hundredths_of_a_card() -> None:
+    def share(mebibytes: int, **more: str) -> dict[str, Any]:
+        return {"metadata": {"annotations": {"gpu-memory": str(mebibytes), **more}}}
+
+    assert pod_gpus(share(4000), 16000) == Decimal("0.25")
+    assert pod_gpus(share(4001), 16000) == Decimal("0.26")
+    assert pod_gpus(share(4000, **{"gpu-fraction-num-devices": "2"}), 16000) == Decimal("0.5")
+    assert pod_gpus(share(4000)) == 0  # nobody knows the card
+
+
+@pytest.mark.parametrize("reason", ["CreateContainerError", "CreateContainerConfigError", "RunContainerError"])
+def test_a_pod_that_cannot_start_says_so(reason: str) -> None:
+    waiting = pod(state={"waiting": {"reason": reason, "message": "no such file"}})
+    found = workload_status(job("Created"), [CREATING, waiting], GROUP)
+    assert (found.phase, found.status, found.message) == ("Initializing", reason, "j-worker-0: no such file")

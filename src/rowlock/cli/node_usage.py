@@ -21,7 +21,7 @@ def node_rows(server: ServerClient) -> list[dict[str, Any]]:
 def _node_row(node: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
     allocatable, labels = node["status"].get("allocatable") or {}, node["metadata"].get("labels") or {}
     memory = sum(_requested_by_pod(p, "memory") for p in pods)
-    gpu_memory = float(labels.get("nvidia.com/gpu.memory") or 0)
+    gpu_memory = max(100, int(labels.get("nvidia.com/gpu.memory") or 0) // 100 * 100)  # as the scheduler reckons
     return {
         "name": node["metadata"]["name"],
         "status": node_status(node),
@@ -63,12 +63,12 @@ def _requested_by_pod(pod: dict[str, Any], resource: str) -> float:
     return sum(parse_quantity(str(r.get(resource, "0"))) for r in requests)
 
 
-def requested_gpus(pod: dict[str, Any], gpu_memory: float) -> float:
-    """Devices, or the share of one; a share by memory is a part of a card with `gpu_memory` MiB."""
+def requested_gpus(pod: dict[str, Any], gpu_memory: int) -> float:
+    """Devices, or the share of one; a share by memory in hundredths of a card with `gpu_memory` MiB, rounded up."""
     annotations = pod["metadata"].get("annotations") or {}
     devices = float(annotations.get("gpu-fraction-num-devices", "1"))
     if "gpu-fraction" in annotations:
         return float(annotations["gpu-fraction"]) * devices
     if "gpu-memory" in annotations and gpu_memory:
-        return float(annotations["gpu-memory"]) / gpu_memory * devices
+        return -(-int(annotations["gpu-memory"]) * 100 // gpu_memory) / 100 * devices
     return _requested_by_pod(pod, _GPU)

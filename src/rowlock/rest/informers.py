@@ -18,6 +18,7 @@ from rowlock.api import Api, Change
 from rowlock.errors import ApiError, Expired, Unavailable
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
+from rowlock.scheduling.model import from_objects
 from rowlock.workloads import list_query, projects, runai_json
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.phase import WorkloadStatus, phase_of, workload_status
@@ -47,6 +48,7 @@ class InformerCache:
         self._phases: dict[str, str] = {}
         self._statuses: dict[str, WorkloadStatus] = {}
         self._projects: dict[str, Project] | None = None
+        self._card_memory: dict[str, int] | None = None
         self._rows_by_uid: dict[str, WorkloadRow] = {}
         self._listing = CreationOrder()
         self._visible: tuple[frozenset[str], list[WorkloadRow]] | None = None
@@ -114,7 +116,9 @@ class InformerCache:
         elif kind == kinds.POD_GROUP:
             owner = _group_owner(obj)
             self._groups[owner] = obj
-        elif kind != kinds.NODE:
+        elif kind == kinds.NODE:
+            self._card_memory = None
+        else:
             self._projects = None
         self._invalidate(owner)
 
@@ -138,7 +142,9 @@ class InformerCache:
         elif kind == kinds.POD_GROUP:
             owner = _group_owner(obj)
             self._groups.pop(owner, None)
-        elif kind != kinds.NODE:
+        elif kind == kinds.NODE:
+            self._card_memory = None
+        else:
             self._projects = None
         self._invalidate(owner)
 
@@ -215,6 +221,14 @@ class InformerCache:
     def nodes(self) -> Iterable[Object]:
         return self._stores[kinds.NODE].values()
 
+    def card_memory(self, node: str) -> int:
+        """MiB of a card of the node, of "" the smallest of all nodes with GPUs; 0 where there is none."""
+        if self._card_memory is None:
+            parsed = (from_objects.parse_node(obj) for obj in self.nodes())
+            self._card_memory = {n.name: n.gpu_memory for n in parsed if n.gpus}
+            self._card_memory[""] = min(self._card_memory.values(), default=0)
+        return self._card_memory.get(node, 0)
+
     def job_uid(self, identifier: str) -> str:
         """The job uid behind a workload id (or a job's uid); "" when there is none."""
         return self._ids.get(identifier) or (identifier if identifier in self._jobs else "")
@@ -226,7 +240,9 @@ class InformerCache:
         if job is None or project is None:
             return None
         job_pods = ranks.sort_by_rank(self._pods.get(uid, {}).values())
-        return Workload(job, job_pods, self._groups.get(uid), project, self.cluster, self.diagnosis_message)
+        return Workload(
+            job, job_pods, self._groups.get(uid), project, self.cluster, self.card_memory, self.diagnosis_message
+        )
 
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""
@@ -320,7 +336,7 @@ def _search_text(row: WorkloadRow) -> str:
 
 def _allocated_gpus(row: WorkloadRow) -> Any:
     workload = row.cache.workload(row.uid)
-    return runai_json.json_number(runai_json.allocated_gpus(workload, "")) if workload else 0
+    return runai_json.json_number(runai_json.allocated_gpus(workload)) if workload else 0
 
 
 FIELDS: list_query.Readers[WorkloadRow] = {

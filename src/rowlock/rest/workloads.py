@@ -308,7 +308,10 @@ async def pods(call: RestCall) -> Any:
     workload = find_workload(call)
     body = runai_json.workload_json(workload)
     pod_items = [
-        {**ranks.pod_json(pod, body), "rank": ranks.rank_label(workload.job, pod)}
+        {
+            **ranks.pod_json(pod, body, workload.card_memory(str(objects.dig(pod, "spec.nodeName") or ""))),
+            "rank": ranks.rank_label(workload.job, pod),
+        }
         for pod in workload.pods
         if parsed_query.search in objects.name(pod)
     ]

@@ -35,7 +35,8 @@ V1_STATUSES: dict[str, str] = {
 """A phase in the words of `runai list jobs`; where a pod has a word of its own, that one is shown."""
 _IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _NEVER_RAN = ("StartError", "ContainerCannotRun")
-_BROKEN = frozenset({"CrashLoopBackOff", "Error", "Failed", "OOMKilled", "RunContainerError", *_IMAGE_REASONS})
+_CREATION_REASONS = ("CreateContainerError", "CreateContainerConfigError", "RunContainerError")
+_BROKEN = frozenset({"CrashLoopBackOff", "Error", "Failed", "OOMKilled", *_CREATION_REASONS, *_IMAGE_REASONS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ def pod_status(pod: Object) -> str:
         if "terminated" not in state and objects.phase(pod) == "Pending" and state:
             total = len(objects.dig(pod, "spec.initContainers", []))
             reason = (state.get("waiting") or {}).get("reason", "")
-            return f"Init:{reason}" if reason in _IMAGE_REASONS else f"Init:0/{total}"
+            return f"Init:{reason}" if reason in (*_IMAGE_REASONS, *_CREATION_REASONS) else f"Init:0/{total}"
     for status in _container_statuses(pod):
         state = status.get("state") or {}
         if reason := (state.get("waiting") or {}).get("reason"):

@@ -71,11 +71,11 @@ def exit_code(pod: Object) -> int | None:
     return None
 
 
-def pod_json(pod: Object, workload: dict[str, Any]) -> dict[str, Any]:
-    """Run:ai's Pod JSON; `workload` is the presented workload that it belongs to."""
+def pod_json(pod: Object, workload: dict[str, Any], card_memory: int = 0) -> dict[str, Any]:
+    """Run:ai's Pod JSON; `workload` is the presented workload that it belongs to, `card_memory` the MiB of its cards."""
     created = str(objects.meta(pod).get("creationTimestamp") or "")
     states = objects.dig(pod, "status.containerStatuses", [])
-    gpus = compute.pod_gpus(pod)
+    gpus = compute.pod_gpus(pod, card_memory)
     return {
         "name": objects.name(pod),
         "id": objects.uid(pod),

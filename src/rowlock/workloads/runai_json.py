@@ -25,6 +25,10 @@ from rowlock.workloads.projects import Project
 TENANT = 1
 
 
+def _unknown_card(node: str) -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Everything about one workload: the job, its pods in rank order, its pod group, and its project."""
@@ -34,6 +38,8 @@ class Workload:
     group: Object | None
     project: Project
     cluster: str
+    card_memory: Callable[[str], int] = _unknown_card
+    """MiB of a card of a node; of "" (not placed yet) the smallest card's, as the scheduler reckons. 0: there is none."""
     diagnose: Callable[[str, str], str] | None = None
     """(uid of a job, phase) → the sentence of its diagnosis: who failed first, who keeps the others waiting; "" = none."""
 
@@ -169,15 +175,19 @@ def _conditions(job: Object) -> list[dict[str, Any]]:
 
 def _resource_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
     counts, desired_pods = count_pods(workload.pods), frameworks.desired_pods(workload.job)
-    gpus = requested_gpus(workload.job)
-    per_pod = max((compute.pod_gpus(t) for t, _ in pod_templates(workload.job)), default=Decimal(0))
+    smallest_card = workload.card_memory("")
+    gpus = requested_gpus(workload.job, smallest_card)
+    per_pod = max((compute.pod_gpus(t, smallest_card) for t, _ in pod_templates(workload.job)), default=Decimal(0))
     elastic = objects.dig(workload.job, "spec.elasticPolicy", {})
     return {
         "runningPods": counts.running,
         "requestedPods": {"number": desired_pods, "min": elastic.get("minReplicas"), "max": elastic.get("maxReplicas")},
         "workloadRequestedResources": {"gpu": {"request": json_number(gpus)}},
         "podsRequestedResources": {"gpu": {"request": json_number(per_pod)}},
-        "allocatedResources": {"gpu": json_number(allocated_gpus(workload, status.phase))},
+        "allocatedResources": {
+            "gpu": json_number(allocated_gpus(workload)),
+            "gpuMemory": f"{allocated_gpu_memory(workload)}Mi",
+        },
     }
 
 
@@ -187,16 +197,27 @@ def pod_templates(job: Object) -> list[tuple[Object, int]]:
     return [(r.get("template") or {}, 1 if r.get("replicas") is None else int(r["replicas"])) for r in specs]
 
 
-def requested_gpus(job: Object) -> Decimal:
-    return sum((compute.pod_gpus(template) * count for template, count in pod_templates(job)), Decimal(0))
+def requested_gpus(job: Object, card_memory: int = 0) -> Decimal:
+    return sum((compute.pod_gpus(template, card_memory) * count for template, count in pod_templates(job)), Decimal(0))
 
 
-def allocated_gpus(workload: Workload, phase: str) -> Decimal:
-    """GPUs held now: those of bound pods that have not ended."""
-    bound_pods = [
-        p for p in workload.pods if objects.dig(p, "spec.nodeName") and objects.phase(p) in ("Pending", "Running")
+def _holding_pods(workload: Workload) -> list[tuple[Object, int]]:
+    """Bound pods that have not ended, each with the MiB of its node's cards."""
+    return [
+        (pod, workload.card_memory(node))
+        for pod in workload.pods
+        if (node := str(objects.dig(pod, "spec.nodeName") or "")) and objects.phase(pod) in ("Pending", "Running")
     ]
-    return sum((compute.pod_gpus(p) for p in bound_pods), Decimal(0))
+
+
+def allocated_gpus(workload: Workload) -> Decimal:
+    """GPUs held now: those of bound pods that have not ended."""
+    return sum((compute.pod_gpus(pod, card) for pod, card in _holding_pods(workload)), Decimal(0))
+
+
+def allocated_gpu_memory(workload: Workload) -> int:
+    """MiB of GPU memory held now."""
+    return int(sum((compute.pod_gpus(pod, card) * card for pod, card in _holding_pods(workload)), Decimal(0)))
 
 
 def json_number(value: Decimal) -> int | float:
