@@ -64,6 +64,7 @@ bench: $(TORCH) ## measure, print ratios, write docs/benchmarks.md
 
 docs: $(STAMP) ## regenerate the generated pages (command reference, map of the rooms)
 	$(BIN)/python scripts/make_cli_reference.py
+	$(BIN)/python scripts/make_runai_table.py
 	$(BIN)/python scripts/make_room_map.py
 
 soak: $(STAMP) ## 100,000 seeds of the simulation, calm and contested (SEEDS=… FROM=… JOBS=…)

@@ -136,7 +136,7 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
     F("restartPolicy", "Always|OnFailure|Never", "when a container that ended is started again (default: the framework's)",
       v2="--restart-policy", master2="--master-restart-policy"),
     F("probes", "object", "readiness probes", refuse="submit a manifest with kubectl"),
-    F("relatedUrls", "items", "links to show", refuse="links are not shown yet"),
+    F("relatedUrls", "items", "links to show", refuse="no face of this cluster shows links"),
     # -------------------------------------------------- resources
     F("compute.gpuDevicesRequest compute.gpuPortionRequest", "gpus", "GPUs per pod; below 1, a share of one GPU",
       v1="-g --gpu", v2="-g --gpu-devices-request", master1="--master-gpu", master2="--master-gpu-devices-request",

@@ -51,7 +51,8 @@ class Flag(NamedTuple):
 
 class Command(NamedTuple):
     """One verb. `words` are its positional words as shown (`JOB...`, `[NAME]`); `rest` names what may follow `--`.
-    `flags` may be a table's place (`module:NAME`), to be loaded when needed. With `eager` the first word ends flags."""
+    `flags` may be a table's place (`module:NAME`), to be loaded when needed. With `eager` the first word ends flags.
+    `refuse` says why it is not done, whatever stands behind it."""
 
     name: str
     summary: str
@@ -62,6 +63,7 @@ class Command(NamedTuple):
     aliases: str = ""
     eager: bool = False
     hidden: bool = False
+    refuse: str = ""
 
 
 class Group(NamedTuple):
@@ -296,6 +298,8 @@ def help_of(program: str, path: str, node: Command | Group) -> str:
         rows = [(c.name, c.summary) for c in node.commands if not c.hidden]
         lines = [node.summary, "", f"Usage: {command_path} COMMAND", "", "Commands:", *_align_rows(rows), ""]
         return "\n".join([*lines, f"`{command_path} COMMAND --help` shows the flags of a command."])
+    if node.refuse:
+        return f"{node.summary}\n\nNot supported by rowlock: {node.refuse}."
     words = " ".join(filter(None, [node.words, f"-- {node.rest}" if node.rest else ""]))
     lines = [node.summary, "", f"Usage: {command_path} [flags] {words}".rstrip(), "", "Flags:"]
     shown = [(_format_spelling(f), _format_help(f)) for f in flags_of(node) if not f.refuse]

@@ -53,6 +53,8 @@ def run(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> int:
 def _run_command(root: Group, command: Command, line: CommandLine, args: list[str], shared: tuple[Flag, ...]) -> int:
     own_args = args[: args.index("--")] if "--" in args else args
     wants_help = {"-h", "--help"} & set(own_args) and not command.eager
+    if command.refuse and not wants_help:
+        raise CommandError(f"`{root.name} {line.verb}` is not supported by rowlock: {command.refuse}")
     parsed = None if wants_help else parse(line, command, args, shared)
     if parsed is None or parsed.help:
         print(help_of(root.name, line.verb, command))

@@ -126,19 +126,7 @@ def templates(line: CommandLine) -> int:
     return 0
 
 
-def template(line: CommandLine) -> int:
-    raise CommandError(
-        f"there is no template {line.word('template')}: this cluster keeps none, write the values as flags"
-    )
-
-
 # ---------------------------------------------------------------- identity
-
-
-def logout(line: CommandLine) -> int:
-    raise CommandError(
-        "there is no session to end: everybody who can read the token file of the embedded cluster is logged in"
-    )
 
 
 def whoami(line: CommandLine) -> int:

@@ -6,6 +6,7 @@ from rowlock.cli import exec_flags
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
 from rowlock.cli.runai_v2.tree import CONFIG as CONFIG_V2
+from rowlock.cli.runai_v2.tree import NO_ASSETS, NO_UPDATE
 
 _FRAMEWORKS = (
     ("pytorch", "PyTorch", ""),
@@ -52,8 +53,7 @@ _DESCRIBE_JOB = Command(
     "job", "Show a job.", "runai_v1.jobs:describe", "NAME", (_OUTPUT, *_CONTEXT_FLAGS), aliases="jobs"
 )
 _DESCRIBE_NODE = Command("node", "Show a node.", "runai_v1.context:node", "NAME", (DATA_DIR,), aliases="nodes")
-_DESCRIBE_TEMPLATE = Command("template", "Not supported: this cluster keeps no templates.", "runai_v1.context:template", "NAME",
-                             (DATA_DIR,), aliases="templates", hidden=True)  # fmt: skip
+_DESCRIBE_TEMPLATE = Command("template", "Show a template.", "", aliases="templates", hidden=True, refuse=NO_ASSETS)
 DESCRIBE = Group("describe", "Show a job or a node.", (_DESCRIBE_JOB, _DESCRIBE_NODE, _DESCRIBE_TEMPLATE))
 GET = _DESCRIBE_JOB._replace(name="get", summary="The same as `runai describe job`.", aliases="")
 _DETAILS = Flag("-d --details", "switch", "show each node's free GPUs and memory, too")
@@ -102,7 +102,9 @@ CONFIG = Group("config", "Select a project or a cluster, and what the command li
     Command("project", "Set the default project.", "runai_v1.context:config_project", "NAME", (DATA_DIR,)),
     Command("cluster", "Set the current cluster.", "runai_v1.context:config_cluster", "NAME", (DATA_DIR,)),
 ))  # fmt: skip
-LOGOUT = Command("logout", "Log out.", "runai_v1.context:logout", flags=(DATA_DIR,))
+LOGOUT = Command(
+    "logout", "Log out.", "", refuse="there is no session to end: whoever can read the token file is logged in"
+)
 WHOAMI = Command("whoami", "Say who is logged in.", "runai_v1.context:whoami", flags=(DATA_DIR,))
 VERSION = Command(
     "version",
@@ -111,7 +113,7 @@ VERSION = Command(
     flags=(Flag("--short", "switch", "one line"), Flag("--wide", "switch", "everything (the default)")),
 )
 
-UPDATE = Command("update", "Not supported: rowlock never updates itself.", "runai_v2.account:refuse_upgrade")
+UPDATE = Command("update", "Update the command line.", "", refuse=NO_UPDATE)
 COMPLETION = Command("completion", "Print the completion for a shell: `source <(runai completion bash)`.",
                      "runai_v1.completion:completion", "bash|zsh")  # fmt: skip
 COMMANDS: tuple[Command | Group, ...] = (

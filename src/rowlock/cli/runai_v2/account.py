@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import Any
 
 from rowlock.cli import client
@@ -25,19 +24,6 @@ def login_by_owner(line: CommandLine) -> int:
     client.connect(line).get("/api/v1/clusters")
     show("Logged in successfully")
     return 0
-
-
-def login_by_password(line: CommandLine) -> int:
-    raise CommandError(
-        f"this cluster has no passwords: whoever can read {os.path.join(data_dir(line), 'token')} is logged in, `runai login` tries it"
-    )
-
-
-def login_by_application(line: CommandLine) -> int:
-    raise CommandError(
-        "this cluster issues no tokens for applications: whoever can read "
-        f"{os.path.join(data_dir(line), 'token')} is logged in, `runai login` tries it"
-    )
 
 
 def show_token(line: CommandLine) -> int:
@@ -160,25 +146,3 @@ def set_kubeconfig(line: CommandLine) -> int:
     os.replace(temporary, target)
     show(f"kubeconfig {target} has the context {ours.get('current-context')}")
     return 0
-
-
-def refuse_upgrade(line: CommandLine) -> int:
-    raise CommandError(f"rowlock never updates itself: `{sys.executable} -m pip install -U rowlock` does")
-
-
-def refuse_metrics(line: CommandLine) -> int:
-    raise CommandError(
-        "nothing shows metrics that programs report: let the program print them, `runai logs` keeps them"
-    )
-
-
-def refuse_diagnostics(line: CommandLine) -> int:
-    raise CommandError(
-        f"the server's log and those of jobs lie in {data_dir(line)}; `rowlock doctor` checks this machine, `rowlock why JOB` a job"
-    )
-
-
-def refuse_credentials(line: CommandLine) -> int:
-    raise CommandError(
-        "this cluster keeps no user credentials: put them into a Secret of the project's namespace with kubectl"
-    )

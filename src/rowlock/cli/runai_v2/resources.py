@@ -243,7 +243,3 @@ def list_assets(line: CommandLine) -> int:
     client.connect(line)
     tell("This cluster keeps no assets: write the values as flags of a submit.")
     return show_list(line, ASSET_COLUMNS, [])
-
-
-def refuse_asset(line: CommandLine) -> int:
-    raise CommandError("this cluster keeps no assets: write the values as flags of a submit")

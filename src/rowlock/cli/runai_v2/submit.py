@@ -92,10 +92,6 @@ def _check_request_type(line: CommandLine) -> None:
         raise CommandError(f"--gpu-request-type migProfile is not supported by rowlock: {reason}")
 
 
-def inference(line: CommandLine) -> int:
-    raise CommandError("rowlock trains models and serves none: `runai inference` lists nothing and submits nothing")
-
-
 # ---------------------------------------------------------------- manifests
 
 

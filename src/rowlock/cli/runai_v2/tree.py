@@ -6,6 +6,12 @@ from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
 
 _FLAGS = "runai_v2.flags:"
+NO_ASSETS = "this cluster keeps no assets: write the values as flags of a submit"
+NO_UPDATE = "rowlock never updates itself: `pip install -U rowlock` does"
+_NO_CREDENTIALS = (
+    "this cluster keeps no user credentials: put them into a Secret of the project's namespace with kubectl"
+)
+_LOGGED_IN = "whoever can read the file `token` in the data directory is logged in, and `runai login` tries it"
 _CREATE_PROJECT = (
     Flag("--department", "text", "its department", "default", value="NAME"),
     Flag("--description", "text", "what it is for", value="TEXT"),
@@ -54,7 +60,10 @@ TRAINING = Group("training", "Training workloads: distributed ones by framework,
 WORKSPACE = Group(
     "workspace", "Workspaces: one pod, never preempted.", _verbs("workspace", "STANDARD", "list_workspaces")
 )
-_SERVED = _verbs("inference", "STANDARD", "list_inference")
+_SERVED = tuple(
+    verb._replace(refuse="rowlock trains models and serves none") if verb.name == "submit" else verb
+    for verb in _verbs("standard", "STANDARD", "list_inference")
+)
 INFERENCE = Group("inference", "Inference workloads: rowlock serves no models, so there are none.", _SERVED)
 WORKLOAD = Group("workload", "Workloads of any type.", (
     Command("list", "List workloads.", "runai_v2.workloads:list_any", flags=f"{_FLAGS}WORKLOAD_LIST", aliases="ls"),
@@ -77,10 +86,9 @@ def _resource(name: str, plural: str, listing: str, *others: Command) -> Group:
 
 def _asset(name: str, plural: str) -> Group:
     refused = tuple(
-        Command(verb, f"Not supported: this cluster keeps no {plural}.", "runai_v2.resources:refuse_asset", "[NAME]",
-                f"{_FLAGS}STATE", hidden=True)
+        Command(verb, f"{verb.capitalize()} {plural}.", "", hidden=True, refuse=NO_ASSETS)
         for verb in ("describe", "create", "update", "delete")
-    )  # fmt: skip
+    )
     listing = Command(
         "list", f"List {plural}.", "runai_v2.resources:list_assets", flags=f"{_FLAGS}ASSET_LIST", aliases="ls"
     )
@@ -108,20 +116,12 @@ RESOURCES: tuple[Group, ...] = (
     _asset("compute", "compute resources"), _asset("environment", "environments"), _asset("datasource", "data sources"),
     _asset("template", "templates"),
     Group("my-credential", "User credentials: this cluster keeps none.", (
-        Command("list", "Not supported.", "runai_v2.account:refuse_credentials", flags=f"{_FLAGS}RESOURCE_LIST"),
-        Command("create", "Not supported.", "runai_v2.account:refuse_credentials", "[NAME]", hidden=True),
-        Command("delete", "Not supported.", "runai_v2.account:refuse_credentials", "[NAME]", hidden=True),
+        Command("list", "List your credentials.", "", refuse=_NO_CREDENTIALS),
+        Command("create", "Make one.", "", hidden=True, refuse=_NO_CREDENTIALS),
+        Command("delete", "Delete one.", "", hidden=True, refuse=_NO_CREDENTIALS),
     )),
 )  # fmt: skip
 
-_APPLICATION = (
-    Flag("--client-id", "text", "the application's id", value="ID"),
-    Flag("--secret", "text", "its secret", value="SECRET"),
-    Flag("--secret-file", "text", "a file with its secret", value="FILE"),
-    Flag("--save", "switch", "keep it"),
-    Flag("--interactive", "enabled|disabled", "ask for what is missing"),
-    DATA_DIR,
-)
 _BROWSER = (
     Flag(
         "--listen-host", "text", "", value="HOST", refuse="no browser is needed: the token lies in the data directory"
@@ -132,14 +132,11 @@ _BROWSER = (
 _OWNER = "runai_v2.account:login_by_owner"
 LOGIN = Group("login", "Log in.", (
     Command("owner", "Log in with the token of the data directory.", _OWNER, flags=_BROWSER),
-    Command("user", "Not supported: this cluster has no passwords.", "runai_v2.account:login_by_password", flags=(
-        Flag("-u --user", "text", "the user", value="NAME"), Flag("-p --password", "text", "the password", value="PASSWORD"),
-        DATA_DIR,
-    )),
+    Command("user", "Log in with a password.", "", refuse=f"this cluster has no passwords: {_LOGGED_IN}"),
     Command("sso", "Log in with the token of the data directory.", _OWNER, flags=(DATA_DIR,)),
     Command("remote-browser", "Log in with the token of the data directory.", _OWNER, flags=(DATA_DIR,)),
-    Command("application", "Not supported: this cluster has no applications.", "runai_v2.account:login_by_application",
-            flags=_APPLICATION, aliases="app access-key"),
+    Command("application", "Log in as an application.", "", aliases="app access-key",
+            refuse=f"this cluster issues no tokens for applications: {_LOGGED_IN}"),
 ), default="owner")  # fmt: skip
 AUTH = Group("auth", "The token of the data directory.", (
     Command("get-token", "Print the token.", "runai_v2.account:show_token", flags=(
@@ -174,14 +171,17 @@ OTHERS: tuple[Command | Group, ...] = (
             Flag("--username", "text", "", value="NAME", refuse="the entry has the name that `rowlock kubeconfig` shows"), DATA_DIR,
         )),
     )),
-    Command("upgrade", "Not supported: rowlock never updates itself.", "runai_v2.account:refuse_upgrade", flags=(
-        Flag("--force", "switch", "update even so"), Flag("--exec", "text", "the shell to use", value="SHELL"),
-    )),
+    Command("upgrade", "Update the command line.", "", refuse=NO_UPDATE),
     Group("report", "Metrics that programs report.", (
-        Command("metrics", "Not supported: nothing shows them.", "runai_v2.account:refuse_metrics", "[VALUES...]"),
+        Command("metrics", "Report metrics.", "", refuse=(
+            "nothing shows metrics that programs report: let the program print them, `runai logs` keeps them"
+        )),
     )),
     Group("diagnostics", "What went wrong.", (
-        Command("collect-logs", "Not supported; it says where logs are.", "runai_v2.account:refuse_diagnostics", flags=(DATA_DIR,)),
+        Command("collect-logs", "Collect logs.", "", refuse=(
+            "logs of the server and of jobs lie in the data directory already; `rowlock doctor` checks this machine,"
+            " `rowlock why JOB` a job"
+        )),
     )),
 )  # fmt: skip
 FAMILIES: tuple[Group, ...] = (DISTRIBUTED, TRAINING, *_FRAMEWORKS, WORKLOAD, WORKSPACE, INFERENCE)
