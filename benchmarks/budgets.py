@@ -156,7 +156,11 @@ def group_ready(client: Client, runs: int = 7) -> list[Figure]:
         raise RuntimeError(f"only {len(ours)} of {3 * runs} jobs started warm")
     return [
         Figure(
-            "submit a 2-rank torch script → process group ready, warm start", "s", ours, agent, "torchrun, 1 agent × 2"
+            "submit a 2-rank torch script → process group ready, warm start",
+            "s",
+            ours,
+            agent,
+            "torchrun, 1 agent × 2, which starts cold: it has no warm start",
         ),
         Figure("… the first time, cold (torch and this script not read from disk before)", "s", [cold]),
     ]
@@ -164,7 +168,13 @@ def group_ready(client: Client, runs: int = 7) -> list[Figure]:
 
 def _torchrun_ready(script: Path) -> float:
     began = time.time()
-    words = [BIN / "torchrun", "--nproc-per-node=2", "--master-addr=127.0.0.1", f"--master-port={_port()}", str(script)]
+    words = [
+        str(BIN / "torchrun"),
+        "--nproc-per-node=2",
+        "--master-addr=127.0.0.1",
+        f"--master-port={_port()}",
+        str(script),
+    ]
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
     stamps = [float(stamp) for stamp in re.findall(r"READY ([0-9.]+)", done.stdout)]
     if len(stamps) != 2:

@@ -42,13 +42,21 @@ class Client:
         return made
 
     def call(self, verb: str, path: str, body: Any = None) -> Any:
-        headers = {**self._headers, "Content-Type": "application/json"}
-        self._connection.request(verb, path, json.dumps(body) if body is not None else None, headers)
-        response = self._connection.getresponse()
+        response = self._answer(verb, path, json.dumps(body) if body is not None else None)
         text = response.read()
         if response.status >= 300:
             raise RuntimeError(f"{verb} {path}: {response.status} {text[:500]!r}")
         return json.loads(text)
+
+    def _answer(self, verb: str, path: str, body: str | None) -> http.client.HTTPResponse:
+        headers = {**self._headers, "Content-Type": "application/json"}
+        try:
+            self._connection.request(verb, path, body, headers)
+            return self._connection.getresponse()
+        except (http.client.RemoteDisconnected, ConnectionError):  # idle for so long that the server closed it
+            self._connection = self._connect()
+            self._connection.request(verb, path, body, headers)
+            return self._connection.getresponse()
 
     @contextmanager
     def stream(self, path: str) -> Iterator[http.client.HTTPResponse]:
@@ -110,12 +118,16 @@ def pod(name: str, *command: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-def job(name: str, workers: int, *command: str, env: dict[str, str] | None = None) -> dict[str, Any]:
+def job(
+    name: str, workers: int, *command: str, env: dict[str, str] | None = None, annotations: dict[str, str] | None = None
+) -> dict[str, Any]:
     """A PyTorchJob of one master and `workers` workers that all run `command`."""
     container: dict[str, Any] = {"name": "pytorch", "image": "host", "command": list(command)}
     if env:
         container["env"] = [{"name": k, "value": v} for k, v in env.items()]
-    template = {"spec": {"containers": [container]}}
+    template: dict[str, Any] = {"spec": {"containers": [container]}}
+    if annotations:
+        template["metadata"] = {"annotations": annotations}
     replicas: dict[str, Any] = {"Master": {"replicas": 1, "restartPolicy": "Never", "template": template}}
     if workers:
         replicas["Worker"] = {"replicas": workers, "restartPolicy": "Never", "template": template}

@@ -87,12 +87,12 @@ async def creates(total: int, pods: bool, place: Path) -> None:
 
     from benchmarks.api import config, pod
     from rowlock import kinds
-    from rowlock.apiserver.admission.chain import Admission
+    from rowlock.apiserver.admission.chain import AdmissionChain
     from rowlock.apiserver.server import application, http_protocol
     from rowlock.apiserver.server.settings import ApiServerSettings
     from rowlock.storage.store import Store
 
-    admission = Admission()
+    admission = AdmissionChain()
     store = Store.open(place / "cluster.db", admission=admission)
     admission.view = store.core.staged_view
     for kind, name, space in ((kinds.NAMESPACE, "bench", ""), (kinds.SERVICE_ACCOUNT, "default", "bench")):

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,25 @@ for _ in range(5):
 dist.barrier()
 dist.destroy_process_group()
 """
+
+RANKS = 3
+WARM_PARENT = f"""
+import os, sys, torch, torch.distributed
+code = compile(sys.argv[1], "rank", "exec")
+for port in sys.stdin:
+    ranks = []
+    for rank in range({RANKS}):
+        ranks.append(os.fork())
+        if ranks[-1] == 0:
+            try:
+                os.environ.update(RANK=str(rank), MASTER_PORT=port.strip())
+                exec(code, {{}})
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+    print(sum(os.waitpid(rank, 0)[1] for rank in ranks), flush=True)
+"""
+"""The floor of a warm start: an interpreter that has imported torch forks the ranks."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +118,38 @@ def _port() -> str:
         return str(made.getsockname()[1])
 
 
+def _rank_environment() -> dict[str, str]:
+    return {**os.environ, "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": str(RANKS), "OMP_NUM_THREADS": "1"}
+
+
 def _bare_torch() -> float:
     began = time.monotonic()
-    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port(), "WORLD_SIZE": "3", "OMP_NUM_THREADS": "1"}
-    ranks = [subprocess.Popen([sys.executable, "-c", ALL_REDUCE], env={**env, "RANK": str(rank)}) for rank in range(3)]
-    if any(rank.wait() for rank in ranks):
+    env = {**_rank_environment(), "MASTER_PORT": _port()}
+    command = [sys.executable, "-c", ALL_REDUCE]
+    ranks = [subprocess.Popen(command, env={**env, "RANK": str(rank)}) for rank in range(RANKS)]
+    if any([rank.wait() for rank in ranks]):
         raise RuntimeError("a bare rank failed")
     return time.monotonic() - began
+
+
+@contextmanager
+def _warm_parent() -> Iterator[Callable[[], float]]:
+    """Seconds of one go of the ranks, forked from an interpreter that has imported torch before."""
+    command = [sys.executable, "-c", WARM_PARENT, ALL_REDUCE]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_rank_environment()) as parent:
+        assert parent.stdin and parent.stdout
+
+        def forked() -> float:
+            assert parent.stdin and parent.stdout
+            began = time.monotonic()
+            print(_port(), file=parent.stdin, flush=True)
+            if parent.stdout.readline() != "0\n":
+                raise RuntimeError("a forked rank failed")
+            return time.monotonic() - began
+
+        yield forked
+        parent.stdin.close()
 
 
 def _torchrun(script: Path) -> float:
@@ -124,25 +169,37 @@ def _torchrun(script: Path) -> float:
 
 
 def torch_job(client: Client, runs: int = 5) -> list[Figure]:
-    """The three-rank all-reduce job, create → Succeeded."""
-    ours, bare, agents = [], [], []
-    with tempfile.TemporaryDirectory() as place:
+    """The three-rank all-reduce job, create → Succeeded: warm beside warm, cold beside cold.
+
+    Cold: each rank imports torch, whose files are in the page cache on all sides."""
+
+    def ours(name: str, warm: bool) -> float:
+        annotations = {} if warm else {"rowlock.dev/warm-start": "false"}
+        made = job(name, RANKS - 1, "python", "-c", ALL_REDUCE, env={"OMP_NUM_THREADS": "1"}, annotations=annotations)
+        with client.watch(JOBS) as events:
+            began = time.monotonic()
+            client.call("POST", JOBS, made)
+            return until_finished(events, {name}) - began
+
+    warm, forks, cold, bare, agents = [], [], [], [], []
+    with tempfile.TemporaryDirectory() as place, _warm_parent() as forked:
         script = Path(place) / "all_reduce.py"
         script.write_text(ALL_REDUCE)
-        _bare_torch()  # once, so that nobody pays for a cold disk
+        for once in (_bare_torch, forked, lambda: ours("first", True), lambda: ours("second", True)):
+            once()  # nobody pays for a cold disk, and who starts warm has seen the program before
         for i in range(runs):
-            with client.watch(JOBS) as events:
-                began = time.monotonic()
-                name = f"reduce-{i}"
-                env = {"OMP_NUM_THREADS": "1"}
-                client.call("POST", JOBS, job(name, 2, "python", "-c", ALL_REDUCE, env=env))
-                ours.append(until_finished(events, {name}) - began)
+            warm.append(ours(f"warm-{i}", True))
+            forks.append(forked())
+            cold.append(ours(f"cold-{i}", False))
             bare.append(_bare_torch())
             agents.append(_torchrun(script))
-    title = "3-rank torch all-reduce job, create → Succeeded"
+    title = f"{RANKS}-rank torch all-reduce job, create → Succeeded"
     return [
-        Figure(title, "s", ours, bare, "three bare processes"),
-        Figure(title, "s", ours, agents, "torchrun, 2 agents × 1 rank"),
+        Figure(f"{title}: warm start", "s", warm, forks, "three forks of an interpreter with torch: warm, too"),
+        Figure(
+            f'{title}: cold start (`rowlock.dev/warm-start: "false"`)', "s", cold, bare, "three bare processes: cold"
+        ),
+        Figure(f"{title}: cold start", "s", cold, agents, "torchrun, 2 agents × 1 rank: cold"),
     ]
 
 

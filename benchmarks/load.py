@@ -61,7 +61,7 @@ class Connection:
 
     def arrived(self) -> bytes:
         """What is there now; the rest of much comes at the next call. Raises ConnectionError when the server has hung up."""
-        parts = []
+        parts: list[bytes] = []
         while True:
             try:
                 part = self.socket.recv(1 << 18)

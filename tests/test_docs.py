@@ -151,3 +151,16 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
         target = page.parent / path if path else page
         assert target.exists(), f"no such page: {link}"
         assert not anchor or anchor in heading_anchors(target), f"no such heading: {link}"
+
+
+def test_the_page_of_benchmarks_holds_what_the_command_wrote_and_nothing_else() -> None:
+    """A table that somebody pasted would say what nobody can measure again."""
+    head, *sections = re.split(r"(?m)^## ", (REPO / "docs" / "benchmarks.md").read_text())
+    assert head.startswith("# Benchmarks\n\nWritten by `make bench` (")
+    first, *others = sections
+    assert first.startswith("From submit to running ranks\n") and first.rstrip().endswith("|")
+    form = re.compile(
+        r"[^\n]+\n\n`python [^`\n]+` \([-\d]+, load before the start [\d.]+\)\n\n```text\n[^`]*\n```\n\s*"
+    )
+    for section in others:
+        assert form.fullmatch(section), f"this is not what the command writes: {section[:80]}"

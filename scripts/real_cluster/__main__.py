@@ -46,7 +46,7 @@ def _run(args: argparse.Namespace) -> int:
     elif args.verb == "down":
         stop(args.dir.resolve())
     else:
-        plane = Plane(args.dir.resolve(), build(), args.port)
+        plane = Plane(args.dir.resolve(), build(), args.port, args.scheduler_qps)
         try:
             start(plane)
             if args.crds or args.operator:
@@ -90,6 +90,7 @@ def _arguments() -> argparse.Namespace:
     up.add_argument("--crds", action="store_true", help="the training operator's kinds, without the operator")
     up.add_argument("--operator", action="store_true", help="Kubeflow's training operator with its CRDs and webhooks")
     up.add_argument("--scheduler", action="store_true", help="kube-scheduler")
+    up.add_argument("--scheduler-qps", type=int, default=0, help="requests a second of its client; 0 = its default, 50")
     up.add_argument("--kubelet", action="store_true", help="one real node (root, containerd, runc)")
     verbs.add_parser("down").add_argument("dir", type=Path)
     return parser.parse_args()
