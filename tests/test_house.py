@@ -238,26 +238,12 @@ def test_digits_are_ascii(path: Path) -> None:
             assert ".isascii()" in line, f"{identity(path)}: {line.strip()}: use is_digits"
 
 
-def _run(top: ast.AST) -> Iterator[ast.AST]:
-    """What is ever run: all but what stands under TYPE_CHECKING."""
-    for node in ast.iter_child_nodes(top):
-        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
-            yield node
-            yield from _run(node)
-
-
 def test_no_import_cycles() -> None:
-    """Inside functions, too: a late wire back is a cycle that starts up. Types alone may point back."""
+    """Inside functions, too, and for types alone: two modules that need each other are one, or lack a third."""
     names = {".".join(["rowlock", *p.relative_to(PACKAGE).with_suffix("").parts]): p for p in MODULES}
-    graph: dict[str, set[str]] = {}
-    for name, path in names.items():
-        found = set()
-        for node in _run(tree(path)):
-            if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                found |= {f"{node.module}.{a.name}" for a in node.names} | {node.module or ""}
-        graph[name] = {f for f in found if f in names and f != name}
+    graph = {
+        name: {found for found in imports(path) if found in names and found != name} for name, path in names.items()
+    }
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> None:

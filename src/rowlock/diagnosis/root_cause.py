@@ -135,7 +135,7 @@ def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0) -> str:
 
 
 def _compare_failures(cause: RankFailure, incident: Sequence[RankFailure], others: Sequence[str]) -> str:
-    """A sentence about the other ranks' own errors, beside the root cause."""
+    """The end of a sentence: how the other ranks failed, compared with the root cause."""
     is_same = {_failure_signature(cause)} == {_failure_signature(d) for d in incident if d.rank in others}
     return "the same way" if is_same else "too, but later" if len(others) == 1 else "as well, but later"
 

@@ -25,7 +25,7 @@ DEFAULT_SERVICE_ACCOUNT, ROOT_CA_CONFIG_MAP = "default", "kube-root-ca.crt"
 class NamespaceDefaults:
     """One key per namespace."""
 
-    name = "namespace-furnishing"
+    name = "namespace-defaults"
     kinds: tuple[Kind, ...] = (NAMESPACE, SERVICE_ACCOUNT, CONFIG_MAP)
 
     def __init__(self, ca_certificate: str = "") -> None:

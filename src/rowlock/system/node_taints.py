@@ -21,7 +21,7 @@ UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 class UnschedulableTaint:
     """One key per node."""
 
-    name = "cordon-taints"
+    name = "unschedulable-taint"
     kinds: tuple[Kind, ...] = (NODE,)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:

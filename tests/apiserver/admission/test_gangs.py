@@ -1,4 +1,4 @@
-"""Shares that are none, queues in a circle, sub-groups without a parent: refused at the door, with the field and the fix.
+"""Shares that are none, queues in a circle, sub-groups without a parent: refused by admission, with the field and the fix.
 
 What a real KAI refuses is refused in its words; what it admits and holds for ever is admitted with a warning.
 """
