@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock import kinds
-from rowlock.api import DeleteOptions
+from rowlock.api import DeleteOptions, LogOptions
 from rowlock.diagnosis.stacks import parse_stack
 from rowlock.diagnosis.tracebacks import find_error, last_line
 from rowlock.diagnostics.rank_failures import find_run_error, read_error_file
@@ -22,6 +23,8 @@ from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.pod.facts import ContainerConfigError, Run
 from rowlock.kubelet.runtime import processes
 from rowlock.kubelet.shim.fact_files import write_fact
+from rowlock.kubelet.streams import logs
+from rowlock.kubelet.streams.logs import LogWatcher
 from rowlock.kubelet.volumes.checkpoints import Checkpoints
 from rowlock.kubelet.warm.eligibility import plan_warm_start
 from rowlock.objects import timestamp
@@ -178,6 +181,29 @@ def test_an_odd_script_is_no_torch_program(tmp_path: Path, put: Put) -> None:
     script = str(tmp_path / "train.py")
     assert plan_warm_start(["python", script], {"PATH": os.defpath}, str(tmp_path), lambda path: path) is None
     assert plan_warm_start([script], {"PATH": os.defpath}, str(tmp_path), lambda path: path) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"tail": 5}, {"since": 1.8e9}, {"tail": 5, "since": 1.8e9}, {"limit_bytes": 10}, {"since": -1.0, "tail": 1}],
+)
+@EVERY_PUT
+def test_an_odd_log_is_read_in_no_time(tmp_path: Path, put: Put, options: dict[str, Any]) -> None:
+    put(tmp_path / "log.0")
+
+    async def read() -> int:
+        watcher, size = LogWatcher(), 0
+        async with asyncio.timeout(30):
+            log = logs.read(tmp_path / "log.0", LogOptions(**options), lambda: True, asyncio.Event, watcher)
+            async for piece in log:
+                size += len(piece)
+                if size > 1 << 22:
+                    break
+            await log.aclose()  # type: ignore[attr-defined] # it is a generator
+        watcher.close()
+        return size
+
+    assert asyncio.run(read()) <= 1 << 23
 
 
 # ---------------------------------------------------------------- names

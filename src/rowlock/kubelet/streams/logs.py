@@ -22,6 +22,8 @@ from rowlock.kubelet.files.log_writer import TIMESTAMP_WIDTH
 from rowlock.objects import seconds
 
 _BLOCK = 1 << 18
+_MAX_LINE = 1 << 20
+"""The most bytes that are read to find a line's end: a program may have made its log 200 GB of nothing."""
 _TIMESTAMPS = re.compile(rb"^.{%d}" % TIMESTAMP_WIDTH, re.M)
 _MODIFY, _NONBLOCK, _CLOEXEC = 0x2, 0o4000, 0o2000000
 
@@ -75,7 +77,7 @@ def first_kept_offset(file: BinaryIO, position: int) -> int:
     if data <= position:
         return position
     file.seek(data)
-    file.readline()
+    file.readline(_MAX_LINE)
     return file.tell()
 
 
@@ -98,6 +100,8 @@ def _tail_offset(file: BinaryIO, bounds: tuple[int, int], lines: int) -> int:
         begin = max(first, end - _BLOCK)
         file.seek(begin)
         block = file.read(end - begin)
+        if block.count(0) == len(block) == _BLOCK:  # a hole: no shim writes such a block without a line's beginning
+            return end
         stop = len(block) - 1 if end == size and block.endswith(b"\n") else len(block)
         while (newline := block.rfind(b"\n", 0, stop)) >= 0:
             missing -= 1
@@ -114,7 +118,7 @@ def _since_offset(file: BinaryIO, bounds: tuple[int, int], since: float) -> int:
     while low < high:
         middle = (low + high) // 2
         begin = _next_line_offset(file, middle)
-        line = file.readline()
+        line = file.readline(_MAX_LINE)
         if not line or timestamp_of(line) >= since:
             high = middle
         else:
@@ -126,7 +130,7 @@ def _next_line_offset(file: BinaryIO, offset: int) -> int:
     """The first line that begins at `offset` or later; the file stands there."""
     file.seek(max(0, offset - 1))
     if offset:
-        file.readline()
+        file.readline(_MAX_LINE)
     return file.tell()
 
 
