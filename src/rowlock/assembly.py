@@ -169,6 +169,7 @@ class Server:
             gpus_per_node=options.gpus_per_node,
             simulated_gpus=options.simulated_gpus,
             cpus_per_node=options.cpus_per_node,
+            max_pods=options.max_pods,
             network=options.network,
             runtime=options.runtime,
             restart_backoff=options.restart_backoff,

@@ -61,6 +61,11 @@ def generate_suffix(seed: str) -> str:
     return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest)
 
 
+def generate_name(prefix: str, seed: str) -> str:
+    """A name that begins as `prefix` does, from any unique text."""
+    return str(prefix)[:_PREFIX_LENGTH] + generate_suffix(seed)
+
+
 def prepare_create(kind: Kind, obj: Object, uid: str, now: float, *, from_post: bool = True) -> Object:
     """The object as it enters admission: named, with an identity and without anything the client made up. One that is
     not posted, but comes of an update or an apply, keeps the end that it was given: so does a real server's."""
@@ -71,7 +76,7 @@ def prepare_create(kind: Kind, obj: Object, uid: str, now: float, *, from_post: 
         if from_post or name not in _DELETION_FIELDS:
             meta.pop(name, None)
     if not meta.get("name") and meta.get("generateName"):
-        meta["name"] = str(meta["generateName"])[:_PREFIX_LENGTH] + generate_suffix(uid)
+        meta["name"] = generate_name(meta["generateName"], uid)
     if not kind.namespaced:
         meta.pop("namespace", None)
     elif not meta.get("namespace"):

@@ -27,6 +27,9 @@ MAX_OBJECT_BYTES = 1_572_864  # bytes of one object: etcd's limit, so that what 
 
 encode = msgspec.json.Encoder().encode
 
+GENERATE_ATTEMPTS = 8
+"""Names that are drawn for one object with generateName: `maxNameGenerationCreateAttempts`."""
+
 
 class Admission(Protocol):
     """Defaults, pruning, validation, canonical forms, managedFields. Pure; raises ApiError."""
@@ -106,6 +109,8 @@ class Core:
     def create(self, kind: Kind, obj: Object, options: WriteOptions = WRITE, *, from_post: bool = True) -> Object:
         dependencies, submitted = self._dependencies, obj
         obj = lifecycle.prepare_create(kind, obj, dependencies.new_uid(), dependencies.clock(), from_post=from_post)
+        if not objects.meta(submitted).get("name"):
+            obj = self._draw_free_name(kind, obj)
         if kind.namespaced:
             self._check_namespace(kind, obj)
         obj = dependencies.admission.create(kind, obj, options)
@@ -118,6 +123,16 @@ class Core:
         return (
             lifecycle.dry_run_result(obj, submitted) if options.dry_run else self._stage("Added", kind, key, obj, None)
         )
+
+    def _draw_free_name(self, kind: Kind, obj: Object) -> Object:
+        """With generateName, a name that nobody has, as upstream draws it: eight times, then the create is refused."""
+        meta = objects.meta(obj)
+        for attempt in range(1, GENERATE_ATTEMPTS):
+            if not meta.get("name") or self.latest_object(kind, *objects.key(obj)) is None:
+                break
+            meta = {**meta, "name": lifecycle.generate_name(meta["generateName"], f"{meta['uid']}/{attempt}")}
+            obj = {**obj, "metadata": meta}
+        return obj
 
     def update(
         self,

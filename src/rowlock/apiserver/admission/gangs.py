@@ -53,6 +53,8 @@ def review(
         for path, template in _pod_templates(kind, new):
             annotations = (template.get("metadata") or {}).get("annotations") or {}
             _check_gpu_share(annotations, template.get("spec") or {}, f"{path}.metadata.annotations", options)
+        if view is not None:
+            _check_pod_count(kind, new, view)
         if old is None and view is not None:
             _warn_job(kind, new, options, view, now)
 
@@ -62,6 +64,21 @@ def _check_gpu_share(annotations: Mapping[str, str], spec: Mapping[str, Any], pa
         raise Forbidden(denial_message(why))
     if text := share_warning(annotations, path):
         options.warnings.append(text)
+
+
+def _check_pod_count(kind: Kind, job: Object, view: View) -> None:
+    """More pods than all nodes hold together never run, and tens of thousands of them would only keep everybody busy.
+    Without any node nobody knows yet what there will be."""
+    rooms = [from_objects.parse_node(node).pods for node in view.all(kinds.NODE)]
+    count = parse_job(FRAMEWORKS[kind], job).total_replicas
+    if rooms and count > sum(rooms):
+        nodes = "the cluster's only node holds" if len(rooms) == 1 else f"all {len(rooms)} nodes together hold"
+        raise Forbidden(
+            denial_message(
+                f"the job asks for {count} pods, but {nodes} {sum(rooms)}: ask for fewer replicas with more processes each,"
+                " or start the cluster with a larger --max-pods"
+            )
+        )
 
 
 def _pod_templates(kind: Kind, job: Object) -> Iterator[tuple[str, Object]]:

@@ -23,6 +23,7 @@ SETTINGS = (
     "gpus_per_node",
     "simulated_gpus",
     "cpus_per_node",
+    "max_pods",
     "port",
     "bind",
     "users",
@@ -41,8 +42,7 @@ _STALLED_TIMEOUT = 30.0
 """Seconds without any progress (CPU time, a line in its log) after which a starting server is given up."""
 _STAGE_PREFIX = "starting: "
 """How the server's log says what a long start is busy with (`assembly.py`)."""
-_KILL_TIMEOUT = 5.0
-"""Seconds that a server that is given up may take to end by itself."""
+_KILL_TIMEOUT = 5.0  # seconds that a server that is given up may take to end by itself
 _STOP_TIMEOUT = 40.0
 """Seconds that `down` waits for jobs to stop, all together."""
 _ENDED_PHASES = ("Stopped", "Completed", "Failed", "Deleting")
@@ -73,7 +73,7 @@ def up(line: CommandLine) -> int:
 
 
 def _check_flags(line: CommandLine) -> None:
-    for name in ("nodes", "cpus_per_node", "pretend_nodes", "port"):
+    for name in ("nodes", "cpus_per_node", "max_pods", "pretend_nodes", "port"):
         value = getattr(line, name)
         if value is not None and value < 1:
             raise CommandError(f"--{name.replace('_', '-')} must be at least 1, but is {value}", 2)

@@ -34,6 +34,7 @@ LIMITS_MESSAGES = {
 }
 SIMULATED_PRODUCT, SIMULATED_MEMORY = "NVIDIA-H100-80GB-HBM3", 81559
 MAX_PODS = 1000
+"""Pods that a node holds, when nobody says how many (`--max-pods`; a kubelet's default is 110, for nodes that are one of many)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class NodePlan:
     gpus: tuple[Gpu, ...] = ()
     simulated: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    max_pods: int = MAX_PODS
 
 
 def inventory() -> Inventory:
@@ -131,6 +133,7 @@ class NodeOptions:
     cpus_per_node: float | None = None
     memory_per_node: int | None = None
     name: str = ""
+    max_pods: int = MAX_PODS
 
 
 def plan_nodes(inventory: Inventory, options: NodeOptions) -> tuple[NodePlan, ...]:
@@ -146,7 +149,14 @@ def plan_nodes(inventory: Inventory, options: NodeOptions) -> tuple[NodePlan, ..
     cpus = Decimal(str(options.cpus_per_node or max(1, inventory.cpus // options.nodes)))
     memory = options.memory_per_node or inventory.memory // options.nodes
     return tuple(
-        NodePlan(name, cpus, memory, _node_gpus(inventory, options, i, gpus_per_node), bool(options.simulated_gpus))
+        NodePlan(
+            name,
+            cpus,
+            memory,
+            _node_gpus(inventory, options, i, gpus_per_node),
+            bool(options.simulated_gpus),
+            max_pods=options.max_pods,
+        )
         for i, name in enumerate(names)
     )
 
@@ -211,7 +221,7 @@ def set_runtime_info(node: dict[str, Any], engine: Engine | None, problem: str) 
 
 def node_status(node: NodePlan, now: float) -> dict[str, Any]:
     """Capacity, conditions, addresses, nodeInfo."""
-    capacity = {"cpu": render(node.cpus), "memory": f"{node.memory >> 10}Ki", "pods": str(MAX_PODS)}
+    capacity = {"cpu": render(node.cpus), "memory": f"{node.memory >> 10}Ki", "pods": str(node.max_pods)}
     if node.gpus:
         capacity["nvidia.com/gpu"] = str(len(node.gpus))
     return {

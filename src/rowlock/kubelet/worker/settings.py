@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rowlock.kubelet.files.log_writer import DEFAULT_LOG_LIMIT
-from rowlock.kubelet.node.machine import NodeOptions
+from rowlock.kubelet.node.machine import MAX_PODS, NodeOptions
 from rowlock.kubelet.volumes.checkpoints import RETENTION_SECONDS
 
 
@@ -20,6 +20,8 @@ class KubeletSettings:
     memory_per_node: int | None = None
     node_name: str = ""
     network: str = "auto"
+    max_pods: int = MAX_PODS
+    """Pods that each node holds."""
     restart_backoff: float = 10.0
     """Seconds before a second restart; doubles up to thirty times as much."""
     warm_start: bool = True
@@ -46,4 +48,5 @@ class KubeletSettings:
             self.cpus_per_node,
             self.memory_per_node,
             self.node_name,
+            self.max_pods,
         )

@@ -310,6 +310,11 @@ def _fit_sentence(state: GangState, failure: Failure, histogram: FitHistogram) -
                 f"{format_gpus(q.queue.quota[GPU])}, fair share {format_gpus(q.fair_share[GPU])}) and no room is idle. {fit}.",
                 "wait for pods to finish, or raise the quota",
             )
+    if histogram.usable_nodes and histogram.free_pods < failure.pods_needed:
+        room = "no more pods" if not histogram.free_pods else f"{histogram.free_pods} more"
+        return f"Too many pods: the nodes take {room}; {fit} now ({nodes}).", _open_node_hint(
+            "wait for pods to finish, or start the cluster with a larger --max-pods", histogram
+        )
     return f"Each pod needs {request}; {fit} now ({nodes}).", _open_node_hint(
         "wait for pods to finish, or ask for less", histogram
     )

@@ -34,6 +34,8 @@ class FitHistogram:
     """MiB of the largest card on a node that is not barred."""
     most_cpu: int = 0
     most_memory: int = 0
+    free_pods: int = 0
+    """Pods that the nodes that are not barred still take, whatever they ask for."""
     closed_node: Node | None = None
     """The first node that could hold one if it took pods."""
 
@@ -68,6 +70,7 @@ def build_histogram(session: Session, shape: Shape) -> FitHistogram:
             continue
         histogram.obstacles.update(missing_resources(state, shape))
         histogram.usable_nodes += could_hold(state.node, shape)
+        histogram.free_pods += max(0, state.idle_pods)
         free = sum(u == 0 and b == 0 for u, b in zip(state.used_per_device, state.releasing_per_device, strict=True))
         histogram.free_gpus += free
         histogram.most_gpus = max(histogram.most_gpus, state.node.gpus)
