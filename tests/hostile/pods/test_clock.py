@@ -9,6 +9,7 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts, Problem, Run
+from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.sync import Start, compute_pod_actions, remaining_wait
 
 HOUR = 3600.0
@@ -19,8 +20,11 @@ NOW = 1_700_000_000.0
 def test_a_back_off_is_no_longer_than_it_is(step: float) -> None:
     ended = Run(3, started=NOW - 1, backoff=5, exit=Exit(1, NOW - 1, NOW))
     facts = PodFacts(containers={"main": ContainerFacts(run=ended)})
-    assert not any(isinstance(a, Start) for a in compute_pod_actions(pod("a", "", "Always"), facts, NOW + 1).actions)
-    actions = compute_pod_actions(pod("a", "", "Always"), facts, NOW + step)
+    assert not any(
+        isinstance(a, Start)
+        for a in compute_pod_actions(parse_pod_spec(pod("a", "", "Always")), facts, NOW + 1).actions
+    )
+    actions = compute_pod_actions(parse_pod_spec(pod("a", "", "Always")), facts, NOW + step)
     if step == -60.0:  # less than the back-off of 160 s: it may be waited for, but not for longer
         assert any(isinstance(a, Start) for a in actions.actions) or (actions.requeue_after or 0) <= 161
     else:
@@ -30,8 +34,12 @@ def test_a_back_off_is_no_longer_than_it_is(step: float) -> None:
 @pytest.mark.parametrize("step", [-HOUR, HOUR])
 def test_what_stood_in_the_way_is_tried_again(step: float) -> None:
     facts = PodFacts(containers={"main": ContainerFacts(problem=Problem("FailedMount", "no"), problem_since=NOW)})
-    assert not any(isinstance(a, Start) for a in compute_pod_actions(pod("a", ""), facts, NOW + 1).actions)
-    assert any(isinstance(a, Start) for a in compute_pod_actions(pod("a", ""), facts, NOW + step).actions)
+    assert not any(
+        isinstance(a, Start) for a in compute_pod_actions(parse_pod_spec(pod("a", "")), facts, NOW + 1).actions
+    )
+    assert any(
+        isinstance(a, Start) for a in compute_pod_actions(parse_pod_spec(pod("a", "")), facts, NOW + step).actions
+    )
 
 
 def test_a_wait_ends() -> None:

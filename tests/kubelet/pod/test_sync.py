@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts, Problem, Run, awaited_master
+from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.sync import PodActions, Publish, Remove, Start, Stop, backoff_delay, compute_pod_actions
 from rowlock.objects import Object, timestamp
 
@@ -69,17 +72,17 @@ def run(number: int = 0, end: Exit | None = None, backoff: int = 0) -> Container
     ],
 )
 def test_turns(given: Object, known: PodFacts, turn: PodActions) -> None:
-    assert compute_pod_actions(given, known, NOW) == turn
+    assert compute_pod_actions(parse_pod_spec(given), known, NOW) == turn
 
 
 def test_deletion() -> None:
     leaving = pod(deletionTimestamp=timestamp(NOW + 30), deletionGracePeriodSeconds=30)
-    assert compute_pod_actions(leaving, facts(run()), NOW) == PodActions((Stop("c0", 30.0),), 31.0)
+    assert compute_pod_actions(parse_pod_spec(leaving), facts(run()), NOW) == PodActions((Stop("c0", 30.0),), 31.0)
     asked = ContainerFacts(Run(0, 1, 1, 2, NOW), stop_by=NOW + 30)
-    assert compute_pod_actions(leaving, facts(asked), NOW) == PodActions((), 31.0)
+    assert compute_pod_actions(parse_pod_spec(leaving), facts(asked), NOW) == PodActions((), 31.0)
     sooner = pod(deletionTimestamp=timestamp(NOW + 1), deletionGracePeriodSeconds=1)
-    assert compute_pod_actions(sooner, facts(asked), NOW) == PodActions((Stop("c0", 1.0),), 2.0)
-    assert compute_pod_actions(leaving, facts(run(end=FAILED)), NOW) == PodActions((Remove(),))
+    assert compute_pod_actions(parse_pod_spec(sooner), facts(asked), NOW) == PodActions((Stop("c0", 1.0),), 2.0)
+    assert compute_pod_actions(parse_pod_spec(leaving), facts(run(end=FAILED)), NOW) == PodActions((Remove(),))
 
 
 SIDE = {"name": "s", "restartPolicy": "Always"}
@@ -100,14 +103,16 @@ BESIDE = pod(init=[SIDE, {"name": "i"}])
     ],
 )
 def test_sidecars(known: dict[str, ContainerFacts], turn: PodActions) -> None:
-    assert compute_pod_actions(BESIDE, PodFacts(containers=known, start_time=NOW), NOW) == turn
+    assert compute_pod_actions(parse_pod_spec(BESIDE), PodFacts(containers=known, start_time=NOW), NOW) == turn
 
 
 def test_a_sidecar_with_a_startup_probe_holds_the_next_one_until_it_has_passed() -> None:
     probed = pod(init=[{**SIDE, "startupProbe": {"exec": {}}}])
-    assert compute_pod_actions(probed, facts(run(), names=["s"]), NOW) == PodActions((Publish(),))
+    assert compute_pod_actions(parse_pod_spec(probed), facts(run(), names=["s"]), NOW) == PodActions((Publish(),))
     passed = ContainerFacts(Run(0, 1, 1, 2, NOW), started=True)
-    assert compute_pod_actions(probed, facts(passed, names=["s"]), NOW) == PodActions((Start("c0", 0, 0),), 0.5)
+    assert compute_pod_actions(parse_pod_spec(probed), facts(passed, names=["s"]), NOW) == PodActions(
+        (Start("c0", 0, 0),), 0.5
+    )
 
 
 def test_deletion_stops_sidecars_last() -> None:
@@ -116,13 +121,17 @@ def test_deletion_stops_sidecars_last() -> None:
     )
     both = {"s": run(), "t": run()}
     known = PodFacts(containers={**both, "c0": run()})
-    assert compute_pod_actions(leaving, known, NOW).actions == (Stop("c0", 30.0),)
+    assert compute_pod_actions(parse_pod_spec(leaving), known, NOW).actions == (Stop("c0", 30.0),)
     known = PodFacts(containers={**both, "c0": run(end=DONE)})
-    assert compute_pod_actions(leaving, known, NOW).actions == (Stop("t", 30.0),)
+    assert compute_pod_actions(parse_pod_spec(leaving), known, NOW).actions == (Stop("t", 30.0),)
     known = PodFacts(containers={"s": run(), "t": run(end=DONE), "c0": run(end=DONE)})
-    assert compute_pod_actions(leaving, known, NOW).actions == (Stop("s", 30.0),)
+    assert compute_pod_actions(parse_pod_spec(leaving), known, NOW).actions == (Stop("s", 30.0),)
     known = PodFacts(containers={**both, "c0": run()})
-    assert {c.container for c in compute_pod_actions(leaving, known, NOW + 30).actions if isinstance(c, Stop)} == {
+    assert {
+        c.container
+        for c in compute_pod_actions(parse_pod_spec(leaving), known, NOW + 30).actions
+        if isinstance(c, Stop)
+    } == {
         "s",
         "t",
         "c0",
@@ -132,10 +141,21 @@ def test_deletion_stops_sidecars_last() -> None:
 def test_the_emulated_init_container_holds_the_pod_and_its_first_status() -> None:
     worker = pod(init=[{"name": "init-pytorch", "command": LOOKUP}])
     assert awaited_master(worker) == "job-master-0"
-    assert compute_pod_actions(worker, facts(), NOW + 0.01).actions == ()
-    assert compute_pod_actions(worker, facts(), NOW + 1) == PodActions((Publish(),))
-    assert compute_pod_actions(worker, facts(master_ready=NOW), NOW) == PodActions((Start("c0", 0, 0),), 0.5)
+    assert compute_pod_actions(parse_pod_spec(worker), facts(), NOW + 0.01).actions == ()
+    assert compute_pod_actions(parse_pod_spec(worker), facts(), NOW + 1) == PodActions((Publish(),))
+    assert compute_pod_actions(parse_pod_spec(worker), facts(master_ready=NOW), NOW) == PodActions(
+        (Start("c0", 0, 0),), 0.5
+    )
 
 
 def test_delays_double_to_thirty_times_the_first() -> None:
     assert [backoff_delay(n, 10.0) for n in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
+
+
+def test_a_pods_object_is_read_once_and_anew_when_it_is_another_one() -> None:
+    state = PodState(PodCard("n", "p", "u", "node", "", NOW))
+    first, second = pod("Never"), pod("Always", containers=2)
+    spec = state.spec_of(first)
+    assert state.spec_of(first) is spec and spec == parse_pod_spec(first)
+    assert state.spec_of(second).restart_policy == "Always" and len(state.spec_of(second).containers) == 2
+    assert not hasattr(spec, "__dict__") and not hasattr(spec.containers[0], "__dict__"), "a thousand pods are kept"

@@ -4,7 +4,7 @@ A *run* is one life of one container, numbered from 0 (its restart count). Decid
 (`status.py`) see only these and the pod.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,8 +135,8 @@ class PodFacts:
     evicted: str = ""
     """Why the pod must go."""
 
-    def for_container(self, container: Mapping[str, Any]) -> ContainerFacts:
-        return self.containers.get(container["name"], NO_FACTS)
+    def for_container(self, name: str) -> ContainerFacts:
+        return self.containers.get(name, NO_FACTS)
 
 
 def main_containers(pod: Object) -> list[dict[str, Any]]:
@@ -156,35 +156,6 @@ def is_sidecar(container: Mapping[str, Any]) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
-def sidecars(pod: Object) -> list[dict[str, Any]]:
-    return [c for c in init_containers(pod) if is_sidecar(c)]
-
-
-def has_started(container: Mapping[str, Any], facts: ContainerFacts) -> bool:
-    """It runs, and whatever shall be over before it counts as started is over."""
-    has_start_checks = bool(container.get("startupProbe")) or bool((container.get("lifecycle") or {}).get("postStart"))
-    return facts.run is not None and facts.run.is_running and (facts.started or not has_start_checks)
-
-
-def is_ready(container: Mapping[str, Any], facts: ContainerFacts) -> bool:
-    return has_started(container, facts) and (facts.ready or not container.get("readinessProbe"))
-
-
-def is_initialised(pod: Object, facts: PodFacts) -> bool:
-    """Some main container has begun: what init containers do from then on does not matter to the others."""
-    return any(facts.for_container(c).run is not None for c in main_containers(pod))
-
-
-def kubelet_failure(pod: Object, facts: PodFacts, now: float) -> tuple[str, str] | None:
-    """Reason and message when the pod has failed whatever its programs do: evicted, or active for too long."""
-    if facts.evicted:
-        return "Evicted", facts.evicted
-    limit = dig(pod, "spec.activeDeadlineSeconds")
-    if limit is not None and now >= facts.start_time + float(limit):
-        return "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
-    return None
-
-
 def restart_policy(pod: Object) -> str:
     return str(dig(pod, "spec.restartPolicy", "Always"))
 
@@ -202,10 +173,6 @@ def awaited_master(pod: Object) -> str:
             words = " ".join(container["command"]).replace(";", " ").split()
             return words[words.index("nslookup") + 1]
     return ""
-
-
-def has_alive_container(facts: PodFacts, containers: Iterable[Mapping[str, Any]]) -> bool:
-    return any(facts.for_container(c).is_alive for c in containers)
 
 
 def shim_limits(container: Mapping[str, Any]) -> LimitsSpec:

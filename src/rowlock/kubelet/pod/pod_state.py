@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import ContainerFacts, PodFacts, Run
+from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
 from rowlock.kubelet.pod.volume import Volume
+from rowlock.objects import Object
 
 
 @dataclass(slots=True)
@@ -26,11 +28,19 @@ class PodState:
     """As they are on disk; None = not looked at since the kubelet started."""
     reported_exits: set[tuple[str, int]] = field(default_factory=set)
     """Runs whose bad end has been told."""
+    spec: PodSpec | None = None
+    """Of the pod's object that was seen last."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def facts(self) -> PodFacts:
         card = self.card
         return PodFacts(card.ip, "127.0.0.1", card.begun, self.containers, self.master_ready, self.evicted)
+
+    def spec_of(self, pod: Object) -> PodSpec:
+        """What its object asks for: read anew only when that is another one (objects are values)."""
+        if self.spec is None or self.spec.object is not pod:
+            self.spec = parse_pod_spec(pod)
+        return self.spec
 
     def live_runs(self) -> Iterator[Run]:
         """Runs that have not ended."""

@@ -5,26 +5,21 @@ condition) is kept. Container states: waiting → running → terminated → (wa
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from rowlock.kubelet.pod.facts import (
-    ContainerFacts,
-    Exit,
-    PodFacts,
+from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts
+from rowlock.kubelet.pod.spec import (
+    ContainerSpec,
+    PodSpec,
     has_alive_container,
     has_started,
-    init_containers,
-    is_emulated_init,
     is_initialised,
     is_ready,
-    is_sidecar,
     kubelet_failure,
-    main_containers,
-    sidecars,
 )
 from rowlock.kubelet.pod.sync import backoff_delay, backoff_level, should_restart
-from rowlock.objects import Object, condition, dig, meta, namespace, phase, timestamp, uid
+from rowlock.objects import Object, condition, dig, meta, namespace, timestamp, uid
 from rowlock.objects import name as name_of
 
 Conditions = Sequence[tuple[str, str, str, str]]
@@ -43,28 +38,28 @@ PHASES: tuple[tuple[str, str], ...] = (
 """The first line that holds is the pod's phase."""
 
 
-def generate_pod_status(pod: Object, facts: PodFacts, now: float, base: float = 10.0) -> dict[str, Any]:
+def generate_pod_status(spec: PodSpec, facts: PodFacts, now: float, base: float = 10.0) -> dict[str, Any]:
     """What the kubelet says about the pod."""
-    failure = kubelet_failure(pod, facts, now)
-    now_phase = "Failed" if failure else dict(PHASES)[phase_case(pod, facts)]
-    if phase(pod) in TERMINAL_REASONS:
-        now_phase = phase(pod)  # for ever; how its containers end is still told
-        failure = failure or _recorded_failure(pod)
-    elif now_phase in TERMINAL_REASONS and not failure and has_alive_container(facts, sidecars(pod)):
-        now_phase = "Running" if is_initialised(pod, facts) else "Pending"  # over when its sidecars are
-    mains = [container_status(pod, c, facts, now_base=(now, base)) for c in main_containers(pod)]
-    inits = [container_status(pod, c, facts, now_base=(now, base), init=True) for c in init_containers(pod)]
-    status: dict[str, Any] = {"phase": now_phase, "conditions": _conditions(pod, facts, now_phase, now)}
+    failure = kubelet_failure(spec, facts, now)
+    now_phase = "Failed" if failure else dict(PHASES)[phase_case(spec, facts)]
+    if spec.phase in TERMINAL_REASONS:
+        now_phase = spec.phase  # for ever; how its containers end is still told
+        failure = failure or _recorded_failure(spec.object)
+    elif now_phase in TERMINAL_REASONS and not failure and has_alive_container(facts, spec.sidecars):
+        now_phase = "Running" if is_initialised(spec, facts) else "Pending"  # over when its sidecars are
+    mains = [container_status(spec, c, facts, now_base=(now, base)) for c in spec.main_containers]
+    inits = [container_status(spec, c, facts, now_base=(now, base), init=True) for c in spec.init_containers]
+    status: dict[str, Any] = {"phase": now_phase, "conditions": _conditions(spec, facts, now_phase, now)}
     if failure:
         status["reason"], status["message"] = failure
     status |= {"hostIP": facts.host_ip, "hostIPs": [{"ip": facts.host_ip}]}
     if facts.ip:
         status |= {"podIP": facts.ip, "podIPs": [{"ip": facts.ip}]}
-    status["startTime"] = dig(pod, "status.startTime") or timestamp(facts.start_time)
+    status["startTime"] = dig(spec.object, "status.startTime") or timestamp(facts.start_time)
     if inits:
         status["initContainerStatuses"] = inits
     status["containerStatuses"] = mains
-    if generation := meta(pod).get("generation"):
+    if generation := meta(spec.object).get("generation"):
         status["observedGeneration"] = generation
     return status
 
@@ -75,21 +70,21 @@ def _recorded_failure(pod: Object) -> tuple[str, str] | None:
     return (str(reason), str(dig(pod, "status.message", ""))) if reason else None
 
 
-def phase_case(pod: Object, facts: PodFacts) -> str:
+def phase_case(spec: PodSpec, facts: PodFacts) -> str:
     """Which line of PHASES describes the pod."""
-    for container in _unfinished_inits(pod, facts):
-        init_exit = None if is_sidecar(container) else _init_exit(container, facts)
-        failed = init_exit is not None and not should_restart(pod, container, init_exit, facts)
+    for container in _unfinished_inits(spec, facts):
+        init_exit = None if container.is_sidecar else _init_exit(container, facts)
+        failed = init_exit is not None and not should_restart(spec, container, init_exit, facts)
         return "init failed" if failed else "initialising"
-    container_facts = [facts.for_container(c) for c in main_containers(pod)]
+    container_facts = [facts.for_container(c.name) for c in spec.main_containers]
     if any(
         k.run is None or (k.run.started is None and k.run.exit is None and k.run.number == 0) for k in container_facts
     ):
         return "some never ran"
     exits = [k.run.exit for k in container_facts if k.run is not None and k.run.exit is not None]
     will_restart = (
-        should_restart(pod, c, k.run.exit, facts)
-        for c, k in zip(main_containers(pod), container_facts, strict=True)
+        should_restart(spec, c, k.run.exit, facts)
+        for c, k in zip(spec.main_containers, container_facts, strict=True)
         if k.run and k.run.exit
     )
     if len(exits) < len(container_facts) or any(will_restart):
@@ -97,68 +92,70 @@ def phase_case(pod: Object, facts: PodFacts) -> str:
     return "all succeeded" if all(end.code == 0 for end in exits) else "all ended"
 
 
-def _unfinished_inits(pod: Object, facts: PodFacts) -> list[dict[str, Any]]:
+def _unfinished_inits(spec: PodSpec, facts: PodFacts) -> list[ContainerSpec]:
     """The init containers that the main ones still wait for."""
-    if is_initialised(pod, facts):
+    if is_initialised(spec, facts):
         return []
-    return [c for c in init_containers(pod) if not _is_init_done(c, facts)]
+    return [c for c in spec.init_containers if not _is_init_done(c, facts)]
 
 
-def _is_init_done(container: Mapping[str, Any], facts: PodFacts) -> bool:
-    if is_sidecar(container):
-        return has_started(container, facts.for_container(container))
+def _is_init_done(container: ContainerSpec, facts: PodFacts) -> bool:
+    if container.is_sidecar:
+        return has_started(container, facts.for_container(container.name))
     init_exit = _init_exit(container, facts)
     return init_exit is not None and init_exit.code == 0
 
 
-def _init_exit(container: Mapping[str, Any], facts: PodFacts) -> Exit | None:
+def _init_exit(container: ContainerSpec, facts: PodFacts) -> Exit | None:
     """How an init container ended; the emulated one ends well when the master is ready."""
-    if is_emulated_init(container):
+    if container.is_emulated_init:
         return None if facts.master_ready is None else Exit(0, facts.start_time, facts.master_ready)
-    run = facts.for_container(container).run
+    run = facts.for_container(container.name).run
     return None if run is None else run.exit
 
 
 def container_status(
-    pod: Object,
-    container: Mapping[str, Any],
+    spec: PodSpec,
+    container: ContainerSpec,
     facts: PodFacts,
     *,
     now_base: tuple[float, float] = (0.0, 10.0),
     init: bool = False,
 ) -> dict[str, Any]:
     """One entry of containerStatuses or initContainerStatuses."""
-    container_facts = facts.for_container(container)
-    if init and is_emulated_init(container):
+    container_facts = facts.for_container(container.name)
+    if init and container.is_emulated_init:
         container_facts = ContainerFacts(image_id="rowlock://waits-for-the-master")
         state, last_state = _emulated_state(facts), dict[str, Any]()
     else:
-        state, last_state = _container_states(pod, container, facts, now_base, init=init)
-    plain_init = init and not is_sidecar(container)
+        state, last_state = _container_states(spec, container, facts, now_base, init=init)
+    plain_init = init and not container.is_sidecar
     restart_count = container_facts.run.number if container_facts.run else 0
     terminated_well = state.get("terminated", {}).get("exitCode") == 0
     status: dict[str, Any] = {
-        "image": container.get("image", ""),
-        "imageID": (container_facts.image_id or _image_id(pod, container))
+        "image": container.image,
+        "imageID": (container_facts.image_id or _image_id(spec.object, container))
         if container_facts.run or terminated_well
         else "",
         "lastState": last_state,
-        "name": container["name"],
+        "name": container.name,
         "ready": terminated_well if plain_init else is_ready(container, container_facts),
-        "resources": container.get("resources") or {},
+        "resources": container.resources,
         "restartCount": restart_count,
         "started": "running" in state if plain_init else has_started(container, container_facts),
         "state": state,
     }
     if container_facts.run:
-        status["containerID"] = container_facts.run.container or container_id(pod, container["name"], restart_count)
+        status["containerID"] = container_facts.run.container or container_id(
+            spec.object, container.name, restart_count
+        )
     return status
 
 
-def _image_id(pod: Object, container: Mapping[str, Any]) -> str:
+def _image_id(pod: Object, container: ContainerSpec) -> str:
     """What the pod's status says already: after a restart of the server nothing else knows."""
     statuses = [*dig(pod, "status.initContainerStatuses", ()), *dig(pod, "status.containerStatuses", ())]
-    return next((str(c.get("imageID") or "") for c in statuses if c.get("name") == container["name"]), "")
+    return next((str(c.get("imageID") or "") for c in statuses if c.get("name") == container.name), "")
 
 
 def container_id(pod: Object, container: str, restart_count: int) -> str:
@@ -174,32 +171,34 @@ def _emulated_state(facts: PodFacts) -> dict[str, Any]:
 
 
 def _container_states(
-    pod: Object, container: Mapping[str, Any], facts: PodFacts, now_base: tuple[float, float], *, init: bool
+    spec: PodSpec, container: ContainerSpec, facts: PodFacts, now_base: tuple[float, float], *, init: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(state, lastState)."""
-    container_facts, name = facts.for_container(container), container["name"]
+    container_facts, name = facts.for_container(container.name), container.name
     run = container_facts.run
     last_state = (
         {}
         if container_facts.last is None or run is None
-        else {"terminated": _terminated_state(pod, name, container_facts.last, run.number - 1)}
+        else {"terminated": _terminated_state(spec.object, name, container_facts.last, run.number - 1)}
     )
     if run is None or (run.started is None and run.exit is None):
-        return {"waiting": _waiting_state(pod, container_facts, facts, init=init)}, last_state
+        return {"waiting": _waiting_state(spec, container_facts, facts, init=init)}, last_state
     if run.exit is None:
         return {"running": {"startedAt": timestamp(run.started or 0.0)}}, last_state
-    terminated = {"terminated": _terminated_state(pod, name, run.exit, run.number)}
+    terminated = {"terminated": _terminated_state(spec.object, name, run.exit, run.number)}
     if container_facts.problem is not None:
-        return {"waiting": _waiting_state(pod, container_facts, facts, init=init)}, terminated
+        return {"waiting": _waiting_state(spec, container_facts, facts, init=init)}, terminated
     wait = backoff_delay(backoff_level(container_facts), now_base[1])
-    if should_restart(pod, container, run.exit, facts) and wait > 0 and not _is_terminal(pod, facts, now_base[0]):
-        return {"waiting": {"reason": "CrashLoopBackOff", "message": _back_off_message(pod, name, wait)}}, terminated
+    if should_restart(spec, container, run.exit, facts) and wait > 0 and not _is_terminal(spec, facts, now_base[0]):
+        return {
+            "waiting": {"reason": "CrashLoopBackOff", "message": _back_off_message(spec.object, name, wait)}
+        }, terminated
     return terminated, last_state
 
 
-def _is_terminal(pod: Object, facts: PodFacts, now: float) -> bool:
+def _is_terminal(spec: PodSpec, facts: PodFacts, now: float) -> bool:
     """Nothing of the pod will run again, whatever its policy."""
-    return phase(pod) in TERMINAL_REASONS or kubelet_failure(pod, facts, now) is not None
+    return spec.phase in TERMINAL_REASONS or kubelet_failure(spec, facts, now) is not None
 
 
 def _back_off_message(pod: Object, container: str, wait: float) -> str:
@@ -215,14 +214,14 @@ def format_duration(span: float) -> str:
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
-def _waiting_state(pod: Object, container_facts: ContainerFacts, facts: PodFacts, *, init: bool) -> dict[str, str]:
+def _waiting_state(spec: PodSpec, container_facts: ContainerFacts, facts: PodFacts, *, init: bool) -> dict[str, str]:
     message = {}
     if container_facts.problem is not None:
         message = {"message": container_facts.problem.message}
         if container_facts.problem.reason != "FailedMount":
             return {"reason": container_facts.problem.reason, **message}
-    initialising = init or phase_case(pod, facts) in ("initialising", "init failed")
-    return {"reason": "PodInitializing" if initialising or init_containers(pod) else "ContainerCreating", **message}
+    initialising = init or phase_case(spec, facts) in ("initialising", "init failed")
+    return {"reason": "PodInitializing" if initialising or spec.init_containers else "ContainerCreating", **message}
 
 
 def _terminated_state(pod: Object, container: str, run_exit: Exit, restart_count: int) -> dict[str, Any]:
@@ -238,17 +237,17 @@ def _terminated_state(pod: Object, container: str, run_exit: Exit, restart_count
     return state
 
 
-def _conditions(pod: Object, facts: PodFacts, now_phase: str, now: float) -> list[dict[str, Any]]:
+def _conditions(spec: PodSpec, facts: PodFacts, now_phase: str, now: float) -> list[dict[str, Any]]:
     """Those of others stay, before ours: why the scheduler takes the pod back, readiness gates."""
-    rows = [*_own_conditions(pod, facts, now_phase), ("PodScheduled", "True", "", "")]
+    rows = [*_own_conditions(spec, facts, now_phase), ("PodScheduled", "True", "", "")]
     own_types = {kind for kind, *_ in rows}
-    others = [c for c in dig(pod, "status.conditions", ()) if c.get("type") not in own_types]
-    return [*others, *(_condition(pod, row, now) for row in rows)]
+    others = [c for c in dig(spec.object, "status.conditions", ()) if c.get("type") not in own_types]
+    return [*others, *(_condition(spec.object, row, now) for row in rows)]
 
 
-def _own_conditions(pod: Object, facts: PodFacts, now_phase: str) -> Conditions:
-    unready = [c["name"] for c in (*sidecars(pod), *main_containers(pod)) if not is_ready(c, facts.for_container(c))]
-    unfinished_inits = [c["name"] for c in _unfinished_inits(pod, facts)]
+def _own_conditions(spec: PodSpec, facts: PodFacts, now_phase: str) -> Conditions:
+    unready = [c.name for c in (*spec.sidecars, *spec.main_containers) if not is_ready(c, facts.for_container(c.name))]
+    unfinished_inits = [c.name for c in _unfinished_inits(spec, facts)]
     initialized = ("Initialized", "True", "PodCompleted" if now_phase == "Succeeded" else "", "")
     if unfinished_inits:
         text = f"containers with incomplete status: [{' '.join(unfinished_inits)}]"

@@ -7,29 +7,18 @@ then sidecars stop, the last one first. A deleted pod gets SIGTERM, its grace, S
 its object goes when the last program has gone.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from rowlock.kubelet.pod.facts import (
-    ContainerFacts,
-    Exit,
-    PodFacts,
-    all_containers,
+from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts
+from rowlock.kubelet.pod.spec import (
+    ContainerSpec,
+    PodSpec,
     has_alive_container,
     has_started,
-    init_containers,
-    is_emulated_init,
     is_initialised,
-    is_sidecar,
     kubelet_failure,
-    main_containers,
-    restart_policy,
-    sidecars,
 )
-from rowlock.objects import Object, dig, is_deleting, meta, phase, seconds
 
-DEFAULT_GRACE = 30.0
 BACKOFF_RESET_AFTER = 600.0
 MAX_BACKOFF_FACTOR = 30
 """The longest back-off, in units of the first."""
@@ -88,20 +77,20 @@ def remaining_wait(since: float, length: float, now: float) -> float:
     return left if 0 < left <= length + CLOCK_TOLERANCE else 0.0
 
 
-def should_restart(pod: Object, container: Mapping[str, Any], run_exit: Exit, facts: PodFacts) -> bool:
+def should_restart(spec: PodSpec, container: ContainerSpec, run_exit: Exit, facts: PodFacts) -> bool:
     """Shall this container run again?"""
-    if container in main_containers(pod):
-        return restart_policy(pod) == "Always" or (restart_policy(pod) == "OnFailure" and run_exit.code != 0)
-    if is_sidecar(container):
-        return not are_mains_over(pod, facts)
-    return run_exit.code != 0 and restart_policy(pod) != "Never"
+    if container.is_main:
+        return spec.restart_policy == "Always" or (spec.restart_policy == "OnFailure" and run_exit.code != 0)
+    if container.is_sidecar:
+        return not are_mains_over(spec, facts)
+    return run_exit.code != 0 and spec.restart_policy != "Never"
 
 
-def are_mains_over(pod: Object, facts: PodFacts) -> bool:
+def are_mains_over(spec: PodSpec, facts: PodFacts) -> bool:
     """Every main container has ended and none will run again."""
-    runs = [(c, facts.for_container(c).run) for c in main_containers(pod)]
+    runs = [(c, facts.for_container(c.name).run) for c in spec.main_containers]
     return all(
-        run is not None and run.exit is not None and not should_restart(pod, c, run.exit, facts) for c, run in runs
+        run is not None and run.exit is not None and not should_restart(spec, c, run.exit, facts) for c, run in runs
     )
 
 
@@ -113,111 +102,105 @@ def backoff_level(facts: ContainerFacts) -> int:
     return run.backoff
 
 
-def compute_pod_actions(pod: Object, facts: PodFacts, now: float, base: float = 10.0) -> PodActions:
+def compute_pod_actions(spec: PodSpec, facts: PodFacts, now: float, base: float = 10.0) -> PodActions:
     """The chores for a pod that is bound to one of our nodes."""
-    if is_deleting(pod):
-        return _delete_actions(pod, facts, now)
-    if phase(pod) in ("Succeeded", "Failed"):
-        grace = 0.0 if facts.evicted else _grace_period(pod)
-        return PodActions((*_stop_actions(pod, facts, grace, now), Publish()))
-    if failed := _failure_actions(pod, facts, now):
+    if spec.deletion_time is not None:
+        return _delete_actions(spec, facts, spec.deletion_time, now)
+    if spec.phase in ("Succeeded", "Failed"):
+        grace = 0.0 if facts.evicted else spec.grace_period
+        return PodActions((*_stop_actions(spec, facts, grace, now), Publish()))
+    if failed := _failure_actions(spec, facts, now):
         return failed
-    if are_mains_over(pod, facts) or _has_failed_init(pod, facts):
-        return PodActions((*_stop_actions(pod, facts, _grace_period(pod), now), Publish()))
-    ready, actions = _init_actions(pod, facts, now, base)
+    if are_mains_over(spec, facts) or _has_failed_init(spec, facts):
+        return PodActions((*_stop_actions(spec, facts, spec.grace_period, now), Publish()))
+    ready, actions = _init_actions(spec, facts, now, base)
     if ready:
-        actions = _start_actions([*sidecars(pod), *main_containers(pod)], pod, facts, (now, base))
-    deadline = _seconds_to_deadline(pod, facts, now)
+        actions = _start_actions([*spec.sidecars, *spec.main_containers], spec, facts, (now, base))
+    deadline = _seconds_to_deadline(spec, facts, now)
     requeue_after = min((x for x in (actions.requeue_after, deadline) if x is not None), default=None)
     return PodActions(actions.actions, requeue_after)
 
 
-def _delete_actions(pod: Object, facts: PodFacts, now: float) -> PodActions:
-    if not has_alive_container(facts, all_containers(pod)):
+def _delete_actions(spec: PodSpec, facts: PodFacts, deletion_time: float, now: float) -> PodActions:
+    if not has_alive_container(facts, spec.containers):
         return PodActions((Remove(),))
-    grace = max(0.0, seconds(meta(pod)["deletionTimestamp"]) - now)
-    stops = _stop_actions(
-        pod, facts, min(grace, float(meta(pod).get("deletionGracePeriodSeconds", DEFAULT_GRACE))), now
-    )
+    grace = max(0.0, deletion_time - now)
+    stops = _stop_actions(spec, facts, min(grace, spec.deletion_grace_period), now)
     return PodActions(stops, grace + 1)
 
 
-def _has_failed_init(pod: Object, facts: PodFacts) -> bool:
+def _has_failed_init(spec: PodSpec, facts: PodFacts) -> bool:
     """An init container has failed for good: what runs beside it has nothing to wait for."""
-    for container in init_containers(pod):
-        run = facts.for_container(container).run
-        if not is_sidecar(container) and run is not None and run.exit is not None and run.exit.code != 0:
-            return not is_initialised(pod, facts) and not should_restart(pod, container, run.exit, facts)
+    for container in spec.init_containers:
+        run = facts.for_container(container.name).run
+        if not container.is_sidecar and run is not None and run.exit is not None and run.exit.code != 0:
+            return not is_initialised(spec, facts) and not should_restart(spec, container, run.exit, facts)
     return False
 
 
-def _stop_actions(pod: Object, facts: PodFacts, grace: float, now: float) -> tuple[PodAction, ...]:
+def _stop_actions(spec: PodSpec, facts: PodFacts, grace: float, now: float) -> tuple[PodAction, ...]:
     """Everything that runs; sidecars only when nothing else does, one after the other, the last one first."""
-    to_stop = [c for c in all_containers(pod) if c not in sidecars(pod)]
+    to_stop = [c for c in spec.containers if not c.is_sidecar]
     if not has_alive_container(facts, to_stop):
-        to_stop = [c for c in sidecars(pod) if facts.for_container(c).is_alive][-1:]
+        to_stop = [c for c in spec.sidecars if facts.for_container(c.name).is_alive][-1:]
     if grace <= 0:
-        to_stop = all_containers(pod)
+        to_stop = list(spec.containers)
     stops = []
     for container in to_stop:
-        container_facts = facts.for_container(container)
+        container_facts = facts.for_container(container.name)
         if container_facts.is_alive and (
             container_facts.stop_by is None or now + grace < container_facts.stop_by - 0.5
         ):
-            stops.append(Stop(container["name"], grace))
+            stops.append(Stop(container.name, grace))
     return tuple(stops)
 
 
-def _grace_period(pod: Object) -> float:
-    return float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE))
+def _seconds_to_deadline(spec: PodSpec, facts: PodFacts, now: float) -> float | None:
+    limit = spec.active_deadline
+    return None if limit is None else max(0.01, facts.start_time + limit - now)
 
 
-def _seconds_to_deadline(pod: Object, facts: PodFacts, now: float) -> float | None:
-    limit = dig(pod, "spec.activeDeadlineSeconds")
-    return None if limit is None else max(0.01, facts.start_time + float(limit) - now)
-
-
-def _failure_actions(pod: Object, facts: PodFacts, now: float) -> PodActions | None:
-    if kubelet_failure(pod, facts, now) is None:
+def _failure_actions(spec: PodSpec, facts: PodFacts, now: float) -> PodActions | None:
+    if kubelet_failure(spec, facts, now) is None:
         return None
-    grace = 0.0 if facts.evicted else _grace_period(pod)
-    requeue_after = 1.0 if has_alive_container(facts, all_containers(pod)) else None
-    return PodActions((*_stop_actions(pod, facts, grace, now), Publish()), requeue_after)
+    grace = 0.0 if facts.evicted else spec.grace_period
+    requeue_after = 1.0 if has_alive_container(facts, spec.containers) else None
+    return PodActions((*_stop_actions(spec, facts, grace, now), Publish()), requeue_after)
 
 
-def _init_actions(pod: Object, facts: PodFacts, now: float, base: float) -> tuple[bool, PodActions]:
+def _init_actions(spec: PodSpec, facts: PodFacts, now: float, base: float) -> tuple[bool, PodActions]:
     """(True, …) when every init container is done; else what the first unfinished one needs."""
-    if is_initialised(pod, facts):
+    if is_initialised(spec, facts):
         return True, PodActions()
     started_sidecars = []
-    for container in init_containers(pod):
-        if is_emulated_init(container):
+    for container in spec.init_containers:
+        if container.is_emulated_init:
             if facts.master_ready is None:
                 remaining = remaining_wait(facts.start_time, INIT_PUBLISH_DELAY, now)
                 return False, PodActions((), remaining) if remaining > 0 else PodActions((Publish(),))
             continue
-        container_facts = facts.for_container(container)
-        if is_sidecar(container):
+        container_facts = facts.for_container(container.name)
+        if container.is_sidecar:
             started_sidecars.append(container)
             if not has_started(container, container_facts):
-                return False, _start_actions(started_sidecars, pod, facts, (now, base))
+                return False, _start_actions(started_sidecars, spec, facts, (now, base))
         elif container_facts.run is None or container_facts.run.exit is None or container_facts.run.exit.code != 0:
-            return False, _start_actions([*started_sidecars, container], pod, facts, (now, base))
+            return False, _start_actions([*started_sidecars, container], spec, facts, (now, base))
     return True, PodActions()
 
 
 def _start_actions(
-    containers: list[dict[str, Any]], pod: Object, facts: PodFacts, clock: tuple[float, float]
+    containers: list[ContainerSpec], spec: PodSpec, facts: PodFacts, clock: tuple[float, float]
 ) -> PodActions:
     actions: list[PodAction] = []
     waits: list[float] = []
     starting = False
     for container in containers:
-        container_facts = facts.for_container(container)
+        container_facts = facts.for_container(container.name)
         if container_facts.asked is not None:
             starting = True
             continue
-        start, wait = _next_start(pod, container, facts, clock)
+        start, wait = _next_start(spec, container, facts, clock)
         actions += [start] if start else []
         waits += [] if wait is None else [wait]
         starting |= start is not None
@@ -227,10 +210,10 @@ def _start_actions(
 
 
 def _next_start(
-    pod: Object, container: Mapping[str, Any], facts: PodFacts, clock: tuple[float, float]
+    spec: PodSpec, container: ContainerSpec, facts: PodFacts, clock: tuple[float, float]
 ) -> tuple[Start | None, float | None]:
     """The start that is due, or how long until it is."""
-    container_facts, (now, base) = facts.for_container(container), clock
+    container_facts, (now, base) = facts.for_container(container.name), clock
     if container_facts.pull.under_way:
         return None, None  # its end is the next turn
     if container_facts.problem is not None:
@@ -238,11 +221,11 @@ def _next_start(
         if wait > 0:
             return None, wait
     if container_facts.run is None:
-        return Start(container["name"], 0, 0), None
-    if container_facts.run.exit is None or not should_restart(pod, container, container_facts.run.exit, facts):
+        return Start(container.name, 0, 0), None
+    if container_facts.run.exit is None or not should_restart(spec, container, container_facts.run.exit, facts):
         return None, None
     level = backoff_level(container_facts)
     wait = remaining_wait(container_facts.run.exit.finished, backoff_delay(level, base), now)
     if wait > 0:
         return None, wait
-    return Start(container["name"], container_facts.run.number + 1, level + 1), None
+    return Start(container.name, container_facts.run.number + 1, level + 1), None

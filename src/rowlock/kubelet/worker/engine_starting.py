@@ -20,7 +20,8 @@ from rowlock.kubelet.pod.facts import (
     all_containers,
     shim_limits,
 )
-from rowlock.kubelet.pod.sync import DEFAULT_GRACE, Start
+from rowlock.kubelet.pod.spec import DEFAULT_GRACE
+from rowlock.kubelet.pod.sync import Start
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.container_runtime import shared_memory_limit
 from rowlock.kubelet.runtime.engine_spec import TORCH_ERROR_FILE, ContainerConfig, PodSandboxConfig

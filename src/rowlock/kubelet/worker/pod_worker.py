@@ -84,7 +84,7 @@ class PodWorker:
         self._report_exits(pod, state)
         self._prober.sync_probes(pod, state)
         now = self._node.clock()
-        actions = pod_sync.compute_pod_actions(pod, state.facts(), now, self._backoff)
+        actions = pod_sync.compute_pod_actions(state.spec_of(pod), state.facts(), now, self._backoff)
         starts = [c for c in actions.actions if isinstance(c, Start)]
         if starts and state.card.contained and problem is None:
             problem = await self._prepare_engine(pod, state)
@@ -212,7 +212,7 @@ class PodWorker:
 
     async def _publish_status(self, pod: Object, state: PodState) -> None:
         """One patch, if anything is new; refused (and tried again) when somebody else wrote in between."""
-        status = pod_status.generate_pod_status(pod, state.facts(), self._node.clock(), self._backoff)
+        status = pod_status.generate_pod_status(state.spec_of(pod), state.facts(), self._node.clock(), self._backoff)
         state.finished = status["phase"] in ("Succeeded", "Failed")
         current = pod.get("status") or {}
         if any(current.get(k) != v for k, v in status.items()):

@@ -16,7 +16,7 @@ from rowlock.kubelet.files.names import is_name
 from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
-from rowlock.kubelet.pod.facts import Run, awaited_master
+from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
 from rowlock.kubelet.worker.starting import assign_devices
@@ -203,7 +203,7 @@ class PodWorkers:
 
     def _await_master(self, pod: Object, pod_state: PodState) -> None:
         """For the emulated init container: is the master's program running?"""
-        master_name = awaited_master(pod)
+        master_name = pod_state.spec_of(pod).awaited_master
         if not master_name or pod_state.master_ready is not None:
             return
         master = Key(pod_state.card.namespace, master_name)

@@ -31,7 +31,8 @@ from rowlock.kubelet.pod.facts import (
     main_containers,
     shim_limits,
 )
-from rowlock.kubelet.pod.sync import DEFAULT_GRACE, Start
+from rowlock.kubelet.pod.spec import DEFAULT_GRACE
+from rowlock.kubelet.pod.sync import Start
 from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
