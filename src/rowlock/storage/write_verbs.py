@@ -28,7 +28,7 @@ MAX_OBJECT_BYTES = 1_572_864  # bytes of one object: etcd's limit, so that what 
 encode = msgspec.json.Encoder().encode
 
 GENERATE_ATTEMPTS = 8
-"""Names that are drawn for one object with generateName: `maxNameGenerationCreateAttempts`."""
+"""Names that are drawn for one object with generateName, as many as upstream."""
 
 
 class Admission(Protocol):
