@@ -7,14 +7,16 @@ everything is done below a handle of the directory, and no link is followed.
 
 import contextlib
 import os
+import re
 import stat
 import time
 
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.pod.volume import Files
-from rowlock.objects import is_digits
 
 _DATA, _NEW_DATA = "..data", "..new"
+_DATA_NAME = re.compile(r"\.\.[0-9]{1,20}")
+"""Nanoseconds since the epoch: 19 digits."""
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
 
 
@@ -68,7 +70,7 @@ def _read_link(directory: int, name: str) -> str:
 
 def _holds_files(directory: int, data: str, files: Files) -> bool:
     """Does the directory `data`, of a name that we give, hold these files with these modes, and nothing else?"""
-    if not data.startswith("..") or not is_digits(data[2:]):
+    if not _DATA_NAME.fullmatch(data):
         return False
     names: list[str] = []
 
