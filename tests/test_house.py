@@ -28,7 +28,7 @@ STOREYS: tuple[set[str], ...] = (
     DECIDING,
     {"controllers"},
     {"storage", "apiserver", "kubelet", "diagnostics", "kube", "rest", "simulator"},
-    {"cluster"},
+    {"cluster", "server_log"},
     {"assembly"},
     {"serve"},
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import logging
 import stat
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rowlock.errors import ApiError, BadRequest
+from rowlock.server_log import configure_logging
 
 gc.disable()  # hundreds of modules are made now and none of them is garbage; assembly.py switches it on again
 
@@ -100,7 +100,7 @@ def external_names(options: argparse.Namespace) -> list[str]:
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0 after an orderly stop, 1 with one sentence when it cannot start."""
     options = parse_arguments(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname).1s %(name)s %(message)s")
+    configure_logging()
     unknown_parts = {part for part in options.without.split(",") if part} - set(OPTIONAL_PARTS)
     if unknown_parts:
         print(
