@@ -1,0 +1,38 @@
+"""The page of limits says what the code has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rowlock.apiserver.http import request_body, requests
+from rowlock.apiserver.patch import json_patch
+from rowlock.apiserver.server import http_protocol
+from rowlock.apiserver.streams import port_forward
+from rowlock.kubelet.node import machine
+from rowlock.kubelet.pod import directory
+from rowlock.rest import call
+from rowlock.storage import store, write_verbs
+
+PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
+MIB = 1 << 20
+
+
+def test_every_figure_is_that_of_the_code() -> None:
+    rows = (
+        f"| {http_protocol.HEAD_LIMIT >> 10} KiB, {http_protocol.HEADER_COUNT_LIMIT} headers |",
+        f"whose it is | {http_protocol.BODY_CEILING // MIB} MiB |",
+        f"Kubernetes API | {requests.BODY_LIMIT // MIB} MiB |",
+        f"REST API | {call.MAX_BODY_BYTES // MIB} MiB |",
+        f"stored | {write_verbs.MAX_OBJECT_BYTES / MIB:.1f} MiB",
+        f"| {http_protocol.FIRST_S:.0f} s, {http_protocol.REQUEST_S:.0f} s |",
+        f"on a connection | {http_protocol.PIPELINE_LIMIT} |",
+        f"| {json_patch.MAX_OPERATIONS:,} operations, {json_patch.MAX_COPIED_BYTES // MIB} MiB |",
+        f"| {request_body.MAX_DEPTH} levels |",
+        f"| {store.WATCH_WINDOW:,} changes in memory",
+        f"`generateName` | {write_verbs.GENERATE_ATTEMPTS} |",
+        f"pods of a node | {machine.MAX_PODS:,} ",
+        f"the newest {directory.MAX_KEPT_POD_LOGS:,} pods, {directory.MAX_KEPT_LOG_BYTES >> 30} GiB |",
+        f"port-forward | {port_forward.MAX_CONNECTIONS} connections |",
+    )
+    missing = [row for row in rows if row not in PAGE]
+    assert not missing, f"docs/limits.md says something else than the code: {missing}"
