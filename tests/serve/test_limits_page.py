@@ -32,7 +32,7 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"`generateName` | {write_verbs.GENERATE_ATTEMPTS} |",
         f"pods of a node | {machine.MAX_PODS:,} ",
         f"the newest {directory.MAX_KEPT_POD_LOGS:,} pods, {directory.MAX_KEPT_LOG_BYTES >> 30} GiB |",
-        f"port-forward | {port_forward.MAX_CONNECTIONS} connections |",
+        f"port-forward | {port_forward.MAX_CONNECTIONS} connections ",
     )
     missing = [row for row in rows if row not in PAGE]
     assert not missing, f"docs/limits.md says something else than the code: {missing}"
