@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.rest.served import Served
 
+from rowlock import kinds
+
 
 def _objects(served: Served, line: str) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = json.loads(served.ok([*line.split(), "--dry-run"]))
@@ -80,7 +82,10 @@ def test_v1_flags_reach_the_pod(served: Served, flags: str, expected: dict[str, 
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ("--port 8080:80,9090:90", {"ports": [{"containerPort": 80}, {"containerPort": 90}]}),
+        (
+            "--port 8080:80,9090:90",
+            {"ports": [{"name": "port-80", "containerPort": 80}, {"name": "port-90", "containerPort": 90}]},
+        ),
         ("--add-capability NET_ADMIN", {"securityContext": {"capabilities": {"add": ["NET_ADMIN"]}}}),
         ("--allow-privilege-escalation", {"securityContext": {"allowPrivilegeEscalation": True}}),
         ("--local-image", {"imagePullPolicy": "Never"}),
@@ -138,6 +143,15 @@ def test_a_home_of_its_own(served: Served) -> None:
     container = _worker(served, "--create-home-dir")["containers"][0]
     assert {"name": "HOME", "value": "/home/job"} in container["env"]
     assert container["volumeMounts"] == [{"name": "home", "mountPath": "/home/job"}]
+
+
+def test_ports_stand_in_the_services_of_the_ranks(served: Served) -> None:
+    """A Service with several ports needs their names: without them the operator could not make it."""
+    served.node("a")
+    served.ok("runai submit-dist pytorch j -i img --port 8080:80,23456")
+    served.until(lambda: len(list(served.store.view.all(kinds.SERVICE, "runai-default"))) == 2)
+    service = served.store.view.get(kinds.SERVICE, "runai-default", "j-master-0") or {}
+    assert {(p["name"], p["port"]) for p in service["spec"]["ports"]} == {("port-80", 80), ("pytorchjob-port", 23456)}
 
 
 def test_submit_makes_a_job_of_one_pod(served: Served) -> None:

@@ -162,8 +162,9 @@ def _replica(
     container |= {name: True for name, on in (("stdin", role.stdin), ("tty", role.tty)) if on}
     if resources := role.compute.resources():
         container["resources"] = resources
-    if role.ports:
-        container["ports"] = [{"containerPort": port} for port in role.ports]
+    if ports := [port for port in role.ports if port != submission.framework.port.number]:
+        # with names: each rank has a Service with its ports beside the framework's own, and several need names
+        container["ports"] = [{"name": f"port-{port}", "containerPort": port} for port in ports]
     container |= role.security.container_fields()
     return {
         "replicas": 1 if lead else submission.workers,
