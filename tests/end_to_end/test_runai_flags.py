@@ -1,0 +1,53 @@
+"""Flags of `runai` in real pods: a repository, a claim, a directory of the node, a home, a share of a GPU by memory."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.end_to_end.cluster import Cluster
+
+PROGRAM = """python /code/main.py; echo kept > /data/kept; echo home $HOME; cat /node/note; echo x > /node/other;
+cat /empty/none; while [ ! -e "{}" ]; do sleep 0.05; done"""
+
+
+def test_what_flags_ask_for_is_in_the_pod(cluster: Cluster) -> None:
+    folder = cluster.data.parent
+    repository, node = folder / "repository", folder / "node"
+    node.mkdir()
+    (node / "note").write_text("from the node\n")
+    subprocess.run(["git", "init", "-q", str(repository)], check=True)
+    (repository / "main.py").write_text("print('from the repository')\n")
+    commit = ["git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    subprocess.run([*commit, "add", "-A"], check=True)
+    subprocess.run([*commit, "commit", "-q", "-m", "first"], check=True)
+    cluster.up("--simulated-gpus", "1")
+    flags = [
+        *("--git-sync", f"source={repository},target=/code", "--new-pvc", "claimname=results,size=1Gi,path=/data"),
+        *("-v", f"{node}:/node:ro", "--create-home-dir", "--gpu-memory", "4000M", "--port", "8080"),
+    ]
+    program = PROGRAM.format(folder / "stop")
+    cluster.run("runai", "submit", "t1", "-i", "rowlock.dev/host", *flags, "--command", "--", "sh", "-c", program)
+    cluster.run("rowlock", "wait", "t1", "--for", "running", "--timeout", "60s")
+    cluster.until(lambda: "none" in cluster.run("runai", "logs", "t1"), "the program has said everything")
+    log = cluster.run("runai", "training", "logs", "t1").splitlines()
+    assert log[:3] == ["from the repository", "home /home/job", "from the node"]
+    assert "Read-only file system" in log[3]
+    assert cluster.run("runai", "training", "exec", "t1", "--", "cat", "/data/kept") == "kept\n"
+    assert cluster.run("runai", "training", "list", "--no-headers", "--columns", "name,type,status,gpu").split() == [
+        "t1", "Training", "Running", "0.05",
+    ]  # fmt: skip
+    (folder / "stop").touch()
+    cluster.run("rowlock", "wait", "t1", "--timeout", "60s", code=None)
+    cluster.run("runai", "delete", "job", "t1")
+    claims = cluster.api("GET", "/api/v1/namespaces/runai-default/persistentvolumeclaims")["items"]
+    assert [c["metadata"]["name"] for c in claims] == ["results"]
+
+
+def test_attach_reaches_the_program(cluster: Cluster) -> None:
+    cluster.up()
+    program = "[ $RANK != 0 ] || read line; echo rank $RANK read $line"
+    submit = ["runai", "pytorch", "submit", "t1", "-i", "rowlock.dev/host", "--workers", "1", "--stdin", "--attach"]
+    line = [*submit, "--command", "--", "sh", "-c", program]
+    done = subprocess.run(line, env=cluster.env, input="a word\n", capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "rank 0 read a word" in done.stdout and "Connecting to pod t1-master-0" in done.stderr
