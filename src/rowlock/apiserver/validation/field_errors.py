@@ -4,42 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
 from rowlock.errors import Cause
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-
-_LABEL_TEXT = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with"
-    " an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is"
-    " '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-_SUBDOMAIN_TEXT = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and"
-    " end with an alphanumeric character (e.g. 'example.com', regex used for validation is"
-    r" '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-_SERVICE_TEXT = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character,"
-    " and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is"
-    " '[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
-_NAME_PART_TEXT = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric"
-    " character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is"
-    " '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-_VALUE_TEXT = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and"
-    " end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is"
-    " '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
+Causes = Iterator[Cause]
+Problems = Callable[[str], list[str]]
+"""What is wrong with a text, a sentence each; nothing when it is well."""
 
 
 def format_value(value: Any) -> str:
@@ -49,6 +22,11 @@ def format_value(value: Any) -> str:
 
 def invalid_value(field: str, value: Any, why: str) -> Cause:
     return Cause("FieldValueInvalid", f"Invalid value: {format_value(value)}: {why}", field)
+
+
+def invalid_values(field: str, value: Any, problems: Iterable[str]) -> list[Cause]:
+    """One cause for each sentence."""
+    return [invalid_value(field, value, why) for why in problems]
 
 
 def required_value(field: str, why: str = "") -> Cause:
@@ -71,6 +49,11 @@ def duplicate_value(field: str, value: Any) -> Cause:
     return Cause("FieldValueDuplicate", f"Duplicate value: {format_value(value)}", field)
 
 
+def too_long(field: str, limit: int) -> Cause:
+    """Of bytes."""
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
+
+
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
     text = ", ".join(f'"{v}"' for v in supported)
     return Cause(
@@ -78,16 +61,64 @@ def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
     )
 
 
-def _too_long_text(limit: int) -> str:
-    return f"must be no more than {limit} characters"
+# ---------------------------------------------------------------- alphabets
+
+
+def text_format(limit: int, pattern: str, rule: str, *examples: str) -> Problems:
+    """The problems of texts that are to match a pattern, as apimachinery's RegexError words them."""
+    matches = re.compile(pattern).fullmatch
+    shown = ",  or ".join(f"'{example}'" for example in examples)
+    sentence = f"{rule} (e.g. {shown}, regex used for validation is '{pattern}')"
+
+    @lru_cache(4096)
+    def problems(text: str) -> list[str]:
+        found = [f"must be no more than {limit} characters"] if len(text) > limit else []
+        return found if matches(text) else [*found, sentence]
+
+    return problems
+
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_CONFIG_KEY = "[-._a-zA-Z0-9]+"
+_LOWER = "must consist of lower case alphanumeric characters"
+_MIXED = "consist of alphanumeric characters, '-', '_' or '.'"
+_ENDS = "must start and end with an alphanumeric character"
+
+subdomain_problems = text_format(
+    253, _SUBDOMAIN, f"a lowercase RFC 1123 subdomain {_LOWER}, '-' or '.', and {_ENDS}", "example.com"
+)
+service_name_problems = text_format(
+    63, "[a-z]([-a-z0-9]*[a-z0-9])?",
+    f"a DNS-1035 label {_LOWER} or '-', start with an alphabetic character, and end with an alphanumeric character",
+    "my-name", "abc-123",
+)  # fmt: skip
+search_domain_problems = text_format(
+    253, r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*",
+    f"a lowercase RFC 1123 subdomain {_LOWER}, '_', '-' or '.', and {_ENDS}", "example.com",
+)  # fmt: skip
+label_value_problems = text_format(
+    63, f"({_QUALIFIED})?", f"a valid label must be an empty string or {_MIXED}, and {_ENDS}",
+    "MyValue", "my_value", "12345",
+)  # fmt: skip
+header_problems = text_format(
+    2**31, "[-A-Za-z0-9]+", "a valid HTTP header must consist of alphanumeric characters or '-'", "X-Header-Name"
+)
+_label_problems = text_format(
+    63, _LABEL, f"a lowercase RFC 1123 label {_LOWER} or '-', and {_ENDS}", "my-name", "123-abc"
+)
+_name_problems = text_format(63, _QUALIFIED, f"must {_MIXED}, and {_ENDS}", "MyName", "my.name", "123-abc")
+_config_key_problems = text_format(
+    253, _CONFIG_KEY, f"a valid config key must {_MIXED}", "key.name", "KEY_NAME", "key-name"
+)
 
 
 @lru_cache(4096)
 def dns_label_problems(name: str) -> list[str]:
-    problems = [_too_long_text(63)] if len(name) > 63 else []
-    if _LABEL.fullmatch(name):
-        return problems
-    return [*problems, "must not contain dots" if _SUBDOMAIN.fullmatch(name) else _LABEL_TEXT]
+    problems = _label_problems(name)
+    dotted = "." in name and re.fullmatch(_SUBDOMAIN, name)
+    return [*problems[:-1], "must not contain dots"] if dotted else problems
 
 
 @lru_cache(4096)
@@ -106,41 +137,23 @@ def port_name_problems(name: str) -> list[str]:
 
 
 @lru_cache(4096)
-def subdomain_problems(name: str) -> list[str]:
-    problems = [_too_long_text(253)] if len(name) > 253 else []
-    return problems if _SUBDOMAIN.fullmatch(name) else [*problems, _SUBDOMAIN_TEXT]
-
-
-@lru_cache(4096)
-def service_name_problems(name: str) -> list[str]:
-    problems = [_too_long_text(63)] if len(name) > 63 else []
-    return problems if _SERVICE.fullmatch(name) else [*problems, _SERVICE_TEXT]
-
-
-@lru_cache(4096)
 def label_key_problems(key: str) -> list[str]:
     prefix, slash, name = key.rpartition("/")
-    if slash and "/" in prefix:
-        return [
-            "a qualified name "
-            + _NAME_PART_TEXT.removeprefix("name part ").removesuffix("')")
-            + "') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
-    problems: list[str] = []
+    if "/" in prefix:
+        why = _name_problems("")[0]
+        return [f"a qualified name {why} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+    problems = [f"prefix part {why}" for why in subdomain_problems(prefix)] if prefix else []
     if slash and not prefix:
         problems.append("prefix part must be non-empty")
-    elif slash:
-        problems += [f"prefix part {p}" for p in subdomain_problems(prefix)]
     if not name:
         problems.append("name part must be non-empty")
-    elif len(name) > 63:
-        problems.append(f"name part {_too_long_text(63)}")
-    if not _QUALIFIED.fullmatch(name):
-        problems.append(_NAME_PART_TEXT)
-    return problems
+    return problems + [f"name part {why}" for why in _name_problems(name)]
 
 
-@lru_cache(4096)
-def label_value_problems(value: str) -> list[str]:
-    problems = [_too_long_text(63)] if len(value) > 63 else []
-    return problems if not value or _QUALIFIED.fullmatch(value) else [*problems, _VALUE_TEXT]
+def config_key_problems(key: str) -> list[str]:
+    """What is wrong with a key of a ConfigMap or Secret."""
+    problems = _config_key_problems(key)
+    if key in (".", ".."):
+        return [*problems, f"must not be '{key}'"]
+    relative = key.startswith("..") and re.fullmatch(_CONFIG_KEY, key)
+    return [*problems, "must not start with '..'"] if relative else problems
