@@ -47,6 +47,15 @@ INTERNALS = (
         real='Invalid value: {"Kind":"Pod","Namespace":"","Name":"q","UID":""}: field is immutable',
         ours='Invalid value: {"kind":"Pod","name":"q"}: field is immutable',
     ),
+    # Structs of several fields together, in the spelling of Go's fields, those that nobody set among them.
+    Internal(
+        "dumped struct",
+        r"((?:Invalid|Duplicate) value: )(?:\{\"[A-Z]\w*\":.*?\}(?=: [a-z]|, [a-z]|\]?$)|\{\"protocol\":\"\w*\",\"port\":\d+\}"
+        r"|\{\".*?\}(?=: (?:cannot set|taints must be|unsupported scope|can only be set)))",
+        r"\1STRUCT",
+        real='Duplicate value: {"Key":"a","Value":"","Effect":"NoSchedule","TimeAdded":null}: taints must be unique',
+        ours='Duplicate value: {"key":"a","effect":"NoSchedule"}: taints must be unique',
+    ),
     # What `runtime.DefaultUnstructuredConverter` says of values that are no JSON any more; to us they are.
     Internal(
         "converter of values",

@@ -9,7 +9,7 @@ from tests.error_contract import INTERNALS, Internal, without_internals
 from tests.evidence import DATA
 
 GO = (
-    "json:", "Go ", "invalid character", "parsing time", "unexpected end", "scheme.go", "unknown conversion",
+    "json:", "Go ", "invalid character", "parsing time", "unexpected end", "scheme.go", "unknown conversion", "value: {\"",
 )  # fmt: skip
 """Words of which each recorded sentence has some that is changed at all."""
 
@@ -24,7 +24,7 @@ def test_sentences_for_people_stay_as_they_are() -> None:
     sentences = [row[1] for row in json.loads((DATA / "refusals.json").read_text())]
     changed = [text for text in sentences if without_internals(text) != text]
     assert changed and all(any(word in text for word in GO) for text in changed)
-    assert len(changed) < len(sentences) / 50
+    assert len(changed) < len(sentences) / 40
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,7 @@ def test_sentences_for_people_stay_as_they_are() -> None:
         "Operation cannot be fulfilled on leases \"l\": Precondition failed: UID in precondition: a, UID in object meta: b",
         'failed to create typed patch object (a/b; /v1, Kind=Pod): .spec.colour: field not declared in schema',
         'parsing time "2024-13-02T03:04:05Z": month out of range',
+        'spec.containers[0].ports[1]: Duplicate value: {"containerPort":80,"protocol":"TCP"}',
     ],
 )  # fmt: skip
 def test_what_people_read_is_compared_to_the_letter(text: str) -> None:

@@ -133,7 +133,7 @@ class AdmissionChain:
         )
 
     def _validate(self, kind: Kind, old: Object | None, new: Object) -> None:
-        causes = list(object_validation.meta_causes(kind, new))
+        causes = object_validation.meta_causes(kind, new)
         if old is not None:
             causes += object_validation.meta_update_causes(old, new)
         if kind.custom:
@@ -141,29 +141,22 @@ class AdmissionChain:
             causes = crd_schema.add_incomplete_cause(causes) if kind in kinds.JOBS else causes
             causes += () if causes else gang_admission.causes(kind, new, self.view)
         else:
-            rule, update = object_validation.RULES.get(kind), object_validation.UPDATE_RULES.get(kind)
-            rule_causes = list(rule(new)) if rule is not None else []
-            if old is None and kind in object_validation.CREATE_RULES:
-                rule_causes += object_validation.CREATE_RULES[kind](new)
-            changed = list(update(old, new)) if old is not None and update is not None else []
-            causes += (
-                [*changed, *rule_causes]
-                if kind in object_validation.UPDATES_CHECKED_FIRST
-                else [*rule_causes, *changed]
-            )
+            rule_causes = object_validation.object_causes(kind, new)
+            if old is None:
+                changed = object_validation.object_causes(kind, new, "new")
+            else:
+                changed = object_validation.update_causes(kind, old, new)
+            first = kind in object_validation.UPDATES_CHECKED_FIRST
+            causes += changed + rule_causes if first else rule_causes + changed
         if causes:
             raise invalid(kind.name, objects.name(new), causes, kind.group)
 
     def _validate_status(self, kind: Kind, old: Object, new: Object) -> None:
         if not kind.custom and old["metadata"] != new["metadata"]:
-            builtin_causes = [
-                *object_validation.meta_causes(kind, new),
-                *object_validation.meta_update_causes(old, new),
-            ]
+            builtin_causes = object_validation.meta_causes(kind, new) + object_validation.meta_update_causes(old, new)
         else:
             builtin_causes = []
-        if rule := object_validation.STATUS_RULES.get(kind):
-            builtin_causes += rule(new)
+        builtin_causes += object_validation.object_causes(kind, new, "status")
         if builtin_causes:
             raise invalid(kind.name, objects.name(new), builtin_causes, kind.group)
         if not kind.custom or "status" not in new:
@@ -305,8 +298,7 @@ def _check_headless(service: Object) -> None:
     spec = service.get("spec") or {}
     if spec.get("clusterIP") == "None":
         return
-    causes = [*object_validation.meta_causes(kinds.SERVICE, service), *object_validation.RULES[kinds.SERVICE](service)]
-    if causes:
+    if causes := _service_causes(service):
         raise invalid("Service", objects.name(service), causes)
     raise Unsupported(
         f'services "{objects.name(service)}": rowlock has names but no virtual addresses:'
@@ -314,12 +306,17 @@ def _check_headless(service: Object) -> None:
     )
 
 
+def _service_causes(service: Object) -> list[Cause]:
+    causes = object_validation.meta_causes(kinds.SERVICE, service)
+    return causes + object_validation.object_causes(kinds.SERVICE, service)
+
+
 def missing_service_error(service: Object) -> ApiError:
     """What becomes of a status that is written where there is no service: a real server begins to make one, and stops
     because nobody has given it an address."""
     service, _ = _split_managed_fields(service)
     new = decode_object(kinds.SERVICE, service, WriteOptions())
-    causes = [*object_validation.meta_causes(kinds.SERVICE, new), *object_validation.RULES[kinds.SERVICE](new)]
+    causes = _service_causes(new)
     spec, submitted_spec = new["spec"], service.get("spec") or {}
     if spec.get("clusterIP") and not submitted_spec.get("clusterIPs"):
         causes.append(Cause("FieldValueRequired", "Required value", "spec.clusterIPs"))

@@ -116,7 +116,9 @@ _IMMUTABLE_FIELDS = (
 def _create_causes(event: Object) -> Iterator[Cause]:
     """What a real server asks of a new Event in this spelling, in the words of both."""
     core = {**_rename_fields(event, _CORE_NAMES), "metadata": objects.meta(event)}
-    yield from object_validation.event_causes(core, component_field="reportingController")
+    for cause in object_validation.object_causes(kinds.EVENT, core):
+        renamed = cause.field == "reportingComponent"
+        yield Cause(cause.reason, cause.message, "reportingController") if renamed else cause
     series = event.get("series")
     if series:
         if (series.get("count") or 0) < 2:

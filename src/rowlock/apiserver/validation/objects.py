@@ -1,178 +1,158 @@
 """What every object must satisfy: names, labels, annotations, owners; and what each built-in kind adds.
 
-The texts are the real API server's. Each rule returns causes; `admission.py` collects them into one Invalid.
-Kinds find their rules in `RULES` (create and update), `CREATE_RULES` (create), `UPDATE_RULES` and `STATUS_RULES`. Pure.
+A kind's rules are the rows of its type in `rules.txt`: `Pod`, `Pod new` for a create, `Pod status` for its status. What
+may not change stands in `_UPDATE_RULES`. Pure.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rowlock import kinds, objects
-from rowlock.apiserver.schema import json_errors
-from rowlock.apiserver.validation.containers import config_key_problems
+from rowlock.apiserver.schema import json_errors, types
+from rowlock.apiserver.validation import resource_quotas, services, volumes  # noqa: F401  their rules
 from rowlock.apiserver.validation.field_errors import (
+    Causes,
+    config_key_problems,
     dns_label_problems,
+    duplicate_value,
     forbidden_field,
     immutable_field,
     invalid_value,
+    invalid_values,
     label_key_problems,
-    label_value_problems,
     not_supported,
     required_value,
     service_name_problems,
     subdomain_problems,
+    too_long,
 )
-from rowlock.apiserver.validation.placement import TAINT_EFFECTS
-from rowlock.apiserver.validation.pods import pod_causes, pod_create_causes, pod_status_causes, pod_update_causes
-from rowlock.apiserver.validation.rbac import role_binding_causes, role_causes
-from rowlock.apiserver.validation.resource_quotas import quota_causes
-from rowlock.apiserver.validation.services import label_causes, service_causes, service_status_causes
-from rowlock.apiserver.validation.volumes import claim_causes
+from rowlock.apiserver.validation.pods import pod_update_causes
+from rowlock.apiserver.validation.rules import Scope, check_struct, rows_name, rule, validate
 from rowlock.errors import Cause
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
 
-Causes = Iterator[Cause]
-
 ANNOTATION_BYTES = 256 * 1024
+DATA_BYTES = 1024 * 1024
 _FINALIZERS = ("orphan", "foregroundDeletion", "kubernetes")
-_FINALIZER_TEXT = "name is neither a standard finalizer name nor is it fully qualified"
-_RBAC_NAMES = (kinds.ROLE, kinds.ROLE_BINDING)
+_FIXED_META = ("name", "namespace", "uid", "creationTimestamp")
+_DELETION_META = ("deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def object_causes(kind: Kind, obj: Object, stage: str = "") -> list[Cause]:
+    """What the rows of a built-in kind find; `stage` is "new" for what only a create is asked, "status" for a status."""
+    name = rows_name(types.type_name(kind.group, kind.version, kind.name))
+    return validate(f"{name} {stage}" if stage else name, obj)
+
+
+# ---------------------------------------------------------------- metadata
 
 
 def name_problems(kind: Kind, name: str) -> list[str]:
     """What is wrong with an object's name, by its kind's own alphabet."""
-    if kind in _RBAC_NAMES:
-        return [f"may not contain '{c}'" for c in ("/", "%") if c in name]
+    if kind in (kinds.ROLE, kinds.ROLE_BINDING):
+        return path_segment_problems(name)
     if kind is kinds.NAMESPACE:
         return ["must not contain dots"] if "." in name and not subdomain_problems(name) else dns_label_problems(name)
-    if kind is kinds.SERVICE:
-        return service_name_problems(name)
-    return subdomain_problems(name)
+    return service_name_problems(name) if kind is kinds.SERVICE else subdomain_problems(name)
 
 
-def meta_causes(kind: Kind, obj: Object) -> Causes:
+def meta_causes(kind: Kind, obj: Object) -> list[Cause]:
     """Rules of `metadata`, in the real server's order."""
     meta = obj.get("metadata") or {}
-    name = meta.get("name") or ""
-    if prefix := meta.get("generateName"):
-        for problem in name_problems(kind, f"{prefix[:-1]}a" if prefix.endswith("-") else prefix):
-            yield invalid_value("metadata.generateName", prefix, problem)
-    if not name:
-        yield required_value("metadata.name", "name or generateName is required")
+    name, prefix, causes = meta.get("name") or "", meta.get("generateName"), []
+    if prefix:
+        stem = f"{prefix[:-1]}a" if prefix.endswith("-") else prefix
+        causes += invalid_values("metadata.generateName", prefix, name_problems(kind, stem))
+    if name:
+        causes += invalid_values("metadata.name", name, name_problems(kind, name))
     else:
-        for problem in name_problems(kind, name):
-            yield invalid_value("metadata.name", name, problem)
-    if labels := meta.get("labels"):
-        yield from label_causes(labels, "metadata.labels")
-    if annotations := meta.get("annotations"):
-        yield from _annotation_causes(annotations)
-    if owners := meta.get("ownerReferences"):
-        yield from _owner_causes(owners)
-    if finalizers := meta.get("finalizers"):
-        yield from _finalizer_causes(finalizers)
+        causes.append(required_value("metadata.name", "name or generateName is required"))
+    return causes + validate("meta.v1.ObjectMeta", meta, "metadata")
 
 
-def _finalizer_causes(finalizers: list[str]) -> Causes:
-    for finalizer in finalizers:
-        for problem in label_key_problems(finalizer):
-            yield invalid_value("metadata.finalizers", finalizer, problem)
-    for index, finalizer in enumerate(finalizers):
-        if "/" not in finalizer and finalizer not in _FINALIZERS:
-            yield invalid_value(f"metadata.finalizers[{index}]", finalizer, _FINALIZER_TEXT)
+@rule
+def annotation_map(texts: dict[str, str], _: Scope) -> Causes:
+    for key in texts:
+        yield from invalid_values("", key, label_key_problems(key.lower()))
+    if sum(len(k.encode()) + len(v.encode()) for k, v in texts.items()) > ANNOTATION_BYTES:
+        yield too_long("", ANNOTATION_BYTES)
 
 
-def _annotation_causes(annotations: dict[str, str]) -> Causes:
-    for key in annotations:
-        for problem in label_key_problems(key.lower()):
-            yield invalid_value("metadata.annotations", key, problem)
-    if sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > ANNOTATION_BYTES:
-        text = f"Too long: may not be more than {ANNOTATION_BYTES} bytes"
-        yield Cause("FieldValueTooLong", text, "metadata.annotations")
-
-
-def _owner_causes(owners: Any) -> Causes:
-    path = "metadata.ownerReferences"
-    for owner in owners:
-        for key in ("apiVersion", "kind", "name", "uid"):
-            if not owner.get(key):
-                subject = "version must" if key == "apiVersion" else "must"
-                yield invalid_value(f"{path}.{key}", owner.get(key) or "", f"{subject} not be empty")
-    controllers = [f"{o.get('kind')}/{o.get('name')}" for o in owners if o.get("controller")]
-    if len(controllers) > 1:
-        text = f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} and {controllers[1]}'
+@rule
+def one_controller(owner: dict[str, Any], scope: Scope) -> Causes:
+    if not owner.get("controller"):
+        return
+    controllers = scope.notes.setdefault("controllers", [])
+    controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
+    if len(controllers) == 2:
+        text = f'Only one reference can have Controller set to true. Found "true" in references for {" and ".join(controllers)}'
         order = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
-        yield invalid_value(path, [{k: o[k] for k in order if k in o} for o in owners], text)
+        yield invalid_value("", [{k: o[k] for k in order if k in o} for o in scope.struct["ownerReferences"]], text)
 
 
-_IDENTITY_FIELDS = ("name", "namespace", "uid", "creationTimestamp")
-_DELETION_FIELDS = ("deletionTimestamp", "deletionGracePeriodSeconds")
+@rule
+def finalizer(name: str, _: Scope) -> Causes:
+    if "/" not in name and name not in _FINALIZERS:
+        yield invalid_value("", name, "name is neither a standard finalizer name nor is it fully qualified")
 
 
-def meta_update_causes(old: Object, new: Object) -> Causes:
+def meta_update_causes(old: Object, new: Object) -> list[Cause]:
     """What of `metadata` nobody may change, each twice: a real server asks so of all objects, and of each kind again."""
-    causes = list(_identity_causes(old, new))
-    yield from (*causes, *causes)
-
-
-def _identity_causes(old: Object, new: Object) -> Causes:
     before, after = old.get("metadata") or {}, new.get("metadata") or {}
-    for key in _IDENTITY_FIELDS:
-        if key in after and key in before and after[key] != before[key]:
-            yield immutable_field(f"metadata.{key}", after[key])
-    for key in _DELETION_FIELDS:  # which is for a delete to say
-        if key in after and after[key] != before.get(key):
-            yield immutable_field(f"metadata.{key}", after[key])
+    fixed = [key for key in _FIXED_META if key in after and key in before and after[key] != before[key]]
+    fixed += [key for key in _DELETION_META if key in after and after[key] != before.get(key)]  # a delete's to say
+    return [immutable_field(f"metadata.{key}", after[key]) for key in fixed] * 2
 
 
 # ---------------------------------------------------------------- kinds
 
 
-def _data_causes(obj: Object, *fields: str) -> Causes:
-    size = 0
-    for name in fields:
-        for key, value in (obj.get(name) or {}).items():
-            size += len(key) + len(value)
-            for problem in config_key_problems(key):
-                yield invalid_value(f"{name}[{key}]", key, problem)
-    if size > 1024 * 1024:
-        yield Cause("FieldValueTooLong", "Too long: may not be more than 1048576 bytes", "")
+@rule
+def data_keys(data: dict[str, str], _: Scope) -> Causes:
+    for key in data:
+        yield from invalid_values(f"[{key}]", key, config_key_problems(key))
 
 
-def _config_map_causes(obj: Object) -> Causes:
-    yield from _data_causes(obj, "data", "binaryData")
-    for key in obj.get("binaryData") or ():
-        if key in (obj.get("data") or ()):
-            yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+@rule
+def data_size(obj: dict[str, Any], _: Scope) -> Causes:
+    if sum(len(k) + len(v) for f in ("data", "binaryData") for k, v in (obj.get(f) or {}).items()) > DATA_BYTES:
+        yield too_long("", DATA_BYTES)
 
 
-def _secret_causes(obj: Object) -> Causes:
-    yield from _data_causes(obj, "data")
-    kind, data = str(obj.get("type")), obj.get("data") or {}
-    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & data.keys():
-        yield required_value("data[username]")
-        yield required_value("data[password]")
-    if kind == "kubernetes.io/service-account-token":
-        account_annotation = "kubernetes.io/service-account.name"
-        if not ((obj.get("metadata") or {}).get("annotations") or {}).get(account_annotation):
-            yield required_value(f"metadata.annotations[{account_annotation}]")
+@rule
+def binary_data(config: dict[str, Any], _: Scope) -> Causes:
+    for key in config.get("binaryData") or ():
+        if key in (config.get("data") or ()):
+            yield invalid_value(f".data[{key}]", key, "duplicate of key present in binaryData")
+
+
+@rule
+def secret_type(secret: dict[str, Any], _: Scope) -> Causes:
+    kind, data = str(secret.get("type")).removeprefix("kubernetes.io/"), secret.get("data") or {}
+    if kind == "basic-auth" and not {"username", "password"} & data.keys():
+        yield required_value(".data[username]")
+        yield required_value(".data[password]")
+    account_annotation = "kubernetes.io/service-account.name"
+    if kind == "service-account-token" and not objects.annotations(secret).get(account_annotation):
+        yield required_value(f".metadata.annotations[{account_annotation}]")
     for key in _REQUIRED_SECRET_KEYS.get(kind, ()):
         if key not in data:
-            yield required_value(f"data[{key}]")
+            yield required_value(f".data[{key}]")
         elif key.startswith(".docker"):
-            yield from _json_causes(data[key], f"data[{key}]")
+            yield from _json_causes(data[key], f".data[{key}]")
 
 
 _REQUIRED_SECRET_KEYS = {
-    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-    "kubernetes.io/dockercfg": (".dockercfg",),
-    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
-    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "dockerconfigjson": (".dockerconfigjson",),
+    "dockercfg": (".dockercfg",),
+    "ssh-auth": ("ssh-privatekey",),
+    "tls": ("tls.crt", "tls.key"),
 }
 
 
@@ -185,30 +165,100 @@ def _json_causes(encoded: str, field: str) -> Causes:
         yield invalid_value(field, "<secret contents redacted>", why)
 
 
-def _immutable_causes(old: Object, new: Object) -> Causes:
-    """ConfigMaps and Secrets with `immutable: true`."""
-    if not old.get("immutable"):
+@rule
+def one_taint(taint: dict[str, Any], scope: Scope) -> Causes:
+    if scope.outer.is_repeated("taints", (taint.get("key"), taint.get("effect"))):
+        cause = duplicate_value("", taint)
+        yield Cause(cause.reason, f"{cause.message}: taints must be unique by key and effect pair")
+
+
+@rule
+def event(obj: dict[str, Any], scope: Scope) -> Iterable[Cause]:
+    """An Event with a time of its own is a newer one, of which more is asked."""
+    space, namespace = objects.dig(obj, "involvedObject.namespace", ""), objects.namespace(obj)
+    newer = bool(obj.get("eventTime"))
+    other = space != namespace and (space or namespace != "default")
+    if other and not (newer and (space or namespace == "kube-system")):
+        yield invalid_value(".involvedObject.namespace", space, "does not match event.namespace")
+    if newer:
+        yield from check_struct("Event newer", obj, scope)
+
+
+@rule
+def user_priority(obj: dict[str, Any], _: Scope) -> Causes:
+    name = objects.name(obj)
+    if name.startswith("system-") and name not in ("system-node-critical", "system-cluster-critical"):
+        text = "priority class names with 'system-' prefix are reserved for system use only."
+        yield forbidden_field(".metadata.name", f"{text} error: {name} is not a known system priority class")
+    if obj.get("value", 0) > 1_000_000_000 and not name.startswith("system-"):
+        yield forbidden_field(".value", "maximum allowed value of a user defined priority is 1000000000")
+
+
+# ---------------------------------------------------------------- rights
+
+
+@rule
+def path_segment(name: str, _: Scope) -> Iterable[Cause]:
+    return invalid_values("", name, path_segment_problems(name))
+
+
+def path_segment_problems(name: str) -> list[str]:
+    """What is wrong with a name that may be anything but more than one segment of a path."""
+    return [f"may not contain '{c}'" for c in ("/", "%") if c in name]
+
+
+@rule
+def policy_rule(rule: dict[str, Any], _: Scope) -> Causes:
+    if urls := rule.get("nonResourceURLs"):
+        yield invalid_value(".nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs")
+        if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
+            text = "rules cannot apply to both regular resources and non-resource URLs"
+            yield invalid_value(".nonResourceURLs", urls, text)
         return
+    for field, noun in (("apiGroups", "api group"), ("resources", "resource")):
+        if not rule.get(field):
+            yield required_value(f".{field}", f"resource rules must supply at least one {noun}")
+
+
+@rule
+def subject(entry: dict[str, Any], _: Scope) -> Causes:
+    name, kind, group = (entry.get(field) or "" for field in ("name", "kind", "apiGroup"))
+    rights = "rbac.authorization.k8s.io"
+    if kind == "ServiceAccount":
+        yield from invalid_values(".name", name, subdomain_problems(name) if name else ())
+        if group:
+            yield not_supported(".apiGroup", group, ("",))
+    elif kind not in ("User", "Group"):
+        yield not_supported(".kind", kind, ("ServiceAccount", "User", "Group"))
+    elif group != rights:
+        yield not_supported(".apiGroup", group, (rights,))
+
+
+# ---------------------------------------------------------------- what may not change
+
+Update = Callable[[Object, Object], Iterable[Cause]]
+
+
+def update_causes(kind: Kind, old: Object, new: Object) -> list[Cause]:
+    """What an update of a built-in kind may not change."""
+    return [cause for rule in _UPDATE_RULES.get(kind, ()) for cause in rule(old, new)]
+
+
+def _fixed_field(field: str) -> Update:
+    return lambda old, new: [immutable_field(field, new.get(field))] if old.get(field) != new.get(field) else ()
+
+
+def _immutable_causes(old: Object, new: Object) -> list[Cause]:
+    """ConfigMaps and Secrets with `immutable: true`."""
+    changed = [key for key in ("immutable", "data", "binaryData") if old.get(key) != new.get(key)]
     text = "field is immutable when `immutable` is set"
-    for key in ("immutable", "data", "binaryData"):
-        if old.get(key) != new.get(key):
-            yield forbidden_field(key, text)
-
-
-def _secret_update_causes(old: Object, new: Object) -> Causes:
-    if old.get("type") != new.get("type"):
-        yield immutable_field("type", new.get("type"))
-    yield from _immutable_causes(old, new)
+    return [forbidden_field(key, text) for key in changed] if old.get("immutable") else []
 
 
 def _service_update_causes(old: Object, new: Object) -> Causes:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     if before.get("clusterIP") != after.get("clusterIP") and before.get("clusterIP"):
         yield invalid_value("spec.clusterIPs[0]", after.get("clusterIPs") or "", "may not change once set")
-
-
-def _volume_claim_causes(obj: Object) -> Causes:
-    yield from claim_causes(obj.get("spec") or {}, "spec")
 
 
 def _claim_update_causes(old: Object, new: Object) -> Causes:
@@ -234,51 +284,9 @@ def _claim_update_causes(old: Object, new: Object) -> Causes:
         yield immutable_field("volumeMode", mode)
 
 
-def _priority_class_causes(obj: Object) -> Causes:
-    value, name = obj.get("value", 0), obj["metadata"].get("name", "")
-    if name.startswith("system-") and name not in ("system-node-critical", "system-cluster-critical"):
-        text = "priority class names with 'system-' prefix are reserved for system use only."
-        yield forbidden_field("metadata.name", f"{text} error: {name} is not a known system priority class")
-    if value > 1_000_000_000 and not name.startswith("system-"):
-        text = "maximum allowed value of a user defined priority is 1000000000"
-        yield forbidden_field("value", text)
-    if obj.get("preemptionPolicy") not in ("Never", "PreemptLowerPriority"):
-        yield not_supported("preemptionPolicy", obj.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"))
-
-
-def _priority_class_update_causes(old: Object, new: Object) -> Causes:
+def _priority_update_causes(old: Object, new: Object) -> Causes:
     if old.get("value", 0) != new.get("value", 0):
         yield forbidden_field("value", "may not be changed in an update.")
-    if old.get("preemptionPolicy") != new.get("preemptionPolicy"):
-        yield immutable_field("preemptionPolicy", new.get("preemptionPolicy"))
-
-
-def _node_causes(obj: Object) -> Causes:
-    seen = set()
-    for index, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
-        path = f"metadata.taints[{index}]"  # where the real server looks for them, too
-        for problem in label_key_problems(taint.get("key") or ""):
-            yield invalid_value(f"{path}.key", taint.get("key") or "", problem)
-        for problem in label_value_problems(taint.get("value") or ""):
-            yield invalid_value(f"{path}.value", taint.get("value"), problem)
-        if not taint.get("effect"):
-            yield required_value(f"{path}.effect")
-        elif taint["effect"] not in TAINT_EFFECTS:
-            yield not_supported(f"{path}.effect", taint["effect"], TAINT_EFFECTS)
-        pair = (taint.get("key"), taint.get("effect"))
-        if pair in seen:
-            shown = json.dumps(
-                {
-                    "Key": pair[0],
-                    "Value": taint.get("value") or "",
-                    "Effect": pair[1],
-                    "TimeAdded": taint.get("timeAdded"),
-                },
-                separators=(",", ":"),
-            )
-            text = f"Duplicate value: {shown}: taints must be unique by key and effect pair"
-            yield Cause("FieldValueDuplicate", text, path)
-        seen.add(pair)
 
 
 def _node_update_causes(old: Object, new: Object) -> Causes:
@@ -287,85 +295,20 @@ def _node_update_causes(old: Object, new: Object) -> Causes:
         yield forbidden_field("spec.providerID", 'node updates may not change providerID except from "" to valid')
 
 
-def _namespace_causes(obj: Object) -> Causes:
-    for name in (obj.get("spec") or {}).get("finalizers") or ():
-        for problem in label_key_problems(name):
-            yield invalid_value("spec.finalizers", name, problem)
-        if "/" not in name and name not in _FINALIZERS:
-            yield invalid_value("spec.finalizers", name, _FINALIZER_TEXT)
-
-
-def event_causes(obj: Object, component_field: str = "reportingComponent") -> Causes:
-    """An Event with a time of its own is a newer one, of which more is asked. `component_field` is what the field is called."""
-    space = (obj.get("involvedObject") or {}).get("namespace") or ""
-    namespace = obj["metadata"].get("namespace") or ""
-    newer = bool(obj.get("eventTime"))
-    if (
-        space != namespace
-        and not (not space and namespace == "default")
-        and not (newer and (space or namespace == "kube-system"))
-    ):
-        yield invalid_value("involvedObject.namespace", space, "does not match event.namespace")
-    if not newer:
-        return
-    name = obj.get("reportingComponent") or ""
-    if not name:
-        yield required_value(component_field)
-    for problem in label_key_problems(name):
-        yield invalid_value(component_field, name, problem)
-    for field in ("reportingInstance", "action", "reason"):
-        text = obj.get(field) or ""
-        if not text:
-            yield required_value(field)
-        if len(text) > 128:
-            yield invalid_value(field, "", "can have at most 128 characters")
-    if len(obj.get("message") or "") > 1024:
-        yield invalid_value("message", "", "can have at most 1024 characters")
-
-
-def _lease_causes(obj: Object) -> Causes:
-    seconds = (obj.get("spec") or {}).get("leaseDurationSeconds")
-    if seconds is not None and seconds <= 0:
-        yield invalid_value("spec.leaseDurationSeconds", seconds, "must be greater than 0")
-    transitions = (obj.get("spec") or {}).get("leaseTransitions")
-    if transitions is not None and transitions < 0:
-        yield invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
-
-
-def _role_binding_update_causes(old: Object, new: Object) -> Causes:
+def _role_update_causes(old: Object, new: Object) -> Causes:
     if old.get("roleRef") != new.get("roleRef"):
         yield Cause("FieldValueInvalid", "Invalid value: cannot change roleRef", "roleRef")
 
 
-Rule = Callable[[Object], Causes]
-Update = Callable[[Object, Object], Causes]
-
-RULES: dict[Kind, Rule] = {
-    kinds.POD: pod_causes,
-    kinds.CONFIG_MAP: _config_map_causes,
-    kinds.SECRET: _secret_causes,
-    kinds.SERVICE: service_causes,
-    kinds.PERSISTENT_VOLUME_CLAIM: _volume_claim_causes,
-    kinds.NODE: _node_causes,
-    kinds.EVENT: event_causes,
-    kinds.LEASE: _lease_causes,
-    kinds.NAMESPACE: _namespace_causes,
-    kinds.RESOURCE_QUOTA: quota_causes,
-    kinds.ROLE: role_causes,
-    kinds.ROLE_BINDING: role_binding_causes,
-}
 UPDATES_CHECKED_FIRST = frozenset({kinds.SECRET, kinds.CONFIG_MAP})
 """Kinds of which a real server tells what may not change before what may not be."""
-CREATE_RULES: dict[Kind, Rule] = {kinds.POD: pod_create_causes, kinds.PRIORITY_CLASS: _priority_class_causes}
-STATUS_RULES: dict[Kind, Rule] = {kinds.POD: pod_status_causes, kinds.SERVICE: service_status_causes}
-
-UPDATE_RULES: dict[Kind, Update] = {
-    kinds.POD: pod_update_causes,
-    kinds.CONFIG_MAP: _immutable_causes,
-    kinds.SECRET: _secret_update_causes,
-    kinds.SERVICE: _service_update_causes,
-    kinds.PERSISTENT_VOLUME_CLAIM: _claim_update_causes,
-    kinds.PRIORITY_CLASS: _priority_class_update_causes,
-    kinds.NODE: _node_update_causes,
-    kinds.ROLE_BINDING: _role_binding_update_causes,
+_UPDATE_RULES: dict[Kind, tuple[Update, ...]] = {
+    kinds.POD: (pod_update_causes,),
+    kinds.CONFIG_MAP: (_immutable_causes,),
+    kinds.SECRET: (_fixed_field("type"), _immutable_causes),
+    kinds.SERVICE: (_service_update_causes,),
+    kinds.PERSISTENT_VOLUME_CLAIM: (_claim_update_causes,),
+    kinds.PRIORITY_CLASS: (_priority_update_causes, _fixed_field("preemptionPolicy")),
+    kinds.NODE: (_node_update_causes,),
+    kinds.ROLE_BINDING: (_role_update_causes,),
 }

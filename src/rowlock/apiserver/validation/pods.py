@@ -7,45 +7,23 @@ what concerns the whole pod, and what may still change once a pod exists.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rowlock import objects
-from rowlock.apiserver.validation.containers import container_causes, host_port_causes
 from rowlock.apiserver.validation.field_errors import (
-    dns_label_problems,
-    duplicate_value,
+    Causes,
     forbidden_field,
     invalid_value,
-    label_key_problems,
-    label_value_problems,
-    not_supported,
+    invalid_values,
     required_value,
-    subdomain_problems,
+    search_domain_problems,
 )
 from rowlock.apiserver.validation.ip_addresses import address_causes
-from rowlock.apiserver.validation.placement import (
-    affinity_causes,
-    gate_causes,
-    gate_update_causes,
-    spread_causes,
-    toleration_causes,
-)
-from rowlock.apiserver.validation.security_context import pod_security_causes
-from rowlock.apiserver.validation.volumes import volume_causes
+from rowlock.apiserver.validation.placement import gate_update_causes
+from rowlock.apiserver.validation.rules import Scope, rule
 from rowlock.errors import Cause
 from rowlock.objects import Object
 
-Causes = Iterator[Cause]
-
-_RESTART_POLICIES = ("Always", "OnFailure", "Never")
-_DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-_SEARCH_DOMAIN = re.compile(r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*")
-_SEARCH_DOMAIN_TEXT = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start"
-    f" and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SEARCH_DOMAIN.pattern}')"
-)
 _MUTABLE_FIELDS_TEXT = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -53,125 +31,41 @@ _MUTABLE_FIELDS_TEXT = (
 )
 
 
-def pod_causes(pod: Object) -> Causes:
-    yield from spec_causes(pod.get("spec") or {}, "spec", name=objects.name(pod))
+@rule
+def not_with_host_pid(shared: bool, scope: Scope) -> Causes:
+    if shared and scope.struct.get("hostPID"):
+        yield invalid_value("", True, "ShareProcessNamespace and HostPID cannot both be enabled")
 
 
-def spec_causes(spec: dict[str, Any], path: str, *, name: str = "") -> Causes:
-    """The rules of a PodSpec, in the real server's order; `name` is the pod's."""
-    volumes: dict[str, str] = {}
-    yield from volume_causes(spec.get("volumes") or (), f"{path}.volumes", volumes, pod=name)
-    containers = spec.get("containers") or ()
-    if not containers:
-        yield required_value(f"{path}.containers")
-    names: set[str] = set()
-    for field in ("containers", "initContainers"):
-        ports = []
-        for index, container in enumerate(spec.get(field) or ()):
-            where = f"{path}.{field}[{index}]"
-            yield from container_causes(container, where, volumes, is_init=field == "initContainers")
-            container_name = container.get("name") or ""
-            if container_name and container_name in names:
-                yield duplicate_value(f"{where}.name", container_name)
-            names.add(container_name)
-            if container.get("ports"):
-                ports.append((where, container["ports"]))
-        # containers share the node's ports; those that run before them are alone
-        for together in [ports] if field == "containers" else [[one] for one in ports]:
-            yield from host_port_causes(together)
-    yield from _policy_causes(spec, path)
-    yield from _naming_causes(spec, path)
+@rule
+def dns_policy(policy: str, scope: Scope) -> Iterable[Cause]:
+    """A policy that is no policy."""
+    missing = policy == "None" and not scope.struct.get("dnsConfig")
+    return (required_value("", "must provide `dnsConfig` when `dnsPolicy` is None"),) if missing else ()
 
 
-def _policy_causes(spec: dict[str, Any], path: str) -> Causes:
-    if spec.get("restartPolicy") not in _RESTART_POLICIES:
-        yield not_supported(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES)
-    if spec.get("dnsPolicy") not in _DNS_POLICIES:
-        yield not_supported(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
-    for key, value in (spec.get("nodeSelector") or {}).items():
-        for problem in label_key_problems(key):
-            yield invalid_value(f"{path}.nodeSelector", key, problem)
-        for problem in label_value_problems(value):
-            yield invalid_value(f"{path}.nodeSelector", value, problem)
-    if spec.get("securityContext") or spec.get("shareProcessNamespace"):
-        yield from pod_security_causes(spec, f"{path}.securityContext")
-    if spec.get("affinity"):
-        yield from affinity_causes(spec["affinity"], f"{path}.affinity")
-    if spec.get("dnsConfig"):
-        yield from _dns_config_causes(spec["dnsConfig"], f"{path}.dnsConfig")
-    elif spec.get("dnsPolicy") == "None":
-        yield required_value(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
-    for index, gate in enumerate(spec.get("readinessGates") or ()):
-        for problem in label_key_problems(gate.get("conditionType") or ""):
-            where = f"{path}.readinessGates[{index}].conditionType"
-            yield invalid_value(where, gate.get("conditionType") or "", problem)
-    yield from gate_causes(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
-    yield from spread_causes(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
+@rule
+def search_domain(domain: str, _: Scope) -> Iterable[Cause]:
+    """The root, or a domain with or without the dot at its end."""
+    name = domain.removesuffix(".")
+    return () if domain == "." else invalid_values("", name, search_domain_problems(name))
 
 
-def _dns_config_causes(config: dict[str, Any], path: str) -> Causes:
-    """How names are looked up."""
-    for index, server in enumerate(config.get("nameservers") or ()):
-        yield from address_causes(server, f"{path}.nameservers[{index}]")
-    for index, domain in enumerate(config.get("searches") or ()):
-        name = domain if domain == "." else domain.removesuffix(".")
-        if len(name) > 253:
-            yield invalid_value(f"{path}.searches[{index}]", domain, "must be no more than 253 characters")
-        if name != "." and not _SEARCH_DOMAIN.fullmatch(name):
-            yield invalid_value(f"{path}.searches[{index}]", domain, _SEARCH_DOMAIN_TEXT)
-    for index, option in enumerate(config.get("options") or ()):
-        if not option.get("name"):
-            yield required_value(f"{path}.options[{index}]", "must not be empty")
+@rule
+def no_ephemeral_containers(spec: dict[str, Any], _: Scope) -> Causes:
+    if spec.get("ephemeralContainers"):
+        yield forbidden_field(".ephemeralContainers", "cannot be set on create")
 
 
-def _naming_causes(spec: dict[str, Any], path: str) -> Causes:
-    for field in ("serviceAccountName", "nodeName"):
-        yield from _name_causes(spec, field, path)
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= 2**31 - 1:
-        yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
-    for field in ("hostname", "subdomain"):
-        yield from _name_causes(spec, field, path)
-    for index, toleration in enumerate(spec.get("tolerations") or ()):
-        yield from toleration_causes(toleration, f"{path}.tolerations[{index}]")
-    for index, alias in enumerate(spec.get("hostAliases") or ()):
-        yield from _alias_causes(alias, f"{path}.hostAliases[{index}]")
-    yield from _name_causes(spec, "priorityClassName", path)
-    system = (spec.get("os") or {}).get("name")
-    if "os" in spec and not system:
-        yield required_value(f"{path}.os.name")
-    elif "os" in spec and system not in ("linux", "windows"):
-        yield not_supported(f"{path}.os", system, ("linux", "windows"))
-
-
-def _name_causes(spec: dict[str, Any], field: str, path: str) -> Causes:
-    value = spec.get(field)
-    check = dns_label_problems if field in ("subdomain", "hostname") else subdomain_problems
-    for problem in check(value) if value else ():
-        yield invalid_value(f"{path}.{field}", value, problem)
-
-
-def _alias_causes(alias: dict[str, Any], path: str) -> Causes:
-    yield from address_causes(alias.get("ip") or "", f"{path}.ip")
-    for index, name in enumerate(alias.get("hostnames") or ()):
-        for problem in subdomain_problems(name):
-            yield invalid_value(f"{path}.hostnames[{index}]", name, problem)
-
-
-def pod_create_causes(pod: Object) -> Causes:
-    """What a new pod may not have yet."""
-    if (pod.get("spec") or {}).get("ephemeralContainers"):
-        yield forbidden_field("spec.ephemeralContainers", "cannot be set on create")
-
-
-def pod_status_causes(pod: Object) -> Causes:
-    """The rules of what a kubelet reports."""
-    status = pod.get("status") or {}
-    addresses: Sequence[dict[str, Any]] = status.get("podIPs") or ()
-    if not addresses and status.get("podIP"):
-        addresses = ({"ip": status["podIP"]},)
+@rule
+def pod_addresses(status: dict[str, Any], _: Scope) -> Causes:
+    """What a kubelet reports."""
+    addresses = status.get("podIPs") or ([{"ip": status["podIP"]}] if status.get("podIP") else ())
     for index, entry in enumerate(addresses):
-        yield from address_causes(entry.get("ip") or "", f"status.podIPs[{index}]")
+        yield from address_causes(entry.get("ip") or "", f".podIPs[{index}]")
+
+
+# ---------------------------------------------------------------- what may still change
 
 
 def pod_update_causes(old: Object, new: Object) -> Causes:

@@ -1,0 +1,92 @@
+"""`rules.txt`: every row can be read, names a field of its type and checks that there are; and what rows mean."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from rowlock import kinds
+from rowlock.apiserver.validation import objects, rules
+from rowlock.apiserver.validation.rules import Scope, check_struct, rule_names
+
+WORDS = re.findall(r"\w+", resources.files("rowlock.apiserver.validation").joinpath("rules.txt").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", rule_names())
+def test_rows_name_fields_of_their_type_and_checks_that_there_are(name: str) -> None:
+    assert len(rules.rows(name).all) == len(rule_names()[name]) > 0
+
+
+def test_every_function_that_is_a_word_is_in_the_table() -> None:
+    assert [word for word in rules._CHECKS if word not in WORDS] == []
+
+
+def pod_fields(spec: dict[str, Any]) -> list[str]:
+    pod = {"metadata": {"name": "p"}, "spec": {"restartPolicy": "Always", "dnsPolicy": "Default", **spec}}
+    return [cause.field for cause in objects.object_causes(kinds.POD, pod)]
+
+
+GOOD = {"name": "c", "image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"}
+
+
+def test_a_path_may_leave_out_the_index_or_the_field() -> None:
+    mounts = [{"name": "v", "mountPath": "/a", "subPath": "/x", "mountPropagation": "x"}]
+    volume = {"name": "v", "projected": {"sources": [{"serviceAccountToken": {}}, {"secret": {"items": [{}]}}]}}
+    assert pod_fields({"volumes": [volume], "containers": [{**GOOD, "volumeMounts": mounts}]}) == [
+        "spec.volumes[0].projected.path",
+        "spec.volumes[0].projected.sources[1].secret.name",
+        "spec.volumes[0].projected.sources[1].secret.items[0].key",
+        "spec.volumes[0].projected.sources[1].secret.items[0].path",
+        "spec.containers[0].volumeMounts[0].name",
+        "spec.containers[0].volumeMounts.subPath",
+        "spec.containers[0].volumeMounts.mountPropagation",
+    ]
+
+
+def test_siblings_are_told_apart_in_both_lists_of_containers() -> None:
+    ports = [{"containerPort": 1, "hostPort": 1, "protocol": "TCP"}]
+    assert pod_fields(
+        {"containers": [{**GOOD, "ports": ports}, {**GOOD, "ports": ports}], "initContainers": [GOOD]}
+    ) == [
+        "spec.containers[1].name",
+        "spec.containers[1].ports[0].hostPort",
+        "spec.initContainers[0].name",
+    ]
+
+
+def test_a_pair_of_key_and_action_is_reported_where_another_follows() -> None:
+    """Three times the same are two errors, as a real server has it, each among the others of its constraint."""
+    spread = {"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": "x"}
+    path = "spec.topologySpreadConstraints[{}].{}"
+    pair, policy = "{topologyKey, whenUnsatisfiable}", "nodeTaintsPolicy"
+    assert pod_fields({"containers": [GOOD], "topologySpreadConstraints": [spread] * 3}) == [
+        path.format(index, name) for index, name in ((0, pair), (0, policy), (1, pair), (1, policy), (2, policy))
+    ]
+
+
+def test_a_domain_of_dots_alone_is_none() -> None:
+    searches = {"dnsConfig": {"searches": [".", "..", "", "a.", "_a.b"]}}
+    assert pod_fields({"containers": [GOOD], **searches}) == [
+        "spec.dnsConfig.searches[1]",
+        "spec.dnsConfig.searches[2]",
+    ]
+
+
+def test_two_functions_of_one_name_are_refused() -> None:
+    def toleration(value: Any, scope: Scope) -> list[Any]:
+        return [value, scope]
+
+    with pytest.raises(ValueError, match="two rules are called toleration"):
+        rules.rule(toleration)
+
+
+@pytest.mark.parametrize(
+    "line", ['name required"', "name > ", "colour required", "name unheard_of", "ports rows:unheard_of"]
+)
+def test_a_row_that_means_nothing_is_refused(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(rule_names(), "Container wrong", [line])
+    with pytest.raises((ValueError, KeyError)):
+        check_struct("Container wrong", {"name": "x"}, None)
