@@ -6,7 +6,6 @@ import json
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
@@ -163,9 +162,10 @@ def test_the_log_of_a_pod_that_waits_for_room_says_for_what(served: Served) -> N
 def test_who_follows_a_pod_that_never_starts_hears_that_it_was_deleted(served: Served) -> None:
     served.ok(SUBMIT)
     program = "from rowlock.cli.main import runai; runai()"
-    line = [sys.executable, "-c", program, "logs", "t1", "-f", "--data-dir", str(served.data)]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as following:
-        time.sleep(0.7)
+    line = [sys.executable, "-c", program, "logs", "t1", "-f", "--loglevel", "debug", "--data-dir", str(served.data)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+        assert following.stderr is not None
+        assert any("/pods/t1-master-0/logs" in told for told in following.stderr), "it asked for no log"
         served.ok("runai delete job t1")
         served.until(served.reap)
         assert following.stdout is not None
