@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import gc
 import json
 import os
 import secrets
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -261,6 +263,18 @@ class Server:
         print(f"rowlock serves {url} (kubeconfig: {self.data_dir / 'kubeconfig'})", flush=True)
 
 
+def _describe_os_error(error: OSError, options: argparse.Namespace) -> str:
+    """One sentence with what to do now."""
+    if isinstance(error, ssl.SSLError):
+        names = ", ".join(str(options.data_dir / name) for name in ("server.crt", "server.key"))
+        return f"the server's certificate and its key do not belong together or are damaged ({error}): remove {names}; they are made anew"
+    if error.errno == errno.EADDRINUSE and options.port:
+        return f"port {options.port} is taken: choose another with --port, or leave it out"
+    if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES) and not error.filename:
+        return f"{error}: choose another --port or --bind, or leave them out"
+    return f"the server cannot start: {error}"
+
+
 def serve(options: argparse.Namespace, certificate_process: subprocess.Popen[bytes]) -> int:
     """The life of the server. `certificate_process` is the child that sees to the certificates."""
     try:
@@ -269,7 +283,6 @@ def serve(options: argparse.Namespace, certificate_process: subprocess.Popen[byt
         print(f"error: {error.message}", file=sys.stderr)
         return 1
     except OSError as error:
-        problem = f"port {options.port} is taken" if options.port and error.errno == 98 else str(error)
-        print(f"error: {problem}: choose another with --port, or leave it out", file=sys.stderr)
+        print(f"error: {_describe_os_error(error, options)}", file=sys.stderr)
         return 1
     return 0

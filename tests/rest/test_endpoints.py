@@ -251,6 +251,14 @@ def test_wait_answers_when_the_phase_comes(world: World) -> None:
     assert body["phase"] == "Creating"
     late = world.client.get(f"{W}/{identity}/wait", params={"for": "Completed", "timeout": "0"}).json()
     assert late["phase"] == "Creating"
+    odd = {
+        "for=X": "is no phase; there are Completed",
+        "timeout=nan": "must be a number",
+        "timeout=inf": "must be a number",
+    }
+    for query, said in odd.items():
+        refusal = world.client.get(f"{W}/{identity}/wait?{query}")
+        assert refusal.status_code == 400 and said in refusal.text, (query, refusal.text)
 
 
 def test_projects(world: World) -> None:

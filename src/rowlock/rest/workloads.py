@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,7 @@ from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause
 from rowlock.workloads.frameworks import FRAMEWORKS
 from rowlock.workloads.objects import Submitter, claim_objects, to_job
-from rowlock.workloads.phase import TERMINAL
+from rowlock.workloads.phase import TERMINAL, V1_STATUSES
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 from rowlock.workloads.submission import Submission
@@ -33,6 +34,7 @@ _DELETION_TIMEOUT = 15.0
 """Seconds that a submit waits for a deleted workload of the same name to be gone."""
 _MAX_PREFIX_LENGTH = 36
 _MAX_WAIT = 60.0
+_MAX_QUOTED = 60
 
 
 def _kind(job: Object) -> Kind:
@@ -236,7 +238,7 @@ async def wait(call: RestCall) -> Any:
 
     A workload that is deleted meanwhile answers with the phase Deleted."""
     params = call.validate_query("for", "timeout")
-    phases = set(filter(None, params.get("for", "Completed,Failed").split(",")))
+    phases = _parse_phases(params.get("for", "Completed,Failed"))
     seconds = _parse_timeout(params.get("timeout", "30"))
     workload = find_workload(call)
     cache, uid = call.context.cache, objects.uid(workload.job)
@@ -255,9 +257,21 @@ async def wait(call: RestCall) -> Any:
 
 def _parse_timeout(text: str) -> float:
     try:
-        return max(0.0, float(text))
+        seconds = float(text)
     except ValueError:
-        raise BadRequest(f"timeout must be a number of seconds, but is {text!r}.") from None
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise BadRequest(f"timeout must be a number of seconds, but is {text[:_MAX_QUOTED]!r}.")
+    return max(0.0, seconds)
+
+
+def _parse_phases(text: str) -> set[str]:
+    """Phases to wait for. Raises BadRequest for one that there is not: nobody would ever get there."""
+    phases = set(filter(None, text.split(",")))
+    known = {*V1_STATUSES, "Deleted"}
+    if unknown := sorted(phases - known):
+        raise BadRequest(f"for: {unknown[0][:_MAX_QUOTED]!r} is no phase; there are {', '.join(sorted(known))}.")
+    return phases
 
 
 # ---------------------------------------------------------------- lists

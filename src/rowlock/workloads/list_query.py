@@ -65,7 +65,9 @@ def _compare_with_bound(actual: Any, operator: str, bound: str) -> bool:
         try:
             number = float(bound)
         except ValueError:
-            raise BadRequest(f"filterBy: {bound!r} is not a number.") from None
+            number = math.nan
+        if math.isnan(number):
+            raise BadRequest(f"filterBy: {bound!r} is not a number.")
         return actual <= number if operator == "<=" else actual >= number
     return str(actual) <= bound if operator == "<=" else str(actual) >= bound
 
