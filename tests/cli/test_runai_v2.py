@@ -167,6 +167,9 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai distributed describe --uuid 1", 1, "no workload was found with the id 1"),
         ("runai distributed describe t1 --uuid 1", 2, "both name a workload"),
         ("runai training delete nothing", 1, "The job nothing does not exist in project default."),
+        ("runai workload describe t1 --type workspace", 1, "t1 is of type Distributed, not workspace"),
+        ("runai workload delete t1 --framework mpi", 1, "t1 is of framework PyTorch, not mpi"),
+        ("runai config set --status-timeout-duration 5s", 1, "a status is answered at once"),
         ("runai workload list --framework pytroch", 2, "Did you mean `pytorch`?"),
         ("runai login user -u a", 1, "this cluster has no passwords"),
         ("runai login application --client-id a", 1, "issues no tokens for applications"),
@@ -294,8 +297,8 @@ def test_account_and_configuration(served: Served, tmp_path: Path) -> None:
         assert served.ok(line) == "Logged in successfully\n"
     assert served.ok("runai auth get-token") == "sesame\n"
     assert json.loads(served.ok("runai auth get-token -o kubeconfig"))["status"] == {"token": "sesame"}
-    served.ok("runai config set --interactive disabled --status-timeout-duration 5s")
-    assert json.loads(served.ok("runai config describe --json"))["statusTimeoutDuration"] == "5s"
+    served.ok("runai config set --interactive disabled --auto-update disabled")
+    assert json.loads(served.ok("runai config describe --json"))["interactive"] == "disabled"
     file = tmp_path / "made.yaml"
     served.ok(f"runai config generate -f {file}")
     assert yaml.safe_load(file.read_text())["interactive"] == "disabled"

@@ -9,12 +9,11 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.context import data_dir, read_config, update_config
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.output import parse_duration, show, show_json
+from rowlock.cli.output import show, show_json
 from rowlock.cli.runai_v2.tables import show_yaml
 
 _SETTINGS = {
-    "output": "table", "interactive": "enabled", "auto_update": "disabled", "status_timeout_duration": "3s",
-    "list_format_align": "enabled",
+    "output": "table", "interactive": "enabled", "auto_update": "disabled", "list_format_align": "enabled",
 }  # fmt: skip
 """What `config set` keeps, and what holds until it is said."""
 
@@ -55,8 +54,6 @@ def set_config(line: CommandLine) -> int:
         raise CommandError("rowlock never updates itself: `pip install -U rowlock` does")
     if given.get("list_format_align") == "disabled":
         raise CommandError("lists are always aligned: --json and --yaml are for programs")
-    if "status_timeout_duration" in given:
-        parse_duration(given["status_timeout_duration"], "--status-timeout-duration")
     update_config(line, **given)
     show("configuration updated successfully")
     return 0

@@ -44,8 +44,8 @@ WORKLOAD_LIST = (
     *LIST,
 )  # fmt: skip
 UUID = Flag("-u --uuid", "text", "the workload's id, instead of its name", value="UUID")
-_TYPE = Flag("--type", "training|workspace|inference|distributed", "its type (names are unique: not needed)")
-_FRAMEWORK = Flag("--framework", "text", "its framework (names are unique: not needed)", value="FRAMEWORK")
+_TYPE = Flag("--type", "training|workspace|inference|distributed", "its type; another is not found")
+_FRAMEWORK = Flag("--framework", "text", "its framework; another is not found", value="FRAMEWORK")
 _YES = Flag("-y --yes", "switch", "do not ask")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import WORKLOADS, check_project, find_workload
-from rowlock.cli.context import project
+from rowlock.cli.context import project, read_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.output import ask, format_number, show
 from rowlock.cli.runai_v2.tables import Column, fetch_page, show_list
@@ -115,13 +115,30 @@ def named_workload(line: CommandLine) -> tuple[ServerClient, dict[str, Any]]:
     """The workload that the line names, or that --uuid does. Raises CommandError."""
     server = client.connect(line)
     identity, name_flag = getattr(line, "uuid", None), getattr(line, "name", None)
+    if identity and line.words:
+        raise CommandError(f"a name ({line.words[0]}) and --uuid both name a workload: give one of them", 2)
     if identity:
-        if line.words:
-            raise CommandError(f"a name ({line.words[0]}) and --uuid both name a workload: give one of them", 2)
-        return server, workload_by_id(server, identity)
-    if name_flag and not line.words:
-        return server, find_workload(server, project(line), name_flag)
-    return server, find_workload(server, project(line), line.word("workload"))
+        workload = workload_by_id(server, identity)
+    else:
+        name = name_flag if name_flag and not line.words else line.word("workload")
+        workload = find_workload(server, project(line), name)
+    _check_kind(line, workload)
+    return server, workload
+
+
+def _check_kind(line: CommandLine, workload: dict[str, Any]) -> None:
+    """Raises CommandError when --type or --framework say that another workload was meant."""
+    wanted_type, wanted_framework = getattr(line, "type", None), getattr(line, "framework", None)
+    is_training = wanted_type == "training" and workload["type"] == "Distributed"  # which it is, too
+    if wanted_type and wanted_type != workload["type"].lower() and not is_training:
+        raise CommandError(
+            f"no workload was found: {workload['name']} is of type {workload['type']}, not {wanted_type}"
+        )
+    framework = workload["distributedFramework"]
+    if wanted_framework and FRAMEWORKS.get(wanted_framework.lower(), wanted_framework) != framework:
+        raise CommandError(
+            f"no workload was found: {workload['name']} is of framework {framework}, not {wanted_framework}"
+        )
 
 
 def workload_by_id(server: ServerClient, identity: str) -> dict[str, Any]:
@@ -149,7 +166,8 @@ def resume(line: CommandLine) -> int:
 
 def delete_many(line: CommandLine) -> int:
     """`runai workload delete`: it alone asks, and only a person at a terminal."""
-    if line.words and not line.yes and sys.stdin.isatty():
+    asks = not line.yes and sys.stdin.isatty() and read_config(line).get("interactive") != "disabled"
+    if line.words and asks:
         if ask(f"Delete {', '.join(line.words)}? [y/N] ") not in ("y", "yes"):
             raise CommandError("Nothing was deleted.")
     return delete(line)
@@ -166,6 +184,7 @@ def _for_each(line: CommandLine, word: str, act: Callable[[ServerClient, str], A
     for name in names:
         try:
             workload = find_workload(server, project(line), name) if name else workload_by_id(server, line.uuid)
+            _check_kind(line, workload)
             act(server, f"{WORKLOADS}/distributed/{workload['id']}")
         except CommandError as refusal:
             print(refusal.message, file=sys.stderr)
