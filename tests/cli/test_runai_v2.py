@@ -276,6 +276,9 @@ def test_projects_and_other_resources(served: Served) -> None:
         == "project lab created successfully\n"
     )
     assert served.ok("runai project set lab") == "project lab configured successfully\n"
+    served.ok("runai project create other --description tests --resources gpu-over-quota-weight=3")
+    other = next(p for p in json.loads(served.ok("runai project list --json")) if p["name"] == "other")
+    assert (other["description"], other["resources"][0]["gpu"]["overQuotaWeight"]) == ("tests", 3)
     row = next(p for p in json.loads(served.ok("runai project list --json")) if p["name"] == "lab")
     assert row["totalResources"]["gpuQuota"] == 2
     assert "lab      2.00       0.00            0.00%" in served.ok("runai project list")

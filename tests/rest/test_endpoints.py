@@ -280,6 +280,14 @@ def test_projects(world: World) -> None:
     assert busy.status_code == 409 and "dist-train1" in busy.json()["message"]
 
 
+def test_a_project_keeps_its_description_and_weight(world: World) -> None:
+    made = world.project()
+    body = {"description": "for tests", "resources": [{"gpu": {"deserved": 1, "overQuotaWeight": 2}}]}
+    changed = world.client.put(f"/api/v1/org-unit/projects/{made['id']}", json=body).json()
+    assert (changed["description"], changed["resources"][0]["gpu"]["overQuotaWeight"]) == ("for tests", 2)
+    assert world.client.get(f"/api/v1/org-unit/projects/{made['id']}").json()["description"] == "for tests"
+
+
 def test_clusters_is_a_bare_array(world: World) -> None:
     (cluster,) = world.client.get("/api/v1/clusters").json()
     assert cluster["uuid"] == CLUSTER

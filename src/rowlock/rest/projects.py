@@ -98,7 +98,7 @@ async def create(call: RestCall) -> Any:
 
 
 async def update(call: RestCall) -> Any:
-    """New quotas; a project keeps its name."""
+    """New quotas, or another description; a project keeps its name."""
     project, body = _find_project(call), await call.json()
     requested = projects.parse_project_request(
         {**body, "name": body.get("name", project.name)} if isinstance(body, dict) else body
@@ -109,6 +109,11 @@ async def update(call: RestCall) -> Any:
     patch = {"spec": {"resources": {"gpu": gpu}}}
     changed = await call.context.api.patch(kinds.QUEUE, "", project.queue, patch, type="merge", options=WRITE_OPTIONS)
     cache = call.context.cache
+    if "description" in body and requested.description != project.description:
+        note = {"metadata": {"annotations": {projects.DESCRIPTION_ANNOTATION: requested.description}}}
+        api = call.context.api
+        await api.patch(kinds.NAMESPACE, "", project.namespace, note, type="merge", options=WRITE_OPTIONS)
+        await cache.wait_until("", lambda: cache.projects()[project.namespace].description == requested.description)
     await cache.wait_until(
         "", lambda: objects.revision(cache.queue(project.queue) or changed) >= objects.revision(changed)
     )

@@ -21,6 +21,7 @@ from rowlock.workloads.compute import format_number
 
 QUEUE_LABEL = "runai/queue"
 PROJECT_ANNOTATION = "rowlock.dev/project"
+DESCRIPTION_ANNOTATION = "rowlock.dev/description"
 DEPARTMENT_PREFIX = "department-"
 UNLIMITED = -1
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -40,6 +41,7 @@ class Project:
     quota: Decimal
     limit: Decimal
     deleting: bool = False
+    description: str = ""
 
 
 def dns_label(name: str) -> str:
@@ -73,6 +75,7 @@ def project_of(namespace: Object, queue: Object | None) -> Project:
         quota=_gpu_bound(queue, "quota"),
         limit=_gpu_bound(queue, "limit"),
         deleting=objects.is_deleting(namespace),
+        description=objects.annotations(namespace).get(DESCRIPTION_ANNOTATION, ""),
     )
 
 
@@ -95,6 +98,7 @@ class ProjectRequest:
     quota: Decimal
     limit: Decimal
     weight: Decimal
+    description: str = ""
 
 
 def parse_project_request(body: Any) -> ProjectRequest:
@@ -114,7 +118,9 @@ def parse_project_request(body: Any) -> ProjectRequest:
     namespace = top.text("requestedNamespace") or namespace_of(name)
     quota, limit, weight = _parse_quota(top)
     errors.raise_if_any()
-    return ProjectRequest(name, namespace, top.text("parentId") or "default", quota, limit, weight)
+    return ProjectRequest(
+        name, namespace, top.text("parentId") or "default", quota, limit, weight, top.text("description")
+    )
 
 
 def _parse_quota(top: Fields) -> tuple[Decimal, Decimal, Decimal]:
@@ -143,6 +149,8 @@ def _parse_quota(top: Fields) -> tuple[Decimal, Decimal, Decimal]:
 def to_namespace(project: ProjectRequest) -> Object:
     labels = {QUEUE_LABEL: dns_label(project.name)}
     annotations = {PROJECT_ANNOTATION: project.name}
+    if project.description:
+        annotations[DESCRIPTION_ANNOTATION] = project.description
     metadata = {"name": project.namespace, "labels": labels, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
@@ -187,7 +195,11 @@ def to_department(name: str) -> Object:
 
 def project_json(project: Project, queue: Object | None, cluster: str) -> dict[str, Any]:
     """Run:ai's Project JSON."""
-    gpu = {"deserved": _json_number(project.quota), "limit": _json_number(project.limit), "overQuotaWeight": 1}
+    gpu = {
+        "deserved": _json_number(project.quota),
+        "limit": _json_number(project.limit),
+        "overQuotaWeight": _weight(queue),
+    }
     figures = objects.dig(queue or {}, "status", {})
     status: dict[str, Any] = {
         "namespace": project.namespace,
@@ -203,7 +215,7 @@ def project_json(project: Project, queue: Object | None, cluster: str) -> dict[s
         "name": project.name,
         "clusterId": cluster,
         "parentId": project.department,
-        "description": "",
+        "description": project.description,
         "status": status,
         "totalResources": {"gpuQuota": float(format_number(project.quota)), "cpuQuota": -1, "memoryQuota": -1},
         "resources": [{"nodePool": {"id": "default", "name": "default"}, "gpu": gpu}],
@@ -214,6 +226,10 @@ def project_json(project: Project, queue: Object | None, cluster: str) -> dict[s
         "createdAt": project.created,
         "updatedAt": project.created,
     }
+
+
+def _weight(queue: Object | None) -> int | float:
+    return _json_number(Decimal(str(objects.dig(queue or {}, "spec.resources.gpu.overQuotaWeight", 1))))
 
 
 def _usage(amounts: Mapping[str, Any]) -> dict[str, float]:
