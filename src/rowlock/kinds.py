@@ -2,7 +2,7 @@
 
 One row per kind that rowlock serves. Discovery, routes, storage keys, owner references and the CLI all
 read this table; a kind that is not here is answered *Unsupported*, politely. What a kind's fields are is not here but
-in the table of types (`apiserver/schema/types.py`); what a kind's columns are is in `apiserver/printers/tables.py`.
+in the table of types (`apiserver/schema/types.py`); what a kind's columns are is in `apiserver/printers/columns.txt`.
 """
 
 from __future__ import annotations

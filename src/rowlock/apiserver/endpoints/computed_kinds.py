@@ -20,7 +20,6 @@ from rowlock.selectors import parse_labels
 from rowlock.storage.store import Store
 
 PLURALS = frozenset(plural for _, _, plural in computed_kinds.BY_PATH)
-_COLUMNS = {computed_kinds.ENDPOINTS: endpoint_slices.ENDPOINTS_COLUMNS, computed_kinds.DEFINITIONS: tables.CREATED}
 
 
 def match_path(version: tuple[str, str], rest: list[str]) -> tuple[ComputedKind, str, str] | None:
@@ -48,7 +47,7 @@ async def serve_computed_kind(call: Call, send: Send, store: Store, match: tuple
     if name and not (items := [o for o in items if objects.name(o) == name]):
         raise not_found(kind.plural, name, kind.group)
     if requests.negotiate_form(call.header(b"accept"), for_list=not name).view == "Table":
-        table = tables.table(kind, items, time.time(), columns=_COLUMNS.get(row))
+        table = tables.table(kind, items, time.time())
         return await answer_object(send, {**table, "metadata": meta}, warnings=warnings)
     if name:
         return await answer_object(

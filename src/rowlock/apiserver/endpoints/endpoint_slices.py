@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from rowlock import kinds, objects
-from rowlock.apiserver.printers import tables
-from rowlock.apiserver.printers.durations import time_since
 from rowlock.objects import Object
 from rowlock.selectors import from_labels
 from rowlock.storage import lifecycle
@@ -47,21 +45,6 @@ def _as_endpoints(service: Object, endpoint_slice: Object) -> Object:
         (ready if point["conditions"]["ready"] else not_ready).append(address)
     subset = {"addresses": ready, "notReadyAddresses": not_ready, "ports": endpoint_slice["ports"]}
     return {"metadata": meta, "subsets": [{key: value for key, value in subset.items() if value}]}
-
-
-def _cells(endpoints: Object, now: float) -> list[Any]:
-    address_ports = [
-        f"{address['ip']}:{port['port']}"
-        for subset in endpoints.get("subsets") or ()
-        for port in subset.get("ports") or ()
-        for address in subset.get("addresses") or ()
-    ]
-    more = f" + {len(address_ports) - 3} more..." if len(address_ports) > 3 else ""
-    endpoints_cell = ",".join(address_ports[:3]) + more if address_ports else "<none>"
-    return [objects.name(endpoints), endpoints_cell, time_since(endpoints["metadata"]["creationTimestamp"], now)]
-
-
-ENDPOINTS_COLUMNS = tables.columns(_cells, "Name", "Endpoints", "Age")
 
 
 async def _build_slice(store: Store, service: Object) -> Object:

@@ -5,32 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock import objects
-from rowlock.apiserver.printers.durations import human_duration, time_since
+from rowlock.apiserver.printers.durations import human_duration
 from rowlock.objects import Object
 
 
-def pod_cells(pod: Object, now: float) -> list[Any]:
-    """Name, Ready, Status, Restarts, Age, IP, Node, Nominated Node, Readiness Gates."""
-    status, spec = pod.get("status") or {}, pod.get("spec") or {}
+def pod_cells(pod: Object, now: float) -> dict[str, Any]:
+    """What is computed of a pod's row, by the columns' names."""
     ready, restarts, last = _container_counts(pod)
-    reason = _status_reason(pod)
-    times = f"{restarts} ({human_duration(now - last)} ago)" if restarts and last else str(restarts)
+    spec = pod.get("spec") or {}
     gates = spec.get("readinessGates") or ()
     ready_gates = sum(objects.is_condition_true(pod, g.get("conditionType", "")) for g in gates)
-    return [
-        objects.name(pod), f"{ready}/{_container_total(spec)}", reason, times,
-        time_since(objects.meta(pod).get("creationTimestamp"), now), status.get("podIP") or "<none>",
-        spec.get("nodeName") or "<none>", status.get("nominatedNodeName") or "<none>",
-        f"{ready_gates}/{len(gates)}" if gates else "<none>",
-    ]  # fmt: skip
+    return {
+        "Ready": f"{ready}/{len(spec.get('containers') or ()) + len(_sidecars(spec))}",
+        "Status": _status_reason(pod),
+        "Restarts": f"{restarts} ({human_duration(now - last)} ago)" if restarts and last else str(restarts),
+        "Readiness Gates": f"{ready_gates}/{len(gates)}" if gates else "<none>",
+    }
 
 
 def _sidecars(spec: dict[str, Any]) -> set[str]:
     return {c["name"] for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
-
-
-def _container_total(spec: dict[str, Any]) -> int:
-    return len(spec.get("containers") or ()) + len(_sidecars(spec))
 
 
 def _container_counts(pod: Object) -> tuple[int, int, float]:

@@ -1,67 +1,96 @@
-"""`kubectl get`'s columns: the Table that the server makes of objects, one row of functions per kind.
+"""`kubectl get`'s columns: the Table that the server makes of objects, by the rows of `columns.txt`.
 
-Columns with a priority above 0 are those of `-o wide`. Names, types and contents are the real API server's. Pure:
-the time is an argument.
+A row has a field by its path, or a cell that a function of its resource computes, by the column's name. Names, types
+and contents are the real API server's. Pure: the time is an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, NamedTuple
 
-from rowlock import kinds, objects
+from rowlock import objects
 from rowlock.apiserver.printers.durations import time_since
 from rowlock.apiserver.printers.pod_columns import pod_cells
-from rowlock.kinds import Kind
+from rowlock.kinds import JOBS, Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
 
-Cells = Callable[[Object, float], list[Any]]
+Cells = dict[str, Any]
+"""By the columns' names, those of an object that are computed."""
 Include = Literal["None", "Metadata", "Object"]
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """What a kind shows: column definitions, and how a row is filled."""
-
-    definitions: tuple[dict[str, Any], ...]
-    cells: Cells
+class _Column(NamedTuple):
+    definition: dict[str, Any]
+    cell: Callable[[Object, float], Any] | None
+    """What stands there; None where the resource's function computes it."""
 
 
-def columns(cells: Cells, *names: str) -> Columns:
-    """Names as written; `+` before one makes it a column of `-o wide`, `:type` after it gives a type other than string."""
-    definitions: list[dict[str, Any]] = []
-    for name in names:
-        text, _, kind = name.lstrip("+").partition(":")
-        definitions.append(
-            {
-                "name": text,
-                "type": kind or "string",
-                "format": "name" if text == "Name" else "",
-                "description": "",
-                "priority": 1 if name.startswith("+") else 0,
-            }
-        )
-    return Columns(tuple(definitions), cells)
+@cache
+def _columns() -> dict[str, list[_Column]]:
+    """The columns of each resource; `*` has those of all others."""
+    text = resources.files("rowlock.apiserver.printers").joinpath("columns.txt").read_text("utf-8")
+    found: dict[str, list[_Column]] = {}
+    columns: list[_Column] = []
+    for line in text.splitlines():
+        if line.startswith("  "):
+            columns.append(_parse_column(*re.split("  +", line.strip())))
+        elif line and not line.startswith("#"):
+            columns = []
+            found.update(dict.fromkeys(line.split(", "), columns))
+    return found
+
+
+def _parse_column(header: str, source: str = "", otherwise: str = "") -> _Column:
+    name, _, kind = header.removeprefix("+").partition(":")
+    definition = {
+        "name": name,
+        "type": kind or "string",
+        "format": "name" if name == "Name" else "",
+        "description": "",
+        "priority": 1 if header.startswith("+") else 0,
+    }
+    return _Column(definition, _parse_source(source, _LITERALS.get(otherwise, otherwise)) if source else None)
+
+
+_LITERALS = {"null": None, "0": 0, "false": False}
+
+
+def _parse_source(source: str, otherwise: Any) -> Callable[[Object, float], Any]:
+    if source == "age":
+        return lambda obj, now: time_since(objects.meta(obj).get("creationTimestamp"), now)
+    if source.startswith("#"):
+        return lambda obj, _: sum(len(obj.get(field) or ()) for field in source[1:].split(","))
+
+    def field(obj: Object, _: float) -> Any:
+        value = objects.dig(obj, source)
+        return otherwise if value is None or (value == "" and otherwise) else value
+
+    return field
 
 
 def scale_table(job: Object, scale: Object, now: float, *, include: Include = "Metadata") -> Object:
     """`kubectl get --subresource=scale`: what is wanted and what is there."""
-    desired, available = objects.dig(scale, "spec.replicas", 0), objects.dig(scale, "status.replicas", 0)
-    shown = Columns(_SCALE.definitions, lambda obj, now: [objects.name(obj), desired, available, _age_of(obj, now)])
-    result = table(kinds.POD, [scale], now, include=include, columns=shown)
+    result = _table("scales", [scale], now, include)
     return {**result, "metadata": {"resourceVersion": objects.meta(job).get("resourceVersion", "")}}
 
 
-def table(
-    kind: Kind, objs: Iterable[Object], now: float, *, include: Include = "Metadata", columns: Columns | None = None
-) -> Object:
+def table(kind: Kind, objs: Iterable[Object], now: float, *, include: Include = "Metadata") -> Object:
     """A `meta.k8s.io/v1` Table of objects of one kind; the caller adds list metadata."""
-    columns = columns or COLUMNS.get(kind, _DEFAULT)
+    return _table(kind.resource, objs, now, include)
+
+
+def _table(resource: str, objs: Iterable[Object], now: float, include: Include) -> Object:
+    columns, compute = _columns().get(resource) or _columns()["*"], _COMPUTED.get(resource)
     rows = []
     for obj in objs:
-        row: dict[str, Any] = {"cells": columns.cells(obj, now)}
+        computed = compute(obj, now) if compute else {}
+        cells = [computed[definition["name"]] if cell is None else cell(obj, now) for definition, cell in columns]
+        row: dict[str, Any] = {"cells": cells}
         if include != "None":
             row["object"] = obj if include == "Object" else partial_metadata(obj)
         rows.append(row)
@@ -69,7 +98,7 @@ def table(
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {},
-        "columnDefinitions": list(columns.definitions),
+        "columnDefinitions": [column.definition for column in columns],
         "rows": rows,
     }
 
@@ -79,77 +108,65 @@ def partial_metadata(obj: Object) -> Object:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": objects.meta(obj)}
 
 
-def _age_of(obj: Object, now: float) -> str:
-    return time_since(objects.meta(obj).get("creationTimestamp"), now)
+# ---------------------------------------------------------------- cells that are computed
 
 
-def _cells_of(*getters: Callable[[Object], Any] | None) -> Cells:
-    """Each cell is what a function says of the object, its age where there is none."""
-    return lambda obj, now: [_age_of(obj, now) if getter is None else getter(obj) for getter in getters]
+def _job_cells(job: Object, _: float) -> Cells:
+    conditions = objects.dig(job, "status.conditions") or []
+    return {"State": conditions[-1].get("type") if conditions else None}
 
 
-def _last_condition_type(obj: Object) -> str | None:
-    conditions = objects.dig(obj, "status.conditions") or []
-    return conditions[-1].get("type") if conditions else None
+def _service_cells(service: Object, _: float) -> Cells:
+    spec = service.get("spec") or {}
+    selector = spec.get("selector") or {}
+    return {
+        "External-IP": ",".join(spec.get("externalIPs") or ()) or "<none>",
+        "Port(s)": ",".join(f"{p.get('port')}/{p.get('protocol', 'TCP')}" for p in spec.get("ports") or ()) or "<none>",
+        "Selector": ",".join(f"{key}={selector[key]}" for key in sorted(selector)) or "<none>",
+    }
 
 
-def _service_cells(obj: Object, now: float) -> list[Any]:
-    spec = obj.get("spec") or {}
-    ports = ",".join(f"{p.get('port')}/{p.get('protocol', 'TCP')}" for p in spec.get("ports") or ()) or "<none>"
-    address = spec.get("clusterIP") or "<none>"
-    outer = ",".join(spec.get("externalIPs") or ()) or "<none>"
-    selector = _format_labels(spec.get("selector") or {})
-    return [objects.name(obj), spec.get("type"), address, outer, ports, _age_of(obj, now), selector]
+def _endpoints_cells(endpoints: Object, _: float) -> Cells:
+    addresses = [
+        f"{address['ip']}:{port['port']}"
+        for subset in endpoints.get("subsets") or ()
+        for port in subset.get("ports") or ()
+        for address in subset.get("addresses") or ()
+    ]
+    more = f" + {len(addresses) - 3} more..." if len(addresses) > 3 else ""
+    return {"Endpoints": ",".join(addresses[:3]) + more if addresses else "<none>"}
 
 
-def _format_labels(labels: dict[str, str]) -> str:
-    return ",".join(f"{k}={labels[k]}" for k in sorted(labels)) or "<none>"
+def _event_cells(event: Object, now: float) -> Cells:
+    involved, source = event.get("involvedObject") or {}, event.get("source") or {}
+    series = event.get("series") or {}
+    first = event.get("firstTimestamp") or event.get("eventTime")
+    last = series.get("lastObservedTime") or event.get("lastTimestamp") or first
+    component = source.get("component") or event.get("reportingComponent") or ""
+    host = source.get("host") or event.get("reportingInstance") or ""
+    return {
+        "Last Seen": time_since(last, now),
+        "Object": f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}",
+        "Source": f"{component}, {host}" if host else component,
+        "Message": str(event.get("message", "")).strip(),
+        "First Seen": time_since(first, now),
+        "Count": series.get("count") or event.get("count") or 1,
+    }
 
 
-def _event_cells(obj: Object, now: float) -> list[Any]:
-    involved, source = obj.get("involvedObject") or {}, obj.get("source") or {}
-    series = obj.get("series") or {}
-    first = obj.get("firstTimestamp") or obj.get("eventTime")
-    last = series.get("lastObservedTime") or obj.get("lastTimestamp") or first
-    count = series.get("count") or obj.get("count") or 1
-    component = source.get("component") or obj.get("reportingComponent") or ""
-    host = source.get("host") or obj.get("reportingInstance") or ""
-    regarding = f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}"
-    return [
-        time_since(last, now), obj.get("type", ""), obj.get("reason", ""), regarding, involved.get("fieldPath", ""),
-        f"{component}, {host}" if host else component, str(obj.get("message", "")).strip(), time_since(first, now), count,
-        objects.name(obj),
-    ]  # fmt: skip
-
-
-def _node_cells(obj: Object, now: float) -> list[Any]:
-    info = objects.dig(obj, "status.nodeInfo", {})
-    addresses = objects.dig(obj, "status.addresses", ())
-
-    def address(kind: str) -> str:
-        return next((a.get("address", "") for a in addresses if a.get("type") == kind), "") or "<none>"
-
-    roles = sorted(_roles(objects.labels(obj)))
-    return [
-        objects.name(obj), _node_status(obj), ",".join(roles) or "<none>", _age_of(obj, now),
-        info.get("kubeletVersion", ""), address("InternalIP"), address("ExternalIP"),
-        info.get("osImage") or "<unknown>", info.get("kernelVersion") or "<unknown>",
-        info.get("containerRuntimeVersion") or "<unknown>",
-    ]  # fmt: skip
-
-
-def _node_status(obj: Object) -> str:
-    ready = objects.condition(obj, "Ready")
+def _node_cells(node: Object, _: float) -> Cells:
+    ready, labels = objects.condition(node, "Ready"), objects.labels(node)
     status = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
-    return f"{status},SchedulingDisabled" if objects.dig(obj, "spec.unschedulable") else status
-
-
-def _roles(labels: dict[str, str]) -> Iterable[str]:
-    for key, value in labels.items():
-        if key.startswith("node-role.kubernetes.io/"):
-            yield key.removeprefix("node-role.kubernetes.io/")
-        elif key == "kubernetes.io/role" and value:
-            yield value
+    addresses = {a.get("type"): a.get("address") for a in reversed(objects.dig(node, "status.addresses", ()))}
+    prefix = "node-role.kubernetes.io/"
+    roles = [key.removeprefix(prefix) for key in labels if key.startswith(prefix)]
+    roles += [labels["kubernetes.io/role"]] if labels.get("kubernetes.io/role") else []
+    return {
+        "Status": f"{status},SchedulingDisabled" if objects.dig(node, "spec.unschedulable") else status,
+        "Roles": ",".join(sorted(roles)) or "<none>",
+        "Internal-IP": addresses.get("InternalIP") or "<none>",
+        "External-IP": addresses.get("ExternalIP") or "<none>",
+    }
 
 
 _STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
@@ -157,127 +174,79 @@ _STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 
 
-def _claim_cells(obj: Object, now: float) -> list[Any]:
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    phase = "Terminating" if objects.is_deleting(obj) else status.get("phase", "")
+def _claim_cells(claim: Object, _: float) -> Cells:
+    spec, status = claim.get("spec") or {}, claim.get("status") or {}
     capacity, modes = "", ""
     if spec.get("volumeName"):
         modes = ",".join(_MODES.get(m, m) for m in status.get("accessModes") or ())
         capacity = str((status.get("capacity") or {}).get("storage", "0"))
-    return [
-        objects.name(obj), phase, spec.get("volumeName", ""), capacity, modes,
-        objects.annotations(obj).get(_STORAGE_CLASS) or spec.get("storageClassName", ""),
-        spec.get("volumeAttributesClassName") or "<unset>", _age_of(obj, now), spec.get("volumeMode") or "<unset>",
-    ]  # fmt: skip
+    return {
+        "Status": "Terminating" if objects.is_deleting(claim) else status.get("phase", ""),
+        "Capacity": capacity,
+        "Access Modes": modes,
+        "StorageClass": objects.annotations(claim).get(_STORAGE_CLASS) or spec.get("storageClassName", ""),
+    }
 
 
-def _quota_cells(obj: Object, now: float) -> list[Any]:
-    hard, used = objects.dig(obj, "status.hard", {}), objects.dig(obj, "status.used", {})
-    requests: list[str] = []
-    limits: list[str] = []
-    for name in sorted(hard):
-        into = limits if name.startswith("limits.") else requests
-        into.append(f"{name}: {used.get(name, '0')}/{hard[name]}")
-    return [objects.name(obj), ", ".join(requests), ", ".join(limits), _age_of(obj, now)]
+def _quota_cells(quota: Object, _: float) -> Cells:
+    hard, used = objects.dig(quota, "status.hard", {}), objects.dig(quota, "status.used", {})
+    texts = {name: f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)}
+    return {
+        "Request": ", ".join(text for name, text in texts.items() if not name.startswith("limits.")),
+        "Limit": ", ".join(text for name, text in texts.items() if name.startswith("limits.")),
+    }
 
 
-def _role_binding_cells(obj: Object, now: float) -> list[Any]:
-    ref, subjects = obj.get("roleRef") or {}, obj.get("subjects") or ()
-
-    def subject_names(kind: str) -> str:
-        matching = (s for s in subjects if s.get("kind") == kind)
-        names = (f"{s.get('namespace', '')}/{s['name']}" if kind == "ServiceAccount" else s["name"] for s in matching)
-        return ", ".join(names)
-
-    role = f"{ref.get('kind', '')}/{ref.get('name', '')}"
-    return [
-        objects.name(obj),
-        role,
-        _age_of(obj, now),
-        subject_names("User"),
-        subject_names("Group"),
-        subject_names("ServiceAccount"),
-    ]
+def _role_binding_cells(binding: Object, _: float) -> Cells:
+    ref, names = binding.get("roleRef") or {}, dict[str, list[str]]()
+    for subject in binding.get("subjects") or ():
+        kind, name = subject.get("kind", ""), subject["name"]
+        names.setdefault(f"{kind}s", []).append(
+            f"{subject.get('namespace', '')}/{name}" if kind == "ServiceAccount" else name
+        )
+    subjects = {column: ", ".join(names.get(column, ())) for column in ("Users", "Groups", "ServiceAccounts")}
+    return {"Role": f"{ref.get('kind', '')}/{ref.get('name', '')}", **subjects}
 
 
-def _autoscaler_cells(obj: Object, now: float) -> list[Any]:
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    target = spec.get("scaleTargetRef") or {}
-    return [
-        objects.name(obj), f"{target.get('kind', '')}/{target.get('name', '')}", _format_targets(spec),
-        str(spec.get("minReplicas", "<unset>")), spec.get("maxReplicas", 0), status.get("currentReplicas", 0),
-        _age_of(obj, now),
-    ]  # fmt: skip
-
-
-def _format_targets(spec: dict[str, Any]) -> str:
-    texts = []
+def _autoscaler_cells(autoscaler: Object, _: float) -> Cells:
+    spec = autoscaler.get("spec") or {}
+    target, texts = spec.get("scaleTargetRef") or {}, []
     for metric in spec.get("metrics") or ():
         resource = metric.get("resource") or metric.get("containerResource") or {}
         use = (resource.get("target") or {}).get("averageUtilization")
         texts.append(f"{resource['name']}: <unknown>/{use}%" if use is not None else "<unknown>/<auto>")
-    return ", ".join(texts) or "<none>"
+    return {
+        "Reference": f"{target.get('kind', '')}/{target.get('name', '')}",
+        "Targets": ", ".join(texts) or "<none>",
+        "MinPods": str(spec.get("minReplicas", "<unset>")),
+    }
 
 
-def _queue_cells(obj: Object, now: float) -> list[Any]:
-    spec = obj.get("spec") or {}
-    return [objects.name(obj), spec.get("priority"), spec.get("parentQueue"), objects.dig(obj, "status.childQueues"),
-            spec.get("displayName"), *_gpu_figures(obj), _age_of(obj, now)]  # fmt: skip
-
-
-def _gpu_figures(queue: Object) -> list[str | None]:
+def _queue_cells(queue: Object, _: float) -> Cells:
     """Beyond KAI's columns: what the queue may have, and has. GPUs are what teams share."""
     quota = objects.dig(queue, "spec.resources.gpu.quota")
-    figures = [objects.dig(queue, f"status.{name}", {}).get("nvidia.com/gpu") for name in _GPU_STATUS_FIELDS]
-    return [None if quota is None else "unlimited" if quota == -1 else _format_gpus(quota)] + [
-        None if amount is None else _format_gpus(amount) for amount in figures
-    ]
+    fields = {"Fair Share": "fairShare", "Allocated": "allocated", "Requested": "requested"}
+    gpus = {name: objects.dig(queue, f"status.{field}", {}).get("nvidia.com/gpu") for name, field in fields.items()}
+    return {name: _format_gpus(amount) for name, amount in {"GPU Quota": quota, **gpus}.items()} | (
+        {"GPU Quota": "unlimited"} if quota == -1 else {}
+    )
 
 
-def _format_gpus(amount: str | float) -> str:
+def _format_gpus(amount: str | float | None) -> str | None:
     """300m → 0.3"""
-    return f"{float(parse(amount)):g}"
+    return None if amount is None else f"{float(parse(amount)):g}"
 
 
-_GPU_STATUS_FIELDS = ("fairShare", "allocated", "requested")
-_DEFAULT = columns(_cells_of(objects.name, None), "Name", "Age")
-CREATED = columns(
-    _cells_of(objects.name, lambda o: objects.meta(o).get("creationTimestamp")), "Name", "Created At:date"
-)
-_SCALE = columns(_cells_of(objects.name, None), "Name", "Desired:integer", "Available:integer", "Age")
-_JOB = columns(_cells_of(objects.name, _last_condition_type, None), "Name", "State", "Age:date")
-
-COLUMNS: dict[Kind, Columns] = {
-    kinds.POD: columns(pod_cells, "Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node",
-                        "+Readiness Gates"),
-    kinds.SERVICE: columns(_service_cells, "Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "+Selector"),
-    kinds.EVENT: columns(_event_cells, "Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source", "Message",
-                          "+First Seen", "+Count", "+Name"),
-    kinds.NAMESPACE: columns(_cells_of(objects.name, objects.phase, None), "Name", "Status", "Age"),
-    kinds.NODE: columns(_node_cells, "Name", "Status", "Roles", "Age", "Version", "+Internal-IP", "+External-IP",
-                         "+OS-Image", "+Kernel-Version", "+Container-Runtime"),
-    kinds.CONFIG_MAP: columns(
-        _cells_of(objects.name, lambda o: len(o.get("data") or ()) + len(o.get("binaryData") or ()), None),
-        "Name", "Data", "Age"),
-    kinds.SECRET: columns(
-        _cells_of(objects.name, lambda o: o.get("type", "Opaque"), lambda o: len(o.get("data") or ()), None),
-        "Name", "Type", "Data", "Age"),
-    kinds.SERVICE_ACCOUNT: columns(
-        _cells_of(objects.name, lambda o: len(o.get("secrets") or ()), None), "Name", "Secrets", "Age"),
-    kinds.PERSISTENT_VOLUME_CLAIM: columns(_claim_cells, "Name", "Status", "Volume", "Capacity", "Access Modes",
-                                            "StorageClass", "VolumeAttributesClass", "Age", "+VolumeMode"),
-    kinds.RESOURCE_QUOTA: columns(_quota_cells, "Name", "Request", "Limit", "Age"),
-    kinds.PRIORITY_CLASS: columns(
-        _cells_of(objects.name, lambda o: o.get("value", 0), lambda o: bool(o.get("globalDefault")), None,
-                  lambda o: o.get("preemptionPolicy", "")),
-        "Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"),
-    kinds.LEASE: columns(
-        _cells_of(objects.name, lambda o: objects.dig(o, "spec.holderIdentity", ""), None), "Name", "Holder", "Age"),
-    kinds.ROLE: CREATED,
-    kinds.ROLE_BINDING: columns(_role_binding_cells, "Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts"),
-    kinds.AUTOSCALER: columns(_autoscaler_cells, "Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
-    kinds.MPIJOB: columns(_cells_of(objects.name, None, _last_condition_type), "Name", "Age:date", "State"),
-    kinds.QUEUE: columns(_queue_cells, "Name", "Priority:integer", "Parent", "Children", "DisplayName", "GPU Quota",
-                          "Fair Share", "Allocated", "Requested", "Age:date"),
-    **{kind: _JOB for kind in kinds.JOBS if kind is not kinds.MPIJOB},
-}  # fmt: skip
+_COMPUTED: Mapping[str, Callable[[Object, float], Cells]] = {
+    "pods": pod_cells,
+    "services": _service_cells,
+    "endpoints": _endpoints_cells,
+    "events": _event_cells,
+    "nodes": _node_cells,
+    "persistentvolumeclaims": _claim_cells,
+    "resourcequotas": _quota_cells,
+    "rolebindings.rbac.authorization.k8s.io": _role_binding_cells,
+    "horizontalpodautoscalers.autoscaling": _autoscaler_cells,
+    "queues.scheduling.run.ai": _queue_cells,
+    **{kind.resource: _job_cells for kind in JOBS},
+}
