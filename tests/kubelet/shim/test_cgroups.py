@@ -103,6 +103,25 @@ def test_version_2_has_other_files(tmp_path: Path) -> None:
     assert (group.oom_kills(), group.peak_memory()) == (2, 1 << 20)
 
 
+def test_who_requests_no_cpu_shares_the_least_of_groups(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        if node.kubelet.node.limits_mode == "watchdog":
+            pytest.skip("control groups cannot be written here")
+        await node.add(pod("modest", "cat /proc/self/cgroup"))
+        await node.add(pod("asks", "cat /proc/self/cgroup", container={"resources": {"requests": {"cpu": "2"}}}))
+        await node.ended("modest")
+        await node.ended("asks")
+        assert f"/rowlock/{cgroups.BEST_EFFORT_GROUP}" in await node.log("modest")
+        assert f"/rowlock/{node.pod('asks')['metadata']['uid']}.main.0" in await node.log("asks")
+        top = Path(cgroups.cpu_directory(node.kubelet.node.limits_mode))
+        weights = (top, top / cgroups.BEST_EFFORT_GROUP)
+        file, cores = ("cpu.weight", 39) if node.kubelet.node.limits_mode == "v2" else ("cpu.shares", 1024)
+        most, least = (int((directory / file).read_text()) for directory in weights)
+        assert most >= cores and least <= 2, "all pods weigh as much as their CPUs, these as little as can be"
+
+    on_node(tmp_path, body)
+
+
 def test_what_cannot_be_written_is_watched(tmp_path: Path) -> None:
     assert cgroups.detect_backend(str(tmp_path / "none")) == "watchdog"
     assert Cgroup.make("u.c.0", {"how": "watchdog", "memory": 1}).procs_files == []
@@ -112,7 +131,8 @@ def test_limits_and_what_is_said_of_them() -> None:
     resources = {"limits": {"memory": "1Gi", "cpu": "1500m"}, "requests": {"cpu": "250m"}}
     container = {"name": "c", "resources": resources}
     assert shim_limits(container) == {"memory": 1 << 30, "cpu": 1.5, "share": 0.25}
-    assert shim_limits({"name": "c", "resources": {"requests": {"cpu": "1"}}}) == {}
+    assert shim_limits({"name": "c", "resources": {"requests": {"cpu": "1"}}}) == {"share": 1.0}
+    assert shim_limits({"name": "c", "resources": {"requests": {"memory": "1Gi"}}}) == {}
     assert (
         "cpu limit of c counts for the scheduler but is not enforced"
         in pod_warnings({"spec": {"containers": [container]}})[0]

@@ -176,13 +176,13 @@ def awaited_master(pod: Object) -> str:
 
 
 def shim_limits(container: Mapping[str, Any]) -> LimitsSpec:
-    """The limits of a container for the shim: memory in bytes, CPUs in cores; empty when it has none."""
+    """The limits of a container for the shim: memory in bytes, CPUs and requested CPUs in cores; empty when it has none."""
     limits, requests = dig(container, "resources.limits", {}), dig(container, "resources.requests", {})
     kept_limits: LimitsSpec = {}
     if integer_value(limits.get("memory", 0)):
         kept_limits["memory"] = integer_value(limits["memory"])
     if parse(limits.get("cpu", 0)):
         kept_limits["cpu"] = float(parse(limits["cpu"]))
-    if kept_limits and requests.get("cpu"):
+    if parse(requests.get("cpu", 0)):
         kept_limits["share"] = float(parse(requests["cpu"]))
     return kept_limits

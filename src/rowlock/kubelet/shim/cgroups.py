@@ -14,6 +14,8 @@ from typing import Any
 
 ROOT = "/sys/fs/cgroup"
 TOP_GROUP = "rowlock"
+BEST_EFFORT_GROUP = "best-effort"
+"""Of all containers that request no CPU and have no limits: its name holds no pod's uid."""
 CPU_PERIOD = 100_000
 """Microseconds over which a CPU limit is kept, as a kubelet has it."""
 WATCHDOG_INTERVAL = 0.2
@@ -25,8 +27,26 @@ _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 def detect_backend(root: str = ROOT) -> str:
     """What can be used here: `v2`, `v1` or `watchdog`."""
     if os.path.exists(f"{root}/cgroup.controllers"):
-        return "v2" if _can_create_v2_group(root) else "watchdog"
-    return "v1" if all(_can_create_group(f"{root}/{controller}") for controller in ("memory", "cpu")) else "watchdog"
+        backend = "v2" if _can_create_v2_group(root) else "watchdog"
+    else:
+        can_create = all(_can_create_group(f"{root}/{controller}") for controller in ("memory", "cpu"))
+        backend = "v1" if can_create else "watchdog"
+    if backend != "watchdog":
+        _set_cpu_weight(Cgroup(backend, (cpu_directory(backend, root),)), os.cpu_count() or 1)
+    return backend
+
+
+def cpu_directory(backend: str, root: str = ROOT) -> str:
+    """The group that holds all containers, where CPUs are divided."""
+    return f"{root}/{TOP_GROUP}" if backend == "v2" else f"{root}/cpu/{TOP_GROUP}"
+
+
+def _set_cpu_weight(group: "Cgroup", cores: float) -> None:
+    """Weighs a group as a kubelet does: 1024 shares a core. A kernel that refuses divides evenly."""
+    shares = _cpu_shares({"share": cores})
+    file, value = ("cpu.weight", _weight_of(shares)) if group.version == "v2" else ("cpu.shares", shares)
+    with contextlib.suppress(OSError):
+        _write(f"{group.directories[0]}/{file}", str(value))
 
 
 def _can_create_group(directory: str) -> bool:
@@ -80,6 +100,8 @@ class Cgroup:
 
     version: str
     directories: tuple[str, ...] = ()
+    shared: bool = False
+    """Other containers are in it, too: it has no limits, and stays."""
 
     @classmethod
     def make(cls, name: str, limits: Mapping[str, Any], root: str = ROOT) -> "Cgroup":
@@ -88,9 +110,12 @@ class Cgroup:
         group = cls.by_name(name, limits, root)
         if not group.directories:
             return group
-        rows = _v2_settings(limits) if group.version == "v2" else _v1_settings(limits)
         for directory in group.directories:
             os.makedirs(directory, exist_ok=True)
+        if group.shared:
+            _set_cpu_weight(group, 0.0)
+            return group
+        rows = _v2_settings(limits) if group.version == "v2" else _v1_settings(limits)
         for number, file, value, required in rows:
             try:
                 _write(f"{group.directories[number]}/{file}", value)
@@ -105,6 +130,8 @@ class Cgroup:
         version = str(limits.get("how") or "watchdog")
         if version == "watchdog":
             return cls(version)
+        if limits.keys() == {"how"}:
+            return cls(version, (f"{cpu_directory(version, root)}/{BEST_EFFORT_GROUP}",), shared=True)
         if version == "v2":
             return cls(version, (f"{root}/{TOP_GROUP}/{name}",))
         return cls(version, (f"{root}/memory/{TOP_GROUP}/{name}", f"{root}/cpu/{TOP_GROUP}/{name}"))
@@ -116,7 +143,7 @@ class Cgroup:
 
     def oom_kills(self) -> int:
         """How often the kernel killed something in it for want of memory."""
-        if not self.directories:
+        if not self.directories or self.shared:
             return 0
         file = "memory.events" if self.version == "v2" else "memory.oom_control"
         return _read_number(f"{self.directories[0]}/{file}", "oom_kill")
@@ -128,6 +155,8 @@ class Cgroup:
 
     def remove(self) -> None:
         """Nothing runs in it any more."""
+        if self.shared:
+            return
         for directory in self.directories:
             with contextlib.suppress(OSError):  # somebody left something running there: the pod host tries again
                 os.rmdir(directory)
@@ -145,7 +174,7 @@ def _v2_settings(limits: Mapping[str, Any]) -> _Settings:
     if limits.get("cpu"):
         rows.append((0, "cpu.max", f"{_cpu_quota(limits)} {CPU_PERIOD}", True))
     if limits.get("share"):
-        rows.append((0, "cpu.weight", str(1 + (_cpu_shares(limits) - 2) * 9999 // 262142), False))
+        rows.append((0, "cpu.weight", str(_weight_of(_cpu_shares(limits))), False))
     return rows
 
 
@@ -170,6 +199,11 @@ def _cpu_quota(limits: Mapping[str, Any]) -> int:
 
 def _cpu_shares(limits: Mapping[str, Any]) -> int:
     return min(262144, max(2, int(float(limits["share"]) * 1024)))
+
+
+def _weight_of(shares: int) -> int:
+    """Shares of version 1 (2 to 262144) as a weight of version 2 (1 to 10000), as runc converts them."""
+    return 1 + (shares - 2) * 9999 // 262142
 
 
 def join_group(procs_files: Iterable[str]) -> None:

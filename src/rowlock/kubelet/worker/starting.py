@@ -205,7 +205,6 @@ class ContainerStarter:
         warm_start: WarmStart | None = None
         if self.warm_start and annotations(pod).get(eligibility.WARM_START_ANNOTATION) != "false" and not console:
             warm_start = eligibility.plan_warm_start(argv, options.env, options.cwd, options.rootfs.original_path)
-        limits = shim_limits(container)
         request = ShimRequest(
             directory=str(self.directories.container_directory(card.uid, start.container)),
             number=start.number,
@@ -222,7 +221,7 @@ class ContainerStarter:
             rootfs=(options.rootfs.image, options.rootfs.copy) if options.rootfs.image else (),
             user=options.security_context.user_spec(),
             console=console,
-            limits={**limits, "how": self.node.limits_mode} if limits else {},
+            limits={**shim_limits(container), "how": self.node.limits_mode},
             rlimits=self.node.rlimits,
             log_limit=self.log_limit,
             message_path=self._message_path(container, argv, options.env),
