@@ -27,7 +27,7 @@ import uvicorn
 
 from rowlock import __version__, kinds, objects
 from rowlock.apiserver.http import users
-from rowlock.apiserver.server import application, http_protocol, sockets
+from rowlock.apiserver.server import application, connection_limits, http_protocol, sockets
 from rowlock.apiserver.server import tls as server_tls
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.cluster import ClusterSettings, LocalCluster
@@ -218,6 +218,7 @@ class Server:
             app, log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
             http=http_protocol.protocol_factory(tls), proxy_headers=False, server_header=False,
             ws_ping_interval=30, ws_ping_timeout=None, ws_per_message_deflate=False,
+            backlog=connection_limits.accept_limit(connection_limits.connection_limit()),
         )  # fmt: skip
         server = uvicorn.Server(config)
         async with asyncio.TaskGroup() as tasks:
@@ -225,6 +226,10 @@ class Server:
             serving = tasks.create_task(server._serve(listeners))
             while not server.started:
                 await asyncio.sleep(0.002)
+            for listener in listeners:
+                listener.listen(
+                    connection_limits.ACCEPT_QUEUE
+                )  # asyncio takes one number for the queue and for what it accepts in one turn
             tune_garbage_collector()
             self._announce(listeners, token, cluster.notice)
             await self.stop_event.wait()

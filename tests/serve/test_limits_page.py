@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.patch import json_patch
-from rowlock.apiserver.server import http_protocol
+from rowlock.apiserver.server import connection_limits, http_protocol, tls
 from rowlock.apiserver.streams import port_forward
 from rowlock.kubelet.node import machine
 from rowlock.kubelet.pod import directory
@@ -25,6 +25,8 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"REST API | {call.MAX_BODY_BYTES // MIB} MiB |",
         f"stored | {write_verbs.MAX_OBJECT_BYTES / MIB:.1f} MiB",
         f"| {http_protocol.FIRST_S:.0f} s, {http_protocol.REQUEST_S:.0f} s |",
+        f"a quarter, at most {connection_limits.REMOTE_LIMIT:,} |",
+        f"TLS handshake | {tls.HANDSHAKE_S:.0f} s |",
         f"on a connection | {http_protocol.PIPELINE_LIMIT} |",
         f"| {json_patch.MAX_OPERATIONS:,} operations, {json_patch.MAX_COPIED_BYTES // MIB} MiB |",
         f"| {request_body.MAX_DEPTH} levels |",

@@ -22,7 +22,7 @@ from rowlock import assembly, kinds
 from rowlock.api import LogOptions
 from rowlock.apiserver.endpoints import watches as watching
 from rowlock.apiserver.http import requests
-from rowlock.apiserver.server import http_protocol, sockets, tls
+from rowlock.apiserver.server import connection_limits, http_protocol, sockets, tls
 from rowlock.errors import TooManyRequests
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
@@ -162,7 +162,7 @@ def test_connections_leave_descriptors_for_the_server_itself(
     server: Running, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert client.get("/readyz").text == "ok"  # it keeps its connection
-    monkeypatch.setattr(http_protocol, "connection_limit", lambda: 3)
+    monkeypatch.setattr(connection_limits, "connection_limit", lambda: 4)  # three for loopback
     with ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(connected(server))

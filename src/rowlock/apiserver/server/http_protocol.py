@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-import resource
 import ssl
-import sys
 from collections.abc import Iterable
 from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from rowlock.apiserver.server.connection_limits import ConnectionCounts, LimitedConnection
 from rowlock.apiserver.server.tls import Outbox, TlsConnection
 
 HEAD_LIMIT = 64 * 1024
@@ -40,28 +39,12 @@ REQUEST_S = 60.0
 def protocol_factory(tls: ssl.SSLContext) -> type[asyncio.Protocol]:
     """What uvicorn calls for every connection."""
 
-    outbox = Outbox()
+    outbox, counts = Outbox(), ConnectionCounts()
 
     def make_connection(**kwargs: Any) -> asyncio.BaseProtocol:
-        if len(outbox.connections) >= connection_limit():
-            return RefusedConnection()
-        return TlsConnection(tls, HttpProtocol(**kwargs), outbox)
+        return LimitedConnection(counts, lambda on_close: TlsConnection(tls, HttpProtocol(**kwargs), outbox, on_close))
 
     return make_connection  # type: ignore[return-value]  # uvicorn wants a class and only calls it
-
-
-def connection_limit() -> int:
-    """Connections at a time: three quarters of the descriptors, so that the journal, logs and pods have theirs."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft * 3 // 4, 16)
-
-
-class RefusedConnection(asyncio.Protocol):
-    """One connection too many: closed before it costs anything."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.abort()
 
 
 class _LimitExceeded(Exception):

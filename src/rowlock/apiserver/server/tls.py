@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,8 +59,6 @@ class Outbox:
 
     def __init__(self) -> None:
         self._writers: list[TlsConnection] = []
-        self.connections: set[TlsConnection] = set()
-        """All that are open."""
 
     def add(self, connection: TlsConnection) -> None:
         if not self._writers:
@@ -77,9 +76,9 @@ class Outbox:
 class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
     """Both ends of the encryption: the socket's bytes on one side, `inner`'s on the other."""
 
-    def __init__(self, tls: ssl.SSLContext, inner: InnerProtocol, outbox: Outbox) -> None:
+    def __init__(self, tls: ssl.SSLContext, inner: InnerProtocol, outbox: Outbox, on_close: Callable[[], None]) -> None:
         super().__init__()
-        self._context, self._inner, self._outbox = tls, inner, outbox
+        self._context, self._inner, self._outbox, self._on_close = tls, inner, outbox, on_close
         self._loop = asyncio.get_running_loop()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = tls.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -94,7 +93,6 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._raw = transport
-        self._outbox.connections.add(self)
         self._handshake_timer = self._loop.call_later(HANDSHAKE_S, transport.abort)
 
     def get_buffer(self, sizehint: int) -> bytearray:
@@ -150,7 +148,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        self._outbox.connections.discard(self)
+        self._on_close()
         self._parts.clear()
         if self._handshake_timer:
             self._handshake_timer.cancel()

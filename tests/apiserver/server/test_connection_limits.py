@@ -1,0 +1,75 @@
+"""How many connections a server holds, in all and for one address."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from rowlock.apiserver.server import connection_limits
+from rowlock.apiserver.server.connection_limits import LOOPBACK, ConnectionCounts, LimitedConnection
+
+
+@pytest.mark.parametrize(
+    ("host", "client"),
+    [
+        ("127.0.0.1", LOOPBACK),
+        ("127.9.9.9", LOOPBACK),
+        ("::1", LOOPBACK),
+        ("::ffff:127.0.0.1", LOOPBACK),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:1", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_an_address_counts_for_one_client(host: str, client: str) -> None:
+    assert connection_limits.client_of(host) == client
+
+
+def test_one_address_does_not_take_the_connections_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_limits, "connection_limit", lambda: 16)
+    counts = ConnectionCounts()
+    ours = [counts.open("192.0.2.7") for _ in range(5)]
+    assert [close is not None for close in ours] == [True] * 4 + [False]
+    assert counts.open("192.0.2.8") and counts.open("127.0.0.1")
+    for close in ours:
+        if close is not None:
+            close()
+    assert counts.open("192.0.2.7"), "they have gone"
+
+
+def test_loopback_has_room_for_ten_browsers_and_two_hundred_watchers_at_1024_descriptors() -> None:
+    assert connection_limits.client_limit(LOOPBACK, 1024 * 3 // 4) > 10 * 6 + 200
+
+
+def test_a_crowd_accepted_in_one_turn_is_held_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio asks for all their protocols before it tells the first that it is connected."""
+    monkeypatch.setattr(connection_limits, "connection_limit", lambda: 16)
+    counts, served = ConnectionCounts(), []
+
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+
+        def make(on_close: object) -> asyncio.Protocol:
+            served.append(on_close)
+            return asyncio.Protocol()
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            address = listener.getsockname()
+            crowd = [socket.create_connection(address) for _ in range(40)]
+            server = await loop.create_server(lambda: LimitedConnection(counts, make), sock=listener)
+            for connection in crowd[14:]:
+                connection.setblocking(False)
+                try:
+                    assert await loop.sock_recv(connection, 1) == b"", "closed at once"
+                except ConnectionResetError:
+                    pass
+            for connection in crowd:
+                connection.close()
+            server.close()
+        return len(served)
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == 14

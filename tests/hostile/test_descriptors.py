@@ -1,0 +1,61 @@
+"""A server that may open few files, and a crowd that opens connections and says nothing."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from tests.end_to_end.cluster import Cluster, lent
+
+FILES, CROWD = 256, 400
+
+
+def _address(cluster: Cluster) -> tuple[str, int]:
+    host, _, port = (
+        json.loads((cluster.data / "server.json").read_text())["url"].removeprefix("https://").partition(":")
+    )
+    return host, int(port)
+
+
+def _hang_up(crowd: list[socket.socket]) -> int:
+    """How many of them the server had closed before."""
+    closed = 0
+    for connection in crowd:
+        connection.setblocking(False)
+        try:
+            closed += connection.recv(1) == b""
+        except BlockingIOError:
+            pass
+        except OSError:
+            closed += 1
+        connection.close()
+    return closed
+
+
+@pytest.mark.timeout(180)
+def test_a_crowd_of_silent_connections_ends_neither_the_server_nor_its_work(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with lent(tmp_path) as cluster, ExitStack() as stack:
+        cluster.run("bash", "-c", f"ulimit -n {FILES} && rowlock up -d --network rewrite")
+        assert f"Max open files            {FILES} " in Path(f"/proc/{cluster.pid}/limits").read_text()
+        if limits[0] < CROWD + 100:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[1], 4096), limits[1]))
+            stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        before, crowd = cluster.pid, []
+        for _ in range(CROWD):
+            with suppress(OSError):  # refused by the kernel, whose queue is full
+                crowd.append(stack.enter_context(socket.create_connection(_address(cluster), timeout=10)))
+        fds = Path(f"/proc/{before}/fd")
+        cluster.until(lambda: len(list(fds.iterdir())) <= FILES * 7 // 8, "those too many to be closed")
+        assert _hang_up(crowd) > CROWD // 4, "those too many were closed"
+        said = cluster.run("rowlock", "run", "--name", "after", "--", "echo", "it-runs")
+        assert "it-runs" in said, said
+        assert cluster.pid == before and Path(f"/proc/{before}").exists(), cluster.last_words()
+        assert (cluster.data / "server.log").stat().st_size < 1 << 20
+        cluster.run("rowlock", "down", "--keep-jobs")
+        cluster.up("--network", "rewrite")
+        assert "after" in cluster.run("rowlock", "list"), "what it wrote is in the database"
