@@ -45,13 +45,13 @@ def test_streams_open_with_one_compression_and_data_flows() -> None:
     sent += control(3, struct.pack(">II", 3, 5)) + control(7, struct.pack(">II", 3, 0)) + control(4, b"\0" * 4)
     found = [event for byte in sent for event in server.parse_frames(bytes((byte,)))]  # cut anywhere
     assert found == [
-        spdy.SynStreamFrame(1, {"streamtype": "error", "port": "80"}),
-        spdy.SynStreamFrame(3, {"streamtype": "data", "port": "80"}),
-        spdy.DataFrame(3, b"hello", False),
-        spdy.DataFrame(3, b"", True),
-        spdy.PingFrame(7),
-        spdy.RstStreamFrame(3),
-        spdy.GoAwayFrame(),
+        spdy.SpdyFrame(spdy.SYN_STREAM, 1, headers={"streamtype": "error", "port": "80"}),
+        spdy.SpdyFrame(spdy.SYN_STREAM, 3, headers={"streamtype": "data", "port": "80"}),
+        spdy.SpdyFrame(spdy.DATA, 3, b"hello"),
+        spdy.SpdyFrame(spdy.DATA, 3, last=True),
+        spdy.SpdyFrame(spdy.PING, 7),
+        spdy.SpdyFrame(spdy.RST_STREAM, 3),
+        spdy.SpdyFrame(spdy.GOAWAY, 3),
     ]
     assert client.headers(server.encode_syn_reply(1)) == (1, b"\0\0\0\0")
     assert client.headers(server.encode_syn_reply(3)) == (3, b"\0\0\0\0")
@@ -59,7 +59,10 @@ def test_streams_open_with_one_compression_and_data_flows() -> None:
 
 def test_a_stream_may_be_half_closed_from_its_beginning() -> None:
     found = list(spdy.Framer().parse_frames(Client().open(1, flags=1, streamtype="error")))
-    assert found == [spdy.SynStreamFrame(1, {"streamtype": "error"}), spdy.DataFrame(1, b"", True)]
+    assert found == [
+        spdy.SpdyFrame(spdy.SYN_STREAM, 1, headers={"streamtype": "error"}),
+        spdy.SpdyFrame(spdy.DATA, 1, last=True),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,8 @@ class Call:
     user: User
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
-    upgrade_scope: Any = None
-    """The ASGI scope of a client that asks for SPDY/3.1 on this connection (see `http_protocol.py`)."""
+    stream_scope: Any = None
+    """The ASGI scope of a websocket, or of a client that asks for SPDY/3.1 on this connection (see `http_protocol.py`)."""
     pass_on: Callable[[bytes], bool] = _cannot_send
     """Sends a chunk of a begun answer without waiting for anything; False: it cannot now (see `http_protocol.py`)."""
 

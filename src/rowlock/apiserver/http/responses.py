@@ -160,6 +160,16 @@ class RewritingSend:
                 await self._send({"type": "http.response.body", "body": new})
 
 
+def websocket_send(send: Send) -> Send:
+    """What refuses a websocket, before its handshake, with an ordinary answer."""
+
+    async def send_message(message: Message) -> None:
+        is_answer = message["type"].startswith("http.")
+        await send({**message, "type": f"websocket.{message['type']}"} if is_answer else message)
+
+    return send_message
+
+
 def yaml_send(send: Send) -> RewritingSend:
     """What answers in YAML."""
     return RewritingSend(send, _as_yaml, b"application/yaml")

@@ -10,6 +10,7 @@ Paths are taken apart by hand, not by patterns: the hot path is a few dictionary
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ from rowlock.apiserver.http.responses import (
     answer_document,
     answer_error,
     answer_object,
+    websocket_send,
     yaml_send,
 )
 from rowlock.apiserver.http.users import AUTHENTICATED, TokenAuthenticator, User, service_account_groups
@@ -78,8 +80,9 @@ class ApiServer:
         self._watches = watches.LongRunningRequests(settings.watch_limit)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            return await self._serve_websocket(scope, receive, send)
+        if is_websocket := scope["type"] == "websocket":
+            await receive()
+            scope, send = {**scope, "method": "GET"}, websocket_send(send)
         warnings: list[str] = []
         headers = dict(scope["headers"])
         exchange = (scope.get("extensions") or _NO_EXTENSIONS).get("rowlock")
@@ -89,46 +92,20 @@ class ApiServer:
         try:
             call = await self._read_call(scope, receive, headers)
             warnings = call.warnings
+            if is_websocket and not _POD_STREAM_PATH.fullmatch(call.path):
+                raise path_not_found()
             await self._route(call, receive, reply)
         except ApiError as error:
             if not reply.started:
                 await answer_error(reply, error, warnings)
-        except Exception:
+        except Exception as error:
+            if reply.started and call.stream_scope and isinstance(error, OSError):
+                return  # the client of a stream has gone: that is how the server says it
             log.exception("%s %s failed", scope["method"], scope["path"])
             if not reply.started:
                 await answer_error(reply, Internal(INTERNAL_ERROR_MESSAGE), warnings)
-
-    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """exec, attach and port-forward; a refusal comes before the handshake, as an ordinary answer."""
-        from rowlock.apiserver.streams import websocket_handshake  # late: few servers ever need it
-
-        await receive()
-        await websocket_handshake.serve_websocket(
-            scope["path"], send, lambda recording_send: self._serve_pod_stream(scope, receive, recording_send)
-        )
-
-    async def _serve_pod_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from rowlock.apiserver.streams import port_forward, websockets  # late: few servers ever need them
-
-        call = await self._read_call({**scope, "method": "GET"}, receive, dict(scope["headers"]))
-        parts = call.path.rstrip("/").split("/")[1:]
-        target = requests.parse_target("", "v1", parts[2:]) if parts[:2] == ["api", "v1"] and parts[2:] else None
-        if (
-            target is None
-            or target.subresource not in subresources.CONNECT_SUBRESOURCES
-            or target.kind is not kinds.POD
-        ):
-            raise path_not_found()
-        if not call.user.is_allowed("get", target.resource):
-            raise reviews.forbidden_error(call.user, "get", target)
-        pod = await subresources.get_connectable_pod(call, self._store, target)
-        if self._streaming_runtime is None:
-            raise Unsupported(NO_KUBELET_MESSAGE)
-        serve_stream = (
-            port_forward.serve_port_forward if target.subresource == "portforward" else websockets.serve_websocket
-        )
-        with self._watches.count_request(call.user.name):
-            await serve_stream(scope, receive, send, self._streaming_runtime, pod)
+            elif is_websocket:
+                await send({"type": "websocket.close", "code": 1011, "reason": INTERNAL_ERROR_MESSAGE})
 
     # ------------------------------------------------------------ who
 
@@ -140,8 +117,8 @@ class ApiServer:
         path = scope["path"]
         call = Call(scope["method"], path, requests.parse_query(scope["query_string"]), headers, User("", ()))
         extensions = scope.get("extensions") or _NO_EXTENSIONS
-        if "rowlock.take_over" in extensions:
-            call.upgrade_scope = scope
+        if scope["type"] == "websocket" or "rowlock.take_over" in extensions:
+            call.stream_scope = scope
         exchange = extensions.get("rowlock")
         if exchange is not None:
             call.pass_on = exchange.pass_on
@@ -298,19 +275,19 @@ class ApiServer:
                 return await watches.watch(call, receive, send, self._store, target)
         await _VERB_HANDLERS[verb](call, send, self._store, target)
 
-    async def _serve_upgrade(self, call: Call, target: Target) -> None:
-        """exec, attach and port-forward of clients that do not speak websockets yet."""
+    async def _serve_pod_stream(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
+        """exec, attach and port-forward."""
         pod = await subresources.get_connectable_pod(call, self._store, target)
         if not call.header(b"upgrade"):
             raise BadRequest("Upgrade request required")
-        if call.upgrade_scope is None:
+        if call.stream_scope is None:
             raise Unsupported(f"websockets and SPDY/3.1 are spoken here, not {call.header(b'upgrade')}")
         if self._streaming_runtime is None:
             raise Unsupported(NO_KUBELET_MESSAGE)
-        from rowlock.apiserver.streams import spdy_upgrade  # late: few servers ever need it
+        from rowlock.apiserver.streams import pod_streams  # late: few servers ever need it
 
         with self._watches.count_request(call.user.name):
-            await spdy_upgrade.serve(call, target.subresource, self._streaming_runtime, pod)
+            await pod_streams.serve_pod_stream(call.stream_scope, receive, send, self._streaming_runtime, pod)
 
     async def _serve_subresource(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
         sub, store = target.subresource, self._store
@@ -332,7 +309,7 @@ class ApiServer:
             verb = {"GET": verbs.get, "PUT": verbs.update, "PATCH": verbs.patch}[call.method]
             return await verb(call, send, store, target)
         if sub in subresources.CONNECT_SUBRESOURCES:
-            return await self._serve_upgrade(call, target)
+            return await self._serve_pod_stream(call, receive, send, target)
         raise Unsupported(subresources.UNSUPPORTED.get(target.resource) or _WRONG_METHOD)
 
 
@@ -349,6 +326,7 @@ _UNSTORED_PATH_PARTS = frozenset(
 """Groups, and words in a path, of what is (or may be) no object of the store."""
 _WRONG_METHOD = "the server does not allow this method on the requested resource"
 _READ_ONLY_PATHS = (["version"], ["api"], ["api", "v1"])
+_POD_STREAM_PATH = re.compile("/api/v1/namespaces/[^/]+/pods/[^/]+/(exec|attach|portforward)/*")
 _STREAMING_SUBRESOURCES = frozenset({"log", "exec", "attach", "portforward"})
 _POST_SUBRESOURCES: dict[str, VerbHandler] = {"binding": subresources.bind, "eviction": subresources.evict}
 _VERB_HANDLERS: dict[str, VerbHandler] = {

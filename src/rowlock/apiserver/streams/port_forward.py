@@ -13,22 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qsl
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Send
 
 from rowlock import objects
 from rowlock.apiserver.streams import spdy
-from rowlock.apiserver.streams.websockets import (
-    CLOSE,
-    NO_PROTOCOL,
-    V4,
-    V5,
-    StreamingRuntime,
-    WebSocketChannels,
-    negotiate_protocol,
-)
+from rowlock.apiserver.streams.websockets import CLOSE, StreamingRuntime, WebSocketChannels
 from rowlock.errors import ApiError, BadRequest
 from rowlock.objects import Object
 
@@ -97,30 +89,13 @@ def _failure_message(error: Exception, port: int) -> str:
     return f"failed to connect to localhost:{port} inside the pod: {words}"
 
 
-async def serve_port_forward(
-    scope: Scope, receive: Receive, send: Send, streaming_runtime: StreamingRuntime, pod: Object
-) -> None:
-    """Serves one websocket. Raises ApiError before the handshake is done."""
-    check_running(pod)
-    version = negotiate_protocol(scope.get("subprotocols") or [], (TUNNEL_PROTOCOL, V5, V4, NO_PROTOCOL))
-    if version == TUNNEL_PROTOCOL:
-        return await Tunnel(receive, send, streaming_runtime, pod).run()
-    await _serve_channels(scope, WebSocketChannels(receive, send, version), streaming_runtime, pod)
-
-
-def check_running(pod: Object) -> None:
-    """Raises BadRequest when there is nothing to connect to."""
-    if (phase := objects.phase(pod)) != "Running":
-        raise BadRequest(f"unable to forward port because pod is not running. Current status={phase}")
-
-
 class Tunnel:
     """kubectl's form: SPDY frames in binary messages."""
 
     def __init__(self, receive: Receive, send: Send, streaming_runtime: StreamingRuntime, pod: Object) -> None:
-        self._receive, self._send = receive, send
+        self._send = send
         self._streaming_runtime, self._pod = streaming_runtime, pod
-        self._spdy = spdy.Framer()
+        self._spdy = spdy.SpdyConnection(receive, send)
         self._error_streams: dict[str, int] = {}
         """Connection → the stream for what goes wrong, until its data stream is there."""
         self._connections: dict[int, tuple[ForwardedConnection, asyncio.Task[None]]] = {}
@@ -128,11 +103,11 @@ class Tunnel:
     async def run(self) -> None:
         await self._send({"type": "websocket.accept", "subprotocol": TUNNEL_PROTOCOL})
         try:
-            while (message := await self._receive())["type"] == "websocket.receive":
-                for event in self._spdy.parse_frames(message.get("bytes") or b""):
-                    if isinstance(event, spdy.GoAwayFrame):
+            while (frames := await self._spdy.receive()) is not None:
+                for frame in frames:
+                    if frame.kind == spdy.GOAWAY:
                         return await self._close(1000, "")
-                    await self._handle_event(event)
+                    await self._handle_frame(frame)
         except spdy.SpdyError as error:
             await self._close(1002, f"this is not SPDY/3.1: {error}"[:120])
         finally:
@@ -144,32 +119,27 @@ class Tunnel:
     async def _close(self, code: int, reason: str) -> None:
         await self._send({"type": "websocket.close", "code": code, "reason": reason})
 
-    async def _send_frame(self, frame: bytes) -> None:
-        await self._send({"type": "websocket.send", "bytes": frame})
-
-    async def _handle_event(self, event: spdy.Frame) -> None:
-        if isinstance(event, spdy.SynStreamFrame):
-            await self._open_stream(event)
-        elif isinstance(event, spdy.PingFrame):
-            await self._send_frame(spdy.encode_ping(event.number))
-        elif isinstance(event, spdy.DataFrame) and event.stream in self._connections:
-            connection = self._connections[event.stream][0]
-            if event.data:
-                await connection.feed_data(event.data)
-            if event.last:
+    async def _handle_frame(self, frame: spdy.SpdyFrame) -> None:
+        if frame.kind == spdy.SYN_STREAM:
+            await self._open_stream(frame.stream, frame.headers)
+        elif frame.stream in self._connections and frame.kind == spdy.DATA:
+            connection = self._connections[frame.stream][0]
+            if frame.data:
+                await connection.feed_data(frame.data)
+            if frame.last:
                 await connection.feed_data(b"")
-        elif isinstance(event, spdy.RstStreamFrame) and event.stream in self._connections:
-            self._connections.pop(event.stream)[1].cancel()
+        elif frame.stream in self._connections and frame.kind == spdy.RST_STREAM:
+            self._connections.pop(frame.stream)[1].cancel()
 
-    async def _open_stream(self, event: spdy.SynStreamFrame) -> None:
+    async def _open_stream(self, stream: int, headers: Mapping[str, str]) -> None:
         """A connection is a stream for errors and one for data, with the same `requestid`."""
-        headers, stream = event.headers, event.stream
         kind, port = headers.get("streamtype"), headers.get("port", "")
         request_id = headers.get("requestid") or port
-        is_valid = kind in ("error", "data") and objects.is_digits(port) and 0 < int(port) < 65536
-        if not is_valid or len(self._connections) + len(self._error_streams) >= MAX_CONNECTIONS:
-            return await self._send_frame(spdy.encode_rst_stream(stream))
-        await self._send_frame(self._spdy.encode_syn_reply(stream))
+        accepted = kind in ("error", "data") and objects.is_digits(port) and 0 < int(port) < 65536
+        accepted = accepted and len(self._connections) + len(self._error_streams) < MAX_CONNECTIONS
+        await self._spdy.answer_open(stream, accepted=accepted)
+        if not accepted:
+            return
         if kind == "error":
             self._error_streams[request_id] = stream
             return
@@ -179,18 +149,18 @@ class Tunnel:
 
     async def _run_connection(self, connection: ForwardedConnection, stream: int, error_stream: int) -> None:
         with contextlib.suppress(OSError):  # the client has gone
-            sentence = await connection.run(lambda piece: self._send_frame(spdy.encode_data(stream, piece)))
+            sentence = await connection.run(lambda piece: self._spdy.send(spdy.encode_data(stream, piece)))
             if error_stream:
-                await self._send_frame(spdy.encode_data(error_stream, sentence.encode(), last=True))
-            await self._send_frame(spdy.encode_data(stream, b"", last=True))
+                await self._spdy.send(spdy.encode_data(error_stream, sentence.encode(), last=True))
+            await self._spdy.send(spdy.encode_data(stream, b"", last=True))
         self._connections.pop(stream, None)
 
 
-async def _serve_channels(
-    scope: Scope, socket: WebSocketChannels, streaming_runtime: StreamingRuntime, pod: Object
+async def serve_channels(
+    query: bytes, socket: WebSocketChannels, streaming_runtime: StreamingRuntime, pod: Object
 ) -> None:
     """The Python client's form: channels 2i (data) and 2i+1 (errors), each begun by its port in two bytes."""
-    ports = ports_of(scope["query_string"])
+    ports = ports_of(query)
     await socket.accept()
     connections = [ForwardedConnection(streaming_runtime, pod, port) for port in ports]
     for channel, port in enumerate(port for port in ports for _ in range(2)):

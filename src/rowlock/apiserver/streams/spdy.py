@@ -1,8 +1,8 @@
-"""SPDY/3.1 frames, as much as port-forward needs: streams in one connection, opened by the client. Bytes in, events out.
+"""SPDY/3.1, as much as Kubernetes' clients need: streams in one connection, opened by the client.
 
 kubectl speaks it inside a websocket (`SPDY/3.1+portforward.k8s.io`). The layout is that of the SPDY draft 3.1; header
 blocks are compressed with one zlib context per direction, begun with the draft's dictionary. No flow control: client-go
-has none. Nothing here does any I/O.
+has none.
 """
 
 from __future__ import annotations
@@ -10,32 +10,19 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import resources
+
+from starlette.types import Receive, Send
 
 MAX_FRAME_BYTES = 4 << 20
 """Bytes in one frame that are accepted."""
 _MAX_HEADER_BYTES = 64 << 10
-_SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
+DATA, SYN_STREAM, SYN_REPLY, RST_STREAM, PING, GOAWAY, HEADERS = 0, 1, 2, 3, 6, 7, 8
 _FIN = 1
-_WORDS = (
-    "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow"
-    " authorization cache-control connection content-base content-encoding content-language content-length"
-    " content-location content-md5 content-range content-type date etag expect expires from host if-match"
-    " if-modified-since if-none-match if-range if-unmodified-since last-modified location max-forwards pragma"
-    " proxy-authenticate proxy-authorization range referer retry-after server te trailer transfer-encoding upgrade"
-    " user-agent vary via warning www-authenticate method get status 200_OK version HTTP/1.1 url public set-cookie"
-    " keep-alive origin"
-)
-_REST = (
-    "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-Authoritative"
-    " Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden404 Not Found500"
-    " Internal Server Error501 Not Implemented503 Service UnavailableJan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec"
-    " 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMTchunked,text/html,image/png,image/jpg,image/gif,application/xml,"
-    "application/xhtml+xml,text/plain,text/javascript,publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset="
-    "iso-8859-1,utf-,*,enq=0."
-)
-DICTIONARY = b"".join(struct.pack(">I", len(w)) + w.replace("_", " ").encode() for w in _WORDS.split()) + _REST.encode()
-"""What both sides' compression begins with: known names with their lengths, then known values."""
+*_WORDS, _REST = resources.files(__package__).joinpath("spdy_dictionary.txt").read_bytes().splitlines()
+DICTIONARY = b"".join(struct.pack(">I", len(word)) + word for word in _WORDS) + _REST
+"""What both sides' compression begins with: known words with their lengths, then known values."""
 
 
 class SpdyError(Exception):
@@ -43,42 +30,16 @@ class SpdyError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class SynStreamFrame:
-    """The client opened a stream."""
+class SpdyFrame:
+    """What the client says on a stream; of a PING `stream` is the number that the answer repeats."""
 
-    stream: int
-    headers: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class DataFrame:
-    """Bytes on a stream; `last` when no more come."""
-
-    stream: int
-    data: bytes
-    last: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RstStreamFrame:
-    """The client wants nothing more of a stream."""
-
-    stream: int
-
-
-@dataclass(frozen=True, slots=True)
-class PingFrame:
-    """To be answered with the same number."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class GoAwayFrame:
-    """The client leaves."""
-
-
-Frame = SynStreamFrame | DataFrame | RstStreamFrame | PingFrame | GoAwayFrame
+    kind: int
+    stream: int = 0
+    data: bytes = b""
+    last: bool = False
+    """No more data comes."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of a SYN_STREAM."""
 
 
 class Framer:
@@ -89,7 +50,7 @@ class Framer:
         self._decompressor = zlib.decompressobj(zdict=DICTIONARY)
         self._compressor = zlib.compressobj(zdict=DICTIONARY)
 
-    def parse_frames(self, data: bytes) -> Iterator[Frame]:
+    def parse_frames(self, data: bytes) -> Iterator[SpdyFrame]:
         """What the bytes say. Raises SpdyError."""
         self._buffer += data
         while len(self._buffer) >= 8:
@@ -106,25 +67,20 @@ class Framer:
             except (struct.error, zlib.error) as error:
                 raise SpdyError(str(error)) from None
 
-    def _parse_frame(self, first: int, flags: int, body: bytes) -> Iterator[Frame]:
+    def _parse_frame(self, first: int, flags: int, body: bytes) -> Iterator[SpdyFrame]:
         if not first >> 31:
-            yield DataFrame(first, body, bool(flags & _FIN))
+            yield SpdyFrame(DATA, first, body, bool(flags & _FIN))
             return
         if (first >> 16) & 0x7FFF != 3:
             raise SpdyError(f"version {(first >> 16) & 0x7FFF} of SPDY; 3 is spoken here")
-        kind = first & 0xFFFF
-        number = struct.unpack_from(">I", body)[0] if body else 0
-        if kind == _SYN_STREAM:
-            yield SynStreamFrame(number & 0x7FFFFFFF, self._parse_headers(body[10:]))
+        kind, stream = first & 0xFFFF, struct.unpack_from(">I", body)[0] if body else 0
+        if kind == SYN_STREAM:
+            yield SpdyFrame(kind, stream & 0x7FFFFFFF, headers=self._parse_headers(body[10:]))
             if flags & _FIN:
-                yield DataFrame(number & 0x7FFFFFFF, b"", True)
-        elif kind == _RST_STREAM:
-            yield RstStreamFrame(number & 0x7FFFFFFF)
-        elif kind == _PING:
-            yield PingFrame(number)
-        elif kind == _GOAWAY:
-            yield GoAwayFrame()
-        elif kind == 8:
+                yield SpdyFrame(DATA, stream & 0x7FFFFFFF, last=True)
+        elif kind in (RST_STREAM, PING, GOAWAY):
+            yield SpdyFrame(kind, stream if kind == PING else stream & 0x7FFFFFFF)
+        elif kind == HEADERS:
             self._parse_headers(body[4:])  # says nothing to us, but the compression goes on through it
 
     def _parse_headers(self, block: bytes) -> dict[str, str]:
@@ -139,9 +95,8 @@ class Framer:
         return dict(zip((name.lower() for name in texts[::2]), texts[1::2], strict=True))
 
     def encode_syn_reply(self, stream: int) -> bytes:
-        """The stream is accepted."""
         block = self._compressor.compress(struct.pack(">I", 0)) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
-        return _control_frame(_SYN_REPLY, struct.pack(">I", stream) + block)
+        return _control_frame(SYN_REPLY, struct.pack(">I", stream) + block)
 
 
 def encode_data(stream: int, piece: bytes, *, last: bool = False) -> bytes:
@@ -151,13 +106,39 @@ def encode_data(stream: int, piece: bytes, *, last: bool = False) -> bytes:
 
 def encode_rst_stream(stream: int) -> bytes:
     """The stream is refused: a protocol error."""
-    return _control_frame(_RST_STREAM, struct.pack(">II", stream, 1))
+    return _control_frame(RST_STREAM, struct.pack(">II", stream, 1))
 
 
 def encode_ping(number: int) -> bytes:
     """The answer to a ping."""
-    return _control_frame(_PING, struct.pack(">I", number))
+    return _control_frame(PING, struct.pack(">I", number))
 
 
 def _control_frame(kind: int, body: bytes) -> bytes:
     return struct.pack(">II", 0x80030000 | kind, len(body)) + body
+
+
+class SpdyConnection:
+    """Frames over the two ends of an ASGI websocket, whose messages are pieces of the byte stream."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send, self._framer = receive, send, Framer()
+
+    async def receive(self) -> list[SpdyFrame] | None:
+        """The frames of the next piece, without the pings, which are answered; None when the client has gone. Raises
+        SpdyError."""
+        message = await self._receive()
+        if message["type"] != "websocket.receive":
+            return None
+        frames = list(self._framer.parse_frames(message.get("bytes") or b""))
+        for ping in (frame for frame in frames if frame.kind == PING):
+            await self.send(encode_ping(ping.stream))
+        return [frame for frame in frames if frame.kind != PING]
+
+    async def send(self, frame: bytes) -> None:
+        """Waits while the client takes nothing. Raises OSError when it has gone."""
+        await self._send({"type": "websocket.send", "bytes": frame})
+
+    async def answer_open(self, stream: int, *, accepted: bool) -> None:
+        """Accepts or refuses a stream that the client opened."""
+        await self.send(self._framer.encode_syn_reply(stream) if accepted else encode_rst_stream(stream))

@@ -8,28 +8,15 @@ channel is a stream whose `streamtype` header says which.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from rowlock.apiserver.http.requests import Call
+from starlette.types import Receive, Scope, Send
+
 from rowlock.apiserver.http.responses import encode
-from rowlock.apiserver.streams import port_forward, spdy
-from rowlock.apiserver.streams.websockets import (  # fmt: skip
-    CLOSE,
-    ERROR,
-    RESIZE,
-    STDERR,
-    STDIN,
-    STDOUT,
-    V4,
-    ExecOptions,
-    StreamingRuntime,
-    negotiate_protocol,
-    open_session,
-    parse_exec_options,
-    serve_session,
-)
-from rowlock.objects import Object
+from rowlock.apiserver.streams import spdy
+from rowlock.apiserver.streams.websockets import CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT, ExecOptions
 
 PROTOCOL = "SPDY/3.1"
 VERSION_HEADER = b"x-stream-protocol-version"
@@ -39,74 +26,50 @@ HIGH_WATER = 1 << 18
 _STREAM_TYPES = {"error": ERROR, "stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "resize": RESIZE}
 
 
-class UpgradedConnection(asyncio.Protocol):
+class UpgradedConnection:
     """The connection after its upgrade, with the two ends of an ASGI websocket."""
 
     def __init__(self, take_over: Callable[[asyncio.Protocol], asyncio.Transport], version: str) -> None:
         self._take_over, self._version = take_over, version
-        self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
-        self._size = 0
-        self._lost = False
-        self._writable = asyncio.Event()
-        self._writable.set()
-        self._transport: asyncio.Transport | None = None
+        self._reader = asyncio.StreamReader(HIGH_WATER // 2)  # it pauses the client at twice its limit
+        self._writer: asyncio.StreamWriter | None = None
 
     async def receive(self) -> dict[str, Any]:
         """The next piece; a disconnect when the client has gone."""
-        piece = await self._pieces.get()
-        if not piece:
-            self._pieces.put_nowait(b"")
-            return {"type": "websocket.disconnect", "code": 1006}
-        self._size -= len(piece)
-        if self._transport is not None and self._size <= HIGH_WATER and not self._lost:
-            self._transport.resume_reading()
-        return {"type": "websocket.receive", "bytes": piece}
+        with contextlib.suppress(OSError):
+            if piece := await self._reader.read(HIGH_WATER):
+                return {"type": "websocket.receive", "bytes": piece}
+        return {"type": "websocket.disconnect", "code": 1006}
 
     async def send(self, message: Any) -> None:
         """Accept, send and close, as of a websocket. Raises OSError when the client has gone."""
         if message["type"] == "websocket.accept":
-            self._transport = self._take_over(self)
+            protocol = asyncio.StreamReaderProtocol(self._reader)
+            transport = self._take_over(protocol)
+            protocol.connection_made(transport)
+            self._writer = asyncio.StreamWriter(transport, protocol, self._reader, asyncio.get_running_loop())
             lines = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", f"Upgrade: {PROTOCOL}"]
             lines.append(f"X-Stream-Protocol-Version: {self._version}")
-            self._transport.write("\r\n".join([*lines, "", ""]).encode())
-        elif self._transport is None or self._lost:
+            self._writer.write("\r\n".join([*lines, "", ""]).encode())
+        elif self._writer is None:
             raise ConnectionResetError("the client has gone")
         elif message["type"] == "websocket.close":
-            self._transport.close()
+            self._writer.close()
         else:
-            await self._writable.wait()
-            self._transport.write(message["bytes"])
+            self._writer.write(message["bytes"])
+            await self._writer.drain()
 
     def finish(self) -> None:
         """Whatever happened: nothing stays open."""
-        if self._transport is not None:
-            self._transport.close()
-
-    # ------------------------------------------------------------ asyncio's side
-
-    def data_received(self, data: bytes) -> None:
-        self._pieces.put_nowait(data)
-        self._size += len(data)
-        if self._size > HIGH_WATER and self._transport is not None:
-            self._transport.pause_reading()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._lost = True
-        self._writable.set()
-        self._pieces.put_nowait(b"")
-
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
+        if self._writer is not None:
+            self._writer.close()
 
 
 class SpdyChannels:
     """One stream per channel; see `WebSocketChannels` for what each of these is."""
 
-    def __init__(self, connection: UpgradedConnection, options: ExecOptions) -> None:
-        self._connection, self._framer = connection, spdy.Framer()
+    def __init__(self, receive: Receive, send: Send, options: ExecOptions) -> None:
+        self._send, self._spdy = send, spdy.SpdyConnection(receive, send)
         requested = {
             STDIN: options.stdin,
             STDOUT: options.stdout,
@@ -120,13 +83,13 @@ class SpdyChannels:
 
     async def accept(self) -> None:
         """The upgrade, and every stream that is needed."""
-        await self._connection.send({"type": "websocket.accept"})
+        await self._send({"type": "websocket.accept"})
         while self._awaited:
             if not await self._read():
                 raise ConnectionResetError("the client has gone")
 
     async def send(self, channel: int, data: bytes) -> None:
-        await self._connection.send({"type": "websocket.send", "bytes": spdy.encode_data(self._streams[channel], data)})
+        await self._spdy.send(spdy.encode_data(self._streams[channel], data))
 
     async def receive(self) -> tuple[int, bytes] | None:
         while not self._events:
@@ -137,40 +100,28 @@ class SpdyChannels:
     async def finish(self, status: dict[str, Any]) -> None:
         frames = [spdy.encode_data(self._streams[ERROR], encode(status), last=True)]
         frames += [spdy.encode_data(s, b"", last=True) for c, s in self._streams.items() if c in (STDOUT, STDERR)]
-        await self._connection.send({"type": "websocket.send", "bytes": b"".join(frames)})
+        await self._spdy.send(b"".join(frames))
         while await self._read():  # the client closes when it has read everything
             self._events.clear()
 
     async def _read(self) -> bool:
         """One piece of the client's; False when it has gone."""
-        message = await self._connection.receive()
-        if message["type"] == "websocket.disconnect":
-            return False
         try:
-            for frame in self._framer.parse_frames(message["bytes"]):
-                if isinstance(frame, spdy.GoAwayFrame):
-                    return False
-                await self._handle_frame(frame)
+            frames = await self._spdy.receive()
         except spdy.SpdyError:
             return False
-        return True
+        for frame in frames or ():
+            if frame.kind == spdy.SYN_STREAM:
+                channel = _STREAM_TYPES.get(frame.headers.get("streamtype", ""), -1)
+                if expected := channel in self._awaited:
+                    self._awaited.discard(channel)
+                    self._streams[channel] = frame.stream
+                await self._spdy.answer_open(frame.stream, accepted=expected)
+            elif frame.kind == spdy.DATA:
+                self._queue_input(next((c for c, s in self._streams.items() if s == frame.stream), ERROR), frame)
+        return frames is not None
 
-    async def _handle_frame(self, frame: spdy.Frame) -> None:
-        if isinstance(frame, spdy.SynStreamFrame):
-            channel = _STREAM_TYPES.get(frame.headers.get("streamtype", ""), -1)
-            expected = channel in self._awaited
-            reply = self._framer.encode_syn_reply(frame.stream) if expected else spdy.encode_rst_stream(frame.stream)
-            await self._connection.send({"type": "websocket.send", "bytes": reply})
-            if expected:
-                self._awaited.discard(channel)
-                self._streams[channel] = frame.stream
-        elif isinstance(frame, spdy.PingFrame):
-            await self._connection.send({"type": "websocket.send", "bytes": spdy.encode_ping(frame.number)})
-        elif isinstance(frame, spdy.DataFrame):
-            channel = next((c for c, s in self._streams.items() if s == frame.stream), ERROR)
-            self._queue_input(channel, frame)
-
-    def _queue_input(self, channel: int, frame: spdy.DataFrame) -> None:
+    def _queue_input(self, channel: int, frame: spdy.SpdyFrame) -> None:
         if channel == RESIZE:  # one size after the other, cut anywhere
             *sizes, self._partial_size = (self._partial_size + frame.data).replace(b"}", b"}\n").split(b"\n")
             self._events += [(RESIZE, size) for size in sizes if size.strip()]
@@ -181,23 +132,7 @@ class SpdyChannels:
                 self._events.append((CLOSE, bytes((STDIN,))))
 
 
-async def serve(call: Call, subresource: str, runtime: StreamingRuntime, pod: Object) -> None:
-    """Serves one upgraded connection to its end. Raises ApiError before the upgrade."""
-    scope, forwards = call.upgrade_scope, subresource == "portforward"
-    options = None if forwards else parse_exec_options(scope["query_string"])
+def offered_protocols(scope: Scope) -> list[str]:
+    """What the client can speak inside SPDY."""
     headers = [value.decode("latin-1") for name, value in scope["headers"] if name == VERSION_HEADER]
-    offered = [word.strip() for header in headers for word in header.split(",")]
-    version = negotiate_protocol(offered, [FORWARD_PROTOCOL if forwards else V4], "X-Stream-Protocol-Version")
-    connection = UpgradedConnection(scope["extensions"]["rowlock.take_over"]["call"], version)
-    try:
-        if options is None:
-            port_forward.check_running(pod)
-            await port_forward.Tunnel(connection.receive, connection.send, runtime, pod).run()
-        else:
-            await serve_session(
-                SpdyChannels(connection, options), open_session(call.path, runtime, pod, options), options
-            )
-    except OSError:
-        return  # the client has gone
-    finally:
-        connection.finish()
+    return [word.strip() for header in headers for word in header.split(",")]

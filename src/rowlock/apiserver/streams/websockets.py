@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket as net
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Send
 
 from rowlock import objects
 from rowlock.apiserver.http.responses import encode
@@ -127,15 +127,6 @@ class WebSocketChannels:
         await self._send({"type": "websocket.close", "code": 1000})
 
 
-def negotiate_protocol(offered: Sequence[str], supported: Sequence[str], header: str = "Sec-WebSocket-Protocol") -> str:
-    """The first of the supported protocols that the client offers. Raises BadRequest."""
-    for protocol in supported:
-        if protocol in (offered or [NO_PROTOCOL]):
-            return protocol
-    known, named = " or ".join(filter(None, supported)), ", ".join(offered) or "none"
-    raise BadRequest(f"the connection needs a {header} of {known}, not {named}")
-
-
 class Channels(Protocol):
     """The client's end, in whatever way it speaks."""
 
@@ -146,14 +137,6 @@ class Channels(Protocol):
     async def receive(self) -> tuple[int, bytes] | None: ...
 
     async def finish(self, status: dict[str, Any]) -> None: ...
-
-
-async def serve_websocket(scope: Scope, receive: Receive, send: Send, runtime: StreamingRuntime, pod: Object) -> None:
-    """exec and attach over a websocket. Raises ApiError before the handshake is done."""
-    options = parse_exec_options(scope["query_string"])
-    protocol = negotiate_protocol(scope.get("subprotocols") or [], (V5, V4, NO_PROTOCOL))
-    opening = open_session(scope["path"], runtime, pod, options)
-    await serve_session(WebSocketChannels(receive, send, protocol), opening, options, errors_in_stream=protocol == V5)
 
 
 def open_session(
@@ -198,6 +181,8 @@ async def _run_session(channels: Channels, session: ExecSession, options: ExecOp
     try:
         await asyncio.wait({input_task, exit_task}, return_when=asyncio.FIRST_COMPLETED)
         if exit_task.done():
+            input_task.cancel()  # from now on `finish` is the one who listens
+            await asyncio.gather(input_task, return_exceptions=True)
             await channels.finish(_exit_status(*exit_task.result()))
     finally:
         for task in (input_task, exit_task, *output_tasks):
