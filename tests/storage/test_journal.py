@@ -7,12 +7,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from tests.storage.conftest import Opened, config, run, story, take
 
 from rowlock import errors, kinds, objects
+from rowlock.storage.group_commit import HISTORY_SECONDS
 from rowlock.storage.journal import Journal
 from rowlock.storage.store import Store
 
@@ -180,6 +182,29 @@ def test_compaction_keeps_pace_with_writes(file: Path) -> None:
             assert store.revision == revision and store.view.count(CM) == 19
 
     run(again())
+
+
+def test_history_is_forgotten_after_five_minutes(file: Path) -> None:
+    """A few writes a minute are less than the revisions that are kept, and a deleted Secret must go all the same."""
+    now = time.monotonic()
+
+    async def body() -> None:
+        nonlocal now
+        async with Opened(file) as store:
+            commits = store._group_commit
+            assert commits and store._journal
+            commits._clock = lambda: now
+            await store.create(CM, config("secret", data="do-not-find-me"))
+            await store.delete(CM, "default", "secret")
+            for _ in range(60):
+                now += HISTORY_SECONDS / 30
+                await store.create(CM, config("b"))
+                await store.delete(CM, "default", "b")
+            rows = store._journal._log.execute("SELECT count(*) FROM log WHERE name = 'secret'").fetchone()[0]
+            assert rows == 0
+            assert store.revision < commits.kept_revisions
+
+    run(body())
 
 
 def test_revisions_never_go_back_even_when_all_rows_are_gone(file: Path) -> None:

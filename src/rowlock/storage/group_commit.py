@@ -76,6 +76,8 @@ class _Writer:
 
 COMPACTION_STEP = 200  # superseded rows that one commit may remove besides as many as it adds
 MIN_COMPACTED_ROWS = 32  # fewer wait for the next commit: each removal dirties a page of its own
+HISTORY_SECONDS = 300.0  # kube-apiserver's --etcd-compaction-interval: a deleted Secret is not kept for longer
+_MARK_INTERVAL = 10.0  # seconds between two notes of the revision
 QUICK_COMMIT_SECONDS = 0.001  # seconds: nobody notices that the event loop is away for so long
 PACE_DECAY = 0.9  # of how slow the disk was last, after each commit
 
@@ -83,12 +85,22 @@ PACE_DECAY = 0.9  # of how slow the disk was last, after each commit
 class GroupCommit:
     """Makes the core's staged changes durable. `publish` is called with every durable batch."""
 
-    def __init__(self, core: Core, journal: Journal, publish: Callable[[Sequence[StoredChange]], None]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        journal: Journal,
+        publish: Callable[[Sequence[StoredChange]], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.compacted_revision = 0
         self.count = 0
         """Commits so far; each was one fsync."""
         self.kept_revisions = 10_000
-        """Revisions of history that stay in the journal."""
+        """Revisions of history that stay in the journal, if they are not older than `HISTORY_SECONDS`."""
+        self._clock = clock
+        self._revision_marks: deque[tuple[float, int]] = deque()
+        """(when, the last revision at that time), oldest first."""
+        self._expired_revision = 0
         self._core, self._journal, self._publish = core, journal, publish
         self._garbage: deque[SupersededRow] = deque()
         self._waiters: list[asyncio.Future[None]] = []
@@ -171,13 +183,22 @@ class GroupCommit:
 
     def _rows_to_compact(self, batch: Sequence[StoredChange]) -> list[SupersededRow]:
         """The rows to remove now: a little more than come in, so that compaction keeps up under any load."""
-        horizon = batch[-1].revision - self.kept_revisions
+        horizon = max(batch[-1].revision - self.kept_revisions, self._expire_revisions(batch[-1].revision))
         rows = []
         for item in islice(self._garbage, len(batch) * 2 + COMPACTION_STEP):
             if item.since > horizon:
                 break
             rows.append(item)
         return rows if len(rows) >= MIN_COMPACTED_ROWS else []
+
+    def _expire_revisions(self, revision: int) -> int:
+        """The last revision that is older than `HISTORY_SECONDS`; 0 when nobody knows one since the start."""
+        now, marks = self._clock(), self._revision_marks
+        if not marks or now - marks[-1][0] >= _MARK_INTERVAL:
+            marks.append((now, revision))
+        while now - marks[0][0] > HISTORY_SECONDS:
+            self._expired_revision = marks.popleft()[1]
+        return self._expired_revision
 
 
 def _to_row(change: StoredChange) -> Row:
