@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from tests.error_contract import without_internals
 from tests.operator_cases.cases import Step
 
 Json = Any
@@ -169,11 +170,12 @@ def beside_jobs(objects: Iterable[tuple[str, Json]], known: Known) -> tuple[Stat
 
 def wrong(step: Step, state: State) -> list[str]:
     """How a state differs from the nearest that the step accepts; [] when it is accepted."""
-    said = set(state.get("events", ()))
-    surplus = said - set(step.events) - set(step.maybe)
-    if ANY_EVENT in step.maybe:
-        surplus = set()
-    found = [f".events: missing {event}" for event in step.events if event not in said]
+    said, required, allowed = (
+        {without_internals(event): None for event in events}
+        for events in (state.get("events", ()), step.events, step.maybe)
+    )
+    surplus = set() if ANY_EVENT in allowed else said.keys() - required - allowed.keys()
+    found = [f".events: missing {event}" for event in required if event not in said]
     found += [f".events: surplus {event}" for event in sorted(surplus) if not NOISE.search(event)]
     rest = {part: value for part, value in state.items() if part != "events"}
     return found + min((list(differences(variant, rest)) for variant in step.variants), key=len)

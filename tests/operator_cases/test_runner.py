@@ -131,6 +131,15 @@ def test_a_state_is_right_when_one_variant_and_the_events_fit() -> None:
     assert wrong(Step({}, ({},), (), ("*",)), {"events": ["Normal E f"]}) == []
 
 
+def test_events_quote_refusals_without_the_insides_of_go() -> None:
+    refusal = 'Warning FailedCreateService Error creating: Service "{}" is invalid: spec.ports[1]: Duplicate value: {}'
+    go_struct = '{"Name":"","Protocol":"TCP","AppProtocol":null,"Port":1,"TargetPort":0,"NodePort":0}'
+    ours = '{"protocol":"TCP","port":1}'
+    step = Step({}, ({},), (refusal.format("a", go_struct),), (refusal.format("b", go_struct),))
+    assert wrong(step, {"events": [refusal.format("a", ours), refusal.format("b", ours)]}) == []
+    assert wrong(step, {"events": [refusal.format("b", ours)]}) == [f".events: missing {refusal.format('a', 'STRUCT')}"]
+
+
 def test_differences_name_each_place() -> None:
     assert list(differences({"a": [1, {"b": 2}], "c": 3}, {"a": [1, {"b": 4}], "d": 5})) == [
         ".a[1].b: 4, recorded was 2",
