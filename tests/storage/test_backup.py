@@ -108,6 +108,22 @@ def test_neither_a_file_nor_a_directory_is_ever_replaced(data: Path, tmp_path: P
     assert {p.name for p in tmp_path.iterdir()} == {"data", "b.tar", "empty"}, "nothing half done is left"
 
 
+def test_a_file_that_cannot_be_opened_is_named_with_the_reason(data: Path, tmp_path: Path) -> None:
+    run(_names(data))
+    before = sorted(tmp_path.rglob("*"))
+    for file, reason in ((tmp_path / "none.tar", "No such file or directory"), (data, "Is a directory")):
+        with pytest.raises(errors.BadRequest) as refusal:
+            restore_backup(file, tmp_path / "below" / "new")
+        sentence = f"the backup {file} cannot be read ({reason}): name a file that `rowlock backup` wrote"
+        assert str(refusal.value) == sentence
+    nowhere = tmp_path / "none" / "b.tar"
+    with pytest.raises(errors.BadRequest) as refusal:
+        create_backup(data, nowhere, NOW)
+    sentence = f"{nowhere} cannot be written ({nowhere.parent} is no directory): choose another place for the backup"
+    assert str(refusal.value) == sentence
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def _cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:9_000])
 

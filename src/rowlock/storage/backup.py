@@ -66,6 +66,10 @@ def create_backup(data_dir: Path, file: Path, now: datetime) -> Manifest:
     if file.exists():
         raise BadRequest(f"{file} is there already: choose another name for the backup, or remove it first")
     file = file.absolute()
+    if not file.parent.is_dir():
+        raise BadRequest(
+            f"{file} cannot be written ({file.parent} is no directory): choose another place for the backup"
+        )
     with _translate_os_errors(file), tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as temporary:
         copy = Path(temporary, _DATABASE)
         _copy_database(data_dir / _DATABASE, copy)
@@ -84,6 +88,7 @@ def create_backup(data_dir: Path, file: Path, now: datetime) -> Manifest:
 def restore_backup(file: Path, data_dir: Path) -> Manifest:
     """Make `data_dir` from a backup: it appears whole or not at all. Raises ApiError with one sentence."""
     data_dir = data_dir.absolute()
+    _check_readable(file)
     with _translate_os_errors(data_dir):
         if data_dir.exists() and (not data_dir.is_dir() or any(data_dir.iterdir())):
             raise BadRequest(
@@ -101,6 +106,16 @@ def restore_backup(file: Path, data_dir: Path) -> Manifest:
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return manifest
+
+
+def _check_readable(file: Path) -> None:
+    """A backup that cannot be opened is refused before anything is made for it."""
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise BadRequest(
+            f"the backup {file} cannot be read ({error.strerror or error}): name a file that `rowlock backup` wrote"
+        ) from error
 
 
 def verify_database(path: Path) -> tuple[int, dict[str, int]]:
