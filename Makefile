@@ -11,6 +11,8 @@ TORCH := $(VENV)/.torch
 FRAMEWORKS := $(VENV)/.frameworks
 # Where it is set, every rank would compile its framework anew: nine seconds for each that imports TensorFlow, not three.
 unexport PYTHONDONTWRITEBYTECODE
+# uv trusts its own list of certificates by default, pip and git the system's: an index behind a company's proxy needs that one.
+export UV_SYSTEM_CERTS ?= true
 
 .PHONY: help demo test lint fix bench docs soak hostile soak-live chaos property fuzz ui-test real-cluster types test-real test-examples test-containers differential lock clean
 
