@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
 from typing import NamedTuple
 
 from rowlock.cli import client
-from rowlock.cli.context import data_dir
+from rowlock.cli.context import data_dir, data_dir_flag
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, show_json, table
+
+_FEW_OPEN_FILES = 4096
+"""The server lets connections take three quarters; the last quarter is a pidfd for each of a node's 1,000 pods."""
+_LITTLE_SHARED_MEMORY = 512 << 20
+"""Bytes. Docker gives a container 64 MiB, which the first DataLoader with a few workers fills."""
 
 
 class Finding(NamedTuple):
@@ -33,6 +39,8 @@ def doctor(line: CommandLine) -> int:
         gpus(),
         network(),
         containers(),
+        open_files(),
+        shared_memory(),
         disk_space(directory),
         server(line, directory),
     ]
@@ -125,6 +133,39 @@ def containers() -> Finding:
     return Finding("containers", "warn" if not_answering else "ok", f"pods run as processes: {engine}", fix)
 
 
+def open_files() -> Finding:
+    """The hard limit of open files (RLIMIT_NOFILE, `ulimit -Hn`): the server raises its soft limit to it, up to 65536."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        return Finding("open files", "ok", "no limit")
+    if hard >= _FEW_OPEN_FILES:
+        return Finding("open files", "ok", f"up to {hard} a process")
+    fix = (
+        f"many pods and clients need more: raise it to {_FEW_OPEN_FILES} or above before `rowlock up`"
+        " (LimitNOFILE= of a systemd unit, `nofile` in /etc/security/limits.conf, `docker run --ulimit nofile=…`)"
+    )
+    return Finding("open files", "warn", f"at most {hard} a process", fix)
+
+
+def shared_memory(path: str = "/dev/shm") -> Finding:
+    """Free bytes of the tmpfs through which DataLoader workers pass tensors, and NCCL passes data between ranks."""
+    try:
+        free = shutil.disk_usage(path).free
+    except OSError as error:
+        if not sys.platform.startswith("linux"):
+            return Finding("shared memory", "ok", f"no {path} ({sys.platform} needs none)")
+        fix = f"DataLoader workers and NCCL need it: `mount -t tmpfs shm {path}`"
+        return Finding("shared memory", "warn", f"{path}: {error.strerror}", fix)
+    found = f"{path} ({free / 2**30:.1f} GiB free)"
+    if free < _LITTLE_SHARED_MEMORY:
+        fix = (
+            "DataLoader workers and NCCL die of SIGBUS when it is full: remove what others left there, or enlarge it"
+            f" (`mount -o remount,size=8G {path}`; in a container `docker run --shm-size=8g`)"
+        )
+        return Finding("shared memory", "warn", found, fix)
+    return Finding("shared memory", "ok", found)
+
+
 def disk_space(directory: str) -> Finding:
     existing = directory
     while not os.path.exists(existing):
@@ -136,7 +177,13 @@ def disk_space(directory: str) -> Finding:
             f"{directory} is not writable",
             "choose another: --data-dir DIR or ROWLOCK_DATA_DIR",
         )
-    free = shutil.disk_usage(existing).free / 2**30
+    usage = shutil.disk_usage(existing)
+    if not os.path.isdir(existing) or usage.total == 0:
+        reason = f"{existing} holds no files" if os.path.isdir(existing) else f"{existing} is a file"
+        return Finding(
+            "data directory", "bad", f"{directory}: {reason}", "choose another: --data-dir DIR or ROWLOCK_DATA_DIR"
+        )
+    free = usage.free / 2**30
     if free < 1:
         return Finding(
             "data directory",
@@ -152,7 +199,10 @@ def server(line: CommandLine, directory: str) -> Finding:
     if server_json is None:
         last_server_json = client.read_server_json(directory)
         state = f"gone (pid {last_server_json.get('pid')} is not there)" if last_server_json else "not running"
-        return Finding("server", "warn", state, f"start it: `{client.restart_command(last_server_json)}`")
+        start = (
+            client.restart_command(last_server_json) if last_server_json else f"rowlock up -d{data_dir_flag(directory)}"
+        )
+        return Finding("server", "warn", state, f"start it: `{start}`")
     try:
         client.connect(line).get("/api/v1/clusters")
     except CommandError as refusal:

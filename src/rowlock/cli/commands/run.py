@@ -18,7 +18,7 @@ from rowlock.cli.client import ServerClient
 from rowlock.cli.commands import cluster
 from rowlock.cli.commands.jobs import WORKLOADS, wait_for_phase
 from rowlock.cli.commands.logs import write_lines
-from rowlock.cli.context import context_flags, data_dir, prepare_data_dir, project
+from rowlock.cli.context import context_flags, data_dir, data_dir_flag, prepare_data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import ask, show, tell
 from rowlock.cli.progress import ProgressReporter
@@ -124,7 +124,9 @@ def _server(line: CommandLine) -> ServerClient:
     else:
         prepare_data_dir(directory)
         server_json = cluster.start_server(directory, cluster.serve_argv(directory, settings))
-        tell(f"No cluster was running: one was started at {server_json['url']} (`rowlock down` stops it).")
+        tell(
+            f"No cluster was running: one was started at {server_json['url']} (`rowlock down{data_dir_flag(directory)}` stops it)."
+        )
     return client.connect(line)
 
 
