@@ -203,12 +203,19 @@ def conflict(plural: str, name: str, why: str, group: str = "") -> Conflict:
     return Conflict(f'Operation cannot be fulfilled on {resource} "{name}": {why}', details=details)
 
 
+MAX_CAUSES = 500
+"""Causes of one answer: a request of 3 MiB can have a hundred thousand, whose answer would have 98 MB."""
+
+
 def invalid(kind: str, name: str, causes: Sequence[Cause], group: str = "") -> Invalid:
-    """`PyTorchJob.kubeflow.org "x" is invalid: field: message`, several causes in brackets, as the real server."""
+    """`PyTorchJob.kubeflow.org "x" is invalid: field: message`, several causes in brackets, as the real server; of
+    more than `MAX_CAUSES` the first, and how many more there are."""
     subject = f"{kind}.{group}" if group else kind
     lines = list(dict.fromkeys(f"{c.field}: {c.message}" if c.field else c.message for c in causes))
+    if len(lines) > MAX_CAUSES:
+        lines[MAX_CAUSES:] = [f"and {len(lines) - MAX_CAUSES} more"]
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
     details = {"name": name, "kind": kind, **({"group": group} if group else {})}
     if not name:
         details.pop("name")
-    return Invalid(f'{subject} "{name}" is invalid: {text}', details=details, causes=causes)
+    return Invalid(f'{subject} "{name}" is invalid: {text}', details=details, causes=causes[:MAX_CAUSES])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rowlock import errors
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.patch import json_patch
 from rowlock.apiserver.server import connection_limits, http_protocol, tls
@@ -29,6 +30,8 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"TLS handshake | {tls.HANDSHAKE_S:.0f} s |",
         f"on a connection | {http_protocol.PIPELINE_LIMIT} |",
         f"| {json_patch.MAX_OPERATIONS:,} operations, {json_patch.MAX_COPIED_BYTES // MIB} MiB |",
+        f"one answer | {errors.MAX_CAUSES} |",
+        f"| {request_body.LARGE_JSON >> 10} KiB of JSON, {request_body.LARGE_YAML >> 10} KiB of YAML |",
         f"| {request_body.MAX_DEPTH} levels |",
         f"| {store.WATCH_WINDOW:,} changes in memory",
         f"`generateName` | {write_verbs.GENERATE_ATTEMPTS} |",

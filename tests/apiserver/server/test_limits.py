@@ -18,7 +18,7 @@ import httpx
 import pytest
 from tests.apiserver.conftest import TOKEN, Running
 
-from rowlock import assembly, kinds
+from rowlock import assembly, errors, kinds
 from rowlock.api import LogOptions
 from rowlock.apiserver.endpoints import watches as watching
 from rowlock.apiserver.http import requests
@@ -186,6 +186,16 @@ def test_a_page_has_a_limit(client: httpx.Client, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(requests, "PAGE_LIMIT", 2)
     page = client.get(f"{space}/secrets", params={"limit": "1000000000000"}).json()
     assert (len(page["items"]), bool(page["metadata"]["continue"])) == (2, True)
+
+
+def test_an_answer_says_how_many_causes_it_leaves_out(client: httpx.Client) -> None:
+    """A request below its limit with 100,000 bad labels was answered with 98 MB."""
+    body = {"metadata": {"name": "bad", "labels": {f"l{number}": f"-{number}" for number in range(100_000)}}}
+    answer = client.post(CONFIGS, json=body)
+    said = answer.json()
+    assert answer.status_code == 422 and len(answer.content) < 1 << 20
+    assert len(said["details"]["causes"]) == errors.MAX_CAUSES
+    assert said["message"].endswith(", and 99500 more]")
 
 
 def test_watches_have_a_limit_per_user() -> None:

@@ -238,7 +238,7 @@ class ApiServer:
             and call.method == "POST"
             and len(rest) in (1, 3)
         ):
-            await request_body.convert_large_yaml(call)
+            await request_body.convert_large_body(call)
             review = reviews.review(call, group_version_resource, request_body.decode_body(call), self.user)
             await answer_object(send, review, code=201)
         elif version == (events.GROUP, events.VERSION):
@@ -267,7 +267,7 @@ class ApiServer:
         if target.subresource not in _STREAMING_SUBRESOURCES:
             # whoever could not read the answer writes nothing
             requests.negotiate_form(call.header(b"accept"), for_list=verb == "list")
-            await request_body.convert_large_yaml(call)
+            await request_body.convert_large_body(call)
         if target.subresource:
             return await self._serve_subresource(call, receive, send, target)
         if verb == "watch":
