@@ -21,6 +21,7 @@ from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.files.names import NotAName, is_name, path_component
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.pod.facts import ContainerConfigError, Run
+from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.runtime import processes
 from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.kubelet.streams import logs
@@ -243,7 +244,7 @@ def test_what_is_no_name_becomes_no_path(tmp_path: Path, name: str) -> None:
     owner = {"uid": name or "/", "controller": True, "apiVersion": "v1", "kind": "X", "name": "x"}
     odd: Any = {"metadata": {"name": "a", "uid": "uid", "ownerReferences": [owner]}}
     with pytest.raises(ContainerConfigError):
-        Checkpoints(tmp_path).directory_for(odd)
+        Checkpoints(tmp_path).directory_for(parse_pod_spec(odd))
     assert not (tmp_path / "checkpoints").exists()
 
 

@@ -13,6 +13,7 @@ from rowlock.kubelet.images.dockerfile import BadDockerfile, expand, is_excluded
 from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import Image, Images, command_line, map_path, normalise
 from rowlock.kubelet.pod.facts import Problem
+from rowlock.kubelet.pod.spec import parse_container
 
 SEED = """FROM pytorch/pytorch:2.0.1-cuda11.7-cudnn8-runtime
 
@@ -25,6 +26,9 @@ COPY train.py launch.sh /app/
 RUN chmod u+x launch.sh
 CMD ["./launch.sh"]
 """
+
+SILENT = parse_container({"name": "c"})
+"""A container that says nothing."""
 
 
 @pytest.mark.parametrize(
@@ -72,13 +76,13 @@ def test_what_is_no_name(reference: str) -> None:
     ],
 )
 def test_command_lines_follow_docker(image: Image, container: dict[str, list[str]], words: list[str]) -> None:
-    assert command_line(image, container) == words
+    assert command_line(image, parse_container({"name": "c", **container})) == words
 
 
 def test_an_image_without_a_command_says_so() -> None:
-    found = command_line(Image("i:1", host=True), {})
+    found = command_line(Image("i:1", host=True), SILENT)
     assert isinstance(found, Problem) and "the pod must give `command` or `args`" in found.message
-    found = command_line(Image("host:latest", host=True), {})
+    found = command_line(Image("host:latest", host=True), SILENT)
     assert isinstance(found, Problem) and "rowlock build" not in found.message  # nobody builds the machine
 
 
@@ -200,7 +204,7 @@ def test_paths_of_the_image_mean_its_files_and_a_failed_build_changes_nothing(tm
     order = BuildRequest("x", context, context / "Dockerfile")
     made = build.build(table, order, said.append)
     assert (Path(made.root) / "opt/x/seen").read_text() == "data\n"
-    words = command_line(made, {})
+    words = command_line(made, SILENT)
     assert not isinstance(words, Problem)
     words = [map_path(word, made.root) for word in words]
     assert words == ["python", f"{made.root}/opt/x/train.py", "a"]

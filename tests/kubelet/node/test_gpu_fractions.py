@@ -21,6 +21,7 @@ from rowlock.kubelet.node.gpu_fractions import (
 )
 from rowlock.kubelet.node.machine import Gpu, NodePlan
 from rowlock.kubelet.pod.facts import POD_UID_VARIABLE
+from rowlock.kubelet.pod.spec import PodSpec, parse_container, parse_pod_spec
 from rowlock.kubelet.worker.environment import EnvironmentContext, platform_environment
 from rowlock.objects import Object
 
@@ -31,12 +32,13 @@ def plan(*, simulated: bool = False) -> NodePlan:
     return NodePlan(name="n", cpus=Decimal(8), memory=1 << 34, gpus=CARDS, simulated=simulated)
 
 
-def pod(**notes: str) -> Object:
+def pod(**notes: str) -> PodSpec:
     annotations = {k.replace("_", "-"): v for k, v in notes.items()}
-    return {
+    made: Object = {
         "metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": annotations},
         "spec": {"containers": []},
     }
+    return parse_pod_spec(made)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_what_the_user_says_about_the_allocator_stays(given: dict[str, str], lim
 
 
 def test_a_container_without_a_share_hears_nothing_of_it() -> None:
-    container = {"name": "c"}
+    container = parse_container({"name": "c"})
     plain = platform_environment(container, EnvironmentContext(node="n", pod_ip="", devices=()), {})
     shared = platform_environment(
         container, EnvironmentContext(node="n", pod_ip="", devices=("GPU-a",), gpu_fraction=GpuFraction(10, 8_000)), {}

@@ -9,19 +9,19 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.kubelet.node.eviction import eviction_message, has_storage_limit
-from rowlock.objects import Object
+from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
 
 MIB = 1 << 20
 
 
-def asking(*limits: str, **volumes: Any) -> Object:
+def asking(*limits: str, **volumes: Any) -> PodSpec:
     made = pod("a", "true")
     made["spec"]["containers"] = [
         {"name": f"c{i}", "resources": {"limits": {"ephemeral-storage": limit} if limit else {}}}
         for i, limit in enumerate(limits or ("",))
     ]
     made["spec"]["volumes"] = [{"name": name, "emptyDir": source} for name, source in volumes.items()]
-    return made
+    return parse_pod_spec(made)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def asking(*limits: str, **volumes: Any) -> Object:
         (asking("1Mi", "1Mi"), {".work": 3 * MIB}, "Pod ephemeral local storage usage exceeds the total limit of containers 2097152. "),
     ],
 )  # fmt: skip
-def test_who_must_go(given: Object, sizes: dict[str, int], sentence: str) -> None:
+def test_who_must_go(given: PodSpec, sizes: dict[str, int], sentence: str) -> None:
     assert eviction_message(given, lambda path: sizes.get(path, 0)) == sentence
 
 

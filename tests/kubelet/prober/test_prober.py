@@ -13,6 +13,7 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.api import DeleteOptions
+from rowlock.kubelet.pod.spec import parse_container
 from rowlock.kubelet.prober import grpc_health
 from rowlock.kubelet.prober.probe_handlers import port_of
 from rowlock.objects import Object, is_condition_true
@@ -264,7 +265,7 @@ def test_a_pod_whose_health_is_asked_by_grpc_is_ready(tmp_path: Path) -> None:
 
 
 def test_ports_have_names() -> None:
-    container = {"name": "c", "ports": [{"name": "web", "containerPort": 80}]}
+    container = parse_container({"name": "c", "ports": [{"name": "web", "containerPort": 80}]})
     assert [port_of(container, p) for p in (1, "2", "web")] == [1, 2, 80]
     with pytest.raises(ValueError, match="container c names no such port"):
         port_of(container, "other")

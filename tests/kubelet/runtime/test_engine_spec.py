@@ -13,6 +13,7 @@ from tests.kubelet.conftest import Node, on_node, pod
 
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.runtime import engine_spec, pause
 from rowlock.kubelet.runtime.engine_spec import LABEL_PREFIX, ContainerConfig, PodSandboxConfig
@@ -25,14 +26,14 @@ CARD = PodCard("default", "a", "u1", "n", "10.77.1.1", 0.0, (), True)
 def scene(made: Object, **more: Any) -> PodSandboxConfig:
     made["metadata"]["uid"] = "u1"
     return PodSandboxConfig(
-        cluster="c1", network="net", pod=made, card=CARD, hostname="a", hosts="/h", shared_memory=9, **more
+        cluster="c1", network="net", pod=parse_pod_spec(made), card=CARD, hosts="/h", shared_memory=9, **more
     )
 
 
 def body(made: Object, where: PodSandboxConfig | None = None, **more: Any) -> dict[str, Any]:
     where = where or scene(made)
     image = Image("x:1", engine="docker://sha256:1")
-    container = made["spec"]["containers"][0]
+    container = where.pod.main_containers[0]
     return engine_spec.container_create_body(
         where, ContainerConfig(container, image, ["sh", "-c", "x"], {"A": "1"}, "/w", **more), 2
     )
@@ -94,7 +95,7 @@ def test_limits_and_rights() -> None:
 
 def test_what_is_left_to_the_engine_is_said() -> None:
     made = pod("a", "x", container={"securityContext": {"seccompProfile": {"type": "Unconfined"}}})
-    assert engine_spec.remarks(made) == [
+    assert engine_spec.remarks(parse_pod_spec(made)) == [
         "securityContext of main: seccompProfile left to the container engine's defaults"
     ]
 
@@ -104,10 +105,10 @@ def test_podmans_memory_volumes_have_no_size_which_is_said() -> None:
     where = scene(made, memory=(Volume("m", "memory", limit=1 << 20),), engine="podman")
     sandbox = engine_spec.sandbox_create_spec(where)
     assert sandbox and sandbox["volumes"][0]["DriverOpts"]["o"] == "mode=1777"
-    assert engine_spec.remarks(made, "podman") == [
+    assert engine_spec.remarks(parse_pod_spec(made), "podman") == [
         "sizeLimit of the memory volume m is not kept: Podman's have no size"
     ]
-    assert engine_spec.remarks(made) == []
+    assert engine_spec.remarks(parse_pod_spec(made)) == []
 
 
 def test_orphans_are_what_nobody_looks_after() -> None:

@@ -11,7 +11,7 @@ from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
-from rowlock.kubelet.pod.facts import shim_limits
+from rowlock.kubelet.pod.spec import parse_container, parse_pod_spec, shim_limits
 from rowlock.kubelet.shim import cgroups
 from rowlock.kubelet.shim.cgroups import Cgroup, resident_memory
 from rowlock.kubelet.worker.starting import pod_warnings
@@ -130,14 +130,12 @@ def test_what_cannot_be_written_is_watched(tmp_path: Path) -> None:
 def test_limits_and_what_is_said_of_them() -> None:
     resources = {"limits": {"memory": "1Gi", "cpu": "1500m"}, "requests": {"cpu": "250m"}}
     container = {"name": "c", "resources": resources}
-    assert shim_limits(container) == {"memory": 1 << 30, "cpu": 1.5, "share": 0.25}
-    assert shim_limits({"name": "c", "resources": {"requests": {"cpu": "1"}}}) == {"share": 1.0}
-    assert shim_limits({"name": "c", "resources": {"requests": {"memory": "1Gi"}}}) == {}
-    assert (
-        "cpu limit of c counts for the scheduler but is not enforced"
-        in pod_warnings({"spec": {"containers": [container]}})[0]
-    )
-    assert pod_warnings({"spec": {"containers": [container]}}, "v1") == []
+    assert shim_limits(parse_container(container)) == {"memory": 1 << 30, "cpu": 1.5, "share": 0.25}
+    assert shim_limits(parse_container({"name": "c", "resources": {"requests": {"cpu": "1"}}})) == {"share": 1.0}
+    assert shim_limits(parse_container({"name": "c", "resources": {"requests": {"memory": "1Gi"}}})) == {}
+    limited = parse_pod_spec({"spec": {"containers": [container]}})
+    assert "cpu limit of c counts for the scheduler but is not enforced" in pod_warnings(limited)[0]
+    assert pod_warnings(limited, "v1") == []
 
 
 def test_memory_that_is_shared_counts_once() -> None:

@@ -10,6 +10,7 @@ from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.kubelet.images.base_environment import STANDARD_PATH, base_environment
 from rowlock.kubelet.pod.facts import ContainerConfigError
+from rowlock.kubelet.pod.spec import parse_container, parse_pod_spec
 from rowlock.kubelet.worker.environment import (
     EnvironmentContext,
     declared_environment,
@@ -20,7 +21,7 @@ from rowlock.kubelet.worker.environment import (
 )
 from rowlock.objects import Object
 
-POD: Object = {
+POD_OBJECT: Object = {
     "metadata": {
         "name": "p-0",
         "namespace": "team",
@@ -30,6 +31,8 @@ POD: Object = {
     },
     "spec": {"serviceAccountName": "robot", "containers": []},
 }
+POD = parse_pod_spec(POD_OBJECT)
+SILENT = parse_container({"name": "main"})
 PLACE = EnvironmentContext("node-0", "10.77.1.1", cpus=Decimal(8), memory=1 << 30, pods_on_node=3)
 
 
@@ -76,7 +79,9 @@ def test_expansion(text: str, expected: str) -> None:
     ],
 )
 def test_fields(path: str, value: str) -> None:
-    assert declared_environment(POD, {"name": "main", "env": [field(path)]}, PLACE, lookup) == {"X": value}
+    assert declared_environment(POD, parse_container({"name": "main", "env": [field(path)]}), PLACE, lookup) == {
+        "X": value
+    }
 
 
 def test_sources_and_order() -> None:
@@ -97,7 +102,7 @@ def test_sources_and_order() -> None:
             {"name": "EMPTY"},
         ],
     }
-    assert declared_environment(POD, container, PLACE, lookup) == {
+    assert declared_environment(POD, parse_container(container), PLACE, lookup) == {
         "P_LR": "0.1", "P_OPT": "sgd", "PASSWORD": "s3cret", "ROLE": "trainer", "GREETING": "hello trainer 0.1",
         "ONE": "0.1", "PW": "s3cret", "CPUS": "2", "MILLI": "1500", "MEM": "64", "EMPTY": "",
     }  # fmt: skip
@@ -118,7 +123,7 @@ def test_sources_and_order() -> None:
 )
 def test_what_is_missing(container: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ContainerConfigError, match=sentence.replace("(", "\\(")):
-        declared_environment(POD, {"name": "main", **container}, PLACE, lookup)
+        declared_environment(POD, parse_container({"name": "main", **container}), PLACE, lookup)
 
 
 @pytest.mark.parametrize(
@@ -132,14 +137,14 @@ def test_what_is_missing(container: dict[str, Any], sentence: str) -> None:
     ],
 )
 def test_threads_follow_the_cpu_share(resources: dict[str, Any], expected: int) -> None:
-    assert thread_count({"resources": resources}, PLACE) == expected
+    assert thread_count(parse_container({"name": "main", "resources": resources}), PLACE) == expected
 
 
 def test_what_the_platform_adds_gives_way_to_the_pod() -> None:
-    assert platform_environment({}, PLACE, {}) == {"OMP_NUM_THREADS": "2"}
-    assert platform_environment({}, PLACE, {"OMP_NUM_THREADS": "7"}) == {}
+    assert platform_environment(SILENT, PLACE, {}) == {"OMP_NUM_THREADS": "2"}
+    assert platform_environment(SILENT, PLACE, {"OMP_NUM_THREADS": "7"}) == {}
     proxied = EnvironmentContext("n", "ip", proxy="http://proxy", peers=("p-0", "p-1"))
-    found = platform_environment({}, proxied, {"HTTPS_PROXY": "mine", "OMP_NUM_THREADS": "1"})
+    found = platform_environment(SILENT, proxied, {"HTTPS_PROXY": "mine", "OMP_NUM_THREADS": "1"})
     assert found["http_proxy"] == found["HTTP_PROXY"] == "http://proxy" and "https_proxy" not in found
     assert found["no_proxy"].endswith(",p-0,p-1")
 
@@ -147,10 +152,10 @@ def test_what_the_platform_adds_gives_way_to_the_pod() -> None:
 def test_devices() -> None:
     none = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
     given = {"OMP_NUM_THREADS": "1"}
-    assert platform_environment({}, EnvironmentContext("n", "ip", devices=()), given) == none
-    two = platform_environment({}, EnvironmentContext("n", "ip", devices=("GPU-a", "GPU-b")), given)
+    assert platform_environment(SILENT, EnvironmentContext("n", "ip", devices=()), given) == none
+    two = platform_environment(SILENT, EnvironmentContext("n", "ip", devices=("GPU-a", "GPU-b")), given)
     assert two["CUDA_VISIBLE_DEVICES"] == two["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
-    pretend = platform_environment({}, EnvironmentContext("n", "ip", simulated="0,3"), given)
+    pretend = platform_environment(SILENT, EnvironmentContext("n", "ip", simulated="0,3"), given)
     assert pretend == {"CUDA_VISIBLE_DEVICES": "", "ROWLOCK_SIMULATED_GPU": "0,3"}
 
 

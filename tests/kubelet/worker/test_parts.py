@@ -11,6 +11,7 @@ from rowlock.kubelet.node.node_context import PodHostAbilities
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.pod.facts import ContainerFacts, Run
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.spec import ContainerSpec, parse_pod_spec
 from rowlock.kubelet.prober.probe_handlers import Outcome
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
@@ -32,7 +33,7 @@ def test_a_prober_needs_a_task_group_and_callbacks(tmp_path: Path) -> None:
     stopped, events, looks = list[tuple[str, float]](), list[str](), [0.0]
 
     async def perform(
-        card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any], timeout: float | None
+        card: PodCard, container: ContainerSpec, action: Mapping[str, Any], timeout: float | None
     ) -> Outcome:
         return Outcome(False, f"{card.name} is ill")
 
@@ -47,7 +48,7 @@ def test_a_prober_needs_a_task_group_and_callbacks(tmp_path: Path) -> None:
                 stop_container=lambda state, name, grace: stopped.append((name, grace)),
             )
             container["livenessProbe"]["periodSeconds"] = 0.01  # type: ignore[index]
-            prober.sync_probes(pod, running_state(Run(0, started=NOW)))
+            prober.sync_probes(parse_pod_spec(pod), running_state(Run(0, started=NOW)))
             await until(lambda: stopped)
 
     asyncio.run(body())

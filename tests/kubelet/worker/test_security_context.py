@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.api import DeleteOptions
 from rowlock.kubelet.pod.facts import ContainerConfigError
+from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec, parse_pod_spec
 from rowlock.kubelet.worker.security_context import Account, effective_security_context, find_account
 from rowlock.objects import Object, dig
 
@@ -19,10 +19,11 @@ ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become s
 NOBODY = find_account(65534)
 
 
-def asking(of_pod: Object, of_container: Object) -> tuple[Object, Any]:
+def asking(of_pod: Object, of_container: Object) -> tuple[PodSpec, ContainerSpec]:
     container = {"name": "main", "securityContext": of_container}
     meta = {"name": "p", "namespace": "n", "uid": "u"}
-    return {"metadata": meta, "spec": {"securityContext": of_pod, "containers": [container]}}, container
+    made = parse_pod_spec({"metadata": meta, "spec": {"securityContext": of_pod, "containers": [container]}})
+    return made, made.main_containers[0]
 
 
 @pytest.mark.parametrize(

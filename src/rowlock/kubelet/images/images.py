@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rowlock.kubelet.pod.facts import Problem
+from rowlock.kubelet.pod.spec import ContainerSpec
 from rowlock.kubelet.shim import engine_client
 from rowlock.kubelet.shim.fact_files import write_fact
 
@@ -221,9 +222,9 @@ def _existing_depth(root: str, path: str) -> int:
     return 0
 
 
-def command_line(image: Image, container: Mapping[str, Any]) -> list[str] | Problem:
+def command_line(image: Image, container: ContainerSpec) -> list[str] | Problem:
     """The words to exec, by Docker's rules; as they are written."""
-    command, args = list(container.get("command") or ()), list(container.get("args") or ())
+    command, args = list(container.command), list(container.args)
     if not command:
         command = list(image.entrypoint)
         args = args or list(image.command)
@@ -235,9 +236,9 @@ def command_line(image: Image, container: Mapping[str, Any]) -> list[str] | Prob
     return Problem("CreateContainerError", sentence)
 
 
-def working_directory(image: Image, container: Mapping[str, Any], pod_directory: str) -> str:
+def working_directory(image: Image, container: ContainerSpec, pod_directory: str) -> str:
     """Where the program starts: the pod's wish as it is written, the image's, else the pod's own empty directory."""
-    return str(container.get("workingDir") or "") or image.workdir or image.root or pod_directory
+    return container.working_dir or image.workdir or image.root or pod_directory
 
 
 def list_engine_images(env: Mapping[str, str]) -> list[Image]:

@@ -18,10 +18,10 @@ from rowlock.errors import Invalid, Unavailable
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.network import env_rewrite, hosts
 from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.kubelet.shim.shim_request import NetworkSpec
-from rowlock.objects import Key, Object, key, namespace, phase
-from rowlock.objects import name as name_of
+from rowlock.objects import Key, Object, dig, key, phase
 from rowlock.objects import uid as uid_of
 
 LOOPBACK = env_rewrite.LOOPBACK
@@ -74,9 +74,9 @@ class PodNetwork:
     def has_namespaces(self) -> bool:
         return self.choice.mode == "namespaces"
 
-    def has_own_address(self, pod: Object) -> bool:
+    def has_own_address(self, pod: PodCard) -> bool:
         """Has this pod an address, names and ports of its own?"""
-        return self.has_namespaces or self.runs_in_containers(pod)
+        return self.has_namespaces or pod.contained
 
     def mark_dirty(self) -> None:
         """Pods or services have changed: the hosts files are out of date."""
@@ -87,11 +87,11 @@ class PodNetwork:
         self.dirty = self.dirty or self.prefix != prefix
         self.prefix = prefix
 
-    def container_address(self, pod: Object) -> str:
+    def container_address(self, uid: str, *, host_network: bool) -> str:
         """The address of a pod in containers: the same in another network; with `hostNetwork` the machine's in it."""
-        if (pod.get("spec") or {}).get("hostNetwork"):
+        if host_network:
             return f"{self.prefix}.0.1"
-        return f"{self.prefix}.{'.'.join(self._addresses.address_of(uid_of(pod)).split('.')[2:])}"
+        return f"{self.prefix}.{'.'.join(self._addresses.address_of(uid).split('.')[2:])}"
 
     def restore(self, cards: Iterable[PodCard]) -> None:
         """What was given out before this server started."""
@@ -157,7 +157,9 @@ class PodNetwork:
     def _pod_address(self, pod: Object) -> str:
         """Where others find it."""
         inside = self.prefix and self.runs_in_containers(pod)
-        return self.container_address(pod) if inside else self._addresses.address_of(uid_of(pod))
+        if inside:
+            return self.container_address(uid_of(pod), host_network=bool(dig(pod, "spec.hostNetwork")))
+        return self._addresses.address_of(uid_of(pod))
 
     def _write_hosts_file(self, pod_namespace: str, text: str) -> None:
         path = self.hosts_file(pod_namespace)
@@ -170,24 +172,22 @@ class PodNetwork:
             file.truncate(len(data))
         self._hosts_texts[pod_namespace] = text
 
-    def rewrite_environment(self, pod: Object, env: dict[str, str]) -> dict[str, str]:
+    def rewrite_environment(self, pod: PodSpec, env: dict[str, str]) -> dict[str, str]:
         """The environment as this network needs it."""
         if self.has_namespaces:
             return env
         changed = env_rewrite.rewrite_environment(
-            env, f"{namespace(pod)}/{name_of(pod)}", self._pod_resolver(pod), self._assign_port
+            env, f"{pod.namespace}/{pod.name}", self._pod_resolver(pod.namespace), self._assign_port
         )
         if changed != env:
             write_fact(str(self.data / "ports.json"), self._ports)
         return changed
 
-    def hostfile_rewriter(self, pod: Object) -> Callable[[str], str]:
+    def hostfile_rewriter(self, pod: PodSpec) -> Callable[[str], str]:
         """How an MPI hostfile reads on this network."""
-        return lambda text: env_rewrite.rewrite_hostfile(text, self._pod_resolver(pod))
+        return lambda text: env_rewrite.rewrite_hostfile(text, self._pod_resolver(pod.namespace))
 
-    def _pod_resolver(self, pod: Object) -> Callable[[str], str]:
-        own_namespace = namespace(pod)
-
+    def _pod_resolver(self, own_namespace: str) -> Callable[[str], str]:
         def resolve(text: str) -> str:
             name, _, rest = text.partition(".")
             pod_namespace = rest.partition(".")[0] or own_namespace
@@ -209,17 +209,12 @@ class PodNetwork:
             self._ports[entry] = _unused_port(set(self._ports.values()))
         return self._ports[entry]
 
-    def namespace_request(self, pod: Object, ip: str) -> NetworkSpec | None:
+    def namespace_request(self, pod: PodSpec, ip: str) -> NetworkSpec | None:
         """What the pod host is told about a pod's network."""
         if not self.has_namespaces:
             return None
-        hosts_file = str(self.hosts_file(namespace(pod)))
-        return {"uid": uid_of(pod), "ip": ip, "hosts": hosts_file, "hostname": hostname(pod)}
-
-
-def hostname(pod: Object) -> str:
-    """`spec.hostname`, else the pod's name, cut to what the kernel takes."""
-    return str((pod.get("spec") or {}).get("hostname") or name_of(pod))[:63].rstrip("-.")
+        hosts_file = str(self.hosts_file(pod.namespace))
+        return {"uid": pod.uid, "ip": ip, "hosts": hosts_file, "hostname": pod.hostname}
 
 
 def _unused_port(taken: set[int]) -> int:

@@ -5,13 +5,11 @@ container or of all of them: logs, the copy of the image's files, the pod's own 
 Measured now and then; who is over is killed at once and Failed, reason Evicted.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from rowlock.kubelet.files.beneath import disk_usage
 from rowlock.kubelet.pod.directory import WORK_DIRECTORY, PodDirectories
-from rowlock.kubelet.pod.facts import all_containers, main_containers
-from rowlock.objects import Object, dig
+from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.quantity import integer_value
 
 STORAGE = "ephemeral-storage"
@@ -19,31 +17,31 @@ SizeOf = Callable[[str], int]
 """A path below the pod's directory → bytes on disk."""
 
 
-def has_storage_limit(pod: Object) -> bool:
+def has_storage_limit(pod: PodSpec) -> bool:
     """Is there anything to measure?"""
-    return bool(_volume_limits(pod)) or any(_storage_limit(c) for c in all_containers(pod))
+    return bool(_volume_limits(pod)) or any(_storage_limit(c) for c in pod.containers)
 
 
-def _volume_limits(pod: Object) -> dict[str, str]:
+def _volume_limits(pod: PodSpec) -> dict[str, str]:
     """emptyDirs on disk with a limit: name → limit as it is written."""
-    sources = {v["name"]: v.get("emptyDir") or {} for v in dig(pod, "spec.volumes", ()) if "emptyDir" in v}
+    sources = {v["name"]: v.get("emptyDir") or {} for v in pod.volumes if "emptyDir" in v}
     return {n: str(s["sizeLimit"]) for n, s in sources.items() if s.get("sizeLimit") and s.get("medium") != "Memory"}
 
 
-def _storage_limit(container: Mapping[str, Any]) -> str:
-    return str(dig(container, "resources.limits", {}).get(STORAGE) or "")
+def _storage_limit(container: ContainerSpec) -> str:
+    return str(container.limits.get(STORAGE) or "")
 
 
-def eviction_message(pod: Object, size_of: SizeOf) -> str:
+def eviction_message(pod: PodSpec, size_of: SizeOf) -> str:
     """Why the pod must go; "" when it may stay."""
     for volume, limit in _volume_limits(pod).items():
         if size_of(f".volumes/{volume}") > integer_value(limit) > 0:
             return f'Usage of EmptyDir volume "{volume}" exceeds the limit "{limit}". '
-    for container in all_containers(pod):
-        if _storage_limit(container) and size_of(container["name"]) > integer_value(_storage_limit(container)):
+    for container in pod.containers:
+        if _storage_limit(container) and size_of(container.name) > integer_value(_storage_limit(container)):
             text = f"exceeded its local ephemeral storage limit {_quote_limit(_storage_limit(container))}. "
-            return f"Container {container['name']} {text}"
-    limits = [_storage_limit(c) for c in main_containers(pod)]
+            return f"Container {container.name} {text}"
+    limits = [_storage_limit(c) for c in pod.main_containers]
     total = sum(integer_value(limit) for limit in limits if limit)
     if limits and all(limits) and _total_usage(pod, size_of) > total:
         return f"Pod ephemeral local storage usage exceeds the total limit of containers {limits[0] if len(limits) == 1 else total}. "
@@ -54,14 +52,12 @@ def _quote_limit(limit: str) -> str:
     return f'"{limit}"'
 
 
-def _total_usage(pod: Object, size_of: SizeOf) -> int:
+def _total_usage(pod: PodSpec, size_of: SizeOf) -> int:
     """Everything of the pod that is on disk and goes with it."""
-    disks = [
-        v["name"] for v in dig(pod, "spec.volumes", ()) if "emptyDir" in v and dig(v, "emptyDir.medium") != "Memory"
-    ]
+    disks = [v["name"] for v in pod.volumes if "emptyDir" in v and (v["emptyDir"] or {}).get("medium") != "Memory"]
     return (
         size_of(WORK_DIRECTORY)
-        + sum(size_of(c["name"]) for c in all_containers(pod))
+        + sum(size_of(c.name) for c in pod.containers)
         + sum(size_of(f".volumes/{d}") for d in disks)
     )
 

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rowlock.kubelet.node.machine import Gpu, NodePlan
-from rowlock.objects import Object
-from rowlock.objects import annotations as annotations_of
+from rowlock.kubelet.pod.spec import PodSpec
 
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """PyTorch's name since 2.9, and the one before; a program reads the first that is set."""
@@ -33,9 +32,9 @@ class GpuFraction:
     mebibytes: int
 
 
-def requested_fraction(pod: Object, card: Gpu | None) -> GpuFraction | None:
+def requested_fraction(pod: PodSpec, card: Gpu | None) -> GpuFraction | None:
     """The pod's share of a card of this kind; None when it asks for none, or for what admission has held anyway."""
-    pod_annotations = annotations_of(pod)
+    pod_annotations = pod.annotations
     memory = card.memory if card else 0
     try:
         if text := pod_annotations.get("gpu-fraction"):
@@ -49,7 +48,7 @@ def requested_fraction(pod: Object, card: Gpu | None) -> GpuFraction | None:
     return GpuFraction(percent, memory * percent // 100) if 0 < percent < 100 else None
 
 
-def pod_fraction(pod: Object, plan: NodePlan, devices: Sequence[str]) -> GpuFraction | None:
+def pod_fraction(pod: PodSpec, plan: NodePlan, devices: Sequence[str]) -> GpuFraction | None:
     """The share of the first card that the pod was given."""
     return requested_fraction(
         pod, next((g for g in plan.gpus if g.uuid in devices), plan.gpus[0] if plan.gpus else None)
@@ -71,7 +70,7 @@ def fraction_environment(fraction: GpuFraction, pod_env: Mapping[str, str]) -> d
     return {**env, **dict.fromkeys(ALLOCATOR_VARIABLES, limit)}
 
 
-def remarks(pod: Object, plan: NodePlan | None) -> list[str]:
+def remarks(pod: PodSpec, plan: NodePlan | None) -> list[str]:
     """How far the share is kept, said once. Simulated cards limit nothing and hold nothing."""
     fraction = requested_fraction(pod, plan.gpus[0]) if plan is not None and plan.gpus and not plan.simulated else None
     if fraction is None:

@@ -101,7 +101,7 @@ def allowed_memory(view: View, nodes: Mapping[str, NodePlan], pods: Mapping[str,
         pod = view.get(kinds.POD, card.namespace, card.name) if card.devices and plan and not plan.simulated else None
         if pod is None or plan is None or pod_state.finished:
             continue
-        fraction = gpu_fractions.pod_fraction(pod, plan, card.devices)
+        fraction = gpu_fractions.pod_fraction(pod_state.spec_of(pod), plan, card.devices)
         if fraction is not None:
             memory |= {(uid, device): fraction.mebibytes for device in card.devices}
     return memory

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock.kinds import Kind
-from rowlock.kubelet.shim.shim_request import LimitsSpec
 from rowlock.objects import Object, dig
-from rowlock.quantity import integer_value, parse
 
 EMULATED_INIT = "init-pytorch"
 LOST_EXIT_CODE = 137
@@ -173,16 +171,3 @@ def awaited_master(pod: Object) -> str:
             words = " ".join(container["command"]).replace(";", " ").split()
             return words[words.index("nslookup") + 1]
     return ""
-
-
-def shim_limits(container: Mapping[str, Any]) -> LimitsSpec:
-    """The limits of a container for the shim: memory in bytes, CPUs and requested CPUs in cores; empty when it has none."""
-    limits, requests = dig(container, "resources.limits", {}), dig(container, "resources.requests", {})
-    kept_limits: LimitsSpec = {}
-    if integer_value(limits.get("memory", 0)):
-        kept_limits["memory"] = integer_value(limits["memory"])
-    if parse(limits.get("cpu", 0)):
-        kept_limits["cpu"] = float(parse(limits["cpu"]))
-    if parse(requests.get("cpu", 0)):
-        kept_limits["share"] = float(parse(requests["cpu"]))
-    return kept_limits

@@ -1,10 +1,11 @@
 """What a pod's object asks of its kubelet, read once per resourceVersion; and where its containers stand by that.
 
-Only what deciding (`sync.py`) and reporting (`status.py`) read. It is small, for there may be a thousand pods: texts and
-the object itself are those of the store.
+All that the kubelet asks of a pod, so that nobody digs in its object again; what only one leaf interprets (an entry of
+`env`, a volume's source, the action of a probe) stays as it is written. It is small, for there may be a thousand pods:
+texts, mappings and the object itself are those of the store.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,13 @@ from rowlock.kubelet.pod.facts import (
     main_containers,
     restart_policy,
 )
-from rowlock.objects import Object, dig, meta, phase, seconds
+from rowlock.kubelet.shim.shim_request import LimitsSpec
+from rowlock.objects import Object, controller_of, dig, meta, phase, seconds
+from rowlock.quantity import integer_value, parse
 
 DEFAULT_GRACE = 30.0
+Fields = Mapping[str, Any]
+"""A part of the object, as it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +34,41 @@ class ContainerSpec:
 
     name: str
     image: str
-    resources: Mapping[str, Any]
+    image_pull_policy: str
+    command: Sequence[str]
+    args: Sequence[str]
+    working_dir: str
+    env: Sequence[Fields]
+    env_from: Sequence[Fields]
+    volume_mounts: Sequence[Fields]
+    ports: Sequence[Fields]
+    limits: Fields
+    requests: Fields
+    security_context: Fields
+    """Of the container alone."""
+    startup_probe: Fields | None
+    liveness_probe: Fields | None
+    readiness_probe: Fields | None
+    post_start: Fields | None
+    pre_stop: Fields | None
+    tty: bool
+    stdin: bool
+    stdin_once: bool
+    termination_message_path: str
+    """ "" = where it is by default."""
+    is_message_from_log: bool
+    """Is the end of the log its message when it fails and leaves none?"""
+    resources: Fields
     is_main: bool
     is_sidecar: bool
     """An init container that keeps running beside the others."""
     is_emulated_init: bool
     """The operator's own init container, for which the kubelet waits itself."""
-    has_start_checks: bool
-    """Has it a startup probe or a postStart hook?"""
-    has_readiness_probe: bool
+
+    @property
+    def has_start_checks(self) -> bool:
+        """Has it a startup probe or a postStart hook?"""
+        return self.startup_probe is not None or self.post_start is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +76,27 @@ class PodSpec:
     """One pod, as it was at one resourceVersion."""
 
     object: Object
-    """As the store has it."""
+    """As the store has it: for events, and for its status."""
+    name: str
+    namespace: str
+    uid: str
+    owner_uid: str
+    """Its controller's; "" when it has none."""
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    hostname: str
+    """`spec.hostname`, else the pod's name, cut to what the kernel takes."""
+    service_account: str
+    security_context: Fields
+    """What holds for all containers that say nothing else."""
+    volumes: Sequence[Fields]
+    image_pull_secrets: Sequence[Fields]
+    host_network: bool
+    host_pid: bool
+    host_ipc: bool
+    is_process_namespace_shared: bool
+    wants_token: bool
+    """Does it ask for a service account's token?"""
     main_containers: tuple[ContainerSpec, ...]
     init_containers: tuple[ContainerSpec, ...]
     sidecars: tuple[ContainerSpec, ...]
@@ -67,19 +118,57 @@ class PodSpec:
         """Init containers, then the main ones."""
         return (*self.init_containers, *self.main_containers)
 
+    @property
+    def real_containers(self) -> tuple[ContainerSpec, ...]:
+        """Those that have a program: all but the emulated init container."""
+        return tuple(c for c in self.containers if not c.is_emulated_init)
+
+    def container(self, name: str) -> ContainerSpec:
+        """Raises KeyError when it has no such container."""
+        for container in self.containers:
+            if container.name == name:
+                return container
+        raise KeyError(name)
+
+    def container_security_context(self, container: ContainerSpec) -> Fields:
+        """The pod's, and the container's own, which wins."""
+        return {**self.security_context, **container.security_context}
+
+    @property
+    def location(self) -> str:
+        """As the kubelet names a pod in messages."""
+        return f"{self.name}_{self.namespace}({self.uid})"
+
 
 def parse_pod_spec(pod: Object) -> PodSpec:
     """Reads a pod that the API server has admitted."""
-    inits = tuple(_parse_container(c, is_main=False) for c in init_containers(pod))
-    metadata = meta(pod)
-    deadline, deletion = dig(pod, "spec.activeDeadlineSeconds"), metadata.get("deletionTimestamp")
+    inits = tuple(parse_container(c, is_main=False) for c in init_containers(pod))
+    metadata, spec = meta(pod), pod.get("spec") or {}
+    name = str(metadata.get("name") or "")
+    deadline, deletion = spec.get("activeDeadlineSeconds"), metadata.get("deletionTimestamp")
     return PodSpec(
         object=pod,
-        main_containers=tuple(_parse_container(c, is_main=True) for c in main_containers(pod)),
+        name=name,
+        namespace=str(metadata.get("namespace") or ""),
+        uid=str(metadata.get("uid") or ""),
+        owner_uid=str((controller_of(pod) or {}).get("uid") or ""),
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        hostname=str(spec.get("hostname") or name)[:63].rstrip("-."),
+        service_account=str(spec.get("serviceAccountName") or "default"),
+        security_context=spec.get("securityContext") or {},
+        volumes=spec.get("volumes") or (),
+        image_pull_secrets=spec.get("imagePullSecrets") or (),
+        host_network=bool(spec.get("hostNetwork")),
+        host_pid=bool(spec.get("hostPID")),
+        host_ipc=bool(spec.get("hostIPC")),
+        is_process_namespace_shared=bool(spec.get("shareProcessNamespace")),
+        wants_token=bool(spec.get("automountServiceAccountToken")),
+        main_containers=tuple(parse_container(c) for c in main_containers(pod)),
         init_containers=inits,
         sidecars=tuple(c for c in inits if c.is_sidecar),
         restart_policy=restart_policy(pod),
-        grace_period=float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE)),
+        grace_period=float(dig(spec, "terminationGracePeriodSeconds", DEFAULT_GRACE)),
         active_deadline=None if deadline is None else float(deadline),
         deletion_time=seconds(deletion) if deletion else None,
         deletion_grace_period=float(metadata.get("deletionGracePeriodSeconds", DEFAULT_GRACE)),
@@ -88,18 +177,50 @@ def parse_pod_spec(pod: Object) -> PodSpec:
     )
 
 
-def _parse_container(container: Mapping[str, Any], *, is_main: bool) -> ContainerSpec:
+def parse_container(container: Fields, *, is_main: bool = True) -> ContainerSpec:
+    resources, lifecycle = container.get("resources") or {}, container.get("lifecycle") or {}
     return ContainerSpec(
         name=str(container["name"]),
-        image=container.get("image", ""),
-        resources=container.get("resources") or {},
+        image=str(container.get("image") or ""),
+        image_pull_policy=str(container.get("imagePullPolicy") or ""),
+        command=container.get("command") or (),
+        args=container.get("args") or (),
+        working_dir=str(container.get("workingDir") or ""),
+        env=container.get("env") or (),
+        env_from=container.get("envFrom") or (),
+        volume_mounts=container.get("volumeMounts") or (),
+        ports=container.get("ports") or (),
+        limits=resources.get("limits") or {},
+        requests=resources.get("requests") or {},
+        security_context=container.get("securityContext") or {},
+        startup_probe=container.get("startupProbe") or None,
+        liveness_probe=container.get("livenessProbe") or None,
+        readiness_probe=container.get("readinessProbe") or None,
+        post_start=lifecycle.get("postStart") or None,
+        pre_stop=lifecycle.get("preStop") or None,
+        tty=bool(container.get("tty")),
+        stdin=bool(container.get("stdin")),
+        stdin_once=bool(container.get("stdinOnce")),
+        termination_message_path=str(container.get("terminationMessagePath") or ""),
+        is_message_from_log=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        resources=resources,
         is_main=is_main,
         is_sidecar=not is_main and is_sidecar(container),
         is_emulated_init=not is_main and is_emulated_init(container),
-        has_start_checks=bool(container.get("startupProbe"))
-        or bool((container.get("lifecycle") or {}).get("postStart")),
-        has_readiness_probe=bool(container.get("readinessProbe")),
     )
+
+
+def shim_limits(container: ContainerSpec) -> LimitsSpec:
+    """The limits of a container for the shim: memory in bytes, CPUs and requested CPUs in cores; empty when it has none."""
+    limits, requests = container.limits, container.requests
+    kept_limits: LimitsSpec = {}
+    if integer_value(limits.get("memory", 0)):
+        kept_limits["memory"] = integer_value(limits["memory"])
+    if parse(limits.get("cpu", 0)):
+        kept_limits["cpu"] = float(parse(limits["cpu"]))
+    if parse(requests.get("cpu", 0)):
+        kept_limits["share"] = float(parse(requests["cpu"]))
+    return kept_limits
 
 
 # ---------------------------------------------------------------- where containers stand
@@ -111,7 +232,7 @@ def has_started(container: ContainerSpec, facts: ContainerFacts) -> bool:
 
 
 def is_ready(container: ContainerSpec, facts: ContainerFacts) -> bool:
-    return has_started(container, facts) and (facts.ready or not container.has_readiness_probe)
+    return has_started(container, facts) and (facts.ready or container.readiness_probe is None)
 
 
 def is_initialised(spec: PodSpec, facts: PodFacts) -> bool:

@@ -16,6 +16,7 @@ from rowlock import KUBERNETES
 from rowlock.errors import ApiError
 from rowlock.kubelet.network.pod_network import LOOPBACK, PodNetwork
 from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.pod.spec import ContainerSpec
 from rowlock.kubelet.streams.exec_sessions import FailedSession, ProcessSession, StreamingServer
 from rowlock.objects import Key, is_digits
 
@@ -40,7 +41,7 @@ class HandlerRunner:
     network: PodNetwork
 
     async def perform(
-        self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any], timeout: float | None = None
+        self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any], timeout: float | None = None
     ) -> Outcome:
         """One action, at most `timeout` seconds long. Never raises: what goes wrong is its outcome."""
         kinds = {
@@ -61,13 +62,13 @@ class HandlerRunner:
         except (ApiError, OSError, ValueError) as error:
             return Outcome(False, str(error))
 
-    async def _sleep(self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]) -> Outcome:
+    async def _sleep(self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any]) -> Outcome:
         await asyncio.sleep(float(action.get("seconds") or 0))
         return Outcome(True)
 
-    async def _exec(self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]) -> Outcome:
+    async def _exec(self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any]) -> Outcome:
         words = list(action.get("command") or ())
-        session = await self.streaming.exec(Key(card.namespace, card.name), container["name"], words)
+        session = await self.streaming.exec(Key(card.namespace, card.name), container.name, words)
         try:
             parts = await asyncio.gather(*(_read_output(session, channel) for channel in session.channels))
             code, sentence = await session.wait_exit()
@@ -76,12 +77,12 @@ class HandlerRunner:
         text = b"".join(parts)[:MAX_OUTPUT].decode(errors="replace")
         return Outcome(code == 0, (sentence or text).strip() or f"command exited with {code}")
 
-    async def _tcp(self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]) -> Outcome:
+    async def _tcp(self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any]) -> Outcome:
         async with self._connect(card, container, action) as (sock, _):
             sock.close()
         return Outcome(True)
 
-    async def _grpc(self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]) -> Outcome:
+    async def _grpc(self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any]) -> Outcome:
         from rowlock.kubelet.prober import grpc_health
 
         try:
@@ -92,7 +93,7 @@ class HandlerRunner:
             return Outcome(False, text if text.startswith("error: ") else f"error: failed to connect service: {text}")
         return Outcome(not failure, failure)
 
-    async def _http(self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]) -> Outcome:
+    async def _http(self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any]) -> Outcome:
         try:
             async with self._connect(card, container, action) as (sock, address):
                 code = await _http_get(sock, address, action)
@@ -102,7 +103,7 @@ class HandlerRunner:
 
     @contextlib.asynccontextmanager
     async def _connect(
-        self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]
+        self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any]
     ) -> AsyncIterator[tuple[socket.socket, str]]:
         """A connection to the port, and the address as it is written. Raises OSError in the kubelet's words."""
         host, port = action.get("host") or "", port_of(container, action.get("port"))
@@ -124,13 +125,13 @@ class HandlerRunner:
         finally:
             sock.close()
 
-    def _url(self, card: PodCard, container: Mapping[str, Any], action: Mapping[str, Any]) -> str:
+    def _url(self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any]) -> str:
         scheme = (action.get("scheme") or "HTTP").lower()
         host, port = action.get("host") or card.ip or LOOPBACK, port_of(container, action.get("port"))
         return f"{scheme}://{host}:{port}{_url_path(action)}"
 
     def _timeout_message(
-        self, card: PodCard, container: Mapping[str, Any], kind: str, action: Mapping[str, Any], timeout: float
+        self, card: PodCard, container: ContainerSpec, kind: str, action: Mapping[str, Any], timeout: float
     ) -> str:
         if kind == "exec":
             return f'command timed out: "{" ".join(action.get("command") or ())}" timed out after {timeout:g}s'
@@ -151,14 +152,14 @@ async def _read_output(session: ProcessSession | FailedSession, channel: int) ->
     return output
 
 
-def port_of(container: Mapping[str, Any], port: Any) -> int:
+def port_of(container: ContainerSpec, port: Any) -> int:
     """A port number, or the container's port of that name. Raises ValueError when there is none."""
     if isinstance(port, int) or is_digits(str(port)):
         return int(port)
-    for named_port in container.get("ports") or ():
+    for named_port in container.ports:
         if named_port.get("name") == port:
             return int(named_port["containerPort"])
-    raise ValueError(f"couldn't find port: {port!r}, container {container['name']} names no such port")
+    raise ValueError(f"couldn't find port: {port!r}, container {container.name} names no such port")
 
 
 def _url_path(action: Mapping[str, Any]) -> str:

@@ -14,37 +14,37 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rowlock.kubelet.pod.directory import PodCard
-from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts, all_containers, restart_policy
+from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.spec import ContainerSpec, Fields, PodSpec
 from rowlock.kubelet.prober.probe_handlers import Outcome
-from rowlock.objects import Object, dig, is_deleting, phase
+from rowlock.objects import Object, dig
 
 EARLY_DELAY, EARLY_WINDOW = 0.1, 2.0
 """Seconds until the first of the early tries, and the least time for them all."""
 MIN_GRACE_PERIOD = 2.0
 """Seconds that a program has after its preStop hook, however long that took."""
-PerformAction = Callable[[PodCard, Mapping[str, Any], Mapping[str, Any], float | None], Awaitable[Outcome]]
+PerformAction = Callable[[PodCard, ContainerSpec, Fields, float | None], Awaitable[Outcome]]
 """Pod, container, action (a probe or a hook) and seconds at most → how it went."""
-PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
-def has_probes(container: Mapping[str, Any]) -> bool:
-    return any(container.get(p) for p in PROBES) or bool((container.get("lifecycle") or {}).get("postStart"))
+def has_probes(container: ContainerSpec) -> bool:
+    return container.has_start_checks or bool(container.liveness_probe or container.readiness_probe)
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeTarget:
     """One run of one container, and its pod as it was when the run began."""
 
-    pod: Object
+    pod: PodSpec
     state: PodState
-    container: Mapping[str, Any]
+    container: ContainerSpec
     number: int
     started: float
 
     @property
     def name(self) -> str:
-        return str(self.container["name"])
+        return self.container.name
 
 
 class Prober:
@@ -67,16 +67,16 @@ class Prober:
         self._on_changed, self._record_event, self._stop_container = on_changed, record_event, stop_container
         self._tasks: dict[str, dict[tuple[str, int], asyncio.Task[None]]] = {}
 
-    def sync_probes(self, pod: Object, state: PodState) -> None:
+    def sync_probes(self, pod: PodSpec, state: PodState) -> None:
         """Begins and ends what the pod's facts want."""
         uid, targets = state.card.uid, dict[tuple[str, int], ProbeTarget]()
         for container in (
-            all_containers(pod) if not is_deleting(pod) and phase(pod) not in ("Succeeded", "Failed") else ()
+            pod.containers if pod.deletion_time is None and pod.phase not in ("Succeeded", "Failed") else ()
         ):
-            run = state.containers.get(container["name"], NO_FACTS).run
+            run = state.containers.get(container.name, NO_FACTS).run
             if run is not None and run.is_running and has_probes(container):
                 target = ProbeTarget(pod, state, container, run.number, run.started or 0.0)
-                targets[container["name"], run.number] = target
+                targets[container.name, run.number] = target
         pod_tasks = self._tasks.get(uid, {})
         for key in [k for k in pod_tasks if k not in targets]:
             pod_tasks.pop(key).cancel()
@@ -99,48 +99,48 @@ class Prober:
                 return
             self._set_ready(target, ready=False)
         async with asyncio.TaskGroup() as tasks:
-            if target.container.get("livenessProbe"):
-                tasks.create_task(self._run_liveness(target))
-            if target.container.get("readinessProbe"):
-                tasks.create_task(self._run_readiness(target, ready=facts.ready))
+            if probe := target.container.liveness_probe:
+                tasks.create_task(self._run_liveness(target, probe))
+            if probe := target.container.readiness_probe:
+                tasks.create_task(self._run_readiness(target, probe, ready=facts.ready))
 
     async def _wait_until_started(self, target: ProbeTarget) -> bool:
         """Its postStart hook and its startup probe; False when the container was stopped over one of them."""
-        if hook := dig(target.container, "lifecycle.postStart"):
+        if hook := target.container.post_start:
             outcome = await self._perform(target.state.card, target.container, hook, None)
             if not outcome.ok:
                 self._record_event(
-                    target.pod, "Warning", "FailedPostStartHook", f"PostStartHook failed: {outcome.text}", target.name
+                    target.pod.object,
+                    "Warning",
+                    "FailedPostStartHook",
+                    f"PostStartHook failed: {outcome.text}",
+                    target.name,
                 )
                 self._kill_container(target, f"Container {target.name} failed its postStart hook", None)
                 return False
-        if target.container.get("startupProbe"):
-            async for passed in self._probe_results(target, "startupProbe", None):
+        if probe := target.container.startup_probe:
+            async for passed in self._probe_results(target, "Startup", probe, None):
                 if not passed:
-                    self._kill_container(
-                        target, f"Container {target.name} failed startup probe", target.container["startupProbe"]
-                    )
+                    self._kill_container(target, f"Container {target.name} failed startup probe", probe)
                 return passed
         return True
 
-    async def _run_liveness(self, target: ProbeTarget) -> None:
-        async for passed in self._probe_results(target, "livenessProbe", True):
+    async def _run_liveness(self, target: ProbeTarget, probe: Fields) -> None:
+        async for passed in self._probe_results(target, "Liveness", probe, True):
             if not passed:
-                self._kill_container(
-                    target, f"Container {target.name} failed liveness probe", target.container["livenessProbe"]
-                )
+                self._kill_container(target, f"Container {target.name} failed liveness probe", probe)
                 return
 
-    async def _run_readiness(self, target: ProbeTarget, *, ready: bool) -> None:
-        async for passed in self._probe_results(target, "readinessProbe", ready):
+    async def _run_readiness(self, target: ProbeTarget, probe: Fields, *, ready: bool) -> None:
+        async for passed in self._probe_results(target, "Readiness", probe, ready):
             self._set_ready(target, ready=passed)
 
-    def _kill_container(self, target: ProbeTarget, text: str, probe: Mapping[str, Any] | None) -> None:
+    def _kill_container(self, target: ProbeTarget, text: str, probe: Fields | None) -> None:
         grace = (probe or {}).get("terminationGracePeriodSeconds")
         if grace is None:
-            grace = dig(target.pod, "spec.terminationGracePeriodSeconds", 30)
-        restart_note = ", will be restarted" if restart_policy(target.pod) != "Never" else ""
-        self._record_event(target.pod, "Normal", "Killing", text + restart_note, target.name)
+            grace = target.pod.grace_period
+        restart_note = ", will be restarted" if target.pod.restart_policy != "Never" else ""
+        self._record_event(target.pod.object, "Normal", "Killing", text + restart_note, target.name)
         if not self.begin_pre_stop(target.pod, target.state, target.container, float(grace)):
             self._stop_container(target.state, target.name, float(grace))
 
@@ -151,9 +151,10 @@ class Prober:
             target.state.set_facts(target.name, replace(facts, started=True, ready=ready))
             self._on_changed(target.state.card.uid)
 
-    async def _probe_results(self, target: ProbeTarget, probe_kind: str, result: bool | None) -> AsyncIterator[bool]:
+    async def _probe_results(
+        self, target: ProbeTarget, kind: str, probe: Fields, result: bool | None
+    ) -> AsyncIterator[bool]:
         """Every change of the probe's result. `result`: what holds before it has been asked; None = nothing."""
-        probe = target.container[probe_kind]
         period, timeout = float(probe.get("periodSeconds") or 10), float(probe.get("timeoutSeconds") or 1)
         thresholds = {True: probe.get("successThreshold") or 1, False: probe.get("failureThreshold") or 3}
         delay = float(probe.get("initialDelaySeconds") or 0)
@@ -170,39 +171,40 @@ class Prober:
             streak = streak + 1 if outcome.ok == last else 1
             last = outcome.ok
             if not outcome.ok:
-                kind_word = probe_kind.removesuffix("Probe").capitalize()
                 self._record_event(
-                    target.pod, "Warning", "Unhealthy", f"{kind_word} probe failed: {outcome.text}", target.name
+                    target.pod.object, "Warning", "Unhealthy", f"{kind} probe failed: {outcome.text}", target.name
                 )
             if streak >= thresholds[last] and last != result:
                 result = last
                 yield result
 
-    def begin_pre_stop(self, pod: Object, state: PodState, container: Mapping[str, Any], grace: float) -> bool:
+    def begin_pre_stop(self, pod: PodSpec, state: PodState, container: ContainerSpec, grace: float) -> bool:
         """Begins the container's preStop hook; `stop_container` follows when it is over. False when it has none."""
-        hook = dig(container, "lifecycle.preStop")
-        if not hook or grace <= 0:
+        if container.pre_stop is None or grace <= 0:
             return False
-        facts = state.containers[container["name"]]
-        state.set_facts(container["name"], replace(facts, stop_by=self._clock() + grace))
+        facts = state.containers[container.name]
+        state.set_facts(container.name, replace(facts, stop_by=self._clock() + grace))
         self._task_group.create_task(self._run_pre_stop(pod, state, container, grace))
         return True
 
-    async def _run_pre_stop(self, pod: Object, state: PodState, container: Mapping[str, Any], grace: float) -> None:
+    async def _run_pre_stop(self, pod: PodSpec, state: PodState, container: ContainerSpec, grace: float) -> None:
         started = time.monotonic()
-        outcome = await self._perform(state.card, container, container["lifecycle"]["preStop"], grace)
+        outcome = await self._perform(state.card, container, container.pre_stop or {}, grace)
         if not outcome.ok:
             text = f"PreStopHook failed: {outcome.text}"
-            self._record_event(pod, "Warning", "FailedPreStopHook", text, container["name"])
+            self._record_event(pod.object, "Warning", "FailedPreStopHook", text, container.name)
         remaining = grace - (time.monotonic() - started)
         with contextlib.suppress(KeyError):  # the pod has gone meanwhile
-            self._stop_container(state, container["name"], max(MIN_GRACE_PERIOD, remaining))
+            self._stop_container(state, container.name, max(MIN_GRACE_PERIOD, remaining))
 
 
 def _restored_facts(target: ProbeTarget) -> ContainerFacts:
     """The container's facts, with what the pod's status says of this very run: a new server knows no more."""
     facts = target.state.containers[target.name]
-    statuses = [*dig(target.pod, "status.initContainerStatuses", ()), *dig(target.pod, "status.containerStatuses", ())]
+    statuses = [
+        *dig(target.pod.object, "status.initContainerStatuses", ()),
+        *dig(target.pod.object, "status.containerStatuses", ()),
+    ]
     status: Mapping[str, Any] = next((c for c in statuses if c["name"] == target.name), {})
     if status.get("restartCount") == target.number and status.get("started") and not facts.started:
         facts = replace(facts, started=True, ready=bool(status.get("ready")))

@@ -19,12 +19,12 @@ import psutil
 from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.pod.facts import Problem
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.runtime.engine_spec import LABEL_PREFIX
 from rowlock.kubelet.shim import engine_client
 from rowlock.kubelet.shim.engine_client import Engine, EngineError
-from rowlock.objects import Object
 
 log = logging.getLogger("rowlock.kubelet")
 _PREFIXES = tuple(f"10.{number}" for number in range(77, 100))
@@ -58,7 +58,7 @@ class ContainerRuntime:
 
     # ------------------------------------------------------------ what they need
 
-    async def prepare_engine(self, pod: Object) -> Problem | None:
+    async def prepare_engine(self, pod: PodSpec) -> Problem | None:
         """Makes what the engine must have before the pod's containers: the network, the sandbox's image."""
         if self.engine is None:
             return self.engine_images.engine_gone_problem()

@@ -13,8 +13,9 @@ from typing import Any
 
 from rowlock.errors import Invalid
 from rowlock.kubelet.images.images import KUBECTL_DELIVERY, Image, Images, command_line, normalise
-from rowlock.kubelet.pod.facts import Problem, all_containers, is_emulated_init, main_containers
+from rowlock.kubelet.pod.facts import Problem
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec, parse_pod_spec
 from rowlock.kubelet.shim import engine_client
 from rowlock.kubelet.shim.engine_client import Engine, EngineError
 from rowlock.objects import Object, uid
@@ -64,9 +65,9 @@ class EngineImages:
 
     # ------------------------------------------------------------ which pods
 
-    async def inspect_images(self, pod: Object) -> None:
+    async def inspect_images(self, pod: PodSpec) -> None:
         """Brings up to date what is known of the pod's images. A machine whose engine comes later is noticed here."""
-        names = {str(c.get("image") or "") for c in all_containers(pod) if not is_emulated_init(c)}
+        names = {c.image for c in pod.real_containers}
         engine_images = [normalise(name) for name in names if not self.images.is_local(name)]
         if self.mode == "process" or not engine_images:
             return  # so that pods as processes wait for no engine
@@ -90,27 +91,25 @@ class EngineImages:
             elif name in engine_images or self.mode == "container":
                 engine_images[name] = Problem("CreateContainerError", f"{error}: start the engine again")
 
-    def needs_engine(self, pod: Object) -> bool:
+    def needs_engine(self, pod: PodSpec) -> bool:
         """Does the pod run in containers? By what is known of its images."""
-        real_containers = [c for c in all_containers(pod) if not is_emulated_init(c)]
-        return any(
-            self.images.is_engine_image(str(c.get("image") or "")) or self.needs_pull(c) for c in real_containers
-        )
+        return any(self.images.is_engine_image(c.image) or self.needs_pull(c) for c in pod.real_containers)
 
-    def needs_pull(self, container: Mapping[str, Any]) -> bool:
+    def needs_pull(self, container: ContainerSpec) -> bool:
         """Is its image one that the engine must fetch first, and may?"""
-        if self.engine is None or self.mode == "process" or container.get("imagePullPolicy") == "Never":
+        if self.engine is None or self.mode == "process" or container.image_pull_policy == "Never":
             return False
-        return self.images.needs_pull(str(container.get("image") or ""))
+        return self.images.needs_pull(container.image)
 
-    async def image_problems(self, pod: Object) -> list[str]:
+    async def image_problems(self, template: Object) -> list[str]:
         """Why containers of such a pod could not be begun, as far as that lies in their images: a sentence each."""
+        pod = parse_pod_spec(template)
         await self.inspect_images(pod)
         sentences = []
-        for container in all_containers(pod):
-            if is_emulated_init(container) or self.needs_pull(container):  # the engine fetches it
+        for container in pod.real_containers:
+            if self.needs_pull(container):  # the engine fetches it
                 continue
-            image = self.images.find(str(container.get("image") or ""))
+            image = self.images.find(container.image)
             command = command_line(image, container) if isinstance(image, Image) and not image.engine else image
             if isinstance(command, Problem):
                 sentences.append(f"{command.reason}: {command.message}")
@@ -126,15 +125,17 @@ class EngineImages:
     def runs_in_containers(self, pod: Object) -> bool:
         """What was decided before its first program; until then, what would be."""
         state = self.pod_states.get(uid(pod))
-        return state.card.contained if state is not None and not state.is_unstarted() else self.needs_engine(pod)
+        if state is not None and not state.is_unstarted():
+            return state.card.contained
+        return self.needs_engine(parse_pod_spec(pod) if state is None else state.spec_of(pod))
 
-    def image_conflict(self, pod: Object, image: Image, contained: bool) -> Problem | None:
+    def image_conflict(self, pod: PodSpec, image: Image, contained: bool) -> Problem | None:
         """Why a container of that image cannot be part of the pod."""
         if contained and not image.engine and image.name.rpartition(":")[0] == KUBECTL_DELIVERY:
             text = (
                 "the launcher of an MPIJob cannot run in a container yet: run its command with this machine's programs"
             )
-            remedy = f"`rowlock image add {main_containers(pod)[0].get('image')} --host`"
+            remedy = f"`rowlock image add {pod.main_containers[0].image} --host`"
             return Problem("CreateContainerConfigError", f"{text}: {remedy}")
         if not image.engine and self.mode == "container":
             text = f'image "{image.name}" stands for a process of this machine, and the cluster runs containers only'

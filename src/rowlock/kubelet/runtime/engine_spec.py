@@ -12,10 +12,10 @@ from typing import Any
 
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.pod.directory import PodCard
-from rowlock.kubelet.pod.facts import ContainerConfigError, all_containers, is_emulated_init
+from rowlock.kubelet.pod.facts import ContainerConfigError
+from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.kubelet.pod.volume import Volume
-from rowlock.objects import Object, dig, namespace, uid
-from rowlock.objects import name as name_of
+from rowlock.objects import dig
 from rowlock.quantity import parse
 
 LABEL_PREFIX = "dev.rowlock."
@@ -41,9 +41,8 @@ class PodSandboxConfig:
 
     cluster: str
     network: str
-    pod: Object
+    pod: PodSpec
     card: PodCard
-    hostname: str
     hosts: str
     memory: tuple[Volume, ...] = ()
     """Its memory volumes."""
@@ -58,17 +57,17 @@ class PodSandboxConfig:
     def container_name(self, container: str, number: int) -> str:
         """The container's name in the engine, as Docker was used by Kubernetes."""
         pod = self.pod
-        return f"rowlock_{container}_{name_of(pod)}_{namespace(pod)}_{uid(pod)}_{number}"
+        return f"rowlock_{container}_{pod.name}_{pod.namespace}_{pod.uid}_{number}"
 
     def volume_name(self, name: str) -> str:
         """The engine's volume behind a memory volume."""
-        return f"rowlock_{uid(self.pod)}_{name}"
+        return f"rowlock_{self.pod.uid}_{name}"
 
     def labels(self, container: str, number: int) -> dict[str, str]:
-        values = {"cluster": self.cluster, "pod": uid(self.pod), "container": container, "run": str(number)}
+        values = {"cluster": self.cluster, "pod": self.pod.uid, "container": container, "run": str(number)}
         return {f"{LABEL_PREFIX}{k}": v for k, v in values.items()} | {
-            "io.kubernetes.pod.name": name_of(self.pod),
-            "io.kubernetes.pod.namespace": namespace(self.pod),
+            "io.kubernetes.pod.name": self.pod.name,
+            "io.kubernetes.pod.namespace": self.pod.namespace,
             "io.kubernetes.container.name": container,
         }
 
@@ -77,7 +76,7 @@ class PodSandboxConfig:
 class ContainerConfig:
     """What runs in one container, as the pod and its image say."""
 
-    container: Mapping[str, Any]
+    container: ContainerSpec
     image: Image
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -88,10 +87,10 @@ class ContainerConfig:
     devices: tuple[str, ...] = ()
 
 
-def needs_sandbox(pod: Object) -> bool:
+def needs_sandbox(pod: PodSpec) -> bool:
     """Must something hold the pod's address or its memory volumes, however often its containers start?"""
-    memory = any(dig(v, "emptyDir.medium") == "Memory" for v in dig(pod, "spec.volumes", ()))
-    return memory or len([c for c in all_containers(pod) if not is_emulated_init(c)]) > 1
+    memory = any(dig(v, "emptyDir.medium") == "Memory" for v in pod.volumes)
+    return memory or len(pod.real_containers) > 1
 
 
 def cluster_id(data: str) -> str:
@@ -102,8 +101,7 @@ def cluster_id(data: str) -> str:
 def container_create_body(pod_config: PodSandboxConfig, config: ContainerConfig, number: int) -> dict[str, Any]:
     """The container to create."""
     container = config.container
-    security_context = {**dig(pod_config.pod, "spec.securityContext", {}), **(container.get("securityContext") or {})}
-    stdin = bool(container.get("stdin"))
+    security_context = pod_config.pod.container_security_context(container)
     host, networking = _network_config(pod_config)
     create_body: dict[str, Any] = {
         "Image": config.image.engine.partition("://")[2],
@@ -112,11 +110,11 @@ def container_create_body(pod_config: PodSandboxConfig, config: ContainerConfig,
         "Env": [f"{k}={v}" for k, v in config.env.items()],
         "WorkingDir": config.cwd,
         "User": _user_string(security_context),
-        "Tty": bool(container.get("tty")),
-        "OpenStdin": stdin,
-        "StdinOnce": stdin,
+        "Tty": container.tty,
+        "OpenStdin": container.stdin,
+        "StdinOnce": container.stdin,
         **{f"Attach{end}": True for end in ("Stdin", "Stdout", "Stderr")},
-        "Labels": pod_config.labels(container["name"], number),
+        "Labels": pod_config.labels(container.name, number),
         "HostConfig": host
         | _resource_limits(config)
         | _security_options(pod_config, security_context)
@@ -158,14 +156,17 @@ def _volume(pod_config: PodSandboxConfig, volume: Volume) -> dict[str, Any]:
 
 
 def _host_network_mode(pod_config: PodSandboxConfig) -> str:
-    return "host" if dig(pod_config.pod, "spec.hostNetwork") else ""
+    return "host" if pod_config.pod.host_network else ""
 
 
 def _endpoint_config(pod_config: PodSandboxConfig) -> dict[str, Any]:
     if _host_network_mode(pod_config):
         return {}
     endpoint = {"IPAMConfig": {"IPv4Address": pod_config.card.ip}}
-    return {"Hostname": pod_config.hostname, "NetworkingConfig": {"EndpointsConfig": {pod_config.network: endpoint}}}
+    return {
+        "Hostname": pod_config.pod.hostname,
+        "NetworkingConfig": {"EndpointsConfig": {pod_config.network: endpoint}},
+    }
 
 
 def _network_config(pod_config: PodSandboxConfig) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -191,14 +192,14 @@ def _resource_limits(config: ContainerConfig) -> dict[str, Any]:
         host_config |= {"Memory": memory, "MemorySwap": memory}
     if cpu := limits.get("cpu"):
         host_config |= {"CpuPeriod": CPU_PERIOD, "CpuQuota": max(1000, int(float(cpu) * CPU_PERIOD))}
-    cpu_request = dig(config.container, "resources.requests", {}).get("cpu")
+    cpu_request = config.container.requests.get("cpu")
     if cpu_request:
         host_config["CpuShares"] = min(262144, max(2, int(float(parse(cpu_request)) * 1024)))
     return host_config
 
 
 def _security_options(pod_config: PodSandboxConfig, security_context: Mapping[str, Any]) -> dict[str, Any]:
-    spec, options = pod_config.pod["spec"], dict[str, Any]()
+    pod = pod_config.pod
     groups = [
         *(security_context.get("supplementalGroups") or ()),
         *([security_context["fsGroup"]] if security_context.get("fsGroup") else ()),
@@ -212,12 +213,12 @@ def _security_options(pod_config: PodSandboxConfig, security_context: Mapping[st
         "ReadonlyRootfs": bool(security_context.get("readOnlyRootFilesystem")),
         "SecurityOpt": ["no-new-privileges"] if security_context.get("allowPrivilegeEscalation") is False else [],
         "Sysctls": {row["name"]: row["value"] for row in security_context.get("sysctls") or ()},
-        "PidMode": "host" if spec.get("hostPID") else "",
+        "PidMode": "host" if pod.host_pid else "",
     }
-    options = {key: value for key, value in rows.items() if value}
-    if spec.get("hostIPC"):
+    options: dict[str, Any] = {key: value for key, value in rows.items() if value}
+    if pod.host_ipc:
         options["IpcMode"] = "host"
-    if spec.get("shareProcessNamespace") and needs_sandbox(pod_config.pod):
+    if pod.is_process_namespace_shared and needs_sandbox(pod):
         options["PidMode"] = f"container:{pod_config.sandbox_name}"
     return options
 
@@ -240,27 +241,27 @@ def _mount(pod_config: PodSandboxConfig, bind: Mapping[str, Any]) -> dict[str, A
     return mount | {"Type": "bind", "Source": bind["source"]}
 
 
-def verify_run_as_non_root(pod: Object, container: Mapping[str, Any], image: Image) -> None:
+def verify_run_as_non_root(pod: PodSpec, container: ContainerSpec, image: Image) -> None:
     """Raises ContainerConfigError when it may not run as root and would."""
-    security_context = {**dig(pod, "spec.securityContext", {}), **(container.get("securityContext") or {})}
+    security_context = pod.container_security_context(container)
     number = security_context.get("runAsUser")
     user = image.user.partition(":")[0] if number is None else str(number)
     if not security_context.get("runAsNonRoot") or user not in ("", "0", "root"):
         return
-    location = f'(pod: "{name_of(pod)}_{namespace(pod)}({uid(pod)})", container: {container["name"]})'
+    location = f'(pod: "{pod.location}", container: {container.name})'
     if number is None:
         raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {location}")
     raise ContainerConfigError(f"container's runAsUser breaks non-root policy {location}")
 
 
-def remarks(pod: Object, engine: str = "docker") -> list[str]:
+def remarks(pod: PodSpec, engine: str = "docker") -> list[str]:
     """What a pod in containers asks of its engine and does not get, a sentence each."""
     sentences = []
-    for volume in dig(pod, "spec.volumes", ()) if engine == "podman" else ():
+    for volume in pod.volumes if engine == "podman" else ():
         if dig(volume, "emptyDir.medium") == "Memory" and dig(volume, "emptyDir.sizeLimit"):
             sentences.append(f"sizeLimit of the memory volume {volume['name']} is not kept: Podman's have no size")
-    for owner, security_context in [("the pod", dig(pod, "spec.securityContext", {}))] + [
-        (c["name"], c.get("securityContext") or {}) for c in all_containers(pod)
+    for owner, security_context in [("the pod", pod.security_context)] + [
+        (c.name, c.security_context) for c in pod.containers
     ]:
         unsupported = sorted(
             key for key in UNSUPPORTED_SECURITY_FIELDS if security_context.get(key) not in (None, {}, "")
@@ -272,9 +273,9 @@ def remarks(pod: Object, engine: str = "docker") -> list[str]:
     return sentences
 
 
-def message_path(container: Mapping[str, Any]) -> str:
+def message_path(container: ContainerSpec) -> str:
     """Where the program leaves its last words."""
-    return str(container.get("terminationMessagePath") or _TERMINATION_LOG)
+    return container.termination_message_path or _TERMINATION_LOG
 
 
 def orphan_ids(

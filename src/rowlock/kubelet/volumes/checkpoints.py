@@ -18,7 +18,8 @@ from rowlock.api import View
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.files.names import NotAName, path_component
 from rowlock.kubelet.pod.facts import ContainerConfigError
-from rowlock.objects import Object, controller_of, uid
+from rowlock.kubelet.pod.spec import PodSpec
+from rowlock.objects import controller_of, uid
 
 RETENTION_SECONDS = 7 * 86400.0
 """Seconds."""
@@ -33,19 +34,18 @@ class Checkpoints:
         self._root, self._marks = data / "checkpoints", data / "checkpoints" / ".gone"
         self._retention = retention
 
-    def directory_for(self, pod: Object) -> Path:
+    def directory_for(self, pod: PodSpec) -> Path:
         """The pod's: one per job, the same for all its ranks and restarts; a pod without a job has its own.
 
         Raises ContainerConfigError when its owner's uid, which anybody may write, is no name."""
-        owner = str((controller_of(pod) or {}).get("uid") or uid(pod))
         try:
-            directory = self._root / path_component(owner, "the uid of the pod's owner,")
+            directory = self._root / path_component(pod.owner_uid or pod.uid, "the uid of the pod's owner,")
         except NotAName as error:
             raise ContainerConfigError(str(error)) from None
         directory.mkdir(parents=True, exist_ok=True)
         return directory
 
-    def mount_for(self, pod: Object) -> dict[str, Any]:
+    def mount_for(self, pod: PodSpec) -> dict[str, Any]:
         """The directory as a mount, for programs of another user, who cannot enter the data directory.
 
         Whoever sees it may write in it, as in an emptyDir: the ranks of a job, which may be of several users."""

@@ -25,10 +25,12 @@ DIRECTORY_ANNOTATION = "rowlock.dev/directory"
 CLAIM = kinds.PERSISTENT_VOLUME_CLAIM
 
 
-async def bind(api: Api, view: View, pod: Object, directories: VolumeDirectories, volumes: Collection[Volume]) -> None:
-    """Writes down where the pod's claims lie. Raises ApiError when the store refuses."""
+async def bind(
+    api: Api, view: View, pod_namespace: str, directories: VolumeDirectories, volumes: Collection[Volume]
+) -> None:
+    """Writes down where the claims of a pod of this namespace lie. Raises ApiError when the store refuses."""
     claim_volumes = {v.path: v for v in volumes if v.kind == "claim"}
-    for claim in view.all(CLAIM, namespace(pod)) if claim_volumes else ():
+    for claim in view.all(CLAIM, pod_namespace) if claim_volumes else ():
         volume = claim_volumes.get(claim_directory(claim))
         if volume is None or dig(claim, "status.phase") == "Bound":
             continue

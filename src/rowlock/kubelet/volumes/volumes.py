@@ -14,8 +14,9 @@ from typing import Any
 from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.kubelet.pod.facts import ContainerConfigError, ObjectLookup
+from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.kubelet.pod.volume import Files, Volume
-from rowlock.objects import Object, annotations, dig, labels, name, namespace, uid
+from rowlock.objects import Object, dig, name, namespace, uid
 from rowlock.quantity import integer_value
 
 DEFAULT_MODE = 0o644
@@ -33,7 +34,7 @@ ResourceLookup = Callable[[Mapping[str, Any]], str]
 class VolumeContext:
     """What a volume may show: objects of the pod's namespace, fields and resources of the pod."""
 
-    pod: Object
+    pod: PodSpec
     lookup: ObjectLookup
     field: FieldLookup
     resource: ResourceLookup
@@ -41,7 +42,7 @@ class VolumeContext:
 
 def resolve_volumes(context: VolumeContext) -> tuple[Volume, ...]:
     """Every volume of the pod. Raises ContainerConfigError with a sentence for the first that cannot be mounted."""
-    return tuple(_resolve_volume(context, v) for v in dig(context.pod, "spec.volumes", ()) if not is_ignored(v["name"]))
+    return tuple(_resolve_volume(context, v) for v in context.pod.volumes if not is_ignored(v["name"]))
 
 
 def is_ignored(volume: str) -> bool:
@@ -78,7 +79,7 @@ def _empty_dir_kind(medium: str) -> str:
 
 def _resolve_claim(context: VolumeContext, volume_name: str, source: Mapping[str, Any]) -> Volume:
     claim_name = source["claimName"]
-    claim = context.lookup(kinds.PERSISTENT_VOLUME_CLAIM, namespace(context.pod), claim_name)
+    claim = context.lookup(kinds.PERSISTENT_VOLUME_CLAIM, context.pod.namespace, claim_name)
     if claim is None:
         raise ContainerConfigError(f'persistentvolumeclaim "{claim_name}" not found')
     if dig(claim, "spec.volumeMode") == "Block":
@@ -117,7 +118,7 @@ _ERROR_WORDS = {"ConfigMap": ("configmap", "configmap references non-existent co
 
 def _files_of_keys(context: VolumeContext, source: Mapping[str, Any], reference: tuple[Kind, str], mode: int) -> Files:
     kind, object_name = reference
-    source_object = context.lookup(kind, namespace(context.pod), object_name)
+    source_object = context.lookup(kind, context.pod.namespace, object_name)
     kind_word, missing_key_text = _ERROR_WORDS[kind.name]
     if source_object is None and not source.get("optional"):
         raise ContainerConfigError(f'{kind_word} "{object_name}" not found')
@@ -165,7 +166,7 @@ def _downward_files(context: VolumeContext, source: Mapping[str, Any]) -> Files:
 
 def _field_text(context: VolumeContext, path: str) -> str:
     if path in ("metadata.labels", "metadata.annotations"):
-        pairs = labels(context.pod) if path == "metadata.labels" else annotations(context.pod)
+        pairs = context.pod.labels if path == "metadata.labels" else context.pod.annotations
         return "\n".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in sorted(pairs.items()))
     return context.field(path)
 
@@ -209,18 +210,18 @@ class Mount:
 
 
 def resolve_mounts(
-    container: Mapping[str, Any], expand: Callable[[str], str], pod_volumes: Sequence[Volume]
+    container: ContainerSpec, expand: Callable[[str], str], pod_volumes: Sequence[Volume]
 ) -> Iterator[Mount]:
     """The container's mounts, outer ones first; files of ConfigMaps, Secrets and fields are there to be read.
 
     Raises ContainerConfigError for a path that leads out of its volume."""
     read_only_by_name = {v.name: v.read_only or v.kind == "files" for v in pod_volumes}
-    volume_mounts = [m for m in container.get("volumeMounts") or () if not is_ignored(m["name"])]
+    volume_mounts = [m for m in container.volume_mounts if not is_ignored(m["name"])]
     for mount in sorted(volume_mounts, key=lambda m: m["mountPath"].rstrip("/").count("/")):
         sub = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
         if mount["name"] not in read_only_by_name:
             raise ContainerConfigError(
-                f'container {container["name"]} mounts "{mount["name"]}", which is not a volume of the pod'
+                f'container {container.name} mounts "{mount["name"]}", which is not a volume of the pod'
             )
         try:
             inside = _check_relative(sub)
@@ -238,8 +239,3 @@ def rewrite_hostfile(volume: Volume, rewrite: Callable[[str], str]) -> Volume:
         return volume
     content, mode = volume.files["hostfile"]
     return replace(volume, files={**volume.files, "hostfile": (rewrite(content.decode()).encode(), mode)})
-
-
-def has_file_volumes(pod: Object) -> bool:
-    """May the content of the pod's volumes change while it runs?"""
-    return any(k in v for v in dig(pod, "spec.volumes", ()) for k in _FILE_SOURCES if not is_ignored(v["name"]))

@@ -10,59 +10,47 @@ from typing import Any
 
 from rowlock.kubelet.images import images
 from rowlock.kubelet.images.images import Image
-from rowlock.kubelet.network.pod_network import hostname
-from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import (
     DATA_DIRECTORY_VARIABLE,
     POD_UID_VARIABLE,
     ContainerConfigError,
     Problem,
-    all_containers,
-    shim_limits,
 )
-from rowlock.kubelet.pod.spec import DEFAULT_GRACE
-from rowlock.kubelet.pod.sync import Start
+from rowlock.kubelet.pod.spec import shim_limits
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.container_runtime import shared_memory_limit
 from rowlock.kubelet.runtime.engine_spec import TORCH_ERROR_FILE, ContainerConfig, PodSandboxConfig
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.volumes import volumes
 from rowlock.kubelet.worker import environment
-from rowlock.kubelet.worker.starting import ContainerStarter, console_spec
-from rowlock.objects import Object, controller_of, dig, namespace
+from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter, console_spec
 
 _HOSTS_FILE = "/etc/hosts"
 
 
-def start_request(
-    starting: ContainerStarter, pod: Object, card: PodCard, start: Start
-) -> tuple[ShimRequest, Image] | Problem:
+def start_request(starting: ContainerStarter, start: ContainerStart) -> tuple[ShimRequest, Image] | Problem:
     """What to send to the pod host, for a container or for a process: that is decided by the image."""
-    container = next(c for c in all_containers(pod) if c["name"] == start.container)
-    image = starting.find_image(pod, card, container)
+    image = starting.find_image(start)
     if isinstance(image, Problem):
         return image
     if not image.engine:
-        return starting.process_request(pod, card, start, image)
-    return _engine_request(starting, pod, card, start, image)
+        return starting.process_request(start, image)
+    return _engine_request(starting, start, image)
 
 
 def _engine_request(
-    starting: ContainerStarter, pod: Object, card: PodCard, start: Start, image: Image
+    starting: ContainerStarter, start: ContainerStart, image: Image
 ) -> tuple[ShimRequest, Image] | Problem:
-    container = next(c for c in all_containers(pod) if c["name"] == start.container)
-    engine, directory = (
-        starting.engine_images.engine,
-        starting.directories.container_directory(card.uid, start.container),
-    )
+    container, card, engine = start.container, start.card, starting.engine_images.engine
+    directory = starting.directories.container_directory(card.uid, container.name)
     command = images.command_line(image, container)
     if isinstance(command, Problem):
         return command
     if engine is None:
         return starting.engine_images.engine_gone_problem()
     try:
-        scene = _engine_scene(starting, pod, card)
-        program = _engine_program(starting, scene, start, container, image)
+        scene = _engine_scene(starting, start)
+        program = _engine_program(starting, scene, start, image, command)
     except ContainerConfigError as missing:
         return missing.problem
     path = engine_spec.message_path(container)
@@ -72,18 +60,18 @@ def _engine_request(
         argv=list(program.argv),
         env={},
         cwd="/",
-        hint=f"{card.uid}/{start.container}",
+        hint=f"{card.uid}/{container.name}",
         wake_path=starting.node.wake_path,
         backoff=start.backoff,
-        grace=float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE)),
+        grace=start.pod.grace_period,
         console=console_spec(container),
         rlimits=starting.node.rlimits,
         log_limit=starting.log_limit,
         message_path=path,
-        message_from_log=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+        message_from_log=container.is_message_from_log,
         engine={
             "socket": engine.spec,
-            "name": scene.container_name(start.container, start.number),
+            "name": scene.container_name(container.name, start.number),
             "create": engine_spec.container_create_body(scene, program, start.number),
             "sandbox": engine_spec.sandbox_create_spec(scene),
             "stop_signal": image.stop_signal or "SIGTERM",
@@ -93,46 +81,41 @@ def _engine_request(
     return request, image
 
 
-def _engine_scene(starting: ContainerStarter, pod: Object, card: PodCard) -> PodSandboxConfig:
-    runtime, pod_volumes = starting.runtime, starting.pod_volumes(pod, card)
+def _engine_scene(starting: ContainerStarter, start: ContainerStart) -> PodSandboxConfig:
+    runtime, pod = starting.runtime, start.pod
     return PodSandboxConfig(
         cluster=runtime.cluster,
         network=runtime.network_name,
         pod=pod,
-        card=card,
-        hostname=hostname(pod),
-        hosts=str(starting.network.hosts_file(namespace(pod))),
-        memory=tuple(volume for volume in pod_volumes if volume.kind == "memory"),
+        card=start.card,
+        hosts=str(starting.network.hosts_file(pod.namespace)),
+        memory=tuple(volume for volume in start.volumes if volume.kind == "memory"),
         engine=starting.engine_images.name,
         shared_memory=shared_memory_limit(),
     )
 
 
 def _engine_program(
-    starting: ContainerStarter, scene: PodSandboxConfig, start: Start, container: dict[str, Any], image: Image
+    starting: ContainerStarter, scene: PodSandboxConfig, start: ContainerStart, image: Image, command: list[str]
 ) -> ContainerConfig:
-    pod, card = scene.pod, scene.card
+    pod, card, container = start.pod, start.card, start.container
     engine_spec.verify_run_as_non_root(pod, container, image)
-    place = starting.container_place(pod, card, container)
-    command = images.command_line(image, container)
-    assert not isinstance(command, Problem)
+    place = starting.container_place(start)
     checkpoints = str(starting.checkpoints.directory_for(pod))
-    own_variables = {"HOSTNAME": scene.hostname, "ROWLOCK_CHECKPOINT_DIR": checkpoints}
+    own_variables = {"HOSTNAME": pod.hostname, "ROWLOCK_CHECKPOINT_DIR": checkpoints}
     env = {**environment.inherited_environment(pod, starting.node.server_env), **own_variables, **image.env}
     env |= environment.declared_environment(pod, container, place, starting.view.get)
     env |= environment.platform_environment(container, place, env) | {POD_UID_VARIABLE: card.uid}
     env[DATA_DIRECTORY_VARIABLE] = starting.directories.identity
-    volume_mounts = list(
-        volumes.resolve_mounts(container, lambda text: environment.expand(text, env), starting.pod_volumes(pod, card))
-    )
-    directory = starting.directories.container_directory(card.uid, start.container)
-    binds = _bind_mounts(starting, scene, volume_mounts)
+    volume_mounts = list(volumes.resolve_mounts(container, lambda text: environment.expand(text, env), start.volumes))
+    directory = starting.directories.container_directory(card.uid, container.name)
+    binds = _bind_mounts(starting, scene, start, volume_mounts)
     own_mounts = {
-        _HOSTS_FILE: "" if dig(pod, "spec.hostNetwork") else scene.hosts,
+        _HOSTS_FILE: "" if pod.host_network else scene.hosts,
         engine_spec.message_path(container): f"{directory}/message.{start.number}",
         checkpoints: checkpoints,
     }
-    if controller_of(pod):
+    if pod.owner_uid:
         env.setdefault("TORCHELASTIC_ERROR_FILE", TORCH_ERROR_FILE)
         own_mounts[TORCH_ERROR_FILE] = f"{directory}/error.{start.number}.json"
     mounted_targets = {bind["target"] for bind in binds}
@@ -146,7 +129,7 @@ def _engine_program(
         image=image,
         argv=[environment.expand(word, env) for word in command],
         env=env,
-        cwd=environment.expand(str(container.get("workingDir") or image.workdir or "/"), env),
+        cwd=environment.expand(container.working_dir or image.workdir or "/", env),
         binds=binds,
         limits=shim_limits(container),
         devices=tuple(place.devices or ()),
@@ -154,7 +137,7 @@ def _engine_program(
 
 
 def _bind_mounts(
-    starting: ContainerStarter, scene: PodSandboxConfig, volume_mounts: list[volumes.Mount]
+    starting: ContainerStarter, scene: PodSandboxConfig, start: ContainerStart, volume_mounts: list[volumes.Mount]
 ) -> list[dict[str, Any]]:
     """The pod's own volumes. Raises ContainerConfigError for what an engine cannot mount."""
     memory_volumes = {volume.name for volume in scene.memory}
@@ -162,11 +145,7 @@ def _bind_mounts(
         raise ContainerConfigError(
             f'container engines mount memory volumes as a whole: "{unsupported.volume}" has a subPath', "FailedMount"
         )
-    on_disk = starting.shim_mounts(
-        scene.card,
-        starting.pod_volumes(scene.pod, scene.card),
-        [m for m in volume_mounts if m.volume not in memory_volumes],
-    )
+    on_disk = starting.shim_mounts(start, [m for m in volume_mounts if m.volume not in memory_volumes])
     return on_disk + [
         {"memory": m.volume, "target": m.target, "read_only": m.read_only}
         for m in volume_mounts

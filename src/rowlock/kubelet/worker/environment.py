@@ -21,9 +21,7 @@ from rowlock.kinds import Kind
 from rowlock.kubelet.node import gpu_fractions
 from rowlock.kubelet.node.gpu_fractions import GpuFraction
 from rowlock.kubelet.pod.facts import ContainerConfigError, ObjectLookup
-from rowlock.objects import Object, dig, labels, meta, namespace
-from rowlock.objects import annotations as notes
-from rowlock.objects import name as name_of
+from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.quantity import parse
 
 INHERIT_ANNOTATION = "rowlock.dev/inherit-env"
@@ -66,23 +64,23 @@ def expand(text: str, env: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replace_reference, text)
 
 
-def inherited_environment(pod: Object, server: Mapping[str, str]) -> dict[str, str]:
+def inherited_environment(pod: PodSpec, server: Mapping[str, str]) -> dict[str, str]:
     """What `rowlock.dev/inherit-env` asks for."""
-    patterns = [p.strip() for p in notes(pod).get(INHERIT_ANNOTATION, "").split(",") if p.strip()]
+    patterns = [p.strip() for p in pod.annotations.get(INHERIT_ANNOTATION, "").split(",") if p.strip()]
     return {k: v for k, v in server.items() if any(fnmatch.fnmatchcase(k, p) for p in patterns)}
 
 
 def declared_environment(
-    pod: Object, container: Mapping[str, Any], context: EnvironmentContext, lookup: ObjectLookup
+    pod: PodSpec, container: ContainerSpec, context: EnvironmentContext, lookup: ObjectLookup
 ) -> dict[str, str]:
     """`envFrom` and `env` of the container. Raises ContainerConfigError when something they name is not there."""
     env: dict[str, str] = {}
-    for source in container.get("envFrom") or ():
+    for source in container.env_from:
         for kind, ref in ((kinds.CONFIG_MAP, source.get("configMapRef")), (kinds.SECRET, source.get("secretRef"))):
             if ref:
                 prefix = source.get("prefix", "")
-                env |= {prefix + k: v for k, v in _source_data(kind, namespace(pod), ref, lookup).items()}
-    for entry in container.get("env") or ():
+                env |= {prefix + k: v for k, v in _source_data(kind, pod.namespace, ref, lookup).items()}
+    for entry in container.env:
         if entry.get("valueFrom"):
             value = _value_from(pod, container, context, entry["valueFrom"], lookup)
             if value is None:
@@ -105,8 +103,8 @@ def _source_data(kind: Kind, source_namespace: str, ref: Mapping[str, Any], look
 
 
 def _value_from(
-    pod: Object,
-    container: Mapping[str, Any],
+    pod: PodSpec,
+    container: ContainerSpec,
     context: EnvironmentContext,
     source: Mapping[str, Any],
     lookup: ObjectLookup,
@@ -117,26 +115,26 @@ def _value_from(
         return pod_resource(pod, container, context, ref)
     for kind, key in ((kinds.CONFIG_MAP, "configMapKeyRef"), (kinds.SECRET, "secretKeyRef")):
         if ref := source.get(key):
-            data = _source_data(kind, namespace(pod), ref, lookup)
+            data = _source_data(kind, pod.namespace, ref, lookup)
             if ref["key"] not in data and not ref.get("optional"):
                 raise ContainerConfigError(
-                    f"couldn't find key {ref['key']} in {kind.name} {namespace(pod)}/{ref['name']}"
+                    f"couldn't find key {ref['key']} in {kind.name} {pod.namespace}/{ref['name']}"
                 )
             return data.get(ref["key"])
     raise ContainerConfigError(f"rowlock does not know the source of this variable: {', '.join(source)}")
 
 
-def pod_field(pod: Object, context: EnvironmentContext, path: str) -> str:
+def pod_field(pod: PodSpec, context: EnvironmentContext, path: str) -> str:
     """The downward API's fields."""
     if match := _FIELD.fullmatch(path):
-        return (labels(pod) if match[1] == "labels" else notes(pod)).get(match[2], "")
+        return (pod.labels if match[1] == "labels" else pod.annotations).get(match[2], "")
     fields = {
-        "metadata.name": name_of(pod),
-        "metadata.namespace": namespace(pod),
-        "metadata.uid": str(meta(pod).get("uid", "")),
+        "metadata.name": pod.name,
+        "metadata.namespace": pod.namespace,
+        "metadata.uid": pod.uid,
         "spec.nodeName": context.node,
         "spec.host": context.node,  # its name in old manifests
-        "spec.serviceAccountName": dig(pod, "spec.serviceAccountName", "default"),
+        "spec.serviceAccountName": pod.service_account,
         "status.hostIP": context.host_ip,
         "status.hostIPs": context.host_ip,
         "status.podIP": context.pod_ip,
@@ -149,30 +147,30 @@ def pod_field(pod: Object, context: EnvironmentContext, path: str) -> str:
     return str(fields[path])
 
 
-def pod_resource(pod: Object, container: Mapping[str, Any], context: EnvironmentContext, ref: Mapping[str, Any]) -> str:
+def pod_resource(pod: PodSpec, container: ContainerSpec, context: EnvironmentContext, ref: Mapping[str, Any]) -> str:
     """A resourceFieldRef: the container's limit or request, divided and rounded up; the node's where it has none."""
-    container_name = ref.get("containerName") or container["name"]
-    all_containers = [*dig(pod, "spec.containers", ()), *dig(pod, "spec.initContainers", ())]
-    chosen = next((c for c in all_containers if c["name"] == container_name), container)
+    container_name = ref.get("containerName") or container.name
+    chosen = next((c for c in pod.containers if c.name == container_name), container)
     side, _, resource = str(ref["resource"]).partition(".")
-    amount = dig(chosen, f"resources.{side}", {}).get(resource)
+    amount = (chosen.resources.get(side) or {}).get(resource)
     if amount is None:
         amount = {"limits.cpu": context.cpus, "limits.memory": context.memory}.get(str(ref["resource"]), 0)
     divisor = parse(ref.get("divisor") or 1) or Decimal(1)
     return str(int((parse(str(amount)) / divisor).to_integral_value("ROUND_CEILING")))
 
 
-def thread_count(container: Mapping[str, Any], context: EnvironmentContext) -> int:
+def thread_count(container: ContainerSpec, context: EnvironmentContext) -> int:
     """Threads that this container's CPU share is worth: its limit, else its request, else its part of the node."""
-    for side in ("limits", "requests"):
-        amount = dig(container, f"resources.{side}", {}).get("cpu")
-        if amount is not None and (side == "limits" or parse(amount) >= 1):
-            return max(1, int(parse(amount)))
+    limit, request = container.limits.get("cpu"), container.requests.get("cpu")
+    if limit is not None:
+        return max(1, int(parse(limit)))
+    if request is not None and parse(request) >= 1:
+        return int(parse(request))
     return max(1, int(context.cpus / max(1, context.pods_on_node)))
 
 
 def platform_environment(
-    container: Mapping[str, Any], context: EnvironmentContext, pod_env: Mapping[str, str]
+    container: ContainerSpec, context: EnvironmentContext, pod_env: Mapping[str, str]
 ) -> dict[str, str]:
     """What rowlock adds to `pod_env`: threads and proxy where the pod is silent, devices always."""
     env: dict[str, str] = {}

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rowlock import kinds
 from rowlock.api import View
@@ -18,13 +17,14 @@ from rowlock.kubelet.images import images
 from rowlock.kubelet.images.images import normalise
 from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts, Problem, Pull
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.kubelet.pod.sync import backoff_delay, remaining_wait
 from rowlock.kubelet.runtime import registry
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.runtime.pulls import PullResult, Pulls
 from rowlock.kubelet.runtime.registry import Auths
 from rowlock.kubelet.shim.engine_client import Engine
-from rowlock.objects import Object, dig, namespace
+from rowlock.objects import Object
 
 ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF = "ErrImagePull", "ImagePullBackOff"
 IMAGE_PULL_REASONS = (ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF)
@@ -51,17 +51,17 @@ class ImagePuller:
         self._pulls = Pulls()
         self._tasks: dict[str, set[asyncio.Task[None]]] = {}
 
-    def ensure_image_pull(self, pod: Object, state: PodState, container: Mapping[str, Any]) -> bool:
+    def ensure_image_pull(self, pod: PodSpec, state: PodState, container: ContainerSpec) -> bool:
         """Begins a pull of the container's image, or says that it is to be waited with; False when there is none to be."""
         engine = self._engine_images.engine
         if not state.card.contained or not self._engine_images.needs_pull(container) or engine is None:
             return False
-        facts = state.containers.get(container["name"], NO_FACTS)
+        facts = state.containers.get(container.name, NO_FACTS)
         delay = backoff_delay(facts.pull.failures, self._backoff)
         if remaining_wait(facts.pull.not_before - delay, delay, self._clock()) > 0:
             self._report_back_off(pod, state, container, facts)
             return True
-        state.set_facts(container["name"], replace(facts, pull=replace(facts.pull, under_way=True)))
+        state.set_facts(container.name, replace(facts, pull=replace(facts.pull, under_way=True)))
         task = self._task_group.create_task(self._pull_image(pod, state, container, engine))
         pod_tasks = self._tasks.setdefault(state.card.uid, set())
         pod_tasks.add(task)
@@ -73,28 +73,30 @@ class ImagePuller:
         for task in self._tasks.pop(uid, ()):
             task.cancel()
 
-    def _report_back_off(
-        self, pod: Object, state: PodState, container: Mapping[str, Any], facts: ContainerFacts
-    ) -> None:
+    def _report_back_off(self, pod: PodSpec, state: PodState, container: ContainerSpec, facts: ContainerFacts) -> None:
         """Said once for every back-off."""
-        image, name = container["image"], container["name"]
+        image, name = container.image, container.name
         text = f'Back-off pulling image "{image}"'
         if facts.problem is None or facts.problem.reason != IMAGE_PULL_BACK_OFF:
-            self._record_event(pod, "Normal", "BackOff", text, name)
-            self._record_event(pod, "Warning", "Failed", f"Error: {IMAGE_PULL_BACK_OFF}", name)
+            self._record_event(pod.object, "Normal", "BackOff", text, name)
+            self._record_event(pod.object, "Warning", "Failed", f"Error: {IMAGE_PULL_BACK_OFF}", name)
         problem = Problem(IMAGE_PULL_BACK_OFF, f"{text}: {ERR_IMAGE_PULL}: {facts.pull.why}")
         state.set_facts(name, replace(facts, problem=problem, problem_since=self._clock()))
 
-    async def _pull_image(self, pod: Object, state: PodState, container: Mapping[str, Any], engine: Engine) -> None:
-        reference, container_name = str(container["image"]), str(container["name"])
+    async def _pull_image(self, pod: PodSpec, state: PodState, container: ContainerSpec, engine: Engine) -> None:
+        reference, container_name = container.image, container.name
         name, clock = normalise(reference), asyncio.get_running_loop().time
         auths, missing_secrets = self._pull_secrets(pod)
         user_auths = await asyncio.to_thread(_user_auths, self._engine_images.env)
         if missing_secrets:
             self._record_event(
-                pod, "Warning", "FailedToRetrieveImagePullSecret", registry.missing_secrets_message(missing_secrets), ""
+                pod.object,
+                "Warning",
+                "FailedToRetrieveImagePullSecret",
+                registry.missing_secrets_message(missing_secrets),
+                "",
             )
-        self._record_event(pod, "Normal", "Pulling", f'Pulling image "{reference}"', container_name)
+        self._record_event(pod.object, "Normal", "Pulling", f'Pulling image "{reference}"', container_name)
         began = clock()
         result = await self._pulls.pull_image(
             self._task_group, engine, name, registry.lookup_credentials(name, [*auths, user_auths])
@@ -102,7 +104,7 @@ class ImagePuller:
         size = await self._engine_images.inspect_pulled_image(name)
         if not result.error and size is not None:
             text = registry.pulled_message(reference, result.seconds, clock() - began, size)
-            self._record_event(pod, "Normal", "Pulled", text, container_name)
+            self._record_event(pod.object, "Normal", "Pulled", text, container_name)
         facts = state.containers.get(container_name, NO_FACTS)
         if size is not None:
             state.set_facts(container_name, replace(facts, pull=Pull(told=not result.error), problem=None))
@@ -110,14 +112,16 @@ class ImagePuller:
             self._record_failure(pod, state, container, result)
         self._on_changed(state.card.uid)
 
-    def _record_failure(self, pod: Object, state: PodState, container: Mapping[str, Any], result: PullResult) -> None:
-        reference, container_name, now = str(container["image"]), str(container["name"]), self._clock()
+    def _record_failure(self, pod: PodSpec, state: PodState, container: ContainerSpec, result: PullResult) -> None:
+        reference, container_name, now = container.image, container.name, self._clock()
         sentence = (
             result.error or f"{self._engine_images.name} ended the pull without an error, but does not have the image"
         )
         why = f"{sentence}; {images.build_hint(reference)}"
-        self._record_event(pod, "Warning", "Failed", f'Failed to pull image "{reference}": {why}', container_name)
-        self._record_event(pod, "Warning", "Failed", f"Error: {ERR_IMAGE_PULL}", container_name)
+        self._record_event(
+            pod.object, "Warning", "Failed", f'Failed to pull image "{reference}": {why}', container_name
+        )
+        self._record_event(pod.object, "Warning", "Failed", f"Error: {ERR_IMAGE_PULL}", container_name)
         facts = state.containers.get(container_name, NO_FACTS)
         failures = facts.pull.failures + 1
         pull = Pull(failures=failures, not_before=now + backoff_delay(failures, self._backoff), why=why)
@@ -125,11 +129,11 @@ class ImagePuller:
             container_name, replace(facts, pull=pull, problem=Problem(ERR_IMAGE_PULL, why), problem_since=now)
         )
 
-    def _pull_secrets(self, pod: Object) -> tuple[list[Auths], list[str]]:
+    def _pull_secrets(self, pod: PodSpec) -> tuple[list[Auths], list[str]]:
         """What the pod's secrets say, and the names of those that are of no use."""
         readable, missing = list[Auths](), list[str]()
-        for ref in dig(pod, "spec.imagePullSecrets", ()):
-            secret = self._view.get(kinds.SECRET, namespace(pod), str(ref.get("name") or ""))
+        for ref in pod.image_pull_secrets:
+            secret = self._view.get(kinds.SECRET, pod.namespace, str(ref.get("name") or ""))
             auths = registry.auths_of_secret(secret) if secret is not None else None
             if auths is None:
                 missing.append(str(ref.get("name") or ""))

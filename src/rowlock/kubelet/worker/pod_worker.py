@@ -21,9 +21,9 @@ from rowlock.kubelet.pod.facts import (
     NO_PULL,
     ContainerConfigError,
     Problem,
-    all_containers,
 )
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
@@ -31,9 +31,8 @@ from rowlock.kubelet.runtime.pod_host_client import HOST_GONE, PodHostClient
 from rowlock.kubelet.volumes import claims
 from rowlock.kubelet.worker import engine_starting, security_context
 from rowlock.kubelet.worker.image_pulls import IMAGE_PULL_REASONS, ImagePuller
-from rowlock.kubelet.worker.starting import ContainerStarter, pod_warnings
-from rowlock.objects import Object, dig, is_deleting, namespace, revision, uid
-from rowlock.objects import name as name_of
+from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter, pod_warnings
+from rowlock.objects import Object, dig, revision, uid
 
 IMAGE_PROBLEM_EVENTS = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull": "ErrImageNeverPull"}
 FAILED_MOUNT = "FailedMount"
@@ -69,7 +68,9 @@ class PodWorker:
 
     async def sync_pod(self, pod: Object, state: PodState) -> float | None:
         """Does what is due for the pod; returns when to look again."""
-        problem = await self._choose_runtime(pod, state) if state.is_unstarted() and not is_deleting(pod) else None
+        spec, problem = state.spec_of(pod), None
+        if state.is_unstarted() and spec.deletion_time is None:
+            problem = await self._choose_runtime(spec, state)
         if state.has_lost_shim:
             state.has_lost_shim = False
             await self._starter.runtime.remove_orphans()
@@ -77,34 +78,34 @@ class PodWorker:
             state.are_warnings_sent = True
             if not state.has_started():
                 engine = self._starter.engine_images.name if state.card.contained else ""
-                for sentence in pod_warnings(pod, self._node.limits_mode, engine=engine):
-                    self._record_event(pod, "Warning", "Unsupported", sentence, "")
-                for sentence in gpu_fractions.remarks(pod, self._node.nodes.get(state.card.node)):
-                    self._record_event(pod, "Normal", "SharedGPU", sentence, "")
-        self._report_exits(pod, state)
-        self._prober.sync_probes(pod, state)
+                for sentence in pod_warnings(spec, self._node.limits_mode, engine=engine):
+                    self._record_event(spec.object, "Warning", "Unsupported", sentence, "")
+                for sentence in gpu_fractions.remarks(spec, self._node.nodes.get(state.card.node)):
+                    self._record_event(spec.object, "Normal", "SharedGPU", sentence, "")
+        self._report_exits(spec, state)
+        self._prober.sync_probes(spec, state)
         now = self._node.clock()
-        actions = pod_sync.compute_pod_actions(state.spec_of(pod), state.facts(), now, self._backoff)
+        actions = pod_sync.compute_pod_actions(spec, state.facts(), now, self._backoff)
         starts = [c for c in actions.actions if isinstance(c, Start)]
         if starts and state.card.contained and problem is None:
-            problem = await self._prepare_engine(pod, state)
-        problem = problem or await self._sync_volumes(pod, state, is_starting=bool(starts))
+            problem = await self._prepare_engine(spec, state)
+        problem = problem or await self._sync_volumes(spec, state, is_starting=bool(starts))
         if problem and starts:
             for start in starts:
-                self._record_problem(pod, state, start.container, problem)
+                self._record_problem(spec, state, start.container, problem)
             return 0.0
-        await asyncio.gather(*(self._start_container(pod, state, start) for start in starts))
+        await asyncio.gather(*(self._start_container(spec, state, start) for start in starts))
         for action in actions.actions:
             if isinstance(action, Stop):
-                self._stop_container(pod, state, action)
+                self._stop_container(spec, state, action)
             elif isinstance(action, Publish):
-                await self._publish_status(pod, state)
+                await self._publish_status(spec, state)
             elif isinstance(action, Remove):
-                await self._delete_pod(pod, state)
+                await self._delete_pod(spec, state)
         started_facts = [state.containers.get(s.container, NO_FACTS) for s in starts]
         return 0.0 if any(k.problem or k.pull.under_way for k in started_facts) else actions.requeue_after
 
-    async def _choose_runtime(self, pod: Object, state: PodState) -> Problem | None:
+    async def _choose_runtime(self, pod: PodSpec, state: PodState) -> Problem | None:
         """Before a pod's first program: is it to run as processes or in containers?"""
         starter = self._starter
         await starter.engine_images.inspect_images(pod)
@@ -114,18 +115,22 @@ class PodWorker:
         if problem := await starter.runtime.prepare_engine(pod):
             return problem
         network = starter.network
-        address = network.container_address(pod) if contained else network.address(state.card.uid)
+        address = (
+            network.container_address(pod.uid, host_network=pod.host_network)
+            if contained
+            else network.address(state.card.uid)
+        )
         state.card = replace(state.card, contained=contained, ip=address)
         starter.directories.write_card(state.card)
         network.write_hosts()
         return None
 
-    async def _prepare_engine(self, pod: Object, state: PodState) -> Problem | None:
+    async def _prepare_engine(self, pod: PodSpec, state: PodState) -> Problem | None:
         """What the engine must have, and we must know of it, before a container starts."""
         await self._starter.engine_images.inspect_images(pod)
         return await self._starter.runtime.prepare_engine(pod)
 
-    async def _sync_volumes(self, pod: Object, state: PodState, *, is_starting: bool) -> Problem | None:
+    async def _sync_volumes(self, pod: PodSpec, state: PodState, *, is_starting: bool) -> Problem | None:
         """Makes the pod's volumes before a start, and keeps the files of a running pod up to date."""
         if not is_starting and (not state.has_file_volumes() or state.finished):
             return None
@@ -134,17 +139,22 @@ class PodWorker:
             if volumes != state.volumes:
                 make = self._starter.volume_directories.make_volumes
                 await asyncio.to_thread(make, state.card.uid, volumes, security_context.fs_group(pod))
-                await claims.bind(self._api, self._starter.view, pod, self._starter.volume_directories, volumes)
+                await claims.bind(
+                    self._api, self._starter.view, pod.namespace, self._starter.volume_directories, volumes
+                )
                 state.volumes = volumes
         except ContainerConfigError as missing:
             return missing.problem if is_starting else None  # what runs keeps the files it has
         return None
 
-    async def _start_container(self, pod: Object, state: PodState, start: Start) -> None:
+    async def _start_container(self, pod: PodSpec, state: PodState, start: Start) -> None:
         facts = state.containers.get(start.container, NO_FACTS)
-        request = engine_starting.start_request(self._starter, pod, state.card, start)
+        container = pod.container(start.container)
+        request = engine_starting.start_request(
+            self._starter,
+            ContainerStart(pod, container, state.card, state.volumes or (), start.number, start.backoff),
+        )
         if isinstance(request, Problem):
-            container = next(c for c in all_containers(pod) if c["name"] == start.container)
             if request.reason not in IMAGE_PULL_REASONS or not self._image_puller.ensure_image_pull(
                 pod, state, container
             ):
@@ -170,56 +180,60 @@ class PodWorker:
             return
         if facts.asked == start.number:
             state.set_facts(start.container, replace(facts, shim=int(answer.get("shim") or 0)))
-        text = f'Container image "{_image_name(pod, start.container)}" already present on machine'
+        text = f'Container image "{container.image}" already present on machine'
         container_name = start.container
         if not is_pull_reported:
-            self._record_event(pod, "Normal", "Pulled", text, container_name)
-        self._record_event(pod, "Normal", "Created", f"Created container: {container_name}", container_name)
+            self._record_event(pod.object, "Normal", "Pulled", text, container_name)
+        self._record_event(pod.object, "Normal", "Created", f"Created container: {container_name}", container_name)
         self._record_event(
-            pod, "Normal", "Started", f"Started container {container_name}{_warm_start_note(answer)}", container_name
+            pod.object,
+            "Normal",
+            "Started",
+            f"Started container {container_name}{_warm_start_note(answer)}",
+            container_name,
         )
         for sentence in (
             security_context.unwritable_mounts(shim_request.mounts, shim_request.user) if start.number == 0 else ()
         ):
-            self._record_event(pod, "Warning", "VolumeNotWritable", sentence, container_name)
+            self._record_event(pod.object, "Warning", "VolumeNotWritable", sentence, container_name)
 
-    def _record_problem(self, pod: Object, state: PodState, container: str, problem: Problem) -> None:
+    def _record_problem(self, pod: PodSpec, state: PodState, container: str, problem: Problem) -> None:
         """Remembers why, says so in events; a pull that fails again is a back-off, as on a real node."""
         facts = state.containers.get(container, NO_FACTS)
-        image, is_repeated = _image_name(pod, container), facts.problem is not None
+        image, is_repeated = pod.container(container).image, facts.problem is not None
         cause = problem.message
         if problem.reason == "ErrImagePull" and is_repeated:
             problem = Problem("ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {cause}')
-            self._record_event(pod, "Normal", "BackOff", f'Back-off pulling image "{image}"', container)
+            self._record_event(pod.object, "Normal", "BackOff", f'Back-off pulling image "{image}"', container)
         else:
             text = f'Failed to pull image "{image}": {cause}' if problem.reason == "ErrImagePull" else cause
             reason = {**IMAGE_PROBLEM_EVENTS, FAILED_MOUNT: FAILED_MOUNT}.get(problem.reason, "Failed")
-            self._record_event(pod, "Warning", reason, text, "" if reason == FAILED_MOUNT else container)
+            self._record_event(pod.object, "Warning", reason, text, "" if reason == FAILED_MOUNT else container)
         if problem.reason in (*IMAGE_PULL_REASONS, *IMAGE_PROBLEM_EVENTS):
-            self._record_event(pod, "Warning", "Failed", f"Error: {problem.reason}", container)
+            self._record_event(pod.object, "Warning", "Failed", f"Error: {problem.reason}", container)
         state.set_facts(container, replace(facts, problem=problem, problem_since=self._node.clock()))
 
-    def _stop_container(self, pod: Object, state: PodState, stop: Stop) -> None:
+    def _stop_container(self, pod: PodSpec, state: PodState, stop: Stop) -> None:
         facts = state.containers.get(stop.container, NO_FACTS)
         if facts.run is None or facts.run.exit is not None:
             return
-        container = next(c for c in all_containers(pod) if c["name"] == stop.container)
+        container = pod.container(stop.container)
         if facts.stop_by is None:
-            self._record_event(pod, "Normal", "Killing", f"Stopping container {stop.container}", stop.container)
+            self._record_event(pod.object, "Normal", "Killing", f"Stopping container {stop.container}", stop.container)
             if self._prober.begin_pre_stop(pod, state, container, stop.grace):
                 return
         self._runs.stop_container(state, stop.container, stop.grace)
 
-    async def _publish_status(self, pod: Object, state: PodState) -> None:
+    async def _publish_status(self, pod: PodSpec, state: PodState) -> None:
         """One patch, if anything is new; refused (and tried again) when somebody else wrote in between."""
-        status = pod_status.generate_pod_status(state.spec_of(pod), state.facts(), self._node.clock(), self._backoff)
+        status = pod_status.generate_pod_status(pod, state.facts(), self._node.clock(), self._backoff)
         state.finished = status["phase"] in ("Succeeded", "Failed")
-        current = pod.get("status") or {}
+        current = pod.object.get("status") or {}
         if any(current.get(k) != v for k, v in status.items()):
             self._report_back_off(pod, status)
-            patch = {"metadata": {"uid": uid(pod), "resourceVersion": str(revision(pod))}, "status": status}
+            patch = {"metadata": {"uid": pod.uid, "resourceVersion": str(revision(pod.object))}, "status": status}
             with contextlib.suppress(NotFound):
-                await self._api.patch(kinds.POD, namespace(pod), name_of(pod), patch, subresource="status")
+                await self._api.patch(kinds.POD, pod.namespace, pod.name, patch, subresource="status")
         if state.finished:
             await self._release_resources(state)
 
@@ -230,9 +244,9 @@ class PodWorker:
         if state.card.contained:
             await self._starter.runtime.remove_pod(state.card.uid)
 
-    def _report_exits(self, pod: Object, state: PodState) -> None:
+    def _report_exits(self, pod: PodSpec, state: PodState) -> None:
         """An event for every program that could not begin or ended for want of memory, once: before its status says so."""
-        statuses = {c["name"]: c for c in dig(pod, "status.containerStatuses", ())}
+        statuses = {c["name"]: c for c in dig(pod.object, "status.containerStatuses", ())}
         for name, facts in state.containers.items():
             run, status = facts.run, statuses.get(name, {})
             if (
@@ -245,36 +259,32 @@ class PodWorker:
             state.reported_exits.add((name, run.number))
             if status.get("restartCount") != run.number or not dig(status, "state.terminated"):
                 reason, text = EXIT_EVENTS[run.exit.reason]
-                self._record_event(pod, "Warning", reason, text.format(name=name, why=run.exit.message), name)
+                self._record_event(pod.object, "Warning", reason, text.format(name=name, why=run.exit.message), name)
 
-    def _report_back_off(self, pod: Object, status: dict[str, Any]) -> None:
+    def _report_back_off(self, pod: PodSpec, status: dict[str, Any]) -> None:
         for container in status["containerStatuses"]:
             if (container["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff":
-                pod_name = f"{name_of(pod)}_{namespace(pod)}({uid(pod)})"
-                text = f"Back-off restarting failed container {container['name']} in pod {pod_name}"
-                self._record_event(pod, "Warning", "BackOff", text, container["name"])
+                text = f"Back-off restarting failed container {container['name']} in pod {pod.location}"
+                self._record_event(pod.object, "Warning", "BackOff", text, container["name"])
 
-    async def _delete_pod(self, pod: Object, state: PodState) -> None:
-        options = DeleteOptions(grace=0, uid=uid(pod))
+    async def _delete_pod(self, pod: PodSpec, state: PodState) -> None:
+        options = DeleteOptions(grace=0, uid=pod.uid)
         with contextlib.suppress(NotFound):
-            await self._api.delete(kinds.POD, namespace(pod), name_of(pod), options=options)
+            await self._api.delete(kinds.POD, pod.namespace, pod.name, options=options)
 
     async def measure_disk(self, state: PodState) -> bool:
         """Looks at what the pod has on disk; True when that is more than it may."""
         card = state.card
-        pod = self._starter.view.get(kinds.POD, card.namespace, card.name)
-        if (
-            pod is None
-            or uid(pod) != card.uid
-            or state.finished
-            or state.evicted
-            or not eviction.has_storage_limit(pod)
-        ):
+        pod_object = self._starter.view.get(kinds.POD, card.namespace, card.name)
+        if pod_object is None or uid(pod_object) != card.uid or state.finished or state.evicted:
+            return False
+        pod = state.spec_of(pod_object)
+        if not eviction.has_storage_limit(pod):
             return False
         size = eviction.size_reader(self._starter.directories, card.uid)
         state.evicted = await asyncio.to_thread(eviction.eviction_message, pod, size)
         if state.evicted:
-            self._record_event(pod, "Warning", "Evicted", state.evicted, "")
+            self._record_event(pod.object, "Warning", "Evicted", state.evicted, "")
         return bool(state.evicted)
 
     async def kill_orphaned_pod(self, state: PodState) -> bool:
@@ -291,7 +301,3 @@ def _warm_start_note(answer: dict[str, Any]) -> str:
     if answer.get("warm"):
         return " (warm: torch was imported already)"
     return f" (cold, though it imports torch: {answer['cold']})" if answer.get("cold") else ""
-
-
-def _image_name(pod: Object, container: str) -> str:
-    return next((str(c.get("image") or "") for c in all_containers(pod) if c["name"] == container), "")

@@ -18,6 +18,7 @@ from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
 from rowlock.kubelet.worker.starting import assign_devices
 from rowlock.objects import Key, Object, dig, key, namespace
@@ -106,7 +107,7 @@ class PodWorkers:
         held_devices = {
             other: t.card.devices for other, t in self._pod_states.items() if t.card.node == node and t.holds_devices()
         }
-        devices = assign_devices(pod, self._node.nodes[node], held_devices)
+        devices = assign_devices(parse_pod_spec(pod), self._node.nodes[node], held_devices)
         card = PodCard(*key(pod), uid, node, self._network.address(uid), self._node.clock(), devices)
         self._directories.write_card(card)
         self._pod_states[uid] = PodState(card)

@@ -12,10 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rowlock.kubelet.pod.facts import ContainerConfigError, all_containers
+from rowlock.kubelet.pod.facts import ContainerConfigError
+from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.kubelet.shim.shim_request import UserSpec
-from rowlock.objects import Object, dig, namespace, uid
-from rowlock.objects import name as name_of
 
 ROOT_ONLY_FIELDS = ("runAsUser", "runAsGroup", "supplementalGroups", "fsGroup", "fsGroupChangePolicy")
 """What is applied where root started the cluster."""
@@ -70,10 +69,10 @@ class EffectiveSecurityContext:
 
 
 def effective_security_context(
-    pod: Object, container: Mapping[str, Any], *, euid: int = os.geteuid(), accounts: AccountLookup = find_account
+    pod: PodSpec, container: ContainerSpec, *, euid: int = os.geteuid(), accounts: AccountLookup = find_account
 ) -> EffectiveSecurityContext:
     """Raises ContainerConfigError with a sentence when the program may not run as it would."""
-    security_context = {**dig(pod, "spec.securityContext", {}), **(container.get("securityContext") or {})}
+    security_context = pod.container_security_context(container)
     run_as_user = security_context.get("runAsUser")
     _verify_run_as_non_root(pod, container, security_context, euid)
     no_new_privileges = security_context.get("allowPrivilegeEscalation") is False
@@ -82,7 +81,7 @@ def effective_security_context(
     account_of_user = None if run_as_user is None or int(run_as_user) == euid else accounts(int(run_as_user))
     if run_as_user is not None and int(run_as_user) != euid and account_of_user is None:
         raise ContainerConfigError(
-            f"container {container['name']}: runAsUser {run_as_user} is not a user of this machine, and programs run "
+            f"container {container.name}: runAsUser {run_as_user} is not a user of this machine, and programs run "
             f"as its users: name another one (`id -u NAME`), or create it with `useradd -u {run_as_user} NAME`"
         )
     groups = [int(g) for g in security_context.get("supplementalGroups") or ()]
@@ -95,7 +94,7 @@ def effective_security_context(
 
 
 def _verify_run_as_non_root(
-    pod: Object, container: Mapping[str, Any], security_context: Mapping[str, Any], euid: int
+    pod: PodSpec, container: ContainerSpec, security_context: Mapping[str, Any], euid: int
 ) -> None:
     run_as_user = security_context.get("runAsUser")
     if (
@@ -103,7 +102,7 @@ def _verify_run_as_non_root(
         or (run_as_user if run_as_user is not None and euid == 0 else euid) != 0
     ):
         return
-    location = f'(pod: "{name_of(pod)}_{namespace(pod)}({uid(pod)})", container: {container["name"]})'
+    location = f'(pod: "{pod.location}", container: {container.name})'
     if run_as_user is None:
         raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {location}")
     raise ContainerConfigError(f"container's runAsUser breaks non-root policy {location}")
@@ -144,17 +143,17 @@ def _may_write(file_stat: os.stat_result, user_id: int, groups: Collection[int |
     return bool(file_stat.st_mode & (stat.S_IWGRP if file_stat.st_gid in groups else stat.S_IWOTH))
 
 
-def fs_group(pod: Object, euid: int = os.geteuid()) -> int | None:
+def fs_group(pod: PodSpec, euid: int = os.geteuid()) -> int | None:
     """The group that owns the pod's volumes; None = as they are made."""
-    group = dig(pod, "spec.securityContext.fsGroup")
+    group = pod.security_context.get("fsGroup")
     return None if group is None or euid != 0 else int(group)
 
 
-def security_context_warnings(pod: Object, euid: int = os.geteuid()) -> list[str]:
+def security_context_warnings(pod: PodSpec, euid: int = os.geteuid()) -> list[str]:
     """What the pod's security contexts ask for and do not get, a sentence each."""
-    warnings = _unapplied_warnings(dig(pod, "spec.securityContext", {}), "the pod", euid)
-    for container in all_containers(pod):
-        warnings += _unapplied_warnings(container.get("securityContext") or {}, container["name"], euid)
+    warnings = _unapplied_warnings(pod.security_context, "the pod", euid)
+    for container in pod.containers:
+        warnings += _unapplied_warnings(container.security_context, container.name, euid)
     return warnings
 
 

@@ -17,7 +17,7 @@ from rowlock.kubelet.files.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.images import images
 from rowlock.kubelet.images.base_environment import base_environment
 from rowlock.kubelet.images.images import Image
-from rowlock.kubelet.network.pod_network import PodNetwork, hostname
+from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.node import gpu_fractions
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.node.node_context import NodeContext
@@ -27,12 +27,8 @@ from rowlock.kubelet.pod.facts import (
     POD_UID_VARIABLE,
     ContainerConfigError,
     Problem,
-    all_containers,
-    main_containers,
-    shim_limits,
 )
-from rowlock.kubelet.pod.spec import DEFAULT_GRACE
-from rowlock.kubelet.pod.sync import Start
+from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec, shim_limits
 from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
@@ -48,7 +44,7 @@ from rowlock.kubelet.worker import environment
 from rowlock.kubelet.worker import security_context as security
 from rowlock.kubelet.worker.environment import EnvironmentContext
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
-from rowlock.objects import Object, annotations, controller_of, dig, is_digits, namespace
+from rowlock.objects import is_digits, namespace
 from rowlock.objects import name as name_of
 from rowlock.quantity import integer_value
 
@@ -63,39 +59,39 @@ MAX_NO_PROXY_PEERS = 128
 """Names in no_proxy: a job of more pods than that on one machine does not talk HTTP between them."""
 
 
-def pod_warnings(pod: Object, limits: str = "watchdog", *, engine: str = "") -> list[str]:
+def pod_warnings(pod: PodSpec, limits: str = "watchdog", *, engine: str = "") -> list[str]:
     """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: what runs its containers."""
     warnings = engine_spec.remarks(pod, engine) if engine else security.security_context_warnings(pod)
-    if dig(pod, "spec.automountServiceAccountToken"):
+    if pod.wants_token:
         warnings.append(
             "automountServiceAccountToken: rowlock provides no service account tokens, so nothing is mounted"
         )
-    for container in main_containers(pod):
-        if limits == "watchdog" and not engine and dig(container, "resources.limits.cpu"):
-            text = f"the cpu limit of {container['name']} counts for the scheduler but is not enforced"
+    for container in pod.main_containers:
+        if limits == "watchdog" and not engine and container.limits.get("cpu"):
+            text = f"the cpu limit of {container.name} counts for the scheduler but is not enforced"
             warnings.append(f"{text}: {WATCHDOG_REASON}")
-        for mount in container.get("volumeMounts") or ():
+        for mount in container.volume_mounts:
             if mount.get("mountPropagation") not in (None, "None"):
-                warnings.append(f"mountPropagation of {mount['name']} in {container['name']} is not applied")
+                warnings.append(f"mountPropagation of {mount['name']} in {container.name} is not applied")
     return warnings
 
 
-def requested_gpus(pod: Object) -> int:
+def requested_gpus(pod: PodSpec) -> int:
     """Whole devices the pod asks for."""
-    return sum(_container_gpus(c) for c in main_containers(pod))
+    return sum(_container_gpus(c) for c in pod.main_containers)
 
 
-def _container_gpus(container: Mapping[str, Any]) -> int:
-    return integer_value(dig(container, "resources.limits", {}).get(GPU_RESOURCE, 0))
+def _container_gpus(container: ContainerSpec) -> int:
+    return integer_value(container.limits.get(GPU_RESOURCE, 0))
 
 
-def is_fractional(pod: Object) -> bool:
-    return any(annotations(pod).get(k) for k in ("gpu-fraction", "gpu-memory"))
+def is_fractional(pod: PodSpec) -> bool:
+    return any(pod.annotations.get(k) for k in ("gpu-fraction", "gpu-memory"))
 
 
-def assign_devices(pod: Object, node: NodePlan, held_devices: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+def assign_devices(pod: PodSpec, node: NodePlan, held_devices: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """The pod's devices, as UUIDs: the scheduler's choice, else free whole ones. `held_devices`: who holds what."""
-    if chosen := annotations(pod).get(DEVICES_ANNOTATION):
+    if chosen := pod.annotations.get(DEVICES_ANNOTATION):
         indices = [int(i) for i in chosen.split(",") if is_digits(i.strip())]
         return tuple(node.gpus[i].uuid for i in indices if i < len(node.gpus))
     taken_uuids = {uuid for devices in held_devices.values() for uuid in devices}
@@ -103,14 +99,14 @@ def assign_devices(pod: Object, node: NodePlan, held_devices: Mapping[str, tuple
     return tuple(free[: requested_gpus(pod)])
 
 
-def console_spec(container: Mapping[str, Any]) -> ConsoleSpec:
+def console_spec(container: ContainerSpec) -> ConsoleSpec:
     """What is true of the container's terminal and stdin; empty when it has neither."""
     console: ConsoleSpec = {}
-    if container.get("tty"):
+    if container.tty:
         console["tty"] = True
-    if container.get("stdin"):
+    if container.stdin:
         console["stdin"] = True
-    if container.get("stdinOnce"):
+    if container.stdin_once:
         console["once"] = True
     return console
 
@@ -160,6 +156,20 @@ class RunContainerOptions:
         return self.rootfs(images.map_path(text, self.rootfs.image))
 
 
+@dataclass(frozen=True, slots=True)
+class ContainerStart:
+    """One container of a pod, about to start."""
+
+    pod: PodSpec
+    container: ContainerSpec
+    card: PodCard
+    volumes: tuple[Volume, ...]
+    """The pod's, as they are on disk."""
+    number: int
+    """Of the run that begins."""
+    backoff: int
+
+
 @dataclass(slots=True)
 class ContainerStarter:
     """Knows where everything is that a start needs."""
@@ -178,43 +188,41 @@ class ContainerStarter:
     log_limit: int = DEFAULT_LOG_LIMIT
     """Bytes of a run's log that are kept."""
 
-    def find_image(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> Image | Problem:
+    def find_image(self, start: ContainerStart) -> Image | Problem:
         """The image of one of the pod's containers, as far as it can be part of the pod."""
-        image = self.engine_images.images.find(str(container.get("image") or ""))
+        image = self.engine_images.images.find(start.container.image)
         if isinstance(image, Problem):
-            return _apply_pull_policy(container, image)
-        return self.engine_images.image_conflict(pod, image, card.contained) or image
+            return _apply_pull_policy(start.container, image)
+        return self.engine_images.image_conflict(start.pod, image, start.card.contained) or image
 
-    def process_request(
-        self, pod: Object, card: PodCard, start: Start, image: Image
-    ) -> tuple[ShimRequest, Image] | Problem:
+    def process_request(self, start: ContainerStart, image: Image) -> tuple[ShimRequest, Image] | Problem:
         """What to send to the pod host for a process of this machine."""
-        container = next(c for c in all_containers(pod) if c["name"] == start.container)
+        pod, container, card = start.pod, start.container, start.card
         try:
-            options = self.generate_run_options(pod, card, container, image)
+            options = self.generate_run_options(start, image)
         except ContainerConfigError as missing:
             return missing.problem
         command = images.command_line(image, container)
         if isinstance(command, Problem):
             return command
-        if controller_of(pod):  # torch's own account of a failure, of programs under `@record` and of torchrun
-            error_file = self.directories.container_directory(card.uid, start.container) / f"error.{start.number}.json"
-            options.env.setdefault("TORCHELASTIC_ERROR_FILE", str(error_file))
+        directory = self.directories.container_directory(card.uid, container.name)
+        if pod.owner_uid:  # torch's own account of a failure, of programs under `@record` and of torchrun
+            options.env.setdefault("TORCHELASTIC_ERROR_FILE", str(directory / f"error.{start.number}.json"))
         argv = [options.expand_word(word) for word in command]
         console = console_spec(container)
         warm_start: WarmStart | None = None
-        if self.warm_start and annotations(pod).get(eligibility.WARM_START_ANNOTATION) != "false" and not console:
+        if self.warm_start and pod.annotations.get(eligibility.WARM_START_ANNOTATION) != "false" and not console:
             warm_start = eligibility.plan_warm_start(argv, options.env, options.cwd, options.rootfs.original_path)
         request = ShimRequest(
-            directory=str(self.directories.container_directory(card.uid, start.container)),
+            directory=str(directory),
             number=start.number,
             argv=argv,
             env=options.env,
             cwd=options.cwd,
-            hint=f"{card.uid}/{start.container}",
+            hint=f"{card.uid}/{container.name}",
             wake_path=self.node.wake_path,
             backoff=start.backoff,
-            grace=float(dig(pod, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE)),
+            grace=pod.grace_period,
             network=self.network.namespace_request(pod, card.ip),
             mounts=options.mounts,
             memory_volumes=options.memory_volumes,
@@ -225,38 +233,35 @@ class ContainerStarter:
             rlimits=self.node.rlimits,
             log_limit=self.log_limit,
             message_path=self._message_path(container, argv, options.env),
-            message_from_log=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
+            message_from_log=container.is_message_from_log,
             warm=warm_start.spec() if warm_start else None,
         )
         return request, image
 
-    def generate_run_options(
-        self, pod: Object, card: PodCard, container: Mapping[str, Any], image: Image
-    ) -> RunContainerOptions:
+    def generate_run_options(self, start: ContainerStart, image: Image) -> RunContainerOptions:
         """Everything around the container's program. Raises ContainerConfigError."""
-        place = self.container_place(pod, card, container)
-        security_context = security.effective_security_context(pod, container)
-        env = self._environment(pod, container, image, (place, security_context))
-        pod_volumes = self.pod_volumes(pod, card)
-        volume_mounts = list(volumes.resolve_mounts(container, lambda text: environment.expand(text, env), pod_volumes))
+        container, card = start.container, start.card
+        security_context = security.effective_security_context(start.pod, container)
+        env = self._environment(start, image, security_context)
+        volume_mounts = list(
+            volumes.resolve_mounts(container, lambda text: environment.expand(text, env), start.volumes)
+        )
         if volume_mounts and self.node.mount_problem:
             raise ContainerConfigError(
-                f"container {container['name']} mounts {volume_mounts[0].volume} at {volume_mounts[0].target}: {self.node.mount_problem}"
+                f"container {container.name} mounts {volume_mounts[0].volume} at {volume_mounts[0].target}: {self.node.mount_problem}"
             )
-        rootfs = RootfsCopy(
-            image.root, str(self.directories.container_directory(card.uid, container["name"]) / "rootfs")
-        )
-        shim_mounts = self.shim_mounts(card, pod_volumes, volume_mounts)
+        rootfs = RootfsCopy(image.root, str(self.directories.container_directory(card.uid, container.name) / "rootfs"))
+        shim_mounts = self.shim_mounts(start, volume_mounts)
         if image.root:  # the image's own `/` is elsewhere: what it names by relative paths is there
             shim_mounts += [{**m, "target": rootfs.copy + m["target"]} for m in shim_mounts]
         if self._mounts_checkpoints(security_context):
-            shim_mounts.append(self.checkpoints.mount_for(pod))
+            shim_mounts.append(self.checkpoints.mount_for(start.pod))
         options = RunContainerOptions(
             env, "", rootfs, security_context, tuple(mount.target for mount in volume_mounts), shim_mounts
         )
         options.memory_volumes = [
             {"path": str(self.volume_directories.volume_path(card.uid, v)), "size": v.limit or 0}
-            for v in pod_volumes
+            for v in start.volumes
             if v.kind == "memory"
         ]
         options.cwd = options.map_path(
@@ -269,19 +274,17 @@ class ContainerStarter:
         """Another user cannot enter the data directory: what the program is to see of it is mounted."""
         return security_context.account is not None and not self.node.mount_problem
 
-    def _message_path(self, container: Mapping[str, Any], argv: Sequence[str], env: Mapping[str, str]) -> str:
+    def _message_path(self, container: ContainerSpec, argv: Sequence[str], env: Mapping[str, str]) -> str:
         """Where the program leaves its last words (`terminationMessagePath`); "" = nowhere.
 
         The machine has no such file, so it costs a mount: the default path is given to who names it."""
-        path = container.get("terminationMessagePath") or MESSAGE_PATH
+        path = container.termination_message_path or MESSAGE_PATH
         is_named = path != MESSAGE_PATH or any(path in text for text in (*argv, *env.values()))
         return path if is_named and not self.node.mount_problem else ""
 
-    def shim_mounts(
-        self, card: PodCard, pod_volumes: Sequence[Volume], volume_mounts: Sequence[volumes.Mount]
-    ) -> list[dict[str, Any]]:
-        by_name = {v.name: v for v in pod_volumes}
-        return [self.volume_directories.mount_spec(card.uid, by_name[m.volume], m) for m in volume_mounts]
+    def shim_mounts(self, start: ContainerStart, volume_mounts: Sequence[volumes.Mount]) -> list[dict[str, Any]]:
+        by_name = {v.name: v for v in start.volumes}
+        return [self.volume_directories.mount_spec(start.card.uid, by_name[m.volume], m) for m in volume_mounts]
 
     def _work_directory(self, card: PodCard, security_context: EffectiveSecurityContext) -> str:
         """The pod's own empty directory."""
@@ -292,21 +295,20 @@ class ContainerStarter:
                 os.chown(work, security_context.account.uid, security_context.account.gid)
         return str(work)
 
-    def pod_volumes(self, pod: Object, card: PodCard) -> tuple[Volume, ...]:
+    def pod_volumes(self, pod: PodSpec, card: PodCard) -> tuple[Volume, ...]:
         """The pod's volumes as they should be now. Raises ContainerConfigError (FailedMount)."""
-        if not dig(pod, "spec.volumes", ()):
+        if not pod.volumes:
             return ()
-        containers = {c["name"]: c for c in all_containers(pod)}
+        place = self._pod_place(card)
 
         def resource(ref: Mapping[str, Any]) -> str:
-            container = containers.get(ref.get("containerName") or "", main_containers(pod)[0])
-            return environment.pod_resource(pod, container, self.container_place(pod, card, container), ref)
+            return environment.pod_resource(pod, pod.main_containers[0], place, ref)
 
         def field(path: str) -> str:
-            return environment.pod_field(pod, self.container_place(pod, card, main_containers(pod)[0]), path)
+            return environment.pod_field(pod, place, path)
 
         all_volumes = volumes.resolve_volumes(VolumeContext(pod, self.view.get, field, resource))
-        if not self.network.has_own_address(pod):
+        if not self.network.has_own_address(card):
             all_volumes = tuple(volumes.rewrite_hostfile(v, self.network.hostfile_rewriter(pod)) for v in all_volumes)
         return (
             all_volumes
@@ -315,19 +317,15 @@ class ContainerStarter:
         )
 
     def _environment(
-        self,
-        pod: Object,
-        container: Mapping[str, Any],
-        image: Image,
-        place_and_context: tuple[EnvironmentContext, EffectiveSecurityContext],
+        self, start: ContainerStart, image: Image, security_context: EffectiveSecurityContext
     ) -> dict[str, str]:
-        place, security_context = place_and_context
+        pod, container, place = start.pod, start.container, self.container_place(start)
         path_prefix = ":".join((*image.path, images.interpreter_path()))
         env = base_environment(self.node.server_env, host=image.host, first=path_prefix)
         env |= environment.inherited_environment(pod, self.node.server_env) | security_context.environment()
-        env |= {"TERM": "xterm"} if container.get("tty") else {}
+        env |= {"TERM": "xterm"} if container.tty else {}
         env |= {
-            "HOSTNAME": hostname(pod),
+            "HOSTNAME": pod.hostname,
             CHECKPOINT_DIR_VARIABLE: checkpoints.MOUNT_PATH
             if self._mounts_checkpoints(security_context)
             else str(self.checkpoints.directory_for(pod)),
@@ -338,28 +336,27 @@ class ContainerStarter:
         return {
             **env,
             **environment.platform_environment(container, place, env),
-            POD_UID_VARIABLE: str(pod["metadata"]["uid"]),
+            POD_UID_VARIABLE: pod.uid,
             DATA_DIRECTORY_VARIABLE: self.directories.identity,
         }
 
-    def container_place(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> EnvironmentContext:
+    def _pod_place(self, card: PodCard) -> EnvironmentContext:
+        """What all containers of a pod have in common."""
         node = self.node.nodes[card.node]
-        devices = self._container_devices(pod, card, container) if node.gpus and not node.simulated else None
-        simulated = ",".join(u.rpartition("-")[2] for u in self._container_devices(pod, card, container))
-        return EnvironmentContext(
-            node=card.node,
-            pod_ip=card.ip,
-            cpus=node.cpus,
-            memory=node.memory,
+        return EnvironmentContext(node=card.node, pod_ip=card.ip, cpus=node.cpus, memory=node.memory)
+
+    def container_place(self, start: ContainerStart) -> EnvironmentContext:
+        pod, card = start.pod, start.card
+        node, devices = self.node.nodes[card.node], _container_devices(pod, card, start.container)
+        return replace(
+            self._pod_place(card),
             pods_on_node=max(1, self.count_active_pods(card.node)),
-            devices=devices,
-            simulated=simulated if node.simulated else None,
+            devices=devices if node.gpus and not node.simulated else None,
+            simulated=",".join(u.rpartition("-")[2] for u in devices) if node.simulated else None,
             proxy=self._proxy_url(card),
-            peers=self._no_proxy_peers(pod) if self.network.has_own_address(pod) else (),
+            peers=self._no_proxy_peers(pod) if self.network.has_own_address(card) else (),
             extra_env=self._gpu_variables(pod, card),
-            gpu_fraction=gpu_fractions.pod_fraction(pod, node, card.devices)
-            if self._container_devices(pod, card, container)
-            else None,
+            gpu_fraction=gpu_fractions.pod_fraction(pod, node, card.devices) if devices else None,
         )
 
     def _proxy_url(self, card: PodCard) -> str:
@@ -376,42 +373,42 @@ class ContainerStarter:
         )
         return "" if "//127." in proxy or "//localhost" in proxy else proxy
 
-    def _container_devices(self, pod: Object, card: PodCard, container: Mapping[str, Any]) -> tuple[str, ...]:
-        """The container's part of the pod's devices: as many as it asks for, in order of the containers."""
-        mains = main_containers(pod)
-        if is_fractional(pod):
-            chosen = annotations(pod).get("gpu-fraction-container-name") or mains[0]["name"]
-            return card.devices if container["name"] == chosen else ()
-        first = 0
-        for other in mains:
-            if other["name"] == container["name"]:
-                return card.devices[first : first + _container_gpus(other)]
-            first += _container_gpus(other)
-        return ()
-
-    def _gpu_variables(self, pod: Object, card: PodCard) -> dict[str, str]:
+    def _gpu_variables(self, pod: PodSpec, card: PodCard) -> dict[str, str]:
         """NCCL: whole GPUs of one node are one host (its fast path); who shares a card must be a host of its own.
 
         Between network namespaces NCCL's newer memory handles cannot be passed, so the older way is asked for."""
         variables: dict[str, str] = {}
-        if requested_gpus(pod):
-            variables["RUNAI_NUM_OF_GPUS"] = str(requested_gpus(pod))
+        if gpus := requested_gpus(pod):
+            variables["RUNAI_NUM_OF_GPUS"] = str(gpus)
         if card.devices and not self.node.nodes[card.node].simulated:
             variables["NCCL_HOSTID"] = card.uid if is_fractional(pod) else card.node
-            if self.network.has_own_address(pod):
+            if self.network.has_own_address(card):
                 variables |= {"NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0"}
         return variables
 
-    def _no_proxy_peers(self, pod: Object) -> tuple[str, ...]:
-        owner = controller_of(pod)
-        if owner is None:
-            return (name_of(pod),)
-        names = (name_of(p) for p in self.view.by_owner(kinds.POD, owner["uid"]) if namespace(p) == namespace(pod))
+    def _no_proxy_peers(self, pod: PodSpec) -> tuple[str, ...]:
+        if not pod.owner_uid:
+            return (pod.name,)
+        names = (name_of(p) for p in self.view.by_owner(kinds.POD, pod.owner_uid) if namespace(p) == pod.namespace)
         return tuple(islice(names, MAX_NO_PROXY_PEERS))
 
 
-def _apply_pull_policy(container: Mapping[str, Any], problem: Problem) -> Problem:
-    if problem.reason == "ErrImagePull" and container.get("imagePullPolicy") == "Never":
-        sentence = f'Container image "{container["image"]}" is not present with pull policy of Never'
+def _container_devices(pod: PodSpec, card: PodCard, container: ContainerSpec) -> tuple[str, ...]:
+    """The container's part of the pod's devices: as many as it asks for, in order of the containers."""
+    mains = pod.main_containers
+    if is_fractional(pod):
+        chosen = pod.annotations.get("gpu-fraction-container-name") or mains[0].name
+        return card.devices if container.name == chosen else ()
+    first = 0
+    for other in mains:
+        if other.name == container.name:
+            return card.devices[first : first + _container_gpus(other)]
+        first += _container_gpus(other)
+    return ()
+
+
+def _apply_pull_policy(container: ContainerSpec, problem: Problem) -> Problem:
+    if problem.reason == "ErrImagePull" and container.image_pull_policy == "Never":
+        sentence = f'Container image "{container.image}" is not present with pull policy of Never'
         return Problem("ErrImageNeverPull", sentence)
     return problem
