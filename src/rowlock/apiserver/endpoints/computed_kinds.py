@@ -46,7 +46,7 @@ async def serve_computed_kind(call: Call, send: Send, store: Store, match: tuple
     warnings, meta = [row.warning] if row.warning else [], {"resourceVersion": str(store.revision)}
     if name and not (items := [o for o in items if objects.name(o) == name]):
         raise not_found(kind.plural, name, kind.group)
-    if requests.negotiate_form(call.header(b"accept"), for_list=not name).view == "Table":
+    if requests.negotiate_form(call.header(b"accept"), for_list=not name) == "Table":
         table = tables.table(kind, items, time.time())
         return await answer_object(send, {**table, "metadata": meta}, warnings=warnings)
     if name:

@@ -165,11 +165,9 @@ async def scale(call: Call, send: Send, store: Store, target: Target) -> None:
     if call.method == "GET":
         call.check_query(requests.READ_PARAMETERS)
         form = requests.negotiate_form(call.header(b"accept"))
-        if form.view == "Table":
+        if form == "Table":
             current = tables.scale_table(job, current, time.time(), include=verbs.parse_include_object(call))
-        return await answer_object(
-            send, tables.partial_metadata(current) if form.view not in ("", "Table") else current
-        )
+        return await answer_object(send, tables.partial_metadata(current) if form not in ("", "Table") else current)
     call.check_query(requests.PATCH_PARAMETERS if call.method == "PATCH" else requests.WRITE_PARAMETERS)
     options = requests.write_options(call, "UpdateOptions")
     requested = _requested_scale(call, current)

@@ -7,6 +7,7 @@ are sent as they are.
 from __future__ import annotations
 
 import time
+from importlib import resources
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from rowlock.apiserver.admission import chain as admission
 from rowlock.apiserver.admission.chain import DecodingError, decode_object
 from rowlock.apiserver.apply import managed_fields
 from rowlock.apiserver.http import request_body, requests
-from rowlock.apiserver.http.requests import Call, ResponseForm, Target
+from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import answer, answer_object, encode
 from rowlock.apiserver.patch import patches
 from rowlock.apiserver.patch.patches import check_meta_types
@@ -39,21 +40,13 @@ PATCH_TYPES: dict[str, PatchType] = {
     "application/apply-patch+yaml": "apply",
 }
 _META_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
-_SELECTABLE_FIELDS: dict[Kind, frozenset[str]] = {
-    kinds.POD: frozenset(
-        {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
-         "status.phase", "status.podIP", "status.nominatedNodeName"}
-    ),
-    kinds.EVENT: frozenset(
-        {"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
-         "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
-         "reportingComponent", "source", "type"}
-    ),
-    kinds.NODE: frozenset({"spec.unschedulable"}),
-    kinds.NAMESPACE: frozenset({"status.phase"}),
-    kinds.SECRET: frozenset({"type"}),
-    kinds.SERVICE: frozenset({"spec.clusterIP", "spec.type"}),
-}  # fmt: skip
+_SELECTABLE_FIELDS = {
+    resource: frozenset(fields)
+    for resource, *fields in map(
+        str.split, resources.files(__package__).joinpath("selectable_fields.txt").read_text().splitlines()
+    )
+}
+"""Resource → what its field selectors know besides names; source: each kind's conversion of field labels."""
 
 
 def parse_selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
@@ -66,12 +59,13 @@ def parse_selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
     except BadRequest as error:
         raise BadRequest(selector_errors.parse_error(labels) or error.message) from None
     selector_errors.check_selector(parsed[0])
-    supported = _META_FIELDS | _SELECTABLE_FIELDS.get(kind, frozenset())
-    if not kind.namespaced and (kind in _SELECTABLE_FIELDS or kind.custom):
+    supported = _META_FIELDS | _SELECTABLE_FIELDS.get(kind.resource, frozenset())
+    has_own_fields = kind.resource in _SELECTABLE_FIELDS or kind.custom
+    if not kind.namespaced and has_own_fields:
         supported -= {"metadata.namespace"}
     for term in parsed[1].terms:
         if term.key not in supported:
-            if kind in _SELECTABLE_FIELDS or kind.custom:
+            if has_own_fields:
                 raise BadRequest(f"field label not supported: {term.key}")
             raise BadRequest(f'"{term.key}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     return parsed
@@ -84,20 +78,20 @@ async def get(call: Call, send: Send, store: Store, target: Target) -> None:
     call.check_query(requests.READ_PARAMETERS)
     form, kind = requests.negotiate_form(call.header(b"accept")), target.kind
     _check_revision(call, store)
-    stored = None if form.view else store.get_encoded(kind, target.namespace, target.name)
+    stored = None if form else store.get_encoded(kind, target.namespace, target.name)
     if stored is not None:
         return await answer(send, stored, warnings=call.warnings)
     obj = await store.get(kind, target.namespace, target.name)
     await answer_object(send, transform_object(call, kind, obj, form), warnings=call.warnings)
 
 
-def transform_object(call: Call, kind: Kind, obj: Object, form: ResponseForm) -> Object:
+def transform_object(call: Call, kind: Kind, obj: Object, form: str) -> Object:
     """One object in the form that was asked for."""
-    if form.view == "Table":
+    if form == "Table":
         result = tables.table(kind, [obj], time.time(), include=parse_include_object(call))
         result["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
         return result
-    return tables.partial_metadata(obj) if form.view else obj
+    return tables.partial_metadata(obj) if form else obj
 
 
 def parse_include_object(call: Call) -> tables.Include:
@@ -152,11 +146,11 @@ def encode_list(call: Call, store: Store, target: Target, page: Page) -> bytes:
         meta["continue"] = page.token
         if page.remaining is not None:
             meta["remainingItemCount"] = page.remaining
-    if form.view == "Table":
+    if form == "Table":
         result = tables.table(kind, page.items, time.time(), include=parse_include_object(call))
         result["metadata"] = meta
         return encode(result)
-    if form.view:
+    if form:
         name, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
         items = _json_array([encode(tables.partial_metadata(obj)) for obj in page.items])
         if not page.items:  # a list in Go that nobody began
@@ -373,6 +367,6 @@ def _patch_body(call: Call, target: Target, kind: PatchType) -> Any:
 
 async def _send_stored(call: Call, send: Send, store: Store, kind: Kind, stored: Object, *, code: int = 200) -> None:
     form = requests.negotiate_form(call.header(b"accept"))
-    if form.view:
+    if form:
         return await answer_object(send, transform_object(call, kind, stored, form), code=code, warnings=call.warnings)
     await answer(send, _encode_object(store, kind, stored), code=code, warnings=call.warnings)

@@ -7,7 +7,6 @@ watcher. A streaming list (`sendInitialEvents`) is the state, a bookmark that sa
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,11 +14,10 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
-from rowlock import objects
 from rowlock.api import Change
-from rowlock.apiserver.endpoints.verbs import parse_include_object, parse_selectors
+from rowlock.apiserver.endpoints.verbs import parse_include_object, parse_selectors, transform_object
 from rowlock.apiserver.http import requests
-from rowlock.apiserver.http.requests import Call, ResponseForm, Target
+from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import begin_stream, encode, encode_chunk, end_stream, send_chunk
 from rowlock.apiserver.printers import tables
 from rowlock.errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
@@ -126,10 +124,10 @@ class _WatchStream:
 
     def __init__(self, call: Call, target: Target, store: Store) -> None:
         call.check_query(requests.LIST_PARAMETERS)
-        self._form: ResponseForm = requests.negotiate_form(call.header(b"accept"), for_list=True)
+        self._form = requests.negotiate_form(call.header(b"accept"), for_list=True)
         if requests.wants_yaml(call.header(b"accept")):
             raise NotAcceptable("a watch is a stream of JSON objects, not of YAML: accept application/json")
-        self._target = target
+        self._call, self._target = call, target
         scope = Selection(
             target.kind, target.namespace if target.kind.namespaced else "", *parse_selectors(call, target.kind)
         )
@@ -139,7 +137,7 @@ class _WatchStream:
         self._deferred_error: ApiError | None = None
         """Why the list that was to come first cannot."""
         self._bookmarks = call.flag("allowWatchBookmarks")
-        self._include = parse_include_object(call)
+        parse_include_object(call)
         if call.number("limit") or call.query.get("continue"):
             call.query.pop("limit", None)
         revision = requests.parse_revision(call)
@@ -157,7 +155,7 @@ class _WatchStream:
         """What there is to say, as soon as there is something; a bookmark comes alone. What `pass_on` takes is said."""
         if self._deferred_error:
             raise self._deferred_error
-        send_now = _direct_sender(pass_on, self._encode_line if self._form.view else _encode_change)
+        send_now = _direct_sender(pass_on, self._encode_line if self._form else _encode_change)
         while True:
             batch = await self._watcher.next(send_now)
             if batch[0].type != "Bookmark":
@@ -170,18 +168,15 @@ class _WatchStream:
                 return self._encode_bookmark(batch[0].revision, annotations)
 
     def _encode_line(self, change: Change) -> bytes:
-        if not self._form.view:
+        if not self._form:
             return _encode_change(change)
         return (
-            b'{"type":"' + _TYPES[change.type] + b'","object":' + encode(self._transform_object(change.object)) + b"}\n"
+            b'{"type":"'
+            + _TYPES[change.type]
+            + b'","object":'
+            + encode(transform_object(self._call, self._target.kind, change.object, self._form))
+            + b"}\n"
         )
-
-    def _transform_object(self, obj: objects.Object) -> objects.Object:
-        if self._form.view != "Table":
-            return tables.partial_metadata(obj)
-        table = tables.table(self._target.kind, [obj], time.time(), include=self._include)
-        table["metadata"] = {"resourceVersion": objects.meta(obj).get("resourceVersion", "")}
-        return table
 
     def _encode_bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
         kind = self._target.kind
@@ -189,9 +184,9 @@ class _WatchStream:
         if annotations:
             meta["annotations"] = annotations
         obj: dict[str, Any] = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": meta}
-        if self._form.view == "Table":
+        if self._form == "Table":
             obj = {**tables.table(kind, [], 0.0), "metadata": {"resourceVersion": str(revision)}}
             obj["rows"] = [{"cells": [], "object": {**tables.partial_metadata({"metadata": meta})}}]
-        elif self._form.view:
+        elif self._form:
             obj = tables.partial_metadata(obj)
         return b'{"type":"BOOKMARK","object":' + encode(obj) + b"}\n"

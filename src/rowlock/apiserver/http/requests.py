@@ -158,27 +158,20 @@ def watch_target(call: Call, target: Target) -> Target:
 # ---------------------------------------------------------------- forms
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseForm:
-    """In which form the answer is wanted: JSON of the object, of a Table, or of metadata alone."""
-
-    view: str = ""
-    """`Table`, `PartialObjectMetadata`, `PartialObjectMetadataList` or "" """
-
-
 @lru_cache(256)
-def negotiate_form(accept: str, *, for_list: bool = False) -> ResponseForm:
-    """The first acceptable form that a client names. Raises NotAcceptable."""
+def negotiate_form(accept: str, *, for_list: bool = False) -> str:
+    """The first acceptable form that a client names: `Table`, `PartialObjectMetadata`, `PartialObjectMetadataList`, or ""
+    for the object itself. Raises NotAcceptable."""
     for media, parameters in _parse_accept(accept):
         if media not in _JSON_MEDIA_TYPES and media != YAML:
             continue
         view = parameters.get("as", "")
         if not view:
-            return ResponseForm()
+            return ""
         if parameters.get("g", "meta.k8s.io") != "meta.k8s.io":
             continue
         if view in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList") and parameters.get("v") == "v1":
-            return ResponseForm(view)
+            return view
     available = f"application/json, {YAML}, application/vnd.kubernetes.protobuf"
     if for_list:
         available += ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"

@@ -75,8 +75,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._idle_timer = self.loop.call_at(self._idle_deadline, self._check_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_request_timer()
-        self._stop_idle_timer()
+        self._stop_timers()
         super().connection_lost(exc)
 
     def _check_idle(self) -> None:
@@ -86,11 +85,10 @@ class HttpProtocol(HttpToolsProtocol):
             return self.timeout_keep_alive_handler()
         self._idle_timer = self.loop.call_at(min(self._idle_deadline, now + self.timeout_keep_alive), self._check_idle)
 
-    def _stop_idle_timer(self) -> None:
+    def _stop_timers(self) -> None:
         """Nobody waits for this connection to say something any more."""
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-            self._idle_timer = None
+        for timer in filter(None, (self._request_timer, self._idle_timer)):
+            timer.cancel()
 
     def _unset_keepalive_if_required(self) -> None:
         self._idle_deadline = math.inf
@@ -160,7 +158,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self._request_incomplete = False
         if self._request_timer is not None:
-            self._stop_request_timer()
+            self._request_timer.cancel()
+            self._request_timer = None
         if self._close_when_done:
             self.transport.close()
 
@@ -183,11 +182,6 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def _stop_request_timer(self) -> None:
-        if self._request_timer is not None:
-            self._request_timer.cancel()
-            self._request_timer = None
-
     def _send_error(self, code: int, why: str) -> None:
         """Say so, if nothing else was said on this request, and hang up."""
         if self.transport.is_closing():
@@ -199,14 +193,17 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _take_over(self, other: asyncio.Protocol) -> asyncio.Transport:
         """The connection belongs to another protocol from now on; ours has nothing more to answer."""
-        self._stop_request_timer()
-        self._stop_idle_timer()
+        self._leave_http()
         self.connections.discard(self)
         self.cycle.disconnected = True
-        if isinstance(self.transport, TlsConnection):
-            self.transport.set_unbuffered()
         self.transport.set_protocol(other)
         return self.transport
+
+    def _leave_http(self) -> None:
+        self._stop_timers()
+        if isinstance(self.transport, TlsConnection):
+            # A client that asks select() after each message does not see one that came in the same TLS record.
+            self.transport.set_unbuffered()
 
     def _should_upgrade(self) -> bool:
         return self._get_upgrade() == b"websocket"
@@ -214,11 +211,7 @@ class HttpProtocol(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # late: few servers ever need it
 
-        self._stop_request_timer()
-        self._stop_idle_timer()
-        if isinstance(self.transport, TlsConnection):
-            # A client that asks select() after each message does not see one that came in the same TLS record.
-            self.transport.set_unbuffered()
+        self._leave_http()
         self.ws_protocol_class = WSProtocol
         super().handle_websocket_upgrade()
 
