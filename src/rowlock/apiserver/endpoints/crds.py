@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from importlib import resources
 from typing import Any
 
 from rowlock import kinds
@@ -13,6 +15,8 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 
 _EPOCH = "1970-01-01T00:00:00Z"
+_ESTABLISHED = json.loads(resources.files(__package__).joinpath("established_conditions.json").read_bytes())
+"""Conditions of every definition: its names are free, and it is served."""
 
 
 @cache
@@ -38,16 +42,7 @@ def _crd(kind: Kind) -> Object:
         "versions": [{**version, "subresources": {"status": {}}}],
         "conversion": {"strategy": "None"},
     }
-    conditions = [
-        {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"},
-        {
-            "type": "Established",
-            "status": "True",
-            "reason": "InitialNamesAccepted",
-            "message": "the initial names have been accepted",
-        },
-    ]
-    status = {"conditions": conditions, "acceptedNames": names, "storedVersions": [kind.version]}
+    status = {"conditions": _ESTABLISHED, "acceptedNames": names, "storedVersions": [kind.version]}
     meta = {"name": kind.resource, "uid": f"crd-{kind.resource}", "creationTimestamp": _EPOCH, "resourceVersion": "1"}
     return {
         "apiVersion": DEFINITIONS.kind.api_version,

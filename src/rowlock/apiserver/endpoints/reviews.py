@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
+from importlib import resources
 from typing import Any
 
 from rowlock import kinds, objects
@@ -35,17 +37,13 @@ def _authorize(user: User, spec: Object) -> dict[str, Any]:
     """May this user do what the review's spec asks about?"""
     if user.is_master:
         return {"allowed": True}
-    resource, non_resource = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if resource is not None:
-        part = f"/{resource['subresource']}" if resource.get("subresource") else ""
-        allowed = user.is_allowed(resource.get("verb") or "", f"{resource.get('resource') or ''}{part}")
-    else:
-        allowed = (
-            non_resource is not None
-            and non_resource.get("verb") == "get"
-            and _is_open_path(non_resource.get("path") or "")
-        )
-    return {"allowed": True, "reason": "rowlock:viewers may read"} if allowed and resource else {"allowed": allowed}
+    resource, non_resource = spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {}
+    if resource is None:
+        return {"allowed": non_resource.get("verb") == "get" and _is_open_path(non_resource.get("path") or "")}
+    part = f"/{resource['subresource']}" if resource.get("subresource") else ""
+    if user.is_allowed(resource.get("verb") or "", f"{resource.get('resource') or ''}{part}"):
+        return {"allowed": True, "reason": "rowlock:viewers may read"}
+    return {"allowed": False}
 
 
 def _is_open_path(path: str) -> bool:
@@ -91,30 +89,21 @@ def _review_access(call: Call, body: Object, authenticate: Callable[[str], User 
 def _review_rules(call: Call, body: Object, authenticate: Callable[[str], User | None]) -> dict[str, Any]:
     if not (body.get("spec") or {}).get("namespace"):
         raise BadRequest("no namespace on request")
-    every = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}] if call.user.is_master else []
-    anything = [{"verbs": ["*"], "nonResourceURLs": ["*"]}] if call.user.is_master else []
-    readable = [] if call.user.is_master else _readable_rules(call.user)
+    if call.user.is_master:
+        granted = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+        paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+    else:
+        granted, paths = _readable_rules(call.user), []
     return {
-        "resourceRules": [*every, *readable, *_SELF_RULES],
-        "nonResourceRules": [_HEALTH_RULE, *anything, _DISCOVERY_RULE],
+        "resourceRules": [*granted, *_RULES_FOR_EVERYBODY["resourceRules"]],
+        "nonResourceRules": [_HEALTH_RULE, *paths, _DISCOVERY_RULE],
         "incomplete": False,
     }
 
 
-_SELF_RULES: tuple[dict[str, Any], ...] = (
-    {
-        "verbs": ["create"],
-        "apiGroups": ["authorization.k8s.io"],
-        "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
-    },
-    {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]},
-)
-"""Everybody may ask about himself."""
-_HEALTH_RULE = {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"]}
-_DISCOVERY_RULE: dict[str, list[str]] = {
-    "verbs": ["get"],
-    "nonResourceURLs": "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/".split(),
-}
+_RULES_FOR_EVERYBODY = json.loads(resources.files(__package__).joinpath("rules_for_everybody.json").read_bytes())
+"""Everybody may ask about himself, what there is, and whether the server is well."""
+_HEALTH_RULE, _DISCOVERY_RULE = _RULES_FOR_EVERYBODY["nonResourceRules"]
 
 
 def _readable_rules(user: User) -> list[dict[str, Any]]:
