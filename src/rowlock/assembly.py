@@ -117,7 +117,7 @@ def _current_snapshot(scheduler: Scheduler, store: Store) -> Snapshot:
 
 
 def _rest_authenticator(settings: ApiServerSettings) -> TokenAuthenticator | None:
-    """The same people at the REST API's door; None where there is nobody but the owner."""
+    """The users of the Kubernetes API, for the REST API; None where there is nobody but the owner."""
     if not settings.tokens:
         return None
     keys = users.TokenAuthenticator(settings.token, settings.tokens, loopback_only=settings.owner_loopback_only)

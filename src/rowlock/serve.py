@@ -1,4 +1,4 @@
-"""The door: what `rowlock up` runs. It parses, starts what can start beside it, and hands over to `assembly.py`.
+"""The server's entry point: what `rowlock up` runs. It parses, starts what can start beside it, and hands over to `assembly.py`.
 
     python -m rowlock.serve --data-dir D [--port P] [--nodes N] …
 

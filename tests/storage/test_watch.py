@@ -213,7 +213,7 @@ def test_a_watcher_that_fails_while_it_is_told_costs_the_others_nothing(caplog: 
             tasks[1].cancel()
 
     run(body())
-    assert "could not pass news on" in caplog.text
+    assert "could not pass changes on" in caplog.text
 
 
 def test_no_bookmark_runs_ahead_of_news() -> None:

@@ -28,7 +28,7 @@ FIRST_DELAY, MAX_DELAY = 0.005, 960.0  # client-go's: 5 ms, doubled up to 16 min
 CATCH_UP_SECONDS = 1.0  # seconds to wait for a view that lags behind our own writes
 WRITES_PER_SLICE = 64  # writes that are issued in one round of the event loop
 TURNS_PER_SLICE = 64  # turns that are begun in one round of the event loop, of those that a start begins with
-CATCH_UP_ROUNDS = 10  # of the event loop, for news to be told
+CATCH_UP_ROUNDS = 10  # of the event loop, for changes to be delivered
 
 log = logging.getLogger("rowlock.controllers")
 
@@ -201,8 +201,8 @@ class _Loop:
                 await asyncio.wait((waiter,), timeout=remaining)
             finally:
                 self.view_waiters.discard(waiter)
-        # A cache in a controller follows what it is told: it must not decide on a view that is ahead of that. The news
-        # is in the event loop already; a few rounds are enough, and a view whose revision nobody tells is not waited for.
+        # A cache in a controller follows what it is told: it must not decide on a view that is ahead of that. The
+        # changes are in the event loop already; a few rounds are enough, and a view whose revision nobody tells is not waited for.
         for _ in range(CATCH_UP_ROUNDS):
             if self.last_delivered >= self.view.revision:
                 return

@@ -1,10 +1,10 @@
-"""The door of the REST API: routes, one shape of errors, and `RestApi`, which `serve.py` wires in.
+"""The REST API as an application: routes, one shape of errors, and `RestApi`, which `assembly.py` wires in.
 
-    face = Face(api, Settings(token=..., user=...))
-    app = Starlette(routes=[*face.routes, *others])        # before the Kubernetes API's catch-all
-    tasks.create_task(face.run())                          # keeps the catalog; reads wait for its first picture
+    rest = RestApi(api, RestSettings(token=..., user=...))
+    app = Starlette(routes=[*rest.routes, *others])        # before the Kubernetes API's catch-all
+    tasks.create_task(rest.run())                          # keeps the cache; reads wait until it has synced
 
-An endpoint takes a `Call` and returns JSON (or a Response); every ApiError becomes Run:ai's Error body here.
+An endpoint takes a `RestCall` and returns JSON (or a Response); every ApiError becomes Run:ai's Error body here.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class RestApi:
         self._authenticator = Authenticator(settings.token, settings.user, settings.authenticate_token)
 
     async def run(self) -> None:
-        """Keep the catalog, until cancelled."""
+        """Keep the cache up to date, until cancelled."""
         await self.cache.run()
 
     @property

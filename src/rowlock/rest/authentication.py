@@ -44,7 +44,7 @@ class Authenticator:
     token: str | None
     user: str
     authenticate_token: TokenAuthenticator | None = None
-    """Where there is such a list, it knows the owner too: he may not come in by every door."""
+    """Where there is such a list, it decides about the owner's token too: not every listener accepts that one."""
 
     def authenticate(self, request: Request) -> str:
         """The user's name. Raises Unauthorized, Forbidden."""

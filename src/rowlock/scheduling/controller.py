@@ -36,7 +36,7 @@ LARGE_GANG_PODS = 32
 QUEUE_STATUS_INTERVAL = 2.0
 """Seconds between two writings of queue statuses."""
 PIPELINED_QUIET_SECONDS = 3.0
-"""A promise that is kept within this many seconds needs no words."""
+"""A pipelined gang that starts within this many seconds needs no words."""
 PENDING_QUIET_SECONDS = 1.0
 """A gang's PodGroup and pods are told that it waits when it has waited this long: most start at once."""
 NOT_READY_QUIET_SECONDS = 2.0

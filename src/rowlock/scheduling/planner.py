@@ -92,12 +92,12 @@ class Planner:
                 self._run_stale()
             else:
                 self._run_victim_action(action)
-        self._allocate_free_promises(checkpoint)
-        decisions, promises = self._collect_decisions(checkpoint)
+        self._allocate_free_pipelined(checkpoint)
+        decisions, pipelined_nodes = self._collect_decisions(checkpoint)
         if not keep_plan:
             decisions += self.holds()
             self.reset()
-        pipelined_gangs = tuple(self._pipelined_gang(key, nodes) for key, nodes in promises.items())
+        pipelined_gangs = tuple(self._pipelined_gang(key, nodes) for key, nodes in pipelined_nodes.items())
         node_reservations = session.node_reservations
         if not keep_plan:
             session.set_node_reservations(old_reservations)
@@ -116,7 +116,7 @@ class Planner:
     # ------------------------------------------------------------ actions
 
     def _run_allocate(self) -> None:
-        allocated = self._allocate_promised()
+        allocated = self._allocate_nominated()
         order = JobsOrderByQueues(
             self.session, [g for g in self.pending_gangs.ready_groups() if self._may_be_allocated(g[0])]
         )
@@ -153,8 +153,8 @@ class Planner:
         state.queue.add_running(state)
         self.placed_gangs.append(state)
 
-    def _allocate_promised(self) -> set[str]:
-        """Gangs that come before all queues: half bound ones (a crash fell between the binds), then promised ones."""
+    def _allocate_nominated(self) -> set[str]:
+        """Gangs that come before all queues: half bound ones (a crash fell between the binds), then pipelined ones."""
         candidates = {
             key: g
             for key, g in self.session.below_minimum_gangs.items()
@@ -166,17 +166,17 @@ class Planner:
         allocated: set[str] = set()
         order = sorted(
             candidates.values(),
-            key=lambda g: (g.active_count == 0, self._promised_since(g), g.gang.created, g.gang.key),
+            key=lambda g: (g.active_count == 0, self._nominated_since(g), g.gang.created, g.gang.key),
         )
         for g in order:
             reservation = self.session.reservations.get(g.gang.key)
             nodes = dict(reservation.nodes) if reservation else None
-            if allocate_gang(self.session, self.placer, g, promised_nodes=nodes) is None:
+            if allocate_gang(self.session, self.placer, g, nominated_nodes=nodes) is None:
                 self._add_placed(g)
                 allocated.add(g.gang.key)
         return allocated
 
-    def _promised_since(self, g: GangState) -> float:
+    def _nominated_since(self, g: GangState) -> float:
         reservation = self.session.reservations.get(g.gang.key)
         return reservation.since if reservation else 0.0
 
@@ -187,7 +187,7 @@ class Planner:
             self.session, [g for g in self.pending_gangs.ready_groups() if is_worth_trying(self.session, g[0])]
         )
         while (state := order.pop_gang()) is not None:
-            if not state.pending_count or is_promised(state):
+            if not state.pending_count or is_pipelined(state):
                 continue
             checkpoint = self.session.checkpoint()
             delay = state.gang.created + state.gang.delay - self.session.now if state.gang.delay else 0.0
@@ -225,7 +225,7 @@ class Planner:
             key = victim.gang.key
             if self.eviction_causes.get(key, ("consolidate",))[0] == "consolidate":
                 self.eviction_causes[key] = (action, preemptor.gang.key)
-            if not is_promised(victim):
+            if not is_pipelined(victim):
                 heirs = [gang for gang, (_, by) in self.eviction_causes.items() if by == key]
                 self.eviction_causes.update(
                     (gang, (self.eviction_causes[gang][0], preemptor.gang.key)) for gang in heirs
@@ -247,9 +247,9 @@ class Planner:
             self.timers.append(wait)
             self.failures[state.gang.key] = Failure(Reason.PROTECTED, state.gang.queue, seconds=wait)
 
-    def _allocate_free_promises(self, checkpoint: int) -> None:
-        """A promise that needs nobody to leave is kept at once. Its room was planned for others in this very cycle; as a
-        mere promise it could be taken back by them in the next, and so on for ever."""
+    def _allocate_free_pipelined(self, checkpoint: int) -> None:
+        """A pipelined gang that needs nobody to leave is allocated at once. Its room was planned for others in this very cycle;
+        while it is only nominated they could take it back in the next, and so on for ever."""
         session = self.session
         moved = dict.fromkeys(entry[0] for entry in session.undo_log[checkpoint:])
         pipelined = [t for t in moved if t.status is Status.PIPELINED]
@@ -262,7 +262,7 @@ class Planner:
             gang_checkpoint = session.checkpoint()
             for t in gang_tasks:
                 session.move_task(t, Status.PENDING)
-            if allocate_gang(session, self.placer, state, tasks=gang_tasks) is not None or is_promised(state):
+            if allocate_gang(session, self.placer, state, tasks=gang_tasks) is not None or is_pipelined(state):
                 session.rollback(gang_checkpoint)
 
     # ------------------------------------------------------------ reading the plan off
@@ -310,8 +310,8 @@ class Planner:
         ahead = 0
         for g in group:
             failure = self.failures.get(g.gang.key, failure)
-            if not g.pending_count or is_promised(g):
-                if g.active_count and is_promised(g):
+            if not g.pending_count or is_pipelined(g):
+                if g.active_count and is_pipelined(g):
                     yield Hold(g.gang.key, Failure(Reason.RELEASING, g.gang.queue))
             elif failure is not None:
                 yield Hold(g.gang.key, failure, ahead)
@@ -329,6 +329,6 @@ class Planner:
         return min(delays + self.timers, default=None)
 
 
-def is_promised(state: GangState) -> bool:
+def is_pipelined(state: GangState) -> bool:
     """Whether some of the gang's pods are pipelined: they wait for pods that are leaving."""
     return any(s.active_count > s.allocated_count for s in state.pod_sets.values())

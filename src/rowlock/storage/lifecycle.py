@@ -108,7 +108,7 @@ def _has_spec(obj: Object) -> bool:
 
 
 def prepare_update(kind: Kind, old: Object, new: Object, subresource: str, *, from_patch: bool = False) -> Object:
-    """`new` as it enters admission: only what this door may change differs from `old`, and what nobody may change, for
+    """`new` as it enters admission: only what this subresource may change differs from `old`, and what nobody may change, for
     admission to refuse. An update means the object with its uid; a patch would give it another. Raises Conflict, Invalid."""
     check_current(kind, old, new, check_uid=not from_patch)
     if subresource == "status" and kind.custom:

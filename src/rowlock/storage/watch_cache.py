@@ -1,9 +1,9 @@
 """What happened lately, once, for all watchers.
 
 Every change is appended to one shared stream per kind and to one for everything. A watcher is a cursor into a stream
-and, while it waits, a future: a thousand watchers share one list. A watcher that can pass news on without waiting for
-anything has an ear besides: it hears them in turn, some at a time, and no task of its own wakes up. A watcher that is
-too slow loses its place when the stream is trimmed and must find it again from the journal, or hear Expired; it cannot
+and, while it waits, a future: a thousand watchers share one list. A watcher that can pass changes on without waiting
+for anything has a listener besides: listeners are called in turn, some at a time, and no task of its own wakes up. A watcher that is
+too slow loses its place when the stream is trimmed and must find it again from the journal, or gets Expired; it cannot
 hold memory.
 """
 
@@ -21,11 +21,11 @@ from rowlock.storage.state import StoredChange
 log = logging.getLogger(__name__)
 
 LISTENERS_PER_TURN = 64
-"""Ears that hear news in one turn of the event loop: about a millisecond, in which nobody else is served."""
+"""Listeners that are called in one turn of the event loop: about a millisecond, in which nobody else is served."""
 
 
 Listener = Callable[[Sequence[StoredChange]], bool]
-"""Passes news on, all or none of them, without waiting for anything; False: it cannot now."""
+"""Passes changes on, all or none of them, without waiting for anything; False: it cannot now."""
 
 
 class _Stream:
@@ -80,12 +80,12 @@ class Cursor:
             if timer:
                 timer.cancel()
 
-    def _wake(self, news: bool) -> None:
+    def _wake(self, has_changes: bool) -> None:
         if self._future is not None and not self._future.done():
-            self._future.set_result(news)
+            self._future.set_result(has_changes)
 
     def notify(self, namespaces: set[str]) -> bool:
-        """There is news in these namespaces: wake up, or move on when none of it is for us. True: `deliver` is to be called."""
+        """There are changes in these namespaces: wake up, or move on when none of it is for us. True: `deliver` is to be called."""
         if self._delivery_pending or self._future is None or self._future.done():
             return False  # it will look anyway
         if self._namespace and self._namespace not in namespaces:
@@ -97,7 +97,7 @@ class Cursor:
         return self._delivery_pending
 
     def deliver(self) -> None:
-        """It is this one's turn."""
+        """Call the listener with the changes since its last turn; wake the watcher when it cannot take them."""
         self._delivery_pending = False
         if self._listener is None or self._future is None or self._future.done():
             return
@@ -105,7 +105,7 @@ class Cursor:
         try:
             accepted = changes is not None and (not changes or self._listener(changes))
         except Exception:
-            log.exception("a watcher could not pass news on; its task goes on with them")
+            log.exception("a watcher could not pass changes on; its task goes on with them")
             accepted = False
         if not accepted:
             self._position = start
@@ -121,11 +121,11 @@ class WatchCache:
         self._all_changes = _Stream()
         self._kinds: dict[Kind, _Stream] = {}
         self._pending_deliveries: deque[Cursor] = deque()
-        """Whose ears are still to hear the latest news."""
+        """Cursors whose listeners are still to be called with the latest changes."""
 
     def publish(self, changes: Sequence[StoredChange]) -> None:
         """These are durable now: tell everybody who waits for them."""
-        # Trimmed rarely and in bulk, so that the cost per change stays constant; and before the news comes in, so that
+        # Trimmed rarely and in bulk, so that the cost per change stays constant; and before the changes come in, so that
         # a watcher that waits has time to read even a batch larger than the window.
         if len(self._all_changes.changes) > self._window + self._window // 4:
             self.trim(self._all_changes.changes[-self._window - 1].revision)

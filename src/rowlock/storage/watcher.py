@@ -1,7 +1,7 @@
 """A watcher's place in what happens: the list it begins with, then all that there is to tell, by the batch.
 
-No generator but one method, because a thousand watchers hear of each change: every layer between the news and the wire
-counts a thousand times. Who can pass news on at once gives `next` a way to, and is not even woken.
+No generator but one method, because a thousand watchers hear of each change: every layer between a change and the wire
+counts a thousand times. Who can pass changes on at once gives `next` a way to, and is not even woken.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Watcher:
                 return (Change("Bookmark", source.revision),)
 
     def _make_listener(self, try_deliver: TryDeliver) -> Listener:
-        """What hears of news in our namespace while nobody is awake."""
+        """The listener for changes in our namespace while no task of the watcher is awake."""
         unfiltered = self._selection is None or not self._selection.is_selective
 
         def listen(changes: Sequence[StoredChange]) -> bool:

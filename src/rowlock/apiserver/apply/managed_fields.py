@@ -32,7 +32,7 @@ class SettledManagedFields(list[dict[str, Any]]):
 
 @dataclass(frozen=True, slots=True)
 class FieldManager:
-    """Who writes, through which door, when."""
+    """Who writes, through which subresource, when."""
 
     name: str
     now: str
@@ -74,7 +74,7 @@ def entries_of(obj: Object) -> list[Entry]:
 
 
 def _readable_entries(raw_entries: Iterable[Any]) -> list[Entry]:
-    """Entries that can be read; of those that one author has through one door, the last."""
+    """Entries that can be read; of those that one manager has through one subresource, the last."""
     return list({_entry_key(e): e for e in raw_entries if e.get("manager") and "fieldsV1" in e}.values())
 
 
@@ -131,7 +131,7 @@ def record_scale(
 
 
 def is_writable_through(kind: Kind, subresource: str, path: Path) -> bool:
-    """Whether a write through this door, a subresource or "", changes this field and so can own it."""
+    """Whether a write through this subresource, or the object itself (""), changes this field and so can own it."""
     if not subresource:
         return path[0] != "f:status" or "status" not in kind.subresources
     if subresource != "status":

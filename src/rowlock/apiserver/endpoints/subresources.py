@@ -1,4 +1,4 @@
-"""Parts of objects with doors of their own: log, scale, binding, eviction. (`status` is an ordinary update.)"""
+"""Subresources, parts of objects with endpoints of their own: log, scale, binding, eviction. (`status` is an ordinary update.)"""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def allocate_gang(
     state: GangState,
     *,
     pipeline_only: bool = False,
-    promised_nodes: Mapping[str, str] | None = None,
+    nominated_nodes: Mapping[str, str] | None = None,
     tasks: Sequence[TaskState] | None = None,
 ) -> Failure | None:
     """Place the gang's next tasks (or `tasks`): allocated where they fit now, else pipelined. None on success; on failure the
@@ -144,8 +144,8 @@ def allocate_gang(
     if failure is not None:
         return failure
     if state.gang.required or state.gang.preferred:
-        return _place_in_domains(session, placer, state, tasks, AllocationOptions(pipeline_only, promised_nodes or {}))
-    return _place_tasks(session, placer, state, tasks, AllocationOptions(pipeline_only, promised_nodes or {}))
+        return _place_in_domains(session, placer, state, tasks, AllocationOptions(pipeline_only, nominated_nodes or {}))
+    return _place_tasks(session, placer, state, tasks, AllocationOptions(pipeline_only, nominated_nodes or {}))
 
 
 def _check_lost_nodes(session: Session, state: GangState) -> Failure | None:
@@ -166,7 +166,7 @@ class AllocationOptions:
     """How an attempt is made: only pipelined; on these nodes first, by pod."""
 
     pipeline_only: bool
-    promised_nodes: Mapping[str, str]
+    nominated_nodes: Mapping[str, str]
 
 
 def _place_in_domains(
@@ -175,7 +175,7 @@ def _place_in_domains(
     """Try one topology domain after another. When only the required level is in the way, the failure says so."""
     most_fit = 0
     try:
-        for domain in candidate_domains(session, state, tasks, options.promised_nodes):
+        for domain in candidate_domains(session, state, tasks, options.nominated_nodes):
             state.domain = domain
             failure = _place_tasks(session, placer, state, tasks, options)
             if failure is None:
@@ -203,7 +203,7 @@ def _place_tasks(
 ) -> Failure | None:
     checkpoint = session.checkpoint()
     for at, task in enumerate(tasks):
-        preferred_node = options.promised_nodes.get(task.task.name, "")
+        preferred_node = options.nominated_nodes.get(task.task.name, "")
         if not placer.place_task(task, pipeline_only=options.pipeline_only, preferred_node=preferred_node):
             session.rollback(checkpoint)
             shape = task.task.shape

@@ -254,7 +254,7 @@ class Solver:
         return extended
 
     def _swap_devices(self, old_places: dict[TaskState, Placement | None]) -> None:
-        """A victim that returned to its node but to another whole card swaps with whoever was promised its own."""
+        """A victim that returned to its node but to another whole card swaps with the pod that is pipelined to its own."""
         session = self.session
         for t, old_place in old_places.items():
             if old_place is None:

@@ -25,7 +25,7 @@ class FitHistogram:
     excluded_nodes: int = 0
     """Nodes that are out whatever is free: taints, selectors, cordons."""
     free_gpus: int = 0
-    """Whole idle GPUs on nodes that are not barred, less those that are promised."""
+    """Whole idle GPUs on nodes that are not barred, less those that pipelined pods take."""
     best_free_gpus: int = 0
     best_node: str = ""
     most_gpus: int = 0

@@ -22,7 +22,7 @@ Placement = tuple[str, tuple[int, ...]]
 
 
 class QueueState:
-    """A queue with its running totals; `allocated` follows tasks that hold or are promised resources."""
+    """A queue with its running totals; `allocated` follows tasks that hold resources or are pipelined."""
 
     __slots__ = (
         "allocatable_share",

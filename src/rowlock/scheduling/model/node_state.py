@@ -7,7 +7,7 @@ from rowlock.scheduling.model.snapshot import Node, Shape
 
 
 class NodeState:
-    """What is idle on a node, and what is coming back (releasing, less what is promised away)."""
+    """What is idle on a node, and what is coming back (releasing, less what pipelined pods take)."""
 
     __slots__ = (
         "idle_cpu",
@@ -56,7 +56,7 @@ class NodeState:
         return 0
 
     def release(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
-        """sign +1: what it holds is coming back; -1: what is coming back (or idle) is promised to it."""
+        """sign +1: what it holds is coming back; -1: what is coming back (or idle) is pipelined to it."""
         self.releasing_cpu += sign * shape.cpu
         self.releasing_memory += sign * shape.memory
         self.releasing_pods += sign
@@ -73,5 +73,5 @@ class NodeState:
         return sum(WHOLE_GPU - u for u in self.used_per_device)
 
     def free_gpu(self) -> int:
-        """Idle and coming back, less what is promised."""
+        """Idle and coming back, less what pipelined pods take."""
         return sum(WHOLE_GPU - u + b for u, b in zip(self.used_per_device, self.releasing_per_device, strict=True))

@@ -63,7 +63,7 @@ class Session:
         """Counts changes of the set of nodes or of their properties."""
         self.smallest_gpu_memory = 100
         self.free_gpu = 0
-        """Hundredths of all cards that are idle or coming back, less what is promised."""
+        """Hundredths of all cards that are idle or coming back, less what pipelined pods take."""
         self.surplus_memo: object | None = None
         """A memo of `reclaim.py`, valid until a plan changes what queues hold."""
         self.action_memos: dict[str, object] = {}

@@ -235,7 +235,7 @@ class SchedulerSettings:
 
 @dataclass(frozen=True, slots=True)
 class PipelinedGang:
-    """A promise made in an earlier cycle: this gang's pods (by name) go to these nodes when they are free."""
+    """Nodes nominated in an earlier cycle: this gang's pods (by name) go to them when they are free (`nominatedNodeName`)."""
 
     gang: str
     nodes: tuple[tuple[str, str], ...]

@@ -2,7 +2,7 @@
 
 A `NodeRanking` keeps the feasible nodes of one shape in a heap, best first, and reads from the session's `touched` list which
 nodes to look at again: placing a pod costs one node, not all of them. The order is lexicographic where KAI adds tiers
-of scores: a promised node, one that is not kept for somebody, a shared card with room, free now, CPU jobs on CPU nodes,
+of scores: a nominated node, one that is not kept for somebody, a shared card with room, free now, CPU jobs on CPU nodes,
 then pack (fullest) or spread (emptiest), then the name.
 """
 
@@ -114,7 +114,7 @@ def find_devices(state: NodeState, shape: Shape, *, with_releasing: bool, spread
 
 
 def _find_whole_devices(state: NodeState, count: int, with_releasing: bool) -> tuple[int, ...] | None:
-    """A promise takes cards that are coming back before idle ones: those can start somebody now."""
+    """A pipelined pod takes cards that are coming back before idle ones: those can start somebody now."""
     idle: list[int] = []
     releasing: list[int] = []
     for d, used in enumerate(state.used_per_device):
@@ -125,7 +125,7 @@ def _find_whole_devices(state: NodeState, count: int, with_releasing: bool) -> t
 
 
 def fits_resources(state: NodeState, shape: Shape, *, with_releasing: bool) -> bool:
-    """CPU, memory, pods and other resources; `with_releasing` counts what is releasing, never what is promised."""
+    """CPU, memory, pods and other resources; `with_releasing` counts what is releasing, never what is nominated."""
     if state.idle_cpu + state.releasing_cpu < shape.cpu or state.idle_memory + state.releasing_memory < shape.memory:
         return False
     if state.idle_pods + state.releasing_pods < 1:

@@ -23,15 +23,15 @@ def label_value(node: Node, label: str) -> str | None:
 
 
 def candidate_domains(
-    session: Session, state: GangState, tasks: Iterable[TaskState], promised_nodes: Mapping[str, str]
+    session: Session, state: GangState, tasks: Iterable[TaskState], nominated_nodes: Mapping[str, str]
 ) -> Iterator[TopologyDomain]:
     """Where to try the gang, best first."""
     gang = state.gang
     needed = session.total_cost(tasks)[GPU]
     current = [session.nodes[t.node] for t in state.tasks if t.status in ALLOCATED_STATUSES and t.node in session.nodes]
-    promised = [session.nodes[n] for n in promised_nodes.values() if n in session.nodes]
+    nominated = [session.nodes[n] for n in nominated_nodes.values() if n in session.nodes]
     for label in dict.fromkeys(filter(None, (gang.preferred, gang.required))):
-        first_domains = [(label, v) for s in (*current, *promised) if (v := label_value(s.node, label)) is not None]
+        first_domains = [(label, v) for s in (*current, *nominated) if (v := label_value(s.node, label)) is not None]
         if current and label == gang.required:
             yield from first_domains[:1]
             return
