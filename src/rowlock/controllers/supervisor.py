@@ -84,6 +84,7 @@ class ContainedTaskGroup(asyncio.TaskGroup):
         self._subject, self._error_log = subject, errors
 
     def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:  # type: ignore[override] # narrower: no generators
+        """Start a task as `asyncio.TaskGroup` does; its exception is reported and goes no further."""
         return super().create_task(self._contain(coro), **options)
 
     async def _contain(self, work: Coroutine[Any, Any, Any]) -> Any:

@@ -40,10 +40,11 @@ class Cache:
 
     @property
     def view(self) -> View:
+        """The objects as the watches have told them so far."""
         return self._view
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """List and watch every kind until cancelled, as a client-go reflector does."""
         if not self._kinds:
             self.synced.set()
         async with asyncio.TaskGroup() as tasks:

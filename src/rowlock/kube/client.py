@@ -68,6 +68,7 @@ class Kube:
         return cls(Connection(Credentials(kubeconfig, context), limits))
 
     async def close(self) -> None:
+        """Close all connections; watches and followed logs end."""
         await self.connection.close()
 
     async def __aenter__(self) -> Kube:

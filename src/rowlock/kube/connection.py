@@ -42,6 +42,7 @@ class Request:
 
     @property
     def is_safe(self) -> bool:
+        """Whether it may be sent again after a connection broke: only GET changes nothing."""
         return self.method == "GET"
 
 
@@ -59,6 +60,7 @@ class Connection:
         self._connect_lock = asyncio.Lock()
 
     async def close(self) -> None:
+        """Close the HTTP clients, those of former credentials too."""
         for client in (*self._retired, self._http):
             if client:
                 await client.aclose()

@@ -41,6 +41,7 @@ class TokenBucket:
         """When the next token is due if nobody saves any up."""
 
     async def take(self) -> None:
+        """Wait until a request may go out; without a limit, not at all. client-go: `flowcontrol.RateLimiter.Wait`."""
         if not self._interval:
             return
         now = self._clock()
@@ -60,8 +61,10 @@ class Backoff:
     _next: float = field(default=0.0, init=False)
 
     def next_delay(self) -> float:
+        """The next wait in seconds."""
         self._next = min(self.maximum, max(self.first, self._next * 2))
         return self._next * (0.5 + self.random() / 2)
 
     def reset(self) -> None:
+        """Begin again with the first wait, after a success."""
         self._next = 0.0

@@ -42,6 +42,7 @@ def write_query(options: WriteOptions) -> Query:
 
 
 def patch_query(options: WriteOptions, type_: PatchType) -> Query:
+    """The query of a patch: that of a write, and for apply whether it takes fields from other managers (`force`)."""
     query = write_query(options)
     if type_ == "apply":
         query["force"] = "true" if options.force else "false"
@@ -66,6 +67,7 @@ def delete_body(options: DeleteOptions) -> dict[str, Any]:
 
 
 def selector_query(labels: Selector, fields: FieldSelector) -> Query:
+    """`labelSelector` and `fieldSelector` of a list or a watch; fields are escaped as `fields.EscapeValue` does."""
     query: Query = {}
     if labels:
         query["labelSelector"] = ",".join(_label_term(t) for t in labels.terms)
@@ -75,6 +77,7 @@ def selector_query(labels: Selector, fields: FieldSelector) -> Query:
 
 
 def log_query(options: LogOptions) -> Query:
+    """The query of a pod's log, as `PodLogOptions`."""
     query: Query = {}
     if options.container:
         query["container"] = options.container

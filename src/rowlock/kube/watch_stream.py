@@ -22,6 +22,7 @@ class LineSplitter:
         self._rest: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk completes, without empty ones; the rest is kept for the next chunk."""
         first, *others = chunk.split(b"\n")
         self._rest.append(first)
         if not others:
@@ -49,6 +50,7 @@ def parse_change(kind: Kind, line: bytes) -> tuple[Change, bool]:
 
 
 def decode_event(line: bytes) -> dict[str, Any]:
+    """One line of a watch as a JSON object. Raises Internal."""
     try:
         event = msgspec.json.decode(line)
     except msgspec.DecodeError as error:
@@ -65,6 +67,7 @@ class InitialState:
         self._objects: dict[tuple[str, str], Change] = {}
 
     def add(self, event: Change) -> None:
+        """Take in one event of the initial state."""
         meta = event.object["metadata"]
         key = (meta.get("namespace", ""), meta["name"])
         if event.type == "Deleted":
@@ -73,5 +76,6 @@ class InitialState:
             self._objects[key] = event
 
     def changes(self, bookmark: Change) -> list[Change]:
+        """The initial state as additions in the order of keys, and the bookmark that ended it."""
         ordered = (self._objects[key] for key in sorted(self._objects))
         return [*(Change("Added", c.revision, c.kind, c.object) for c in ordered), bookmark]

@@ -50,6 +50,7 @@ def error_body(error: ApiError) -> dict[str, Any]:
 
 
 def json_response(code: int, body: Any) -> Response:
+    """JSON with this HTTP status code."""
     return Response(msgspec.json.encode(body), code, media_type="application/json")
 
 
@@ -89,6 +90,7 @@ class RestApi:
 
     @property
     def routes(self) -> list[Route]:
+        """Every route of the API, `ROUTES` first, then those that refuse unknown paths below its prefixes with Run:ai's Error."""
         routes = [Route(path, self._endpoint(serve), methods=[method]) for method, path, serve in ROUTES]
         routes.append(Route("/api/v1/token", self._exchange_token, methods=["POST"]))
         prefixes = ("workloads", "org-unit", "clusters", "workload-types", "workload-priorities", "scheduler")

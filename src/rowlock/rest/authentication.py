@@ -25,7 +25,7 @@ class Principal:
     can_write: bool
 
     def authorize(self, method: str) -> None:
-        """Raises Forbidden."""
+        """Check that the groups of this user allow an HTTP method. Raises Forbidden."""
         if not (self.can_write or (self.can_read and method in ("GET", "HEAD"))):
             verb = "change anything" if self.can_read else "read anything"
             raise Forbidden(

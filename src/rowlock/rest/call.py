@@ -70,10 +70,12 @@ class RestCall:
 
     @property
     def path(self) -> dict[str, Any]:
+        """The parameters of the route's path, by name."""
         return self.request.path_params
 
     @property
     def query(self) -> dict[str, str]:
+        """The query parameters, by name; of one that is given twice, the last."""
         return dict(self.request.query_params)
 
     async def json(self) -> Any:

@@ -213,12 +213,15 @@ class InformerCache:
         return by_id or next((p for p in all_projects if p.name == id_or_name), None)
 
     def queue(self, name: str) -> Object | None:
+        """The Queue of this name; None when there is none."""
         return self._stores[kinds.QUEUE].get(Key("", name))
 
     def namespace(self, name: str) -> Object | None:
+        """The Namespace of this name; None when there is none."""
         return self._stores[kinds.NAMESPACE].get(Key("", name))
 
     def nodes(self) -> Iterable[Object]:
+        """All Nodes, in no order."""
         return self._stores[kinds.NODE].values()
 
     def card_memory(self, node: str) -> int:
@@ -258,6 +261,7 @@ class InformerCache:
         return job_phase
 
     def status(self, uid: str) -> WorkloadStatus:
+        """The status of the workload whose job has this uid, computed once per change. Raises KeyError for an unknown uid."""
         job_status = self._statuses.get(uid)
         if job_status is None:
             job_status = workload_status(self._jobs[uid], list(self._pods.get(uid, {}).values()), self._groups.get(uid))
@@ -289,11 +293,13 @@ class CreationOrder:
         self.rows: list[WorkloadRow] = []
 
     def add(self, sort_key: SortKey, row: WorkloadRow) -> None:
+        """Insert a row at its place, in logarithmic time and one move of the list."""
         index = bisect_left(self._sort_keys, sort_key)
         self._sort_keys.insert(index, sort_key)
         self.rows.insert(index, row)
 
     def remove(self, sort_key: SortKey) -> None:
+        """Remove the row of this key; nothing when there is none."""
         index = bisect_left(self._sort_keys, sort_key)
         if index < len(self._sort_keys) and self._sort_keys[index] == sort_key:
             del self._sort_keys[index], self.rows[index]
@@ -319,6 +325,7 @@ class WorkloadRow:
 
     @property
     def project(self) -> Project:
+        """The project of the job's namespace. Raises KeyError when the namespace is no project any more."""
         return self.cache.projects()[self.job["metadata"]["namespace"]]
 
 

@@ -111,6 +111,7 @@ def _check_time(text: str | None) -> str | None:
 
 
 async def pod_logs(call: RestCall) -> Any:
+    """GET /workloads/{id}/pods/{pod}/logs: the log of one container as text."""
     log_options, workload, pod_word = parse_log_options(call), find_workload(call), str(call.path["pod"])
     pod = next((p for p in workload.pods if pod_word in (objects.name(p), objects.uid(p))), None)
     if pod is None:
@@ -133,6 +134,7 @@ def _waiting_reason(workload: Workload) -> str:
 
 
 async def workload_logs(call: RestCall) -> Any:
+    """GET /workloads/{id}/logs: the logs of all pods, merged, each line marked with its rank."""
     log_options, workload = parse_log_options(call), find_workload(call)
     source = _source(call, workload)
     if log_options.follow:

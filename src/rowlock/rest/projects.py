@@ -42,6 +42,7 @@ def _select_projects(call: RestCall) -> tuple[Sequence[Project], list_query.Quer
 
 
 async def index(call: RestCall) -> Any:
+    """GET /org-unit/projects: the projects as Run:ai's list, filtered and paged."""
     matches, parsed_query = _select_projects(call)
     page, next_offset = list_query.page_of(matches, parsed_query)
     body: dict[str, Any] = {"projects": [_project_json(call.context.cache, project) for project in page]}
@@ -49,6 +50,7 @@ async def index(call: RestCall) -> Any:
 
 
 async def count(call: RestCall) -> Any:
+    """GET /org-unit/projects/count: how many projects the filters leave."""
     return {"count": len(_select_projects(call)[0])}
 
 
@@ -66,10 +68,12 @@ def _find_project(call: RestCall) -> Project:
 
 
 async def show(call: RestCall) -> Any:
+    """GET /org-unit/projects/{id}: by id or name. Raises NotFound."""
     return _project_json(call.context.cache, _find_project(call))
 
 
 async def create(call: RestCall) -> Any:
+    """POST /org-unit/projects: make the queue and the namespace of a project. Raises AlreadyExists, BadRequest."""
     project = projects.parse_project_request(await call.json())
     cache, api = call.context.cache, call.context.api
     existing = cache.projects().get(project.namespace)

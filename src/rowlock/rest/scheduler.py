@@ -34,6 +34,7 @@ def _take_snapshot(call: RestCall) -> Snapshot:
 
 
 async def snapshot(call: RestCall) -> Response:
+    """GET /scheduler/snapshot: the planner's input as JSON, which `rowlock scheduler replay` reads."""
     call.validate_query()
     return Response(dumps(_take_snapshot(call)), media_type="application/json")
 

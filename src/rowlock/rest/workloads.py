@@ -57,6 +57,8 @@ def _lookup_workload(cache: InformerCache, identifier: str) -> Workload:
 
 
 async def submit(call: RestCall) -> Any:
+    """POST /workloads/distributed: make a job and its claims from Run:ai's body; with dryRun=true only show them. Raises
+    BadRequest, AlreadyExists, Conflict, and what admission raises."""
     dry_run = call.validate_query("dryRun").get("dryRun") == "true"
     request = submission.parse_submission(await call.json())
     cache = call.context.cache
@@ -179,16 +181,20 @@ async def _ensure_name_is_free(cache: InformerCache, project: Project, name: str
 
 
 async def show(call: RestCall) -> Any:
+    """GET /workloads/{id}. Raises NotFound."""
     call.validate_query()
     return runai_json.workload_detail_json(find_workload(call))
 
 
 async def show_distributed(call: RestCall) -> Any:
+    """GET /workloads/distributed/{id}: with the specification as it was submitted. Raises NotFound."""
     call.validate_query()
     return runai_json.distributed_workload_json(find_workload(call))
 
 
 async def delete(call: RestCall) -> Any:
+    """DELETE /workloads/distributed/{id}: delete the job, and what it owns in the background; answers 202 when the job is on its
+    way out. Raises NotFound."""
     call.validate_query("force")
     job = find_workload(call).job
     uid, cache = objects.uid(job), call.context.cache
@@ -204,10 +210,12 @@ async def delete(call: RestCall) -> Any:
 
 
 async def suspend(call: RestCall) -> Any:
+    """POST /workloads/distributed/{id}/suspend: `spec.runPolicy.suspend` = true, so the operator deletes the pods."""
     return await _set_suspended(call, suspended=True)
 
 
 async def resume(call: RestCall) -> Any:
+    """POST /workloads/distributed/{id}/resume: `spec.runPolicy.suspend` = false."""
     return await _set_suspended(call, suspended=False)
 
 
@@ -278,6 +286,7 @@ def _parse_phases(text: str) -> set[str]:
 
 
 async def index(call: RestCall) -> Any:
+    """GET /workloads: Run:ai's list, filtered, sorted and paged. Raises BadRequest for a parameter it does not know."""
     parsed_query = list_query.parse_query(call.query, other_parameters=("deleted",))
     if call.query.get("deleted") == "true":
         return {"workloads": []}  # deleted workloads are not kept: there is nothing beside the cluster's own objects
@@ -313,11 +322,13 @@ def _list_body(name: str, items: list[Any], next_offset: int | None) -> dict[str
 
 
 async def count(call: RestCall) -> Any:
+    """GET /workloads/count: how many workloads the filters leave."""
     parsed_query = list_query.parse_query(call.query, other_parameters=("deleted",))
     return {"count": len(_select_rows(call.context.cache, parsed_query))}
 
 
 async def pods(call: RestCall) -> Any:
+    """GET /workloads/{id}/pods: the pods that there are, each with its rank and node. Raises NotFound."""
     parsed_query = list_query.parse_query(call.query, (), other_parameters=("deleted",))
     workload = find_workload(call)
     body = runai_json.workload_json(workload)
@@ -343,6 +354,7 @@ async def _workload_events(call: RestCall, workload: Workload) -> list[Object]:
 
 
 async def events(call: RestCall) -> Any:
+    """GET /workloads/{id}/events: the Events of the job, its pods and its PodGroup. Raises NotFound."""
     parsed_query = list_query.parse_query({"sortOrder": "desc", **call.query}, ("createdAt",))
     workload = find_workload(call)
     all_events = await _workload_events(call, workload)
@@ -351,6 +363,7 @@ async def events(call: RestCall) -> Any:
 
 
 async def history(call: RestCall) -> Any:
+    """GET /workloads/{id}/history: the phases that the workload went through, with times. Raises NotFound."""
     parsed_query = list_query.parse_query(call.query, ())
     workload = find_workload(call)
     page, next_offset = list_query.page_of(
@@ -360,6 +373,7 @@ async def history(call: RestCall) -> Any:
 
 
 async def explain(call: RestCall) -> Any:
+    """GET /workloads/{id}/explain: the scheduler's record of why the workload waits. Raises NotFound."""
     call.validate_query()
     workload = find_workload(call)
     if workload_history.is_undecided(workload):  # just submitted: its pods come, the scheduler speaks, within a moment
@@ -386,8 +400,10 @@ async def why(call: RestCall) -> Any:
 
 
 async def priorities(call: RestCall) -> Any:
+    """GET /workload-priorities: the priority classes that a submit may name."""
     return {"priorities": [{"id": n, "name": n, "value": v} for n, v in submission.PRIORITIES.items()]}
 
 
 async def types(call: RestCall) -> Any:
+    """GET /workload-types: the kinds of jobs that are served."""
     return {"types": [{"name": framework.kind.name, "category": "Train"} for framework in FRAMEWORKS]}

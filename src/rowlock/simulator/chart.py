@@ -41,7 +41,7 @@ def slice_means(
 
 
 def render_svg(result: SimulationResult, title: str) -> str:
-    """The picture as text."""
+    """An SVG document: GPUs in use by project and waiting jobs over time."""
     begin = result.points[0].at if result.points else 0.0
     end = max(result.end, begin + 1.0)
     bands = _project_bands(result)

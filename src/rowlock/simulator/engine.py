@@ -52,6 +52,7 @@ class JobRun:
 
     @property
     def total_work(self) -> float:
+        """The work of the whole job in pod-seconds, done or not."""
         return self.job.duration * self.job.pods
 
     def advance(self, now: float) -> None:
@@ -117,7 +118,7 @@ class Simulation:
         self.jobs = {job.name: job for job in trace.jobs}
 
     def run(self, progress: ProgressCallback = lambda done, of, now: None) -> SimulationResult:
-        """The whole story."""
+        """Simulate until every job has ended or can never start; `progress` is called with jobs over, jobs in all, and seconds."""
         total = len(self.jobs)
         while self.events:
             self.now = self.events[0][0]
@@ -302,5 +303,5 @@ def _build_gang(job: TraceJob) -> Gang:
 
 
 def gpu_capacity(nodes: SimulatedNodes) -> int:
-    """Hundredths of GPUs."""
+    """The GPUs of all nodes, in hundredths of a GPU."""
     return nodes.nodes * nodes.gpus * WHOLE_GPU

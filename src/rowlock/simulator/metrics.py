@@ -16,7 +16,7 @@ NOTE = "simulated: fake nodes and the real planner; pods start at once and run a
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """Nearest rank; 0 for nothing."""
+    """The value below which `part` (0 to 1) of the values lie, by nearest rank; 0 without values."""
     ordered = sorted(values)
     if not ordered:
         return 0.0
@@ -30,7 +30,7 @@ def jain_index(values: Sequence[float]) -> float:
 
 
 def gpu_hours(points: Sequence[UsagePoint], end: float, field: str, at: int) -> float:
-    """GPU-hours of one project."""
+    """The integral of `field` (hundredths of GPUs) of the project with index `at` until `end`, in GPU-hours."""
     total = 0.0
     for i, p in enumerate(points):
         after = points[i + 1].at if i + 1 < len(points) else end
@@ -39,7 +39,7 @@ def gpu_hours(points: Sequence[UsagePoint], end: float, field: str, at: int) -> 
 
 
 def wait_percentiles(runs: Sequence[JobRun]) -> dict[str, float]:
-    """Seconds from a job's coming to its first start."""
+    """Seconds from a job's arrival to its first start: p50, p90, p99, max, mean; jobs that never started are left out."""
     waits_seconds = [r.first_started - r.job.arrival for r in runs if r.first_started is not None]
     names = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
     percentiles = {name: round(percentile(waits_seconds, part), 1) for name, part in names.items()}
@@ -48,7 +48,7 @@ def wait_percentiles(runs: Sequence[JobRun]) -> dict[str, float]:
 
 
 def summarize(result: SimulationResult) -> dict[str, Any]:
-    """Everything that is printed, as JSON."""
+    """Every figure of the report, as JSON: hours, seconds and fractions, under the names that `--json` prints."""
     runs = list(result.runs.values())
     begin = min((r.job.arrival for r in runs), default=0.0)
     span = max(result.end - begin, 1e-9)
@@ -105,7 +105,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_summary(summary: dict[str, Any]) -> str:
-    """The summary for people."""
+    """The report as text, from what `summarize` returns."""
     jobs, wait, cluster = summary["jobs"], summary["waitSeconds"], summary["cluster"]
     taken = ", ".join(f"{n} by {act}" for act, n in summary["taken"].items()) or "none"
     lines = [

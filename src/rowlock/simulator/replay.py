@@ -48,7 +48,7 @@ def _hold_records(planner: Planner, session: Session) -> Iterator[dict[str, Any]
 
 
 def format_decision(decision: dict[str, Any]) -> str:
-    """One decision for people."""
+    """One line for a decision: bind, evict, or hold with its reason and what helps."""
     message = " ".join(decision["message"].split("\n"))
     if decision["decision"] == "hold":
         hint = decision["record"].get("hint")
@@ -58,6 +58,7 @@ def format_decision(decision: dict[str, Any]) -> str:
 
 
 def summarize(records: list[dict[str, Any]]) -> str:
+    """How many binds, evictions and holds there are, in one sentence."""
     counts = [sum(f["decision"] == word for f in records) for word in ("bind", "evict", "hold")]
     words = [f"{n} {w}{'' if n == 1 else 's'}" for n, w in zip(counts, ("bind", "eviction", "hold"), strict=True)]
     return ", ".join(words) + "."
@@ -81,6 +82,7 @@ def read_snapshot(path: str, program: str) -> Snapshot:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Print the planner's decisions on a snapshot. Exit code 0, 1 for a snapshot that cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="replay", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -44,7 +44,7 @@ def progress_bar(width: int = 30, every: float = 0.1) -> ProgressCallback:
 
 
 def load_trace(path: str) -> Trace:
-    """Raises TraceError."""
+    """Read a trace in YAML or JSON from a file, or from stdin for `-`. Raises TraceError."""
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -59,6 +59,7 @@ def load_trace(path: str) -> Trace:
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """The command line of `rowlock simulate`; exits with code 2 and one sentence where it is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="simulate", help=argparse.SUPPRESS)
     parser.add_argument("--nodes", type=int, default=1)
@@ -74,7 +75,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def parse_inputs(options: argparse.Namespace) -> tuple[Trace, SimulatedNodes, float]:
-    """Raises TraceError."""
+    """The trace, the simulated nodes, and how long an evicted pod takes to end, in seconds. Raises TraceError."""
     for flag in ("nodes", "gpus"):
         if not 1 <= getattr(options, flag) <= (20_000 if flag == "nodes" else 64):
             most = 20_000 if flag == "nodes" else 64
@@ -94,7 +95,7 @@ def parse_inputs(options: argparse.Namespace) -> tuple[Trace, SimulatedNodes, fl
 
 
 def parse_settings(options: argparse.Namespace) -> SchedulerSettings:
-    """Raises TraceError."""
+    """The planner's settings that flags choose; durations in seconds. Raises TraceError."""
     half_life = parse_duration(options.half_life, "--half-life") if options.half_life else 0.0
     return SchedulerSettings(
         half_life=half_life, reserve_after=parse_duration(options.reserve_after, "--reserve-after")

@@ -60,6 +60,8 @@ class TraceJob:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
+    """A document that was read: quotas of projects and departments, and jobs, each with its submit time in seconds."""
+
     projects: tuple[TraceProject, ...]
     jobs: tuple[TraceJob, ...]
     departments: tuple[TraceProject, ...] = ()
@@ -128,12 +130,14 @@ class TraceTable:
         self.value, self.path = value, path
 
     def list_of(self, key: str) -> list[Any]:
+        """The list at `key`, [] when absent. Raises TraceError."""
         items = self.value.get(key)
         if items is not None and not isinstance(items, list):
             raise TraceError(f"{key} must be a list")
         return items or []
 
     def text(self, key: str, default: str | None = None) -> str:
+        """The name at `key`; without a default it is required. Raises TraceError."""
         value = self.value.get(key, default)
         if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
             if key in self.value or default is None:
@@ -141,6 +145,7 @@ class TraceTable:
         return str(value)
 
     def number(self, key: str, default: float, *, minimum: float = 0.0, maximum: float = math.inf) -> float:
+        """The number at `key`, within both bounds. Raises TraceError."""
         value = self.value.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value <= maximum:
             bounds = f"at least {minimum:g}" if maximum == math.inf else f"between {minimum:g} and {maximum:g}"
@@ -148,12 +153,14 @@ class TraceTable:
         return float(value)
 
     def count(self, key: str, default: int, *, minimum: int = 1, maximum: float = math.inf) -> int:
+        """The whole number at `key`, within both bounds. Raises TraceError."""
         number = self.number(key, default, minimum=minimum, maximum=maximum)
         if number != int(number):
             raise TraceError(f"{self.path}: {key} must be a whole number, not {number:g}")
         return int(number)
 
     def flag(self, key: str, default: bool) -> bool:
+        """The boolean at `key`. Raises TraceError."""
         value = self.value.get(key, default)
         if not isinstance(value, bool):
             raise TraceError(f"{self.path}: {key} must be true or false, not {value!r}")
@@ -238,5 +245,6 @@ def _check_distinct(items: Sequence[TraceProject | TraceJob], section: str) -> N
 
 
 def suggest_nearest(word: str, known: Sequence[str]) -> str:
+    """The end of a sentence about an unknown word: the nearest known one, else all of them."""
     matches = difflib.get_close_matches(word, known, 1, 0.5)
     return f"; did you mean {matches[0]!r}?" if matches else f"; known: {', '.join(known) or 'none'}"

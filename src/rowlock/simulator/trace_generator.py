@@ -105,6 +105,7 @@ class JobGenerator:
     interactive_part: float
 
     def generate_job(self, i: int, project: str) -> TraceJob:
+        """The job number `i` of a project, drawn with `rng`: the same seed draws the same jobs."""
         rng = self.rng
         pods, gpus_per_pod, _ = rng.choices(JOB_SIZES, [part for *_, part in JOB_SIZES])[0]
         gpus_per_pod, pods = min(gpus_per_pod, self.gpus), min(pods, self.nodes)

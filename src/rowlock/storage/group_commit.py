@@ -110,6 +110,7 @@ class GroupCommit:
         self._busy = self._flush_scheduled = self._closed = False
 
     def load(self, garbage: Sequence[SupersededRow], revision: int) -> None:
+        """Begin with what the journal held: rows that newer ones supersede, and the revision up to which it is compacted."""
         self._garbage.extend(garbage)
         self.compacted_revision = revision
 
@@ -130,7 +131,7 @@ class GroupCommit:
         await future
 
     async def close(self) -> None:
-        """Finish what is staged, then refuse."""
+        """Commit what is staged, then end the writer thread; later writes are refused with Unavailable."""
         try:
             await self.wait_durable()
         except Unavailable:

@@ -150,6 +150,7 @@ class Journal:
                 log.close()
 
     def close(self) -> None:
+        """Release the database and its lock; whatever was committed is on disk."""
         self._log.close()
         self._lock.close()
 

@@ -318,7 +318,7 @@ def mark_deleted(kind: Kind, obj: Object, grace: int, now: float) -> Object:
 
 
 def forbidden_error(kind: Kind, name: str, why: str, causes: tuple[Cause, ...] = ()) -> Forbidden:
-    """403 in the words of kube-apiserver."""
+    """The 403 that kube-apiserver's `apierrors.NewForbidden` makes, with causes where it has any."""
     details: dict[str, Any] = {"name": name, "kind": kind.plural, **({"group": kind.group} if kind.group else {})}
     return Forbidden(f'{kind.resource} "{name}" is forbidden: {why}', details=details, causes=causes)
 

@@ -50,6 +50,7 @@ RowFields = tuple[int, int, int, str, str, str]
 
 
 def row_fields(row: Row) -> RowFields:
+    """What the checksum of a row covers beside its value; the verb as its index in `VERBS`."""
     return row.revision, row.previous, VERBS.index(row.verb), row.kind, row.namespace, row.name
 
 

@@ -40,9 +40,11 @@ class Selection:
 
     @property
     def is_selective(self) -> bool:
+        """Whether labels or fields are asked for: without them every object of the namespace matches."""
         return bool(self.labels or self.fields)
 
     def matches(self, obj: Object) -> bool:
+        """Whether labels and fields select this object; its kind and namespace are the caller's to compare."""
         if self.labels and not self.labels.matches(objects.labels(obj)):
             return False
         return not self.fields or self.fields.matches(lambda path: field_of(self.kind, obj, path))
@@ -91,6 +93,7 @@ class _ContinueToken(msgspec.Struct, array_like=True):
 
 
 def encode_token(revision: int, after: Key) -> str:
+    """The `continue` token of a list: URL-safe base64 of the list's revision and its last key, as upstream's `EncodeContinue`."""
     return base64.urlsafe_b64encode(msgspec.json.encode(_ContinueToken(revision, *after))).decode().rstrip("=")
 
 

@@ -57,6 +57,7 @@ class StagedView:
     # ------------------------------------------------------------ staging
 
     def stage(self, change: StoredChange) -> None:
+        """Show this change in the view before it is committed, in place of an earlier one of the same object."""
         kind, key = change.kind_and_key
         self._pending.setdefault(kind, {})[key] = change
 
@@ -67,5 +68,5 @@ class StagedView:
             del self._pending[kind][key]
 
     def clear(self) -> None:
-        """Nothing that was staged holds."""
+        """Forget every staged change: the commit failed, and the committed state is what holds."""
         self._pending.clear()

@@ -34,6 +34,7 @@ class StoredChange(Change, frozen=True):
 
     @property
     def kind_and_key(self) -> tuple[Kind, Key]:
+        """The kind and key of the changed object. Every stored change has a kind: bookmarks are never stored."""
         assert self.kind is not None  # bookmarks are never stored
         return self.kind, self.key
 
@@ -104,6 +105,7 @@ class State:
     # ------------------------------------------------------------ for the store
 
     def get_encoded(self, kind: Kind, namespace: str, name: str) -> bytes | None:
+        """The JSON of the newest object of this key; None when there is none."""
         space = self._kinds.get(kind, _NO_OBJECTS).spaces.get(namespace)
         return space.encoded.get(name) if space else None
 
@@ -136,6 +138,7 @@ class State:
         )
 
     def counts(self) -> dict[Kind, int]:
+        """How many objects there are of each kind that has any."""
         return {kind: self.count(kind) for kind in self._kinds if self.count(kind)}
 
     def advance_revision(self, revision: int) -> None:

@@ -183,7 +183,7 @@ class Store:
                 yield change
 
     def follow(self, selection: Selection, *, since: int | None = None, bookmarks: bool = False) -> Watcher:
-        """A watch by the batch."""
+        """`watch` for the HTTP server: a Watcher whose `next` gives all changes that there are at once."""
         initial_changes = self._list_as_added(selection) if since is None else ()
         return Watcher(
             self,

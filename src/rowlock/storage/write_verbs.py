@@ -107,6 +107,8 @@ class Core:
     # ------------------------------------------------------------ verbs
 
     def create(self, kind: Kind, obj: Object, options: WriteOptions = WRITE, *, from_post: bool = True) -> Object:
+        """Admit and stage a new object; `from_post` is False where a PUT or an apply creates it. Raises AlreadyExists, NotFound for
+        its namespace, BadRequest without a name, and what admission raises. Upstream: `registry.Store.Create`."""
         dependencies, submitted = self._dependencies, obj
         obj = lifecycle.prepare_create(kind, obj, dependencies.new_uid(), dependencies.clock(), from_post=from_post)
         if not objects.meta(submitted).get("name"):
@@ -143,6 +145,8 @@ class Core:
         *,
         from_patch: bool = False,
     ) -> Object:
+        """Replace an object, or the part that `subresource` covers. Raises NotFound, Conflict, Unsupported for a subresource that
+        cannot be updated, and what admission raises. Upstream: `registry.Store.Update`."""
         if subresource not in ("", "status", "finalize", "scale") or (
             subresource and subresource not in kind.subresources
         ):
@@ -163,6 +167,8 @@ class Core:
         subresource: str = "",
         options: WriteOptions = WRITE,
     ) -> Object:
+        """Change the newest object, so that it needs no retry; with type apply it may create one. Raises NotFound, and what
+        applying the patch and admission raise."""
         old = self.latest_object(kind, *key)
         is_service_status = kind is kinds.SERVICE and subresource == "status"  # `Patches` says what becomes of it
         if old is None and (type != "apply" or (subresource and not is_service_status)):
@@ -202,6 +208,7 @@ class Core:
 
     @property
     def has_staged(self) -> bool:
+        """Whether there are changes that the next commit will write."""
         return bool(self._staged)
 
     def take_staged(self) -> list[StoredChange]:
@@ -210,7 +217,7 @@ class Core:
         return batch
 
     def apply_committed(self, batch: Sequence[StoredChange]) -> None:
-        """These are durable: show them."""
+        """Show changes that are durable now in the committed state."""
         for change in batch:
             self.state.apply(change)
             self.staged_view.unstage(change)
