@@ -16,7 +16,8 @@ from rowlock import kinds
 from rowlock.api import WriteOptions
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.http import responses
-from rowlock.apiserver.validation.object_warnings import MAX_WARNINGS, warnings
+from rowlock.apiserver.validation.object_warnings import warnings
+from rowlock.apiserver.validation.pod_warnings import MAX_WARNINGS
 
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 ONE, OTHER = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())

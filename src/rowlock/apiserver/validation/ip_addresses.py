@@ -1,4 +1,4 @@
-"""IP addresses as the real API server reads them: leniently, with a warning where a later one will not. Pure."""
+"""IP addresses as the real API server reads them: leniently, where a later one will not. Pure."""
 
 from __future__ import annotations
 
@@ -46,15 +46,3 @@ def non_special_ip_causes(address: str, field: str) -> Iterator[Cause]:
 
 
 _LINK_LOCAL_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
-
-
-def address_warnings(address: str, field: str) -> Iterator[str]:
-    """What is said of an address that is written in an unusual way."""
-    ip = parse_ip(address)
-    if ip is None or str(ip) == address:
-        return
-    if ip.version == 4:
-        later = "will be considered invalid in a future Kubernetes release"
-        yield f'{field}: non-standard IP address "{address}" {later}: use "{ip}"'
-    else:
-        yield f'{field}: IPv6 address "{address}" should be in RFC 5952 canonical format ("{ip}")'

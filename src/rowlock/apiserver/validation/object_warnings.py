@@ -1,86 +1,81 @@
 """What a real API server warns of in an object, and takes all the same: kubectl prints it. Pure.
 
 It is said on every write, not only on the first: who labels a Secret hears of its certificate again. Pods (`pod_warnings.py`)
-are the exception: hardly anybody writes them by hand, and they are written often.
+are the exception: hardly anybody writes them by hand, and they are written often. The rows are in `rules.txt`.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
 from typing import Any
 
 from rowlock import kinds, objects
-from rowlock.apiserver.validation import pod_warnings
-from rowlock.apiserver.validation.ip_addresses import address_warnings
+from rowlock.apiserver.validation.field_errors import Causes
+from rowlock.apiserver.validation.pod_warnings import MAX_WARNINGS, unusual_address, warning
+from rowlock.apiserver.validation.rules import Scope, rule, validate
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.quantity import is_whole
-
-MAX_WARNINGS = 1_000
-"""Of one object: nobody reads more, and an object can be made that deserves millions."""
 
 
-def warnings(kind: Kind, obj: Object, *, created: bool) -> Iterator[str]:
+def warnings(kind: Kind, obj: Object, *, created: bool) -> list[str]:
     """Of an object as it is about to be stored; `created`: it is made, not changed."""
-    rule = pod_warnings.warnings if kind is kinds.POD and created else _RULES.get(kind)
-    return islice(rule(obj), MAX_WARNINGS) if rule else iter(())
+    if kind.custom or (kind is kinds.POD and not created):
+        return []
+    causes = validate(f"{kind.name} warnings", obj)[:MAX_WARNINGS]
+    return [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
 
 
-def _service_warnings(service: Object) -> Iterator[str]:
+@rule
+def service_warnings(service: Object, scope: Scope) -> Causes:
     spec = service.get("spec") or {}
     if _TOPOLOGY_HINTS in objects.annotations(service):
-        yield f"annotation {_TOPOLOGY_HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
+        new = "please use service.kubernetes.io/topology-mode instead"
+        yield warning("", f"annotation {_TOPOLOGY_HINTS} is deprecated, {new}")
     if spec.get("clusterIP") != "None":
         return
     for field in ("loadBalancerIP", "externalIPs"):
         if spec.get(field):
-            yield f"spec.{field} is ignored for headless services"
+            yield warning("", f"spec.{field} is ignored for headless services")
     if spec.get("sessionAffinity", "None") != "None":
-        yield "spec.SessionAffinity is ignored for headless services"
+        yield warning("", "spec.SessionAffinity is ignored for headless services")
     for index, address in enumerate(spec.get("externalIPs") or ()):
-        yield from address_warnings(address, f"spec.externalIPs[{index}]")
+        for cause in unusual_address(address, scope):
+            yield warning(f".spec.externalIPs[{index}]", cause.message)
 
 
 _TOPOLOGY_HINTS = "service.kubernetes.io/topology-aware-hints"
-
-
-def _claim_warnings(claim: Object) -> Iterator[str]:
-    if _STORAGE_CLASS in objects.annotations(claim):
-        yield f'metadata.annotations[{_STORAGE_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
-    for field in ("requests", "limits"):
-        size = objects.dig(claim, f"spec.resources.{field}", {}).get("storage")
-        if size is not None and not is_whole(size):
-            text = f'fractional byte value "{size}" is invalid, must be an integer'
-            yield f"spec.resources.{field}[storage]: {text}"
-
-
+_MOUNTABLE_SECRETS = "kubernetes.io/enforce-mountable-secrets"
 _STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
-def _service_account_warnings(account: Object) -> Iterator[str]:
+@rule
+def old_storage_class(claim: Object, _: Scope) -> Causes:
+    if _STORAGE_CLASS in objects.annotations(claim):
+        text = 'deprecated since v1.8; use "storageClassName" attribute instead'
+        yield warning(f".metadata.annotations[{_STORAGE_CLASS}]", text)
+
+
+@rule
+def mountable_secrets(account: Object, _: Scope) -> Causes:
     if _MOUNTABLE_SECRETS in objects.annotations(account):
-        advice = "prefer separate namespaces to isolate access to mounted secrets"
-        yield f"metadata.annotations[{_MOUNTABLE_SECRETS}]: deprecated in v1.32+; {advice}"
+        text = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+        yield warning(f".metadata.annotations[{_MOUNTABLE_SECRETS}]", text)
 
 
-def _node_warnings(node: Object) -> Iterator[str]:
-    if objects.dig(node, "spec.externalID"):
-        yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+@rule
+def external_id(_: str, scope: Scope) -> Causes:
+    yield warning("", "this field is deprecated, and is unused by Kubernetes")
 
 
-_MOUNTABLE_SECRETS = "kubernetes.io/enforce-mountable-secrets"
-
-
-def _secret_warnings(secret: Object) -> Iterator[str]:
-    if secret.get("type") != "kubernetes.io/tls":
-        return
-    data: dict[str, str] = secret.get("data") or {}
-    certificate, key = (base64.b64decode(data.get(name) or "") for name in ("tls.crt", "tls.key"))
-    if wrong := _key_pair_problem(certificate, key):
-        yield wrong
+@rule
+def key_pair(secret: Object, _: Scope) -> Causes:
+    if secret.get("type") == "kubernetes.io/tls":
+        data: dict[str, str] = secret.get("data") or {}
+        certificate, key = (base64.b64decode(data.get(name) or "") for name in ("tls.crt", "tls.key"))
+        if wrong := _key_pair_problem(certificate, key):
+            yield warning("", wrong)
 
 
 # ---------------------------------------------------------------- certificates and their keys
@@ -143,12 +138,3 @@ def _key_mismatch(certificate: bytes, key: bytes) -> str:
     if type(private) is not type(public):
         return "tls: private key type does not match public key type"
     return "" if private == public else "tls: private key does not match public key"
-
-
-_RULES: dict[Kind, Callable[[Object], Iterator[str]]] = {
-    kinds.SERVICE: _service_warnings,
-    kinds.PERSISTENT_VOLUME_CLAIM: _claim_warnings,
-    kinds.SERVICE_ACCOUNT: _service_account_warnings,
-    kinds.SECRET: _secret_warnings,
-    kinds.NODE: _node_warnings,
-}

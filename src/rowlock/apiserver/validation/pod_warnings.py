@@ -1,72 +1,53 @@
-"""What a real API server warns of in a new pod, and takes all the same: kubectl prints it. Pure."""
+"""The warnings of new pods, as words of `rules.txt`: a real API server says them, and takes such pods all the same.
+
+A warning is a cause without a reason. Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from rowlock import objects
-from rowlock.apiserver.validation.field_errors import dns_label_problems, label_value_problems
-from rowlock.apiserver.validation.ip_addresses import address_warnings
+from rowlock.apiserver.validation.field_errors import Causes, dns_label_problems, label_value_problems
+from rowlock.apiserver.validation.ip_addresses import parse_ip
+from rowlock.apiserver.validation.rules import Scope, rule
+from rowlock.errors import Cause
 from rowlock.objects import Object
 from rowlock.quantity import is_whole
 
+MAX_WARNINGS = 1_000
+"""Of one object: nobody reads more, and an object can be made that deserves millions."""
 
-def warnings(pod: Object) -> Iterator[str]:
-    spec, name = pod.get("spec") or {}, objects.name(pod)
-    if problems := dns_label_problems(name):
+
+def warning(field: str, text: str) -> Cause:
+    """What is said of a field, or with no field of the whole object."""
+    return Cause("", text, field)
+
+
+@rule
+def pod_hostname(pod: Object, _: Scope) -> Causes:
+    if problems := dns_label_problems(objects.name(pod)):
         why = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
-        yield f"metadata.name: {why}: [{' '.join(problems)}]"
-    for volume in spec.get("volumes") or ():
-        yield from _volume_warnings(volume)
-    yield from _deprecation_warnings(pod, spec)
-    yield from _duplicate_warnings(spec.get("imagePullSecrets") or (), "spec.imagePullSecrets", "name")
-    yield from _duplicate_warnings(spec.get("hostAliases") or (), "spec.hostAliases", "ip")
-    yield from _pod_address_warnings(spec)
-    yield from _placement_warnings(spec)
-    yield from _port_warnings(spec)
-    for field in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(field) or ()):
-            yield from _container_warnings(container, f"spec.{field}[{index}]")
+        yield warning(".metadata.name", f"{why}: [{' '.join(problems)}]")
 
 
-def _volume_warnings(volume: dict[str, Any]) -> Iterator[str]:
+@rule
+def overlapping_files(pod: Object, _: Scope) -> Causes:
     """Files of a volume that lie upon one another."""
-    title = f'volume "{volume.get("name")}"'
-    if not all((volume.get("projected") or {}).get("sources") or ()):
-        yield f"{title} (Projected) has no sources provided"
-    for source, kind in (("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", "DownwardAPI")):
-        spec = volume.get(source)
-        if not spec:
-            continue
-        source_name = spec.get("name") or spec.get("secretName")
-        source_title = f'{kind} "{source_name}"' if source_name else kind
-        for repeated in _repeated_names(item.get("path") or "" for item in spec.get("items") or ()):
-            yield f'{title} ({source_title}): overlapping paths: "{repeated}" with "{repeated}"'
-
-
-def _repeated_names(names: Iterable[str]) -> Iterator[str]:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            yield name
-        seen.add(name)
-
-
-def _container_warnings(container: dict[str, Any], path: str) -> Iterator[str]:
-    for field in ("limits", "requests"):
-        amounts = (container.get("resources") or {}).get(field) or {}
-        for name in ("memory", "ephemeral-storage"):
-            amount = amounts.get(name)
-            if amount is not None and not is_whole(amount):
-                text = f'fractional byte value "{amount}" is invalid, must be an integer'
-                yield f"{path}.resources.{field}[{name}]: {text}"
-    seen: set[str] = set()
-    for index, variable in enumerate(container.get("env") or ()):
-        name = variable.get("name")
-        if name in seen:
-            yield f'{path}.env[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
-        seen.add(name)
+    for volume in objects.dig(pod, "spec.volumes", ()):
+        title = f'volume "{volume.get("name")}"'
+        if not all((volume.get("projected") or {}).get("sources") or ()):
+            yield warning("", f"{title} (Projected) has no sources provided")
+        for source, kind in (("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", "DownwardAPI")):
+            spec = volume.get(source) or {}
+            name, seen = spec.get("name") or spec.get("secretName"), set[str]()
+            for path in (item.get("path") or "" for item in spec.get("items") or ()):
+                if path in seen:
+                    owner = f'{kind} "{name}"' if name else kind
+                    yield warning("", f'{title} ({owner}): overlapping paths: "{path}" with "{path}"')
+                seen.add(path)
 
 
 # ---------------------------------------------------------------- what has a newer name, or does nothing any more
@@ -98,93 +79,101 @@ _VOLUMES = {
 }
 
 
-def _deprecation_warnings(pod: Object, spec: dict[str, Any]) -> Iterator[str]:
+@rule
+def old_annotations(pod: Object, _: Scope) -> Causes:
     for key in objects.annotations(pod):
         annotation = key.partition("/")[0] + "/" if key.startswith("container.") else key
         if annotation in _ANNOTATIONS:
             since, field = _ANNOTATIONS[annotation]
-            yield f'metadata.annotations[{key}]: {since}; use the "{field}" field instead'
-    for index, volume in enumerate(spec.get("volumes") or ()):
-        for field in volume.keys() & _VOLUMES.keys():
-            field_name, since = _VOLUMES[field]
-            yield f"spec.volumes[{index}].{field_name}: deprecated in {since}"
+            yield warning(f".metadata.annotations[{key}]", f'{since}; use the "{field}" field instead')
 
 
-def _deprecated_label_warnings(label: str, path: str, says: str = " is") -> Iterator[str]:
-    if label in _LABELS:
-        since, name = _LABELS[label]
-        yield f'{path}{says} deprecated since {since}; use "{name}" instead'
+@rule
+def old_volume(volume: dict[str, Any], _: Scope) -> Iterable[Cause]:
+    old = (_VOLUMES[field] for field in volume.keys() & _VOLUMES.keys())
+    return [warning(f".{name}", f"deprecated in {since}") for name, since in old]
 
 
-# ---------------------------------------------------------------- where it runs
+@rule
+def old_label(label: str, _: Scope) -> Iterable[Cause]:
+    if label not in _LABELS:
+        return ()
+    since, name = _LABELS[label]
+    return (warning("", f'{label} is deprecated since {since}; use "{name}" instead'),)
 
 
-def _placement_warnings(spec: dict[str, Any]) -> Iterator[str]:
-    for label in spec.get("nodeSelector") or {}:
-        yield from _deprecated_label_warnings(label, f"spec.nodeSelector[{label}]", ":")
-    for index, rule in enumerate(spec.get("topologySpreadConstraints") or ()):
-        path = f"spec.topologySpreadConstraints[{index}]"
-        yield from _deprecated_label_warnings(
-            rule.get("topologyKey") or "", f"{path}.topologyKey: {rule.get('topologyKey')}"
-        )
-        if rule.get("labelSelector") is None:
-            yield f"{path}.labelSelector: {_NULL_SELECTOR}"
-    affinity = spec.get("affinity") or {}
-    for path, terms in _node_terms(affinity.get("nodeAffinity") or {}):
-        for index, need in enumerate(terms.get("matchExpressions") or ()):
-            key = need.get("key") or ""
-            where = f"{path}.matchExpressions[{index}]"
-            yield from _deprecated_label_warnings(key, f"{where}.key: {key}")
-            if path.endswith(".preference"):  # where they must match, it is an error
-                for number, value in enumerate(need.get("values") or ()):
-                    if problems := label_value_problems(value):
-                        yield f"{where}.values[{number}]: {value} is invalid, {problems[0]}"
-    for field in ("podAffinity", "podAntiAffinity"):
-        for path, term in _pod_terms(affinity.get(field) or {}, f"spec.affinity.{field}"):
-            if term.get("labelSelector") is None:
-                yield f"{path}.labelSelector: {_NULL_SELECTOR}"
+@rule
+def old_labels(labels: dict[str, str], _: Scope) -> Iterable[Cause]:
+    old = ((label, *_LABELS[label]) for label in labels if label in _LABELS)
+    return [warning(f"[{label}]", f'deprecated since {since}; use "{name}" instead') for label, since, name in old]
 
 
-_NULL_SELECTOR = "a null labelSelector results in matching no pod"
-_REQUIRED, _PREFERRED = (
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "preferredDuringSchedulingIgnoredDuringExecution",
-)
+# ---------------------------------------------------------------- selectors and amounts
 
 
-def _node_terms(affinity: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for index, term in enumerate((affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()):
-        yield f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms[{index}]", term
-    for index, preference in enumerate(affinity.get(_PREFERRED) or ()):
-        yield f"spec.affinity.nodeAffinity.{_PREFERRED}[{index}].preference", preference.get("preference") or {}
+@rule
+def preferred_value(value: str, _: Scope) -> Iterable[Cause]:
+    """A value that no label can have; where it must match, it is an error."""
+    return [warning("", f"{value} is invalid, {why}") for why in label_value_problems(value)[:1]]
 
 
-def _pod_terms(affinity: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for index, term in enumerate(affinity.get(_REQUIRED) or ()):
-        yield f"{path}.{_REQUIRED}[{index}]", term
-    for index, preference in enumerate(affinity.get(_PREFERRED) or ()):
-        yield f"{path}.{_PREFERRED}[{index}].podAffinityTerm", preference.get("podAffinityTerm") or {}
+@rule
+def null_selector(struct: dict[str, Any], _: Scope) -> Causes:
+    if struct.get("labelSelector") is None:
+        yield warning(".labelSelector", "a null labelSelector results in matching no pod")
+
+
+@rule
+def whole_bytes(amounts: dict[str, Any], _: Scope) -> Iterable[Cause]:
+    return _fraction_warnings(amounts, "memory", "ephemeral-storage")
+
+
+@rule
+def whole_storage(amounts: dict[str, Any], _: Scope) -> Iterable[Cause]:
+    return _fraction_warnings(amounts, "storage")
+
+
+def _fraction_warnings(amounts: dict[str, Any], *names: str) -> Iterable[Cause]:
+    fractions = ((name, amounts[name]) for name in names if name in amounts and not is_whole(amounts[name]))
+    return [warning(f"[{n}]", f'fractional byte value "{a}" is invalid, must be an integer') for n, a in fractions]
 
 
 # ---------------------------------------------------------------- names, addresses and ports that are there twice
 
 
-def _duplicate_warnings(entries: Sequence[dict[str, Any]], path: str, field: str) -> Iterator[str]:
-    seen: set[str] = set()
-    for index, entry in enumerate(entries):
-        name = entry.get(field) or ""
-        if name in seen:
-            yield f'{path}[{index}].{field}: duplicate {field} "{name}"'
-        if not name and field == "name":
-            yield f'{path}[{index}].name: invalid empty name ""'
-        seen.add(name)
+@rule
+def hidden_variable(variable: dict[str, Any], scope: Scope) -> Iterable[Cause]:
+    if not scope.is_repeated("env", name := variable.get("name")):
+        return ()
+    return (warning("", f'hides previous definition of "{name}", which may be dropped when using apply'),)
 
 
-def _pod_address_warnings(spec: dict[str, Any]) -> Iterator[str]:
-    for index, alias in enumerate(spec.get("hostAliases") or ()):
-        yield from address_warnings(alias.get("ip") or "", f"spec.hostAliases[{index}].ip")
-    for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
-        yield from address_warnings(server, f"spec.dnsConfig.nameservers[{index}]")
+@rule
+def repeated_reference(reference: dict[str, Any], scope: Scope) -> Causes:
+    name = reference.get("name") or ""
+    if scope.is_repeated("references", name):
+        yield warning(".name", f'duplicate name "{name}"')
+    if not name:
+        yield warning(".name", 'invalid empty name ""')
+
+
+@rule
+def repeated_alias(alias: dict[str, Any], scope: Scope) -> Causes:
+    if scope.is_repeated("aliases", ip := alias.get("ip") or ""):
+        yield warning(".ip", f'duplicate ip "{ip}"')
+
+
+@rule
+def unusual_address(address: str, _: Scope) -> Causes:
+    """An address that a later release will not read, or that others write in another way."""
+    ip = parse_ip(address)
+    if ip is None or str(ip) == address:
+        return
+    later = "will be considered invalid in a future Kubernetes release"
+    if ip.version == 4:
+        yield warning("", f'non-standard IP address "{address}" {later}: use "{ip}"')
+    else:
+        yield warning("", f'IPv6 address "{address}" should be in RFC 5952 canonical format ("{ip}")')
 
 
 def _format_port(port: dict[str, Any]) -> str:
@@ -197,28 +186,32 @@ _MAX_COMPARED_PORTS = 16
 """Ports of one number that later ones are held against: who has more of them has read enough, and a pod may have many."""
 
 
-def _port_warnings(spec: dict[str, Any]) -> Iterator[str]:
+@rule
+def shared_ports(spec: dict[str, Any], _: Scope) -> Iterable[Cause]:
     """Containers of a pod share its ports, and the names of them."""
+    return islice(_port_warnings(spec), MAX_WARNINGS)
+
+
+def _port_warnings(spec: dict[str, Any]) -> Causes:
     ports: dict[tuple[Any, Any], list[tuple[str, dict[str, Any]]]] = {}
     names: dict[str, str] = {}
     for field in ("initContainers", "containers"):
         for number, container in enumerate(spec.get(field) or ()):
             for index, port in enumerate(container.get("ports") or ()):
-                path, name = f"spec.{field}[{number}].ports[{index}]", port.get("name")
+                path, name = f".{field}[{number}].ports[{index}]", port.get("name")
                 if port.get("hostIP") and not port.get("hostPort"):
-                    yield f"{path}: hostIP set without hostPort: {_format_port(port)}"
+                    yield warning(path, f"hostIP set without hostPort: {_format_port(port)}")
                 same_number = ports.setdefault((port.get("containerPort"), port.get("protocol")), [])
-                yield from (
-                    f"{path}: {how} port definition with {where}" for where, how in _port_conflicts(port, same_number)
-                )
+                for where, how in _port_conflicts(port, same_number):
+                    yield warning(path, f"{how} port definition with spec{where}")
                 if len(same_number) < _MAX_COMPARED_PORTS:
                     same_number.append((path, port))
                 if not name or (field == "initContainers" and container.get("restartPolicy") != "Always"):
                     continue  # an init container is over before anybody asks for a port by its name
                 first = names.setdefault(name, path)
                 if first != path:
-                    used = f"services and probes that select ports by name will use {first}"
-                    yield f'{path}: duplicate port name "{name}" with {first}, {used}'
+                    used = f"services and probes that select ports by name will use spec{first}"
+                    yield warning(path, f'duplicate port name "{name}" with spec{first}, {used}')
 
 
 def _port_conflicts(port: dict[str, Any], others: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, str]]:
