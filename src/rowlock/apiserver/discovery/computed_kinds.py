@@ -7,12 +7,11 @@ every real cluster has some and this one has none: a list of them is empty, and 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import resources
 
 from rowlock.kinds import Kind
-
-_JOBS = "create pods, or a job of kubeflow.org/v1 (PyTorchJob, TFJob, MPIJob …)"
-_VOLUMES = "persistent volume claims are directories of this machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,38 +24,22 @@ class ComputedKind:
     """What is said to those who read it."""
 
 
-def _unserved_kind(
-    path: str, name: str, plural: str, alternative: str, short: str = "", *, namespaced: bool = True
-) -> ComputedKind:
-    group, _, version = path.rpartition("/")
-    categories = ("all",) if alternative is _JOBS else ()
-    kind = Kind(group, version, name, plural, tuple(short.split()), namespaced, frozenset(), categories)
-    return ComputedKind(kind, f"rowlock has no {name} objects: {alternative}")
+def _read_unserved_kinds() -> Iterator[ComputedKind]:
+    text = resources.files("rowlock.apiserver.discovery").joinpath("unserved_kinds.txt").read_text("utf-8")
+    alternative = ""
+    for line in text.splitlines():
+        if line.startswith("  "):
+            path, name, plural, *words = line.split()
+            group, _, version = path.rpartition("/")
+            short = tuple(word for word in words if word not in ("all", "cluster"))
+            categories = ("all",) if "all" in words else ()
+            kind = Kind(group, version, name, plural, short, "cluster" not in words, frozenset(), categories)
+            yield ComputedKind(kind, f"rowlock has no {name} objects: {alternative}")
+        elif not line.startswith("#"):
+            alternative = line
 
 
-_RIGHTS = "rights come from the groups in the users file (`rowlock up --users`)"
-_NETWORK = "pods reach each other by name; only headless Services are served"
-UNSERVED = (
-    _unserved_kind("v1", "LimitRange", "limitranges", "set requests and limits in the manifests", "limits"),
-    _unserved_kind("v1", "ReplicationController", "replicationcontrollers", _JOBS, "rc"),
-    _unserved_kind("v1", "PersistentVolume", "persistentvolumes", _VOLUMES, "pv", namespaced=False),
-    _unserved_kind("apps/v1", "DaemonSet", "daemonsets", _JOBS, "ds"),
-    _unserved_kind("apps/v1", "Deployment", "deployments", _JOBS, "deploy"),
-    _unserved_kind("apps/v1", "ReplicaSet", "replicasets", _JOBS, "rs"),
-    _unserved_kind("apps/v1", "StatefulSet", "statefulsets", _JOBS, "sts"),
-    _unserved_kind("batch/v1", "CronJob", "cronjobs", _JOBS, "cj"),
-    _unserved_kind("batch/v1", "Job", "jobs", _JOBS),
-    _unserved_kind("networking.k8s.io/v1", "Ingress", "ingresses", _NETWORK, "ing"),
-    _unserved_kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", _NETWORK, "netpol"),
-    _unserved_kind(
-        "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "gangs are evicted whole or not at all", "pdb"
-    ),
-    _unserved_kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", _RIGHTS, namespaced=False),
-    _unserved_kind(
-        "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", _RIGHTS, namespaced=False
-    ),
-    _unserved_kind("storage.k8s.io/v1", "StorageClass", "storageclasses", _VOLUMES, "sc", namespaced=False),
-)
+UNSERVED = tuple(_read_unserved_kinds())
 _NAMES = "rowlock finds the pods of a Service by itself: {} can only be listed"
 ENDPOINTS = ComputedKind(
     Kind("", "v1", "Endpoints", "endpoints", ("ep",)),

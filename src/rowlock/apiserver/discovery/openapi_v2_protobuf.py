@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-STRING, STRINGS, FLAG, ANY, ANYS = "string", "strings", "flag", "any", "anys"
+STRING, FLAG, ANY = "string", "flag", "any"
 
-# Message → JSON key → field number and type: one of the above, the name of a message, "[]" before one that repeats.
+# Message → JSON key → field number and type: one of the above, the name of a message, "[]" before what repeats.
 _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "Document": {"swagger": (1, STRING), "info": (2, "Info"), "paths": (8, "Paths"), "definitions": (9, "Named")},
     "Info": {"title": (1, STRING), "version": (2, STRING)},
@@ -29,12 +29,15 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "Response": {"description": (1, STRING), "schema": (2, "Either")},
     "Schema": {
         "$ref": (1, STRING), "format": (2, STRING), "description": (4, STRING), "default": (5, ANY),
-        "pattern": (13, STRING), "uniqueItems": (16, FLAG), "required": (19, STRINGS), "enum": (20, ANYS),
+        "pattern": (13, STRING), "uniqueItems": (16, FLAG), "required": (19, "[]string"), "enum": (20, "[]any"),
         "additionalProperties": (21, "Either"), "type": (22, "Type"), "items": (23, "Items"),
         "allOf": (24, "[]Schema"), "properties": (25, "Named"),
     },
 }  # fmt: skip
 _EXTENSIONS = {"Operation": 13, "Schema": 31}
+_MAPS = {"Named": (1, "Schema"), "Paths": (2, "Path"), "Responses": (1, "ResponseValue")}
+_WRAPPERS = {"Items": (1, "Schema"), "Type": (1, STRING), "ResponseValue": (1, "Response"), "Either": (1, "Schema")}
+"""Messages that JSON has as maps, or without a name: the number and type of what they hold."""
 
 
 def encode_document(json: Mapping[str, Any]) -> bytes:
@@ -66,30 +69,17 @@ def _encode_named(name: str, value: bytes) -> bytes:
 
 def _encode_message(kind: str, json: Any) -> bytes:
     """One message. What the table does not know is left out, but for extensions where the message has them."""
-    if kind == "Named":
-        return b"".join(
-            _length_delimited(1, _encode_named(name, _encode_message("Schema", value))) for name, value in json.items()
-        )
-    if kind == "Paths":
-        return b"".join(
-            _length_delimited(2, _encode_named(name, _encode_message("Path", value))) for name, value in json.items()
-        )
-    if kind == "Responses":
-        responses = ((code, _length_delimited(1, _encode_message("Response", value))) for code, value in json.items())
-        return b"".join(_length_delimited(1, _encode_named(code, value)) for code, value in responses)
+    if kind in _MAPS:
+        number, inner = _MAPS[kind]
+        named = (_encode_named(name, _encode_message(inner, value)) for name, value in json.items())
+        return b"".join(_length_delimited(number, entry) for entry in named)
     if kind == "Parameter":
-        place, sub = (4, "InPath") if json["in"] == "path" else (3, "Query")
-        return _length_delimited(1, _length_delimited(2, _length_delimited(place, _encode_message(sub, json))))
-    if kind == "Either":  # a schema, or yes or no
-        return (
-            _encode_varint(2 << 3) + _encode_varint(json)
-            if isinstance(json, bool)
-            else _length_delimited(1, _encode_message("Schema", json))
-        )
-    if kind == "Type":
-        return _length_delimited(1, json.encode())
-    if kind == "Items":
-        return _length_delimited(1, _encode_message("Schema", json))
+        place = _encode_field(4, "InPath", json) if json["in"] == "path" else _encode_field(3, "Query", json)
+        return _length_delimited(1, _length_delimited(2, place))
+    if kind == "Either" and isinstance(json, bool):  # a schema, or yes or no
+        return _encode_field(2, FLAG, json)
+    if kind in _WRAPPERS:
+        return _encode_field(*_WRAPPERS[kind], json)
     parts = []
     for key, value in json.items():
         if key in _MESSAGES[kind]:
@@ -100,16 +90,10 @@ def _encode_message(kind: str, json: Any) -> bytes:
 
 
 def _encode_field(number: int, kind: str, value: Any) -> bytes:
-    if kind == STRING:
-        return _length_delimited(number, value.encode())
-    if kind == STRINGS:
-        return b"".join(_length_delimited(number, one.encode()) for one in value)
+    if kind.startswith("[]"):
+        return b"".join(_encode_field(number, kind[2:], one) for one in value)
     if kind == FLAG:
         return _encode_varint(number << 3) + _encode_varint(bool(value))
-    if kind == ANY:
-        return _length_delimited(number, _encode_any(value))
-    if kind == ANYS:
-        return b"".join(_length_delimited(number, _encode_any(one)) for one in value)
-    if kind.startswith("[]"):
-        return b"".join(_length_delimited(number, _encode_message(kind[2:], one)) for one in value)
-    return _length_delimited(number, _encode_message(kind, value))
+    if kind == STRING:
+        return _length_delimited(number, value.encode())
+    return _length_delimited(number, _encode_any(value) if kind == ANY else _encode_message(kind, value))
