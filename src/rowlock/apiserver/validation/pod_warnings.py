@@ -27,10 +27,11 @@ def warning(field: str, text: str) -> Cause:
 
 
 @rule
-def pod_hostname(pod: Object, _: Scope) -> Causes:
-    if problems := dns_label_problems(objects.name(pod)):
-        why = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
-        yield warning(".metadata.name", f"{why}: [{' '.join(problems)}]")
+def pod_hostname(pod: Object, _: Scope) -> Iterable[Cause]:
+    if not (problems := dns_label_problems(objects.name(pod))):
+        return ()
+    why = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
+    return (warning(".metadata.name", f"{why}: [{' '.join(problems)}]"),)
 
 
 @rule
@@ -38,16 +39,20 @@ def overlapping_files(pod: Object, _: Scope) -> Causes:
     """Files of a volume that lie upon one another."""
     for volume in objects.dig(pod, "spec.volumes", ()):
         title = f'volume "{volume.get("name")}"'
-        if not all((volume.get("projected") or {}).get("sources") or ()):
+        if "projected" in volume and not all(volume["projected"].get("sources") or ()):
             yield warning("", f"{title} (Projected) has no sources provided")
-        for source, kind in (("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", "DownwardAPI")):
-            spec = volume.get(source) or {}
+        for source in volume.keys() & _FILES.keys():
+            spec = volume[source]
             name, seen = spec.get("name") or spec.get("secretName"), set[str]()
             for path in (item.get("path") or "" for item in spec.get("items") or ()):
                 if path in seen:
-                    owner = f'{kind} "{name}"' if name else kind
+                    owner = f'{_FILES[source]} "{name}"' if name else _FILES[source]
                     yield warning("", f'{title} ({owner}): overlapping paths: "{path}" with "{path}"')
                 seen.add(path)
+
+
+_FILES = {"configMap": "ConfigMap", "secret": "Secret", "downwardAPI": "DownwardAPI"}
+"""Volumes of one source whose files a pod can name."""
 
 
 # ---------------------------------------------------------------- what has a newer name, or does nothing any more
@@ -80,7 +85,11 @@ _VOLUMES = {
 
 
 @rule
-def old_annotations(pod: Object, _: Scope) -> Causes:
+def old_annotations(pod: Object, _: Scope) -> Iterable[Cause]:
+    return _annotation_warnings(pod) if "annotations" in pod["metadata"] else ()
+
+
+def _annotation_warnings(pod: Object) -> Causes:
     for key in objects.annotations(pod):
         annotation = key.partition("/")[0] + "/" if key.startswith("container.") else key
         if annotation in _ANNOTATIONS:
@@ -134,18 +143,23 @@ def whole_storage(amounts: dict[str, Any], _: Scope) -> Iterable[Cause]:
 
 
 def _fraction_warnings(amounts: dict[str, Any], *names: str) -> Iterable[Cause]:
-    fractions = ((name, amounts[name]) for name in names if name in amounts and not is_whole(amounts[name]))
-    return [warning(f"[{n}]", f'fractional byte value "{a}" is invalid, must be an integer') for n, a in fractions]
+    fractions = [name for name in names if name in amounts and not is_whole(amounts[name])]
+    text = 'fractional byte value "{}" is invalid, must be an integer'
+    return [warning(f"[{name}]", text.format(amounts[name])) for name in fractions] if fractions else ()
 
 
 # ---------------------------------------------------------------- names, addresses and ports that are there twice
 
 
 @rule
-def hidden_variable(variable: dict[str, Any], scope: Scope) -> Iterable[Cause]:
-    if not scope.is_repeated("env", name := variable.get("name")):
+def hidden_variables(container: dict[str, Any], _: Scope) -> Iterable[Cause]:
+    names = [variable.get("name") for variable in container["env"]] if "env" in container else ()
+    if len(set(names)) == len(names):
         return ()
-    return (warning("", f'hides previous definition of "{name}", which may be dropped when using apply'),)
+    first = {name: index for index, name in reversed([*enumerate(names)])}
+    hidden = ((index, name) for index, name in enumerate(names) if index > first[name])
+    why = "which may be dropped when using apply"
+    return [warning(f".env[{index}]", f'hides previous definition of "{name}", {why}') for index, name in hidden]
 
 
 @rule
@@ -189,7 +203,8 @@ _MAX_COMPARED_PORTS = 16
 @rule
 def shared_ports(spec: dict[str, Any], _: Scope) -> Iterable[Cause]:
     """Containers of a pod share its ports, and the names of them."""
-    return islice(_port_warnings(spec), MAX_WARNINGS)
+    has_ports = any("ports" in c for field in ("initContainers", "containers") for c in spec.get(field) or ())
+    return islice(_port_warnings(spec), MAX_WARNINGS) if has_ports else ()
 
 
 def _port_warnings(spec: dict[str, Any]) -> Causes:
