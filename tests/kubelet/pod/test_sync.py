@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rowlock.kubelet.pod.directory import PodCard
-from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts, Problem, Run, awaited_master
+from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts, Problem, Run
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.sync import PodActions, Publish, Remove, Start, Stop, backoff_delay, compute_pod_actions
@@ -140,7 +140,9 @@ def test_deletion_stops_sidecars_last() -> None:
 
 def test_the_emulated_init_container_holds_the_pod_and_its_first_status() -> None:
     worker = pod(init=[{"name": "init-pytorch", "command": LOOKUP}])
-    assert awaited_master(worker) == "job-master-0"
+    assert parse_pod_spec(worker).awaited_master == "job-master-0"
+    nameless = parse_pod_spec(pod(init=[{"name": "init-pytorch", "command": ["sh", "-c", "nslookup"]}]))
+    assert nameless.awaited_master == "" and not nameless.init_containers[0].is_emulated_init, "a program like others"
     assert compute_pod_actions(parse_pod_spec(worker), facts(), NOW + 0.01).actions == ()
     assert compute_pod_actions(parse_pod_spec(worker), facts(), NOW + 1) == PodActions((Publish(),))
     assert compute_pod_actions(parse_pod_spec(worker), facts(master_ready=NOW), NOW) == PodActions(
@@ -159,3 +161,6 @@ def test_a_pods_object_is_read_once_and_anew_when_it_is_another_one() -> None:
     assert state.spec_of(first) is spec and spec == parse_pod_spec(first)
     assert state.spec_of(second).restart_policy == "Always" and len(state.spec_of(second).containers) == 2
     assert not hasattr(spec, "__dict__") and not hasattr(spec.containers[0], "__dict__"), "a thousand pods are kept"
+    labelled = pod(labels={"a": "b"}, spec={"volumes": [{"name": "v"}]})
+    read = parse_pod_spec(labelled)
+    assert read.labels is labelled["metadata"]["labels"] and read.volumes is labelled["spec"]["volumes"], "no copies"

@@ -173,9 +173,7 @@ class PodNetwork:
         self._hosts_texts[pod_namespace] = text
 
     def rewrite_environment(self, pod: PodSpec, env: dict[str, str]) -> dict[str, str]:
-        """The environment as this network needs it."""
-        if self.has_namespaces:
-            return env
+        """The environment as a pod without an address of its own needs it."""
         changed = env_rewrite.rewrite_environment(
             env, f"{pod.namespace}/{pod.name}", self._pod_resolver(pod.namespace), self._assign_port
         )

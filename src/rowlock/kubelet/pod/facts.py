@@ -11,7 +11,6 @@ from typing import Any
 from rowlock.kinds import Kind
 from rowlock.objects import Object, dig
 
-EMULATED_INIT = "init-pytorch"
 LOST_EXIT_CODE = 137
 POD_UID_VARIABLE = "ROWLOCK_POD_UID"
 """Every program carries its pod's uid under this name: how a stray is told from a stranger."""
@@ -147,27 +146,3 @@ def init_containers(pod: Object) -> list[dict[str, Any]]:
 
 def all_containers(pod: Object) -> list[dict[str, Any]]:
     return init_containers(pod) + main_containers(pod)
-
-
-def is_sidecar(container: Mapping[str, Any]) -> bool:
-    """An init container that keeps running beside the others (main containers have no restart policy of their own)."""
-    return container.get("restartPolicy") == "Always"
-
-
-def restart_policy(pod: Object) -> str:
-    return str(dig(pod, "spec.restartPolicy", "Always"))
-
-
-def is_emulated_init(container: Mapping[str, Any]) -> bool:
-    """The operator's own init container: it only waits for the master's name, so the kubelet waits instead."""
-    command = " ".join(container.get("command") or ())
-    return container.get("name") == EMULATED_INIT and "nslookup" in command
-
-
-def awaited_master(pod: Object) -> str:
-    """The name that the emulated init container looks up; "" when the pod has none."""
-    for container in init_containers(pod):
-        if is_emulated_init(container):
-            words = " ".join(container["command"]).replace(";", " ").split()
-            return words[words.index("nslookup") + 1]
-    return ""

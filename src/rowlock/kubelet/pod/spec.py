@@ -12,18 +12,13 @@ from typing import Any
 from rowlock.kubelet.pod.facts import (
     ContainerFacts,
     PodFacts,
-    awaited_master,
-    init_containers,
-    is_emulated_init,
-    is_sidecar,
-    main_containers,
-    restart_policy,
 )
 from rowlock.kubelet.shim.shim_request import LimitsSpec
-from rowlock.objects import Object, controller_of, dig, meta, phase, seconds
+from rowlock.objects import Object, controller_of, meta, phase, seconds
 from rowlock.quantity import integer_value, parse
 
 DEFAULT_GRACE = 30.0
+EMULATED_INIT = "init-pytorch"
 Fields = Mapping[str, Any]
 """A part of the object, as it is written."""
 
@@ -61,9 +56,13 @@ class ContainerSpec:
     resources: Fields
     is_main: bool
     is_sidecar: bool
-    """An init container that keeps running beside the others."""
-    is_emulated_init: bool
-    """The operator's own init container, for which the kubelet waits itself."""
+    """An init container that keeps running beside the others (main ones have no restart policy of their own)."""
+    awaited_master: str
+    """The name that the operator's own init container looks up, so that the kubelet waits instead; else ""."""
+
+    @property
+    def is_emulated_init(self) -> bool:
+        return bool(self.awaited_master)
 
     @property
     def has_start_checks(self) -> bool:
@@ -142,9 +141,9 @@ class PodSpec:
 
 def parse_pod_spec(pod: Object) -> PodSpec:
     """Reads a pod that the API server has admitted."""
-    inits = tuple(parse_container(c, is_main=False) for c in init_containers(pod))
     metadata, spec = meta(pod), pod.get("spec") or {}
-    name = str(metadata.get("name") or "")
+    inits = tuple(parse_container(c, is_main=False) for c in spec.get("initContainers") or ())
+    name, grace = str(metadata.get("name") or ""), spec.get("terminationGracePeriodSeconds")
     deadline, deletion = spec.get("activeDeadlineSeconds"), metadata.get("deletionTimestamp")
     return PodSpec(
         object=pod,
@@ -164,16 +163,16 @@ def parse_pod_spec(pod: Object) -> PodSpec:
         host_ipc=bool(spec.get("hostIPC")),
         is_process_namespace_shared=bool(spec.get("shareProcessNamespace")),
         wants_token=bool(spec.get("automountServiceAccountToken")),
-        main_containers=tuple(parse_container(c) for c in main_containers(pod)),
+        main_containers=tuple(parse_container(c) for c in spec.get("containers") or ()),
         init_containers=inits,
         sidecars=tuple(c for c in inits if c.is_sidecar),
-        restart_policy=restart_policy(pod),
-        grace_period=float(dig(spec, "terminationGracePeriodSeconds", DEFAULT_GRACE)),
+        restart_policy=str(spec.get("restartPolicy") or "Always"),
+        grace_period=DEFAULT_GRACE if grace is None else float(grace),
         active_deadline=None if deadline is None else float(deadline),
         deletion_time=seconds(deletion) if deletion else None,
         deletion_grace_period=float(metadata.get("deletionGracePeriodSeconds", DEFAULT_GRACE)),
         phase=phase(pod),
-        awaited_master=awaited_master(pod),
+        awaited_master=next((c.awaited_master for c in inits if c.awaited_master), ""),
     )
 
 
@@ -205,9 +204,17 @@ def parse_container(container: Fields, *, is_main: bool = True) -> ContainerSpec
         is_message_from_log=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
         resources=resources,
         is_main=is_main,
-        is_sidecar=not is_main and is_sidecar(container),
-        is_emulated_init=not is_main and is_emulated_init(container),
+        is_sidecar=not is_main and container.get("restartPolicy") == "Always",
+        awaited_master="" if is_main else _awaited_master(container),
     )
+
+
+def _awaited_master(container: Fields) -> str:
+    """Of the operator's own init container, which only waits for that name."""
+    words = " ".join(container.get("command") or ()).replace(";", " ").split()
+    if container["name"] != EMULATED_INIT or "nslookup" not in words[:-1]:
+        return ""
+    return words[words.index("nslookup") + 1]
 
 
 def shim_limits(container: ContainerSpec) -> LimitsSpec:

@@ -39,10 +39,10 @@ async def bind(
             "metadata": {"annotations": {DIRECTORY_ANNOTATION: directory}},
             "spec": {"volumeName": f"pvc-{uid(claim)}"},
         }
-        if annotations(claim).get(DIRECTORY_ANNOTATION) != directory:
-            await api.patch(CLAIM, namespace(claim), name(claim), patch)
         status = {"phase": "Bound", "accessModes": dig(claim, "spec.accessModes", [])}
         status["capacity"] = dict(dig(claim, "spec.resources.requests", {}))
+        if annotations(claim).get(DIRECTORY_ANNOTATION) != directory:
+            await api.patch(CLAIM, namespace(claim), name(claim), patch)
         await api.patch(CLAIM, namespace(claim), name(claim), {"status": status}, subresource="status")
 
 

@@ -11,8 +11,6 @@ from typing import Any
 from rowlock.kubelet.images import images
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.pod.facts import (
-    DATA_DIRECTORY_VARIABLE,
-    POD_UID_VARIABLE,
     ContainerConfigError,
     Problem,
 )
@@ -23,7 +21,7 @@ from rowlock.kubelet.runtime.engine_spec import TORCH_ERROR_FILE, ContainerConfi
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.volumes import volumes
 from rowlock.kubelet.worker import environment
-from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter, console_spec
+from rowlock.kubelet.worker.starting import CHECKPOINT_DIR_VARIABLE, ContainerStart, ContainerStarter, console_spec
 
 _HOSTS_FILE = "/etc/hosts"
 
@@ -102,11 +100,8 @@ def _engine_program(
     engine_spec.verify_run_as_non_root(pod, container, image)
     place = starting.container_place(start)
     checkpoints = str(starting.checkpoints.directory_for(pod))
-    own_variables = {"HOSTNAME": pod.hostname, "ROWLOCK_CHECKPOINT_DIR": checkpoints}
-    env = {**environment.inherited_environment(pod, starting.node.server_env), **own_variables, **image.env}
-    env |= environment.declared_environment(pod, container, place, starting.view.get)
-    env |= environment.platform_environment(container, place, env) | {POD_UID_VARIABLE: card.uid}
-    env[DATA_DIRECTORY_VARIABLE] = starting.directories.identity
+    inherited_env = environment.inherited_environment(pod, starting.node.server_env)
+    env = starting.container_environment(start, image, place, {**inherited_env, CHECKPOINT_DIR_VARIABLE: checkpoints})
     volume_mounts = list(volumes.resolve_mounts(container, lambda text: environment.expand(text, env), start.volumes))
     directory = starting.directories.container_directory(card.uid, container.name)
     binds = _bind_mounts(starting, scene, start, volume_mounts)

@@ -319,20 +319,25 @@ class ContainerStarter:
     def _environment(
         self, start: ContainerStart, image: Image, security_context: EffectiveSecurityContext
     ) -> dict[str, str]:
-        pod, container, place = start.pod, start.container, self.container_place(start)
+        """Of a process of this machine."""
+        is_mounted = self._mounts_checkpoints(security_context)
+        directory = checkpoints.MOUNT_PATH if is_mounted else str(self.checkpoints.directory_for(start.pod))
         path_prefix = ":".join((*image.path, images.interpreter_path()))
         env = base_environment(self.node.server_env, host=image.host, first=path_prefix)
-        env |= environment.inherited_environment(pod, self.node.server_env) | security_context.environment()
-        env |= {"TERM": "xterm"} if container.tty else {}
-        env |= {
-            "HOSTNAME": pod.hostname,
-            CHECKPOINT_DIR_VARIABLE: checkpoints.MOUNT_PATH
-            if self._mounts_checkpoints(security_context)
-            else str(self.checkpoints.directory_for(pod)),
-            **image.env,
-        }
-        declared_env = environment.declared_environment(pod, container, place, self.view.get)
-        env = self.network.rewrite_environment(pod, {**env, **declared_env})
+        env |= environment.inherited_environment(start.pod, self.node.server_env) | security_context.environment()
+        env |= {"TERM": "xterm"} if start.container.tty else {}
+        env |= {CHECKPOINT_DIR_VARIABLE: directory}
+        return self.container_environment(start, image, self.container_place(start), env)
+
+    def container_environment(
+        self, start: ContainerStart, image: Image, place: EnvironmentContext, base: Mapping[str, str]
+    ) -> dict[str, str]:
+        """`base`, and over it what the image, the pod and the platform say."""
+        pod, container = start.pod, start.container
+        env = {**base, "HOSTNAME": pod.hostname, **image.env}
+        env |= environment.declared_environment(pod, container, place, self.view.get)
+        if not self.network.has_own_address(start.card):
+            env = self.network.rewrite_environment(pod, env)
         return {
             **env,
             **environment.platform_environment(container, place, env),
