@@ -58,7 +58,7 @@ class LocalCluster:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
-        admission = AdmissionChain()
+        self._admission = admission = AdmissionChain()
         admission.has_scheduler = "scheduler" not in settings.disabled_parts
         if "kubelet" not in settings.disabled_parts:
             leftovers.refuse_copy(settings.data_dir)
@@ -90,6 +90,10 @@ class LocalCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.store.close()
+
+    def drain(self, seconds: float) -> None:
+        """Refuse new jobs, and pods of none, for so long: the cluster is about to be stopped."""
+        self._admission.drained_until = time.monotonic() + seconds
 
     async def _bootstrap(self) -> None:
         async def create_missing(kind: Kind, obj: Object) -> None:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import ssl
+import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
+import httpx
+import pytest
 from tests.end_to_end.cluster import Cluster
 
 ROOM = {"cpu": "64", "memory": "64Gi", "pods": "110"}
@@ -53,3 +61,65 @@ def test_down_names_the_pods_of_no_job_which_go_on(cluster: Cluster) -> None:
     assert cluster.api("GET", one)["status"]["phase"] == "Running", "the next server finds it"
     cluster.api("DELETE", one)
     assert "without a job" not in cluster.run("rowlock", "down")
+
+
+def _running(word: str) -> list[str]:
+    """The processes of this machine that have the word in their command line."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if word.encode() in (process / "cmdline").read_bytes():
+                found.append(process.name)
+    return found
+
+
+@pytest.mark.timeout(180)
+def test_jobs_that_are_submitted_while_down_works_leave_no_process(cluster: Cluster) -> None:
+    """What is taken is stopped; what comes later is refused, or finds no server."""
+    cluster.up()
+    word = f"{os.getpid()}.4711"
+    server = json.loads((cluster.data / "server.json").read_text())
+    token = (cluster.data / "token").read_text().strip()
+    stop, taken, refusals = threading.Event(), threading.Event(), set[int]()
+
+    def submit(thread: int) -> None:
+        tls = ssl.create_default_context(cafile=str(cluster.data / "ca.crt"))
+        head = {"Authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=server["url"], verify=tls, headers=head, timeout=30) as client:
+            for number in range(1000):
+                if stop.is_set():
+                    return
+                template = {
+                    "spec": {
+                        "containers": [{"name": "pytorch", "image": "rowlock.dev/host", "command": ["sleep", word]}]
+                    }
+                }
+                job = {
+                    "apiVersion": "kubeflow.org/v1",
+                    "kind": "PyTorchJob",
+                    "metadata": {"name": f"j-{thread}-{number}"},
+                    "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": template}}},
+                }
+                try:
+                    answer = client.post("/apis/kubeflow.org/v1/namespaces/runai-default/pytorchjobs", json=job)
+                except httpx.HTTPError:
+                    return  # the server has gone
+                if answer.status_code == 201:
+                    taken.set()
+                else:
+                    refusals.add(answer.status_code)
+
+    threads = [threading.Thread(target=submit, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert taken.wait(60)
+        cluster.until(lambda: _running(word), "the first job to run")
+        said = cluster.run("rowlock", "down", "--yes")
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert "did not stop" not in said, said
+    assert refusals <= {503}, refusals
+    cluster.until(lambda: not _running(word), "no process of these jobs to be left")

@@ -70,6 +70,7 @@ class RestApi:
         take_snapshot: SnapshotSource = None,
         diagnose: Diagnose = None,
         image_problems: ImageProblems = None,
+        drain: Callable[[float], None] | None = None,
         diagnosis_message: Callable[[str, str], str] | None = None,
     ) -> None:
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message)
@@ -81,6 +82,7 @@ class RestApi:
             take_snapshot=take_snapshot,
             diagnose=diagnose,
             image_problems=image_problems,
+            drain=drain,
         )
         self._authenticator = Authenticator(settings.token, settings.user, settings.authenticate_token)
 

@@ -58,6 +58,8 @@ class AppContext:
     take_snapshot: SnapshotSource = None
     diagnose: Diagnose = None
     image_problems: ImageProblems = None
+    drain: Callable[[float], None] | None = None
+    """Refuses new jobs for so many seconds; None where the cluster is not ours to stop."""
 
 
 @dataclass(frozen=True, slots=True)

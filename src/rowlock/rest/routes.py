@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowlock.rest import logs, manifest_check, projects, scheduler, workloads
+from rowlock.rest import draining, logs, manifest_check, projects, scheduler, workloads
 from rowlock.rest.call import Endpoint
 
 _WORKLOADS = "/api/v1/workloads"
@@ -33,6 +33,7 @@ ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
     ("DELETE", f"{_PROJECTS}/{{id}}", projects.delete),
     ("GET", "/api/v1/scheduler/snapshot", scheduler.snapshot),
     ("POST", "/api/v1/scheduler/what-if", scheduler.what_if),
+    ("POST", "/api/v1/drain", draining.drain),
     ("POST", "/api/v1/check", manifest_check.check),
     ("GET", "/api/v1/clusters", projects.clusters),
     ("GET", "/api/v1/workload-priorities", workloads.priorities),

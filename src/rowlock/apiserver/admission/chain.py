@@ -8,6 +8,7 @@ service accounts, quotas; without one those checks are left out. Pure but for it
 from __future__ import annotations
 
 import base64
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -23,7 +24,7 @@ from rowlock.apiserver.schema import crd_schema, decoding, types
 from rowlock.apiserver.schema.decoding import Walk
 from rowlock.apiserver.validation import object_warnings
 from rowlock.apiserver.validation import objects as object_validation
-from rowlock.errors import ApiError, BadRequest, Cause, Forbidden, Unsupported, invalid, not_found
+from rowlock.errors import ApiError, BadRequest, Cause, Forbidden, Unavailable, Unsupported, invalid, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
@@ -47,9 +48,15 @@ class AdmissionChain:
         self.parity = DEFAULT
         self.has_scheduler = True
         """False = nobody of ours places pods here: nothing is said about where they could go."""
+        self.drained_until = -math.inf
+        """On the monotonic clock: until then no new job is taken."""
         self._clock = clock
 
     def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
+        if time.monotonic() < self.drained_until and (
+            kind in kinds.JOBS or (kind is kinds.POD and not objects.dig(obj, "metadata.ownerReferences"))
+        ):
+            raise Unavailable("the server is being stopped and takes no new jobs: submit again when it is back")
         obj, given_fields = _split_managed_fields(obj)
         new = decode_object(kind, obj, options)
         if kind is kinds.SECRET:

@@ -44,7 +44,7 @@ UP = Command("up", "Start the cluster; its state is in the data directory.", "co
     Flag("-d --detach", "switch", "return when the server is ready; it runs in the background"),
     *_MACHINE_FLAGS, DATA_DIR, JSON,
 ))  # fmt: skip
-DOWN = Command("down", "Stop the cluster and its running jobs.", "commands.cluster:down", flags=(
+DOWN = Command("down", "Stop the cluster and its running jobs.", "commands.down:down", flags=(
     Flag("--keep-jobs", "switch", "do not stop running pods; the next `rowlock up` finds them again"),
     Flag("--stop-jobs", "switch", "stop running jobs without asking", hidden="--all"),
     Flag("--timeout", "text", "how long to wait for the server to end", "60s", value="DURATION"),

@@ -1,0 +1,161 @@
+"""`down`: stop the jobs, then the server; what is submitted meanwhile is stopped too, or refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.context import data_dir, data_dir_flag, project
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import ask, parse_duration, show, tell
+
+_STOP_TIMEOUT = 40.0
+"""Seconds that `down` waits for jobs to stop, all together."""
+_ENDED_PHASES = ("Stopped", "Completed", "Failed", "Deleting")
+_POLL_INTERVAL = 0.02
+
+
+def down(line: CommandLine) -> int:
+    directory = data_dir(line)
+    server_json = client.running_server(directory)
+    if server_json is None:
+        show(f"No server is running for {directory}{client.describe_copy(directory)}.")
+        return 0
+    if line.keep_jobs and line.stop_jobs:
+        raise CommandError("--keep-jobs and --stop-jobs exclude each other", 2)
+    limit = parse_duration(line.timeout, "--timeout")
+    busy: list[dict[str, Any]] = []
+    if not line.keep_jobs:
+        busy = _drain(line, limit)
+        _warn_about_bare_pods(line)
+    if line.server is not None:
+        line.server.close()  # a server waits for its connections before it ends
+    pid = int(server_json["pid"])
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + limit
+    while client.is_alive(server_json):
+        if time.monotonic() > deadline:
+            raise CommandError(f"the server (pid {pid}) did not end within {line.timeout}; `kill -9 {pid}` ends it")
+        _reap_child(pid)
+        time.sleep(_POLL_INTERVAL)
+    stopped_note = f"; {len(busy)} unfinished {'jobs were' if len(busy) != 1 else 'job was'} stopped" if busy else ""
+    kept_note = "; running pods go on, the next `rowlock up` finds them" if line.keep_jobs else ""
+    show(f"The cluster is down{stopped_note}{kept_note}.")
+    if busy:
+        project_flag = "" if busy[0]["projectName"] == project(line) else f" -p {busy[0]['projectName']}"
+        resume = f"rowlock resume {busy[0]['name']}{project_flag}{data_dir_flag(directory)}"
+        show(f"To go on with a stopped job: `{client.restart_command(server_json)}`, then `{resume}`")
+    return 0
+
+
+def _drain(line: CommandLine, limit: float) -> list[dict[str, Any]]:
+    """Stop every unfinished job, also those that are submitted meanwhile; those that were stopped."""
+    busy = _unfinished_jobs(line)
+    if busy:
+        _confirm_stop(line, busy)
+    deadline = time.monotonic() + min(limit, _STOP_TIMEOUT)
+    if _refuse_new_jobs(line, limit + _STOP_TIMEOUT):
+        busy = _unfinished_jobs(line)
+    stopped, seen = [], set[str]()
+    while busy:
+        unstopped = _stop_jobs(line, busy, deadline)
+        stopped += [w for w in busy if w not in unstopped]
+        if unstopped:
+            tell(
+                f"{_describe_jobs(unstopped)} did not stop in time, and their pods go on. The next `rowlock up` finds them"
+            )
+        seen |= {w["id"] for w in busy}
+        busy = [w for w in _unfinished_jobs(line) if w["id"] not in seen]  # taken before, and shown only now
+    return stopped
+
+
+def _refuse_new_jobs(line: CommandLine, seconds: float) -> bool:
+    """Have the server take no more jobs; False: it is an older one, or does not answer, as has been said."""
+    try:
+        client.connect(line).post("/api/v1/drain", seconds=min(int(seconds) + 1, 3600))
+    except CommandError:
+        return False
+    return True
+
+
+def _reap_child(pid: int) -> None:
+    """When we are its parent (tests), take the exit code so that the process is gone."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def _unfinished_jobs(line: CommandLine) -> list[dict[str, Any]]:
+    """Jobs that have pods, or will; a server that does not answer has none to tell of."""
+    try:
+        server = client.connect(line)
+        workloads = client.list_all(server, "/api/v1/workloads", "workloads")
+    except CommandError as refusal:
+        tell(f"The server did not answer when asked for its jobs: {refusal.message}")
+        return []
+    return [w for w in workloads if w["phase"] not in ("Completed", "Failed", "Stopped", "Deleting")]
+
+
+def _warn_about_bare_pods(line: CommandLine) -> None:
+    """Pods without a controller cannot be suspended and are not ours to delete: they go on, and that is said."""
+    try:
+        pods = client.connect(line).get("/api/v1/pods")["items"]
+    except CommandError:
+        return  # `_unfinished_jobs` has said that the server does not answer
+    bare = [
+        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        for pod in pods
+        if pod["spec"].get("nodeName")
+        and not pod["metadata"].get("ownerReferences")
+        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    ]
+    if bare:
+        which, verb, them = ("pods", "go", "them") if len(bare) != 1 else ("pod", "goes", "it")
+        tell(
+            f"{len(bare)} {which} without a job {verb} on ({_first_names(bare)}). The next `rowlock up` finds {them}; `kubectl delete pod` stops {them}"
+        )
+
+
+def _confirm_stop(line: CommandLine, busy: list[dict[str, Any]]) -> None:
+    if line.yes or line.stop_jobs:
+        return
+    count = _describe_jobs(busy)
+    if not sys.stdin.isatty():
+        raise CommandError(f"{count}: stop with --yes, or leave pods running with --keep-jobs")
+    if ask(f"{count} will be stopped. Go on? [y/N] ") not in ("y", "yes"):
+        raise CommandError("Nothing was stopped.")
+
+
+def _describe_jobs(busy: list[dict[str, Any]]) -> str:
+    return f"{len(busy)} unfinished {'jobs' if len(busy) != 1 else 'job'} ({_first_names([w['name'] for w in busy])})"
+
+
+def _first_names(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+
+
+def _stop_jobs(line: CommandLine, busy: list[dict[str, Any]], deadline: float) -> list[dict[str, Any]]:
+    """Suspend every unfinished job and wait until its pods are gone: `rowlock resume` starts it again. Those whose pods
+    are not gone at the deadline: somebody else manages them, or nobody ends their pods."""
+    server = client.connect(line)
+    for workload in busy:
+        try:
+            server.post(f"/api/v1/workloads/distributed/{workload['id']}/suspend")
+        except client.StatusError as refusal:
+            if refusal.status not in (404, 409):
+                raise
+    unstopped = []
+    for workload in busy:
+        path, remaining = f"/api/v1/workloads/{workload['id']}/wait", max(0.0, deadline - time.monotonic())
+        try:
+            latest = server.get(path, **{"for": ",".join(_ENDED_PHASES), "timeout": round(remaining, 3)})
+        except client.StatusError:
+            continue  # it has been deleted meanwhile
+        if latest["phase"] not in (*_ENDED_PHASES, "Deleted"):
+            unstopped.append(workload)
+    return unstopped

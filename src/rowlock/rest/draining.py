@@ -1,0 +1,22 @@
+"""Before a server is stopped with its jobs it takes no new ones, as a node that is drained takes no pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.errors import BadRequest, Unsupported
+from rowlock.rest.call import JsonResult, RestCall
+from rowlock.rest.workloads import ACCEPTED
+
+MAX_DRAIN_S = 3_600
+
+
+async def drain(call: RestCall) -> Any:
+    """Refuse new jobs for `seconds` (1 to 3,600): by then the server is down, or whoever wanted it has given up."""
+    text = call.validate_query("seconds").get("seconds", "")
+    if not (text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= MAX_DRAIN_S):
+        raise BadRequest(f"seconds must be a whole number from 1 to {MAX_DRAIN_S}")
+    if call.context.drain is None:
+        raise Unsupported("this server cannot be drained: its cluster is somebody else's")
+    call.context.drain(float(text))
+    return JsonResult(202, ACCEPTED)
