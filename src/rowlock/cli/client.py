@@ -17,6 +17,7 @@ from typing import Any
 
 from rowlock.cli.context import data_dir, data_dir_flag
 from rowlock.cli.grammar import CommandError
+from rowlock.cli.interrupts import notice_interrupts
 from rowlock.cli.output import tell
 
 _TIMEOUT = 90.0
@@ -181,8 +182,9 @@ class ServerClient:
         if stream is not None and stream.sock is not None:
             stream.sock.settimeout(None)
         try:
-            while line := answer.readline():
-                yield line
+            with notice_interrupts():
+                while line := answer.readline():
+                    yield line
         except (OSError, http.client.HTTPException):
             raise CommandError(
                 "the connection to the server broke; the job goes on. Check the server: `rowlock status`"
@@ -219,9 +221,10 @@ class ServerClient:
             headers["Content-Type"] = "application/json"
         for fresh in (self._connection_kept_alive is None, True):
             try:
-                connection = self._connection()
-                connection.request(method, target, body=data, headers=headers)
-                response = connection.getresponse()
+                with notice_interrupts():
+                    connection = self._connection()
+                    connection.request(method, target, body=data, headers=headers)
+                    response = connection.getresponse()
                 if self.tells_requests:
                     tell(f"{method} {self.url}{target}: {response.status}")
                 return response
