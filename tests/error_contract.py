@@ -33,7 +33,7 @@ INTERNALS = (
     # A patched object, a patch or a reference, dumped as Go's `%+v`, as JSON of the internal type, or as its name.
     Internal(
         "dumped value",
-        r"(?s)(patch: |^)Invalid value: \\?\"(?:\{.*\}|v1\..*|&.*|core\..*|map\[.*|\[.*|[A-Z]\w+)\\?\": (?=json: |parsing time|illegal"
+        r"(?s)(patch: |^)Invalid value: \\?\"(?:\{.*?\}|v1\..*?|&.*?|core\..*?|map\[.*?|\[.*?|[A-Z]\w+)\\?\": (?=json: |parsing time|illegal"
         r"|no kind|strict|couldn't|cannot |unrecognized|a value cannot|error decoding|quantities)",
         r"\1Invalid value: OBJECT: ",
         real='patch: Invalid value: "map[data:map[x:1]]": cannot convert int64 to string',

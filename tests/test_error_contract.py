@@ -41,3 +41,14 @@ def test_sentences_for_people_stay_as_they_are() -> None:
 )  # fmt: skip
 def test_what_people_read_is_compared_to_the_letter(text: str) -> None:
     assert without_internals(text) == text
+
+
+def test_a_dump_ends_where_the_sentence_begins() -> None:
+    real = (
+        'patch: Invalid value: "map[spec:map[renewTime:noon]]": parsing time "noon" as "2006-01-02T15:04:05.000000Z07:00":'
+        ' cannot parse "noon" as "2006"'
+    )
+    ours = (
+        'patch: Invalid value: "Lease": parsing time "noon": not an RFC 3339 time such as 2006-01-02T15:04:05.000000Z'
+    )
+    assert without_internals(real) == without_internals(ours) == 'patch: Invalid value: OBJECT: parsing time "noon"'

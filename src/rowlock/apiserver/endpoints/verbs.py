@@ -346,7 +346,8 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
 
 def _invalid_patch(kind: Kind, error: DecodingError, type: PatchType) -> Invalid:
     """What a patch makes does not fit the type: the real server blames the patch and names no object."""
-    why = f"a value cannot be converted: {error.why}" if type == "strategic" else error.why
+    is_conversion = "json: cannot unmarshal" in error.why or error.why.startswith("illegal base64")
+    why = f"a value cannot be converted: {error.why}" if type == "strategic" and is_conversion else error.why
     cause = field_errors.invalid_value("patch", kind.name, why)
     return Invalid(f' "" is invalid: patch: {cause.message}', causes=[cause])
 
