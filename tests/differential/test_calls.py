@@ -37,7 +37,7 @@ def test_what_a_server_chooses_is_no_difference() -> None:
 
 
 @pytest.mark.real
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_random_calls_are_answered_alike(tmp_path: Path) -> None:
     if missing := real_cluster_missing():
         pytest.skip(missing)
