@@ -11,12 +11,12 @@ from rowlock.api import (
     Decision,
     Delete,
     DeleteOptions,
-    Patch,
     View,
     Write,
 )
 from rowlock.kinds import NODE, POD, Kind
 from rowlock.objects import Key, Object
+from rowlock.system.pod_disruption import mark_disrupted
 
 QUARANTINE = 40.0  # seconds that a node may be missing before its pods are given up
 _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
@@ -57,16 +57,6 @@ def _pods_on(view: View, node: str) -> list[Object]:
 
 
 def _fail_and_delete(pod: Object, now: float) -> Iterable[Write]:
-    pod_key = objects.key(pod)
     if objects.phase(pod) not in _FINISHED_PHASES:
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByPodGC",
-            "message": "PodGC: node no longer exists",
-            "lastTransitionTime": objects.timestamp(now),
-        }
-        other_conditions = [c for c in objects.dig(pod, "status.conditions", ()) if c.get("type") != "DisruptionTarget"]
-        status = {"phase": "Failed", "conditions": [*other_conditions, condition]}
-        yield Patch(POD, *pod_key, {"metadata": {"uid": objects.uid(pod)}, "status": status}, "merge", "status")
-    yield Delete(POD, *pod_key, DeleteOptions(grace=0, uid=objects.uid(pod)))
+        yield mark_disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, phase="Failed")
+    yield Delete(POD, *objects.key(pod), DeleteOptions(grace=0, uid=objects.uid(pod)))

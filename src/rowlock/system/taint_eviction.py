@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rowlock import objects
-from rowlock.api import NOTHING, Change, Decision, Delete, DeleteOptions, Patch, Record, View, Write
+from rowlock.api import NOTHING, Change, Decision, Delete, DeleteOptions, Record, View, Write
 from rowlock.kinds import NODE, POD, Kind
 from rowlock.objects import Key, Object
+from rowlock.system.pod_disruption import mark_disrupted
 
 NO_EXECUTE = "NoExecute"
 
@@ -95,17 +96,8 @@ def _taints_of_node(view: View, pod: Object) -> list[Mapping[str, Any]]:
 
 
 def _evict(pod: Object, now: float) -> Iterable[Write]:
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "DeletionByTaintManager",
-        "message": "Taint manager: deleting due to NoExecute taint",
-        "lastTransitionTime": objects.timestamp(now),
-    }
-    other_conditions = [c for c in objects.dig(pod, "status.conditions", ()) if c.get("type") != condition["type"]]
-    patch = {"metadata": {"uid": objects.uid(pod)}, "status": {"conditions": [*other_conditions, condition]}}
     yield _event(pod, "Marking for deletion Pod")
-    yield Patch(POD, *objects.key(pod), patch, "merge", "status")
+    yield mark_disrupted(pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint", now)
     yield Delete(POD, *objects.key(pod), DeleteOptions(uid=objects.uid(pod)))
 
 

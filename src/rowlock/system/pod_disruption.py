@@ -1,0 +1,24 @@
+"""The mark of a pod that a controller ends: the condition `DisruptionTarget`, which says who and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock import objects
+from rowlock.api import Patch
+from rowlock.kinds import POD
+from rowlock.objects import Object
+
+
+def mark_disrupted(pod: Object, reason: str, message: str, now: float, **status: Any) -> Patch:
+    """The write that adds the condition, and sets other fields of the pod's status beside it."""
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": objects.timestamp(now),
+    }
+    other_conditions = [c for c in objects.dig(pod, "status.conditions", ()) if c.get("type") != condition["type"]]
+    fields = {**status, "conditions": [*other_conditions, condition]}
+    return Patch(POD, *objects.key(pod), {"metadata": {"uid": objects.uid(pod)}, "status": fields}, "merge", "status")
