@@ -33,6 +33,7 @@ def detect_backend(root: str = ROOT) -> str:
         backend = "v1" if can_create else "watchdog"
     if backend != "watchdog":
         _set_cpu_weight(Cgroup(backend, (cpu_directory(backend, root),)), os.cpu_count() or 1)
+        _set_cpu_weight(Cgroup.make("", {"how": backend}, root), 0.0)
     return backend
 
 
@@ -113,7 +114,6 @@ class Cgroup:
         for directory in group.directories:
             os.makedirs(directory, exist_ok=True)
         if group.shared:
-            _set_cpu_weight(group, 0.0)
             return group
         rows = _v2_settings(limits) if group.version == "v2" else _v1_settings(limits)
         for number, file, value, required in rows:
