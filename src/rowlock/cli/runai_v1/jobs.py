@@ -22,15 +22,21 @@ HEADER = (
 FINISHED_STATUSES = ("Succeeded", "Failed", "Deleted", "Preempted", "TimedOut")
 
 
-def index(line: CommandLine) -> int:
+def list_workloads(line: CommandLine) -> list[dict[str, Any]]:
+    """Those of the selected project, or of all; sorted by project and name. Raises CommandError for an unknown project."""
     server, project_name = client.connect(line), project(line)
     query = "" if line.all_projects else f"projectName=={project_name}"
     workloads = client.list_all(server, WORKLOADS, "workloads", filterBy=query)
     if not workloads and not line.all_projects:
         jobs.check_project(server, project_name)
-    if not line.all_projects:
-        show(f"Showing jobs for project {project_name}")
     workloads.sort(key=lambda w: (w["projectName"], w["name"]))
+    return workloads
+
+
+def index(line: CommandLine) -> int:
+    workloads = list_workloads(line)
+    if not line.all_projects:
+        show(f"Showing jobs for project {project(line)}")
     show(table(HEADER, [_row(w) for w in workloads]))
     return 0
 

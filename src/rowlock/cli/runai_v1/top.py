@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from rowlock.cli import client, node_usage
-from rowlock.cli.commands import jobs as rowlock_jobs
-from rowlock.cli.commands.jobs import WORKLOADS
-from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandLine
 from rowlock.cli.output import format_memory, format_number, show, table, tell
 from rowlock.cli.runai_v1.context import grouped_table
+from rowlock.cli.runai_v1.jobs import list_workloads
 
 _UNMEASURED = (
     "Utilization (-) is not measured; ALLOCATED is what pods asked for. `rowlock why JOB` shows what ranks do."
@@ -35,16 +33,10 @@ def nodes(line: CommandLine) -> int:
 
 
 def jobs(line: CommandLine) -> int:
-    server, project_name = client.connect(line), project(line)
-    query = "" if line.all_projects else f"projectName=={project_name}"
-    workloads = client.list_all(server, WORKLOADS, "workloads", filterBy=query)
-    if not workloads and not line.all_projects:
-        rowlock_jobs.check_project(server, project_name)
-    workloads.sort(key=lambda w: (w["projectName"], w["name"]))
     rows = [
         (w["name"], w["projectName"], w["additionalFields"]["status"], format_number(w["allocatedResources"]["gpu"]), "-",
          w["allocatedResources"].get("gpuMemory") or "-", "-", "-")
-        for w in workloads
+        for w in list_workloads(line)
     ]  # fmt: skip
     header = (
         "NAME",
