@@ -31,6 +31,7 @@ from rowlock.apiserver.server import application, connection_limits, http_protoc
 from rowlock.apiserver.server import tls as server_tls
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.cluster import ClusterSettings, LocalCluster
+from rowlock.controllers import loop_watchdog
 from rowlock.errors import ApiError, Internal
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.worker.settings import KubeletSettings
@@ -144,8 +145,13 @@ def tune_garbage_collector() -> None:
 class Server:
     """One embedded cluster and its faces on one HTTPS port."""
 
-    def __init__(self, options: argparse.Namespace, certificate_process: subprocess.Popen[bytes]) -> None:
-        self.options, self._certificate_process = options, certificate_process
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        certificate_process: subprocess.Popen[bytes],
+        clock: loop_watchdog.TurnClock,
+    ) -> None:
+        self.options, self._certificate_process, self._clock = options, certificate_process, clock
         self.data_dir: Path = options.data_dir.absolute()
         self.stop_event = asyncio.Event()
 
@@ -194,7 +200,8 @@ class Server:
             loop.add_signal_handler(signal_number, self.stop_event.set)
         listeners = sockets.open_listeners(self.options.port, self.data_dir, sockets.parse_bind(self.options.bind))
         async with self.cluster() as cluster:
-            await self._serve(cluster, listeners)
+            with loop_watchdog.LoopWatchdog(self._clock):
+                await self._serve(cluster, listeners)
 
     async def _serve(self, cluster: LocalCluster, listeners: list[socket.socket]) -> None:
         token = ensure_token(self.data_dir / "token")
@@ -281,10 +288,18 @@ def _describe_os_error(error: OSError, options: argparse.Namespace) -> str:
     return f"the server cannot start: {error}"
 
 
-def serve(options: argparse.Namespace, certificate_process: subprocess.Popen[bytes]) -> int:
+def serve(
+    options: argparse.Namespace, certificate_process: subprocess.Popen[bytes], server_class: type[Server] = Server
+) -> int:
     """The life of the server. `certificate_process` is the child that sees to the certificates."""
     try:
-        asyncio.run(Server(options, certificate_process).run())
+        clock = loop_watchdog.TurnClock()
+
+        async def run() -> None:
+            await server_class(options, certificate_process, clock).run()  # made here: it belongs to this loop
+
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(clock)) as runner:
+            runner.run(run())
     except ApiError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return 1

@@ -5,11 +5,10 @@ python -m tests.conformance.embedded --data-dir D --without kubelet,scheduler
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 from rowlock.api import Controller
-from rowlock.assembly import Server
+from rowlock.assembly import Server, serve
 from rowlock.cluster import LocalCluster
 from rowlock.serve import parse_arguments, start_certificates
 from rowlock.system import registry as system
@@ -29,4 +28,4 @@ class QuietServer(Server):
 
 if __name__ == "__main__":
     options = parse_arguments(sys.argv[1:])
-    asyncio.run(QuietServer(options, start_certificates(options.data_dir)).run())
+    sys.exit(serve(options, start_certificates(options.data_dir), QuietServer))

@@ -1,0 +1,261 @@
+"""Says what held the event loop up: nothing on it may take longer than 50 ms, for everybody else waits meanwhile.
+
+`TurnClock` is the loop's selector and notes when each turn of the loop begins and ends; that costs a fraction of a
+microsecond. `LoopWatchdog` is a thread that sleeps while the loop does, and looks at the loop's stack while a turn is
+long. What it saw goes into the log, a line for each different stack and minute; all long turns are counted.
+
+    clock = TurnClock()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(clock)) as runner, LoopWatchdog(clock): ...
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import selectors
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+LIMIT = 0.05
+"""Seconds that a turn of the loop may take."""
+FIRST_SAMPLE, SAMPLE_INTERVAL = 0.025, 0.01
+"""Seconds from the begin of a turn to the first look at its stack, and between two looks."""
+STILL_HELD = 1.0
+"""Seconds after which a turn is told of before it ends: perhaps it never does."""
+REPEAT_INTERVAL = 60.0
+"""Seconds between two lines about the same stack."""
+_MAX_FRAMES = 12
+_MAX_STACKS = 200
+"""Different stacks that are remembered; with more, all are told anew."""
+
+log = logging.getLogger("rowlock.watchdog")
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A turn that took longer than `LIMIT`: seconds altogether, and those of them in which garbage was collected."""
+
+    turn: int
+    seconds: float
+    collecting: float
+
+
+class TurnClock(selectors.DefaultSelector):
+    """A selector that knows since when the loop is busy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = 0
+        """The number of the current turn, or of the last one."""
+        self.began = 0.0
+        """When it began (`time.perf_counter`); 0 while the loop waits for something to do."""
+        self.recent_stalls: deque[Stall] = deque(maxlen=100)
+        """For the watchdog, which takes them out."""
+        self.stalls, self.stalled_seconds = 0, 0.0
+        """Turns that took longer than `LIMIT`, and the seconds of them."""
+        self.wake: Callable[[], None] | None = None
+        """Called at the begin of the next turn: the watchdog sleeps until then."""
+        self.collecting = 0.0
+        """Seconds in which garbage was collected, so far."""
+        self._collecting_before = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        """As the class does it; what comes between two calls is a turn."""
+        if self.began:
+            self.end_turn()
+        try:
+            return super().select(timeout)
+        finally:
+            self.turn += 1
+            self._collecting_before = self.collecting
+            self.began = time.perf_counter()
+            if self.wake is not None:
+                self.wake()
+
+    def forget_past(self) -> None:
+        """Nobody was served before now: what took long until here held nobody up."""
+        self.recent_stalls.clear()
+        self.stalls, self.stalled_seconds = 0, 0.0
+        if self.began:
+            self.began = time.perf_counter()
+
+    def end_turn(self) -> None:
+        """The loop has nothing to do now; a turn that took too long is noted."""
+        seconds, self.began = time.perf_counter() - self.began, 0.0
+        if seconds > LIMIT:
+            self.stalls += 1
+            self.stalled_seconds += seconds
+            self.recent_stalls.append(Stall(self.turn, seconds, self.collecting - self._collecting_before))
+
+
+@dataclass(slots=True)
+class _Told:
+    """When a stack was told of last, and how often it was seen since."""
+
+    at: float
+    repeats: int = 0
+
+
+@dataclass(slots=True)
+class _Samples:
+    """Stacks of one turn: functions, innermost first → (how often seen, the text with its lines)."""
+
+    counts: dict[tuple[str, ...], int] = field(default_factory=dict)
+    texts: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def add(self, frame: FrameType) -> None:
+        functions: list[str] = []
+        places: list[str] = []
+        current: FrameType | None = frame
+        while current is not None and len(places) < _MAX_FRAMES:
+            code = current.f_code
+            if code.co_name == "_run" and code.co_filename.endswith("asyncio/events.py"):
+                break
+            path = PurePath(code.co_filename)
+            functions.append(f"{path.name}:{code.co_name}")
+            places.append(f"{code.co_name} ({path.parent.name}/{path.name}:{current.f_lineno})")
+            current = current.f_back
+        key = tuple(functions)
+        self.counts[key] = self.counts.get(key, 0) + 1
+        self.texts[key] = " < ".join(places)
+
+    def most_frequent(self) -> tuple[str, ...]:
+        return max(self.counts, key=self.counts.__getitem__, default=())
+
+
+class LoopWatchdog:
+    """Watches the loop of a `TurnClock` from a thread of its own, while it is entered in the loop's thread."""
+
+    def __init__(self, clock: TurnClock) -> None:
+        self._clock = clock
+        self.starved = 0
+        """Long turns that would have been short, had the machine had a processor for us."""
+        self.wakeups = 0
+        """How often its thread has looked: never while the loop sleeps, at most once in `FIRST_SAMPLE` else."""
+        self._told: dict[tuple[str, ...], _Told] = {}
+        self._loop_thread = threading.get_ident()
+        self._has_turn = threading.Event()
+        self._stopped = False
+        self._scheduling_fd = -1
+        self._collection_began = 0.0
+        self._samples, self._sampled_turn = _Samples(), 0
+        """What was seen of the last long turn, and which it was."""
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._loop_thread = threading.get_ident()
+        self._clock.forget_past()
+        try:
+            self._scheduling_fd = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
+        except OSError:
+            self._scheduling_fd = -1  # no Linux: nobody says how long a thread waited for a processor
+        gc.callbacks.append(self._note_collection)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped = True
+        self._has_turn.set()
+        self._thread.join()
+        gc.callbacks.remove(self._note_collection)
+        if self._scheduling_fd >= 0:
+            os.close(self._scheduling_fd)
+
+    def _note_collection(self, phase: str, info: Mapping[str, int]) -> None:
+        if threading.get_ident() != self._loop_thread:
+            return
+        if phase == "start":
+            self._collection_began = time.perf_counter()
+        else:
+            self._clock.collecting += time.perf_counter() - self._collection_began
+
+    # ------------------------------------------------------------ in the watchdog's thread
+
+    def _run(self) -> None:
+        clock = self._clock
+        while not self._stopped:
+            self.wakeups += 1
+            waited = self._processor_wait()
+            time.sleep(FIRST_SAMPLE)  # most turns are over by then
+            turn, began = clock.turn, clock.began
+            if began:
+                self._watch_turn(turn, began)
+            self._judge_stalls(waited)
+            if clock.began:
+                continue
+            self._has_turn.clear()
+            clock.wake = self._end_sleep
+            if not clock.began:  # else one has begun just now, and nobody wakes us
+                self._has_turn.wait()
+            clock.wake = None
+
+    def _end_sleep(self) -> None:
+        self._clock.wake = None
+        self._has_turn.set()
+
+    def _watch_turn(self, turn: int, began: float) -> None:
+        """Look at the loop's stack again and again until the turn is over."""
+        clock, samples, told_early = self._clock, _Samples(), False
+        time.sleep(max(began + FIRST_SAMPLE - time.perf_counter(), 0.0))
+        while clock.turn == turn and clock.began and not self._stopped:
+            frame = sys._current_frames().get(self._loop_thread)
+            if frame is not None:
+                samples.add(frame)
+            del frame
+            held = time.perf_counter() - began
+            if held > STILL_HELD and not told_early:
+                told_early = True
+                self._report(f"the event loop has been held up for {held:.1f} s and still is", samples)
+            time.sleep(SAMPLE_INTERVAL if held < STILL_HELD else held / 10)
+        self._samples, self._sampled_turn = samples, turn
+
+    def _judge_stalls(self, waited_before: float) -> None:
+        """Tell of the turns that were too long since the last look."""
+        if not self._clock.recent_stalls:
+            return
+        waited = self._processor_wait() - waited_before
+        while self._clock.recent_stalls:
+            stall = self._clock.recent_stalls.popleft()
+            self._judge(stall, self._samples if stall.turn == self._sampled_turn else _Samples(), waited)
+
+    def _processor_wait(self) -> float:
+        """Seconds that the loop's thread could have run and had no processor, so far."""
+        if self._scheduling_fd < 0:
+            return 0.0
+        return int(os.pread(self._scheduling_fd, 200, 0).split()[1]) / 1e9
+
+    def _judge(self, stall: Stall, samples: _Samples, waited: float) -> None:
+        if stall.seconds - waited <= LIMIT:
+            self.starved += 1
+            return
+        parts = {"without a processor": waited, "collecting garbage": stall.collecting}
+        remarks = ", ".join(f"{1000 * part:.0f} ms of them {name}" for name, part in parts.items() if part > 0.001)
+        self._report(
+            f"the event loop was held up for {1000 * stall.seconds:.0f} ms{remarks and f' ({remarks})'}", samples
+        )
+
+    def _report(self, what: str, samples: _Samples) -> None:
+        key, now = samples.most_frequent(), time.monotonic()
+        told = self._told.get(key)
+        if told is not None and now - told.at < REPEAT_INTERVAL:
+            told.repeats += 1
+            return
+        if len(self._told) >= _MAX_STACKS:
+            self._told.clear()
+        self._told[key] = _Told(now)
+        repeats = f"; {told.repeats} times more since this was told last" if told and told.repeats else ""
+        if not key:
+            log.warning("%s; nobody saw by what%s", what, repeats)
+            return
+        total = sum(samples.counts.values())
+        log.warning("%s; seen %d of %d times: %s%s", what, samples.counts[key], total, samples.texts[key], repeats)

@@ -1,0 +1,100 @@
+"""What holds the event loop up is named, once, and counted; what does not is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from rowlock.controllers import loop_watchdog
+from rowlock.controllers.loop_watchdog import LIMIT, LoopWatchdog, TurnClock
+
+
+def watch(body: Callable[[], Coroutine[Any, Any, None]]) -> tuple[TurnClock, LoopWatchdog]:
+    """Run `body` on a loop that is watched."""
+    clock = TurnClock()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(clock)) as runner:
+        with LoopWatchdog(clock) as watchdog:
+            runner.run(body())
+    return clock, watchdog
+
+
+def sort_for_long(seconds: float) -> None:
+    """Busy as a careless program is."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        sorted(range(1000), key=lambda n: -n)
+
+
+def test_what_held_the_loop_up_is_named_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0.001)
+            sort_for_long(4 * LIMIT)
+        await asyncio.sleep(2 * LIMIT)  # the thread sees that the turn is over
+
+    with caplog.at_level(logging.WARNING, "rowlock.watchdog"):
+        clock, watchdog = watch(body)
+    assert clock.stalls >= 3 and clock.stalled_seconds >= 12 * LIMIT
+    lines = [message for message in caplog.messages if "sort_for_long (controllers/test_loop_watchdog.py:" in message]
+    # On a machine that has no processor for us a stall may be put down to that.
+    assert len(lines) == 1 or watchdog.starved, caplog.messages
+    assert all(" < body (" in line and "held up for" in line for line in lines)
+
+
+def test_the_same_stack_is_told_again_after_a_minute_with_its_repeats(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_watchdog, "REPEAT_INTERVAL", 8 * LIMIT)
+
+    async def body() -> None:
+        for _ in range(4):
+            await asyncio.sleep(0.001)
+            time.sleep(4 * LIMIT)
+        await asyncio.sleep(2 * LIMIT)
+
+    with caplog.at_level(logging.WARNING, "rowlock.watchdog"):
+        watch(body)
+    assert 1 < len([message for message in caplog.messages if "body (" in message]) < 4
+    assert any("times more since this was told last" in message for message in caplog.messages)
+
+
+def test_a_loop_that_never_comes_back_is_told_of_meanwhile(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_watchdog, "STILL_HELD", 2 * LIMIT)
+    told = threading.Event()
+    monkeypatch.setattr(
+        loop_watchdog.log, "warning", lambda text, *values: told.set() if "still is" in text % values else None
+    )
+
+    async def body() -> None:
+        assert told.wait(30), "nothing was said while the loop was held"
+
+    watch(body)
+
+
+def test_short_turns_and_sleep_are_no_stalls(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        await asyncio.sleep(3 * LIMIT)
+        await asyncio.sleep(0)
+
+    with caplog.at_level(logging.WARNING, "rowlock.watchdog"):
+        clock, watchdog = watch(body)
+    assert clock.turn >= 2
+    assert clock.stalls <= watchdog.starved and not caplog.messages
+
+
+def test_an_idle_loop_lets_the_watchdog_sleep() -> None:
+    async def body() -> None:
+        await asyncio.sleep(0.2)
+        for _ in range(100):
+            await asyncio.sleep(0.0001)  # a crowd of short turns does not wake it for each
+
+    clock, watchdog = watch(body)
+    assert 1 <= watchdog.wakeups < clock.turn / 4
