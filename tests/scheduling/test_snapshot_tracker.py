@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rowlock.objects import Key
+import pytest
+from tests.scheduling.cluster import Bench
+
+from rowlock.api import Change
+from rowlock.kinds import NODE, POD, POD_GROUP, QUEUE
+from rowlock.objects import Key, revision
+from rowlock.scheduling import snapshot_tracker
+from rowlock.scheduling.controller import SCHEDULER_KEY, Scheduler
 from rowlock.scheduling.snapshot_tracker import SnapshotTracker
 
 
@@ -33,3 +40,33 @@ def test_a_pod_group_is_followed_without_looking_at_the_others() -> None:
     tracker._apply_group(Key("a", "g8"), group("g8", "other"), {})
     tracker._apply_group(Key("a", "g7"), None, {})
     assert tracker.group_of_owner[("a", "uid-other")] == "g8", "another group's claim stays"
+
+
+def test_a_large_state_is_taken_in_by_slices_and_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.node("n1", 8)
+    bench.queue("default")
+    for number in range(6):
+        bench.gang(f"j{number}", 3)
+        bench.pod(f"p{number}")
+    changes = [
+        Change("Added", revision(obj), kind, obj)
+        for kind in (POD, NODE, QUEUE, POD_GROUP)
+        for obj in bench.all(kind).values()
+    ]  # pods before their groups: the other way round nothing could go wrong
+    snapshots = []
+    for slice_size in (1000, 5, 1):
+        monkeypatch.setattr(snapshot_tracker, "ABSORBED_CHANGES", slice_size)
+        scheduler = Scheduler()
+        for change in changes:
+            scheduler.keys(bench.store.view, change)
+        assert len(scheduler.tracker.changed_keys) == (
+            len(changes) if slice_size == 1000 else len(changes) % slice_size
+        )
+        assert scheduler.has_unplanned_changes == (slice_size != 1000)
+        snapshots.append(scheduler.snapshot(bench.store.view, bench.now))
+        assert scheduler.decide(bench.store.view, SCHEDULER_KEY, bench.now).writes, (
+            "what was taken in was never planned"
+        )
+    by_key = [({gang.key: gang for gang in snapshot.gangs}, snapshot.nodes) for snapshot in snapshots]
+    assert by_key[0] == by_key[1] == by_key[2] and len(by_key[0][0]) == 12

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from rowlock.storage import store as module
 from rowlock.storage.read_verbs import Selection
 from rowlock.storage.state import StoredChange
 from rowlock.storage.watch_cache import LISTENERS_PER_TURN
-from rowlock.storage.watcher import Watcher
+from rowlock.storage.watcher import LIST_CHUNK, Watcher
 
 CM, NS = kinds.CONFIG_MAP, kinds.NAMESPACE
 
@@ -37,6 +37,41 @@ def test_state_then_bookmark_then_changes(path: Path | None) -> None:
             assert deleted.type == "Deleted" and objects.revision(deleted.object) == deleted.revision
 
     run(body())
+
+
+@pytest.mark.parametrize("all_kinds", [True, False])
+def test_a_long_first_state_is_that_of_one_moment_and_lets_others_have_their_turn(*, all_kinds: bool) -> None:
+    async def body() -> None:
+        async with Opened(None) as store:
+            await asyncio.gather(*(store.create(CM, config(f"c{n:04}")) for n in range(3 * LIST_CHUNK)))
+            watch = store.changes() if all_kinds else store.watch(CM)
+            await take(watch, 2)
+            turns = 0
+
+            async def others() -> None:
+                nonlocal turns
+                await store.update(CM, config("c0700", data="later"))
+                await store.delete(CM, "default", "c0701")
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            task = asyncio.ensure_future(others())
+            state = [change async for change in _until_bookmark(watch)]
+            assert turns >= 2, "nobody else had a turn"
+            told = {objects.name(change.object): change.object for change in state if change.kind == CM}
+            assert told["c0700"]["data"] == {"a": "1"} and "c0701" in told
+            assert story(await take(watch, 2)) == [("Modified", "c0700"), ("Deleted", "c0701")]
+            task.cancel()
+
+    run(body())
+
+
+async def _until_bookmark(watch: AsyncIterator[Change]) -> AsyncIterator[Change]:
+    async for change in watch:
+        if change.type == "Bookmark":
+            return
+        yield change
 
 
 def test_since_yields_everything_after_it_and_nothing_else(path: Path | None) -> None:

@@ -10,6 +10,7 @@ from tests.system.cluster import EVENT, Cluster
 
 from rowlock import kinds, objects
 from rowlock.storage.state import State, StoredChange
+from rowlock.system import event_expiry
 from rowlock.system.event_expiry import EventExpiry
 
 WRITTEN = 1_000_000.0
@@ -18,8 +19,11 @@ WRITTEN = 1_000_000.0
 def gone(event: dict[str, Any], now: float) -> bool:
     meta = {"namespace": "d", "name": "e", "creationTimestamp": objects.timestamp(WRITTEN)}
     view = State()
-    view.apply(StoredChange("Added", 1, kinds.EVENT, {**event, "metadata": meta}))
-    return bool(EventExpiry().decide(view, objects.Key("", "events"), now).writes)
+    added = StoredChange("Added", 1, kinds.EVENT, {**event, "metadata": meta}, key=objects.Key("d", "e"))
+    view.apply(added)
+    expiry = EventExpiry()
+    (key,) = expiry.keys(view, added)
+    return bool(expiry.decide(view, key, now).writes)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +51,20 @@ def test_events_live_an_hour(cluster: Cluster) -> None:
     assert cluster.names(EVENT) == ["new"]
     cluster.pass_time(600)
     assert cluster.names(EVENT) == []
+
+
+def test_a_delete_that_failed_is_tried_again_and_a_crowd_goes_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_expiry, "_EVENTS_PER_SWEEP", 4)
+    view, expiry, now = State(), EventExpiry(), WRITTEN + event_expiry.EVENT_TTL
+    for number in range(6):
+        meta = {"namespace": "d", "name": f"e{number}", "creationTimestamp": objects.timestamp(WRITTEN)}
+        key = objects.Key("d", f"e{number}")
+        added = StoredChange("Added", number + 1, kinds.EVENT, {"metadata": meta}, key=key)
+        view.apply(added)
+        expiry.keys(view, added)
+    sweep = objects.Key("", "events")
+    first, second = expiry.decide(view, sweep, now), expiry.decide(view, sweep, now)
+    assert (len(first.writes), first.requeue_after, len(second.writes)) == (4, 0.0, 2)
+    assert second.requeue_after is not None
+    again = [len(expiry.decide(view, sweep, now + second.requeue_after).writes) for _ in range(2)]
+    assert again == [4, 2], "what could not be deleted was forgotten"

@@ -22,6 +22,7 @@ from rowlock.objects import Object
 
 SERIES_SOURCES = frozenset({"default-scheduler"})
 """Sources whose Events are of `events.k8s.io`: with an `eventTime`, and a series when they repeat."""
+WRITES_PER_SLICE = 64  # Events that are written together: more would keep others waiting
 CACHE_SIZE = 4_096  # Events whose counts are kept, least recently used out first
 
 log = logging.getLogger("rowlock.events")
@@ -79,7 +80,10 @@ class Recorder:
             groups: dict[_EventKey, list[Record]] = {}
             for record in records:
                 groups.setdefault(_event_key(record), []).append(record)
-            await asyncio.gather(*(self._write(same, group) for same, group in groups.items()))
+            pending = list(groups.items())
+            for start in range(0, len(pending), WRITES_PER_SLICE):
+                some = pending[start : start + WRITES_PER_SLICE]
+                await asyncio.gather(*(self._write(same, group) for same, group in some))
 
     async def flush(self) -> None:
         """Write what is recorded now, once; for the end of a run."""

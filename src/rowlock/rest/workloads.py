@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,6 +36,8 @@ _DELETION_TIMEOUT = 15.0
 _MAX_PREFIX_LENGTH = 36
 _MAX_WAIT = 60.0
 _MAX_QUOTED = 60
+_WORKLOADS_PER_TURN = 32
+"""Workloads of a list that are described in one go: everybody else waits meanwhile."""
 
 
 def _kind(job: Object) -> Kind:
@@ -293,7 +296,11 @@ async def index(call: RestCall) -> Any:
     cache = call.context.cache
     page, next_offset = list_query.page_of(_select_rows(cache, parsed_query), parsed_query)
     page_workloads = [workload for row in page if (workload := cache.workload(row.uid))]
-    bodies = [runai_json.workload_json(workload) for workload in page_workloads]
+    bodies: list[dict[str, Any]] = []
+    for number, workload in enumerate(page_workloads, 1):
+        bodies.append(runai_json.workload_json(workload))
+        if number % _WORKLOADS_PER_TURN == 0:
+            await asyncio.sleep(0)
     await _fill_creation_failures(call, page_workloads, bodies)
     return _list_body("workloads", bodies, next_offset)
 

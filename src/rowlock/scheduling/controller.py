@@ -70,7 +70,7 @@ class Scheduler:
     usage_saved_at: float = 0.0
     """When the queues' usage was saved last."""
     has_unplanned_changes: bool = False
-    """`snapshot` took in changes that no cycle has seen yet."""
+    """`snapshot` or `keys` took in changes that no cycle has seen yet."""
 
     def __post_init__(self) -> None:
         self.tracker = SnapshotTracker(self.settings)
@@ -78,6 +78,7 @@ class Scheduler:
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         self.tracker.note_change(change)
+        self.has_unplanned_changes = self.tracker.absorb(view) or self.has_unplanned_changes
         return (SCHEDULER_KEY,)
 
     def decide(self, view: View, key: Key, now: float) -> api.Decision:

@@ -19,6 +19,8 @@ from rowlock.scheduling.planner import Planner
 
 KINDS: tuple[Kind, ...] = (POD, POD_GROUP, NODE, QUEUE, NAMESPACE, PRIORITY_CLASS)
 RESCAN_INTERVAL = 30.0
+ABSORBED_CHANGES = 256
+"""Changes that are taken in without waiting for a decision."""
 
 
 @dataclass(slots=True)
@@ -63,13 +65,24 @@ class SnapshotTracker:
             self._scan_view(view)
             self.scanned_at = now
         self.view, self.revision = view, view.revision
+        self.planner.session.now = now
+        return self._apply_noted(view)
+
+    def absorb(self, view: View) -> bool:
+        """Bring the session up to what was noted so far, where that is much: a decision after ten thousand changes would
+        keep everybody else waiting. False when nothing the planner cares about has changed."""
+        if len(self.changed_keys) < ABSORBED_CHANGES or (self.view is not None and view is not self.view):
+            return False
+        self.view, self.revision = view, view.revision
+        return self._apply_noted(view)
+
+    # ------------------------------------------------------------ what changed
+
+    def _apply_noted(self, view: View) -> bool:
         changed = [entry for entry, at in self.changed_keys.items() if at <= view.revision]
         for entry in changed:
             del self.changed_keys[entry]
-        self.planner.session.now = now
         return self._apply_changes(view, changed)
-
-    # ------------------------------------------------------------ what changed
 
     def _reset(self) -> None:
         settings = self.settings

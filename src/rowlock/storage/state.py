@@ -129,6 +129,19 @@ class State:
             for name in entries.names[start:]:
                 yield Key(space, name), entries.objects[name]
 
+    def freeze(self, kind: Kind, namespace: str = "") -> Iterator[tuple[Key, Object, bytes]]:
+        """Keys, objects and their JSON in order, as they are at the time of the call, however late they are read: the
+        tables are copied at once (a hundred thousand objects in a few milliseconds), the rest is the reader's time."""
+        spaces = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)
+        copies = [
+            (space, entries.names[:], entries.objects.copy(), entries.encoded.copy()) for space, entries in spaces
+        ]
+        return (
+            (Key(space, name), values[name], encoded.get(name, b""))
+            for space, names, values, encoded in copies
+            for name in names
+        )
+
     def count(self, kind: Kind, namespace: str = "", after: Key = FIRST_KEY) -> int:
         """How many objects there are after a key."""
         selected = self._kinds.get(kind, _NO_OBJECTS).select_namespaces(namespace)

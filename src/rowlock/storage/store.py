@@ -11,7 +11,7 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -184,7 +184,8 @@ class Store:
 
     def follow(self, selection: Selection, *, since: int | None = None, bookmarks: bool = False) -> Watcher:
         """`watch` for the HTTP server: a Watcher whose `next` gives all changes that there are at once."""
-        initial_changes = self._list_as_added(selection) if since is None else ()
+        items = self.view.freeze(selection.kind, selection.namespace) if since is None else iter(())
+        initial_changes = (change for change in _as_added(selection.kind, items) if selection.matches(change.object))
         return Watcher(
             self,
             selection,
@@ -197,27 +198,16 @@ class Store:
         """All kinds at once, for controllers: the state as Added changes, a bookmark, then everything that happens.
 
         The state is that of the first step; the event loop is let go between chunks of it."""
-        encoded = self.get_encoded
-        state = [
-            (kind, key, obj, encoded(kind, *key)) for kind in kinds.KINDS for key, obj in self.view.items(kind, "")
-        ]
+        frozen = [(kind, self.view.freeze(kind)) for kind in kinds.KINDS]
         watcher = Watcher(self)
-        for start in range(0, len(state), LIST_CHUNK):
-            for kind, key, obj, value in state[start : start + LIST_CHUNK]:
-                yield StoredChange("Added", objects.revision(obj), kind, obj, None, value or b"", key=key)
-            await asyncio.sleep(0)
-        del state
+        for number, added in enumerate(change for kind, items in frozen for change in _as_added(kind, items)):
+            yield added
+            if number % LIST_CHUNK == LIST_CHUNK - 1:
+                await asyncio.sleep(0)
+        del frozen
         while True:
             for change in await watcher.next():
                 yield change
-
-    def _list_as_added(self, selection: Selection) -> Sequence[StoredChange]:
-        kind, encoded = selection.kind, self.get_encoded
-        return [
-            StoredChange("Added", objects.revision(obj), kind, obj, None, encoded(kind, *key) or b"", key=key)
-            for key, obj in self.view.items(kind, selection.namespace)
-            if selection.matches(obj)
-        ]
 
     async def wait_for_revision(self, since: int) -> None:
         """A watch from the future: a revision handed out but not durable yet; or one of another cluster."""
@@ -330,6 +320,12 @@ def _recover(cls: type[Store], core: Core, journal: Journal, window: int) -> Sto
     assert store._group_commit is not None
     store._group_commit.load(recovery.garbage, recovery.compacted)
     return store
+
+
+def _as_added(kind: Kind, items: Iterable[tuple[Key, Object, bytes]]) -> Iterator[StoredChange]:
+    """What a watch without a beginning tells first."""
+    for key, obj, encoded in items:
+        yield StoredChange("Added", objects.revision(obj), kind, obj, None, encoded, key=key)
 
 
 def _to_change(row: Row, old: bytes | None) -> StoredChange:

@@ -6,7 +6,9 @@ counts a thousand times. Who can pass changes on at once gives `next` a way to, 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Protocol
 
 from rowlock.api import Change
@@ -49,7 +51,7 @@ class Watcher:
         selection: Selection | None = None,
         *,
         since: int | None = None,
-        initial_changes: Sequence[Change] = (),
+        initial_changes: Iterable[Change] = (),
         bookmark_interval: float | None = None,
     ) -> None:
         self._source, self._selection, self._bookmark_interval = source, selection, bookmark_interval
@@ -58,9 +60,11 @@ class Watcher:
         self._since = source.revision if since is None else since
         self._cursor: Cursor | None = None
         self._initial_batches: Iterator[Sequence[Change]] = iter(())
+        self._has_begun = False
+        """Has it told the first batch of the list?"""
         if since is None:
             self._cursor = source.watch_cache.cursor(self._kind, self._namespace)
-            self._initial_batches = iter([*_list_chunks(initial_changes), (Change("Bookmark", self._since),)])
+            self._initial_batches = chain(_list_chunks(initial_changes), [(Change("Bookmark", self._since),)])
 
     async def next(self, try_deliver: TryDeliver | None = None) -> Sequence[Change]:
         """What there is to tell now, as soon as there is something: changes, or one bookmark: after the first list, and
@@ -68,6 +72,9 @@ class Watcher:
 
         While it waits, changes go to `try_deliver`; those that it does not take are the answer."""
         for batch in self._initial_batches:
+            if self._has_begun:
+                await asyncio.sleep(0)  # a reader that never waits for anything lets others have their turn
+            self._has_begun = True
             return batch
         source = self._source
         if self._since > source.revision:
@@ -107,5 +114,7 @@ class Watcher:
         return [visible for change in changes if (visible := selection.visible_change(change)) is not None]
 
 
-def _list_chunks(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
-    return (changes[start : start + LIST_CHUNK] for start in range(0, len(changes), LIST_CHUNK))
+def _list_chunks(changes: Iterable[Change]) -> Iterator[Sequence[Change]]:
+    remaining = iter(changes)
+    while chunk := list(islice(remaining, LIST_CHUNK)):
+        yield chunk
