@@ -32,36 +32,43 @@ def sort_for_long(seconds: float) -> None:
 
 
 def test_what_held_the_loop_up_is_named_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    def lines() -> list[str]:
+        return [
+            message for message in caplog.messages if "sort_for_long (controllers/test_loop_watchdog.py:" in message
+        ]
+
     async def body() -> None:
-        for _ in range(3):
+        end = time.monotonic() + 60  # on a machine that has no processor for us a stall may be put down to that
+        while not lines() and time.monotonic() < end:
             await asyncio.sleep(0.001)
             sort_for_long(4 * LIMIT)
-        await asyncio.sleep(2 * LIMIT)  # the thread sees that the turn is over
+            await asyncio.sleep(2 * LIMIT)  # the thread sees that the turn is over
+        for _ in range(2):
+            sort_for_long(4 * LIMIT)
+            await asyncio.sleep(2 * LIMIT)
 
     with caplog.at_level(logging.WARNING, "rowlock.watchdog"):
-        clock, watchdog = watch(body)
+        clock, _ = watch(body)
     assert clock.stalls >= 3 and clock.stalled_seconds >= 12 * LIMIT
-    lines = [message for message in caplog.messages if "sort_for_long (controllers/test_loop_watchdog.py:" in message]
-    # On a machine that has no processor for us a stall may be put down to that.
-    assert len(lines) == 1 or watchdog.starved, caplog.messages
-    assert all(" < body (" in line and "held up for" in line for line in lines)
+    (line,) = lines()
+    assert " < body (" in line and "held up for" in line
 
 
-def test_the_same_stack_is_told_again_after_a_minute_with_its_repeats(
+def test_the_same_stack_is_told_again_after_a_while_with_its_repeats(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_watchdog, "REPEAT_INTERVAL", 8 * LIMIT)
 
     async def body() -> None:
-        for _ in range(4):
+        end = time.monotonic() + 60
+        while "times more since this was told last" not in caplog.text and time.monotonic() < end:
             await asyncio.sleep(0.001)
-            time.sleep(4 * LIMIT)
-        await asyncio.sleep(2 * LIMIT)
+            time.sleep(2 * LIMIT)
 
     with caplog.at_level(logging.WARNING, "rowlock.watchdog"):
-        watch(body)
-    assert 1 < len([message for message in caplog.messages if "body (" in message]) < 4
-    assert any("times more since this was told last" in message for message in caplog.messages)
+        clock, _ = watch(body)
+    told = [message for message in caplog.messages if "body (" in message]
+    assert 2 <= len(told) < clock.stalls and "times more since this was told last" in told[-1]
 
 
 def test_a_loop_that_never_comes_back_is_told_of_meanwhile(
@@ -86,8 +93,7 @@ def test_short_turns_and_sleep_are_no_stalls(caplog: pytest.LogCaptureFixture) -
 
     with caplog.at_level(logging.WARNING, "rowlock.watchdog"):
         clock, watchdog = watch(body)
-    assert clock.turn >= 2
-    assert clock.stalls <= watchdog.starved and not caplog.messages
+    assert clock.turn >= 2 and clock.stalls <= watchdog.starved and not caplog.messages
 
 
 def test_an_idle_loop_lets_the_watchdog_sleep() -> None:
