@@ -32,10 +32,12 @@ ROOTS = (
     "v1/Namespace", "v1/Node", "v1/Pod", "v1/Service", "v1/Event", "v1/ConfigMap", "v1/Secret", "v1/ServiceAccount",
     "v1/PersistentVolumeClaim", "v1/ResourceQuota", "v1/Binding", "scheduling.k8s.io/v1/PriorityClass",
     "coordination.k8s.io/v1/Lease", "rbac.authorization.k8s.io/v1/Role", "rbac.authorization.k8s.io/v1/RoleBinding",
+    "rbac.authorization.k8s.io/v1/ClusterRole", "rbac.authorization.k8s.io/v1/ClusterRoleBinding",
     "autoscaling/v2/HorizontalPodAutoscaler", "autoscaling/v1/Scale", "events.k8s.io/v1/Event", "policy/v1/Eviction",
     "authorization.k8s.io/v1/SelfSubjectAccessReview", "authorization.k8s.io/v1/SubjectAccessReview",
     "authorization.k8s.io/v1/LocalSubjectAccessReview", "authorization.k8s.io/v1/SelfSubjectRulesReview",
     "authentication.k8s.io/v1/SelfSubjectReview", "authentication.k8s.io/v1/TokenReview",
+    "authentication.k8s.io/v1/TokenRequest",
 )  # fmt: skip
 OPTIONS = ("v1/DeleteOptions", "v1/Status")
 """Types that requests and answers have, and no kind that is served."""

@@ -50,7 +50,7 @@ FOLDERS = {
         "files", "warm", "shim", "pod", "images", "network", "volumes", "runtime", "node", "streams", "prober", "worker",
     ),
     "apiserver": (
-        "schema", "http", "apply", "validation", "admission", "patch", "printers", "discovery", "streams", "endpoints",
+        "schema", "http", "authorization", "apply", "validation", "admission", "patch", "printers", "discovery", "streams", "endpoints",
         "server",
     ),
 }  # fmt: skip

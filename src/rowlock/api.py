@@ -27,7 +27,7 @@ Deciding code never calls these: it reads a `View` and returns `Write`s, which `
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -86,6 +86,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """Filled by the callee: sentences for the Warning header."""
     sequence: WriteSequence | None = None
     """The run that this write belongs to."""
+    review: Callable[[Object | None, Object], None] | None = None
+    """Asked with the object before (None = it is created) and after, before anything is admitted; it may raise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,9 @@ from pathlib import Path
 import uvicorn
 
 from rowlock import __version__, kinds, objects
+from rowlock.apiserver.authorization.rbac import RbacAuthorizer
 from rowlock.apiserver.http import users
+from rowlock.apiserver.http.authorizer import Attributes
 from rowlock.apiserver.server import application, connection_limits, http_protocol, sockets
 from rowlock.apiserver.server import tls as server_tls
 from rowlock.apiserver.server.settings import ApiServerSettings
@@ -117,7 +119,7 @@ def _current_snapshot(scheduler: Scheduler, store: Store) -> Snapshot:
     return scheduler.snapshot(store.view, time.time())
 
 
-def _rest_authenticator(settings: ApiServerSettings) -> TokenAuthenticator | None:
+def _rest_authenticator(settings: ApiServerSettings, authorizer: RbacAuthorizer) -> TokenAuthenticator | None:
     """The users of the Kubernetes API, for the REST API; None where there is nobody but the owner."""
     if not settings.tokens:
         return None
@@ -127,7 +129,9 @@ def _rest_authenticator(settings: ApiServerSettings) -> TokenAuthenticator | Non
         user = keys.authenticate(token, address)
         if user is None:
             return None
-        return Principal("" if user is users.ADMIN else user.name, user.can_read, user.is_master)
+        can_read = authorizer.authorize(user, Attributes("list", "", "pods")).allowed
+        can_write = authorizer.authorize(user, Attributes("create", "kubeflow.org", "pytorchjobs")).allowed
+        return Principal("" if user is users.ADMIN else user.name, can_read, can_write)
 
     return authenticate
 
@@ -205,14 +209,16 @@ class Server:
 
     async def _serve(self, cluster: LocalCluster, listeners: list[socket.socket]) -> None:
         token = ensure_token(self.data_dir / "token")
-        api_settings = self._api_settings(token)
+        api_settings, authorizer = self._api_settings(token), RbacAuthorizer(cluster.store.view)
         take_snapshot = (
             None if cluster.scheduler is None else partial(_current_snapshot, cluster.scheduler, cluster.store)
         )
         explain_failure = cluster.diagnostics.diagnose_job if cluster.diagnostics else None
         rest_api = RestApi(
             cluster.store,
-            RestSettings(token=token, version=__version__, authenticate_token=_rest_authenticator(api_settings)),
+            RestSettings(
+                token=token, version=__version__, authenticate_token=_rest_authenticator(api_settings, authorizer)
+            ),
             take_snapshot=take_snapshot,
             diagnose=explain_failure,
             image_problems=cluster.kubelet.engine_images.image_problems if cluster.kubelet else None,
@@ -220,7 +226,7 @@ class Server:
             diagnosis_message=cluster.diagnostics.status_message if cluster.diagnostics else None,
         )
         exec_sessions = cluster.kubelet.streaming if cluster.kubelet else None
-        app = application.application(rest_api.routes, cluster.store, api_settings, exec_sessions)
+        app = application.application(rest_api.routes, cluster.store, api_settings, exec_sessions, authorizer)
         tls = server_tls.server_context(self.data_dir / "server.crt", self.data_dir / "server.key")
         config = uvicorn.Config(
             app, log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,

@@ -16,6 +16,7 @@ from typing import Self
 from rowlock import controllers
 from rowlock.api import Controller
 from rowlock.apiserver.admission.chain import AdmissionChain
+from rowlock.apiserver.authorization import bootstrap_policy
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.controllers.supervisor import supervise
 from rowlock.diagnostics import diagnostics
@@ -104,9 +105,15 @@ class LocalCluster:
 
         settings = self.settings
         node_objects = fake_nodes.make_fake_nodes(settings.fake_nodes, settings.kubelet.simulated_gpus, time.time())
-        initial_objects = [*bootstrap.initial_objects(), *((NODE, node) for node in node_objects)]
+        initial_objects = [
+            *bootstrap.initial_objects(),
+            *bootstrap_policy.initial_objects(),
+            *((NODE, node) for node in node_objects),
+        ]
         missing = [(k, o) for k, o in initial_objects if self.store.view.get(k, "", o["metadata"]["name"]) is None]
         await asyncio.gather(*(create_missing(kind, obj) for kind, obj in missing))  # one commit
+        for kind, obj in bootstrap_policy.reconcile(self.store.view):
+            await self.store.update(kind, obj)
         for name in fake_nodes.superfluous_nodes(self.store.view, node_objects):
             await self.store.delete(NODE, "", name)
 

@@ -72,6 +72,12 @@ PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclass
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
 ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
+CLUSTER_ROLE = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
+CLUSTER_ROLE_BINDING = Kind(
+    "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
+)
+RBAC: tuple[Kind, ...] = (ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING)
+"""What rights are made of."""
 AUTOSCALER = Kind(
     "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", ("hpa",), True, frozenset({"status"}),
     ("all",),
@@ -94,7 +100,7 @@ POD_GROUP = Kind(
 
 KINDS: tuple[Kind, ...] = (
     NAMESPACE, NODE, POD, SERVICE, EVENT, CONFIG_MAP, SECRET, SERVICE_ACCOUNT, PERSISTENT_VOLUME_CLAIM,
-    RESOURCE_QUOTA, PRIORITY_CLASS, LEASE, ROLE, ROLE_BINDING, AUTOSCALER, *JOBS, QUEUE, POD_GROUP,
+    RESOURCE_QUOTA, PRIORITY_CLASS, LEASE, *RBAC, AUTOSCALER, *JOBS, QUEUE, POD_GROUP,
 )  # fmt: skip
 
 _BY_PATH = {(k.group, k.version, k.plural): k for k in KINDS}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rowlock.errors import BadRequest
 
@@ -100,6 +101,20 @@ def _parse_term(match: re.Match[str], text: str) -> Term:
 def from_labels(labels: Mapping[str, str]) -> Selector:
     """The selector that asks for exactly these label values."""
     return Selector(tuple(Term(k, "=", frozenset({v})) for k, v in labels.items()))
+
+
+_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
+
+
+def from_label_selector(selector: Mapping[str, Any]) -> Selector | None:
+    """An object's LabelSelector (`matchLabels`, `matchExpressions`); None where it has an operator that is none."""
+    terms = list(from_labels(selector.get("matchLabels") or {}).terms)
+    for expression in selector.get("matchExpressions") or ():
+        operator = _OPERATORS.get(str(expression.get("operator")))
+        if operator is None:
+            return None
+        terms.append(Term(str(expression.get("key")), operator, frozenset(expression.get("values") or ())))
+    return Selector(tuple(terms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ import uvicorn
 
 from rowlock import controllers, kinds, objects
 from rowlock.apiserver.admission.chain import AdmissionChain
+from rowlock.apiserver.authorization import bootstrap_policy
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application, certificates, http_protocol, tls
 from rowlock.apiserver.server.settings import ApiServerSettings
@@ -63,7 +64,7 @@ class Harness:
             http=http_protocol.protocol_factory(tls.server_context(papers.certificate, papers.key)), timeout_graceful_shutdown=1,
         )  # fmt: skip
         server = uvicorn.Server(config)
-        for kind, obj in bootstrap.initial_objects():
+        for kind, obj in [*bootstrap.initial_objects(), *bootstrap_policy.initial_objects()]:
             await self.store.create(kind, obj)
         tasks = [asyncio.create_task(self._furnish())]
         if self.collect:

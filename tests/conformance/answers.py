@@ -17,10 +17,11 @@ from typing import Any
 
 import httpx
 import yaml
+from tests.conformance import rights_cases
 
 GOLDEN = Path(__file__).with_name("answers.json")
-Step = tuple[str, str, Any] | tuple[str, str, Any, str]
-"""Method, path with query, body, content type. `{ns}` is the case's own namespace."""
+Step = tuple[str, str, Any] | tuple[str, str, Any, str] | tuple[str, str, Any, str, str]
+"""Method, path with query, body, content type, user (""= the administrator). `{ns}` is the case's own namespace."""
 
 JSON, MERGE, STRATEGIC = "application/json", "application/merge-patch+json", "application/strategic-merge-patch+json"
 STEPS, APPLY, PROTOBUF = (
@@ -277,6 +278,7 @@ CASES: dict[str, list[Step]] = {
     "table": [create(MAPS, config_map()), ("GET", MAPS + "/a", None, "accept:application/json;as=Table;v=v1;g=meta.k8s.io")],
     "partial metadata": [create(MAPS, config_map()), ("GET", MAPS + "/a", None, "accept:application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")],
     "yaml answer": [create(MAPS, config_map()), ("GET", MAPS + "/a", None, "accept:application/yaml")],
+    **rights_cases.RIGHTS_CASES,
 }  # fmt: skip
 
 _VOLATILE = (
@@ -305,10 +307,36 @@ class Server:
     def play(self, steps: list[Step]) -> list[Any]:
         namespace = "answers-" + uuid.uuid4().hex[:8]
         self._http.post("/api/v1/namespaces", json={"metadata": {"name": namespace}}).raise_for_status()
-        return [self._answer(namespace, *step) for step in steps]
+        answers = []
+        for step in steps:
+            answers.append(self._answer(namespace, *step))
+            if step[0] != "GET" and step[1].startswith(rights_cases.RBAC):
+                self._wait_for_rights(namespace)
+        return answers
 
-    def _answer(self, namespace: str, method: str, path: str, body: Any, media: str = JSON) -> Any:
+    def _wait_for_rights(self, namespace: str) -> None:
+        """A real server decides from informers, which are milliseconds behind, each in the order of its writes: what was
+        written is in force when a later role and its binding are."""
+        name, probe = uuid.uuid4().hex[:8], rights_cases.role("probe", rights_cases.rule("get", "pods"))
+        for scope, kind in ((f"/namespaces/{namespace}/", "Role"), ("/", "ClusterRole")):
+            bound = rights_cases.binding(name, kind, name, {"kind": "User", "name": name})
+            plural, where = kind.lower() + "s", rights_cases.RBAC + scope
+            self._http.post(where + plural, json={**probe, "metadata": {"name": name}}).raise_for_status()
+            self._http.post(where + kind.lower() + "bindings", json=bound).raise_for_status()
+            asked = {"verb": "get", "resource": "pods", "namespace": namespace if kind == "Role" else "default"}
+            question = {"spec": {"user": name, "resourceAttributes": asked}}
+            while not self._http.post(f"{rights_cases.REVIEWS}/subjectaccessreviews", json=question).json()["status"][
+                "allowed"
+            ]:
+                pass
+        for plural in ("clusterrolebindings", "clusterroles"):
+            self._http.delete(f"{rights_cases.RBAC}/{plural}/{name}").raise_for_status()
+
+    def _answer(self, namespace: str, method: str, path: str, body: Any, *more: str) -> Any:
+        media, user = [*more, *(JSON, "")[len(more) :]]
         headers = {"Accept": media.removeprefix("accept:") if media.startswith("accept:") else JSON}
+        if user:
+            headers["Impersonate-User"] = user.replace("{ns}", namespace)
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         if content is not None:
             content = content.replace(b"{ns}", namespace.encode())
@@ -334,7 +362,10 @@ def _parsed(answer: httpx.Response) -> Any:
 
 def _normal(value: Any, namespace: str, key: str = "") -> Any:
     if isinstance(value, dict):
-        return {k: _normal(v, namespace, k) for k, v in value.items() if k not in _DROPPED and v not in ({}, "", None)}
+        kept = {k: v for k, v in value.items() if k not in _DROPPED and v not in ({}, "", None)}
+        if kept.get("metadata", {}).keys() <= _DROPPED:  # of a review: nobody reads who wrote the question
+            kept.pop("metadata", None)
+        return {k: _normal(v, namespace, k) for k, v in kept.items()}
     if isinstance(value, list):
         return [_normal(v, namespace, key + "[]") for v in value]
     if key in ("resourceVersion", "uid") and isinstance(value, str):

@@ -7,7 +7,7 @@ stale view (the simulation uses that). Names are kept sorted per namespace: iter
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TypeVar
@@ -75,6 +75,12 @@ class State:
     def __init__(self) -> None:
         self._revision = 0
         self._kinds: dict[Kind, _KindObjects] = {}
+        self._observers: dict[Kind, list[Callable[[Change], None]]] = {}
+
+    def observe(self, kinds: Iterable[Kind], observer: Callable[[Change], None]) -> None:
+        """Call `observer` with every change of these kinds, once it is committed: for an index that must never be behind."""
+        for kind in kinds:
+            self._observers.setdefault(kind, []).append(observer)
 
     # ------------------------------------------------------------ View
 
@@ -171,6 +177,8 @@ class State:
             _remove(kind_objects, key)
         else:
             _put(kind_objects, key, change.object, change.encoded if isinstance(change, StoredChange) else b"")
+        for observer in self._observers.get(change.kind, ()):
+            observer(change)
 
     def load(self, kind: Kind, key: Key, obj: Object, encoded: bytes) -> None:
         """One object of a recovery; cheapest in the order of their keys."""

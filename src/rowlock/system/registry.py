@@ -10,6 +10,7 @@ from rowlock.system.namespace_deletion import NamespaceDeleter
 from rowlock.system.node_taints import UnschedulableTaint
 from rowlock.system.pod_garbage_collector import PodGarbageCollector
 from rowlock.system.resource_quota import ResourceQuotaController
+from rowlock.system.role_aggregation import RoleAggregation
 from rowlock.system.taint_eviction import TaintEviction
 from rowlock.system.volume_claims import ClaimProtection, FirstConsumerEvents
 
@@ -28,4 +29,5 @@ def controllers(ca_certificate: str = "") -> tuple[Controller, ...]:
         UnschedulableTaint(),
         FirstConsumerEvents(),
         ResourceQuotaController(),
+        RoleAggregation(),
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rowlock.apiserver.authorization.rbac import RbacAuthorizer
 from rowlock.apiserver.http import request_body
 from rowlock.apiserver.http.request_body import (
     convert_large_body,
@@ -23,6 +24,7 @@ from rowlock.apiserver.http.request_body import (
 from rowlock.apiserver.http.requests import Call
 from rowlock.apiserver.http.users import ADMIN
 from rowlock.errors import BadRequest
+from rowlock.storage.state import State
 
 TWICE = [
     ('{"a":1,"a":1}', ["a"]),
@@ -111,7 +113,7 @@ def test_yaml_knows_numbers_as_go_does() -> None:
 def test_large_yaml_is_read_beside_the_event_loop() -> None:
     """Others are answered meanwhile: the loop goes round while 200 KiB of YAML are read."""
     body = b"".join(b"key-%d: value\n" % n for n in range(15_000))
-    call = Call("POST", "/", {}, {b"content-type": b"application/yaml"}, ADMIN, body)
+    call = Call("POST", "/", {}, {b"content-type": b"application/yaml"}, ADMIN, RbacAuthorizer(State()), body)
     assert asyncio.run(_count_turns(call)) > 20
     assert len(decode_body(call)) == 15_000
 
@@ -131,7 +133,7 @@ def test_large_json_is_read_beside_the_event_loop() -> None:
     body = b'{"kind":"ConfigMap","kind":"ConfigMap","data":{%b}}' % b",".join(
         b'"k%d":"value"' % n for n in range(50_000)
     )
-    call = Call("POST", "/", {}, {b"content-type": b"application/json"}, ADMIN, body)
+    call = Call("POST", "/", {}, {b"content-type": b"application/json"}, ADMIN, RbacAuthorizer(State()), body)
     assert asyncio.run(_count_turns(call)) > 20
     assert decode_body(call) == json_of(body)
     assert decode_strict_json(call.body)[1] == ["kind"]
@@ -139,7 +141,9 @@ def test_large_json_is_read_beside_the_event_loop() -> None:
 
 def test_large_json_that_is_none_is_refused_in_the_words_of_who_reads_it() -> None:
     body = b'{"data":"' + b"x" * 300_000 + b'"'
-    call = Call("PATCH", "/", {}, {b"content-type": b"application/merge-patch+json"}, ADMIN, body)
+    call = Call(
+        "PATCH", "/", {}, {b"content-type": b"application/merge-patch+json"}, ADMIN, RbacAuthorizer(State()), body
+    )
     asyncio.run(convert_large_body(call))
     for read in (json_of, patch_of):
         with pytest.raises(BadRequest) as late:

@@ -12,6 +12,7 @@ import pytest
 
 from rowlock import kinds
 from rowlock.apiserver.admission.chain import AdmissionChain
+from rowlock.apiserver.authorization import bootstrap_policy
 from rowlock.apiserver.http import users
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application, sockets
@@ -23,7 +24,7 @@ from rowlock.storage.store import Store
 OWNER, ANA, BOB, EVE = "the-owners-own-token-here", "a" * 32, "b" * 32, "e" * 32
 PEOPLE = {
     ANA: users.User("ana", (users.MASTERS, users.AUTHENTICATED), "1"),
-    BOB: users.User("bob", (users.VIEWERS, "team", users.AUTHENTICATED)),
+    BOB: users.User("bob", ("rowlock:viewers", "team", users.AUTHENTICATED)),
     EVE: users.User("eve"),
 }
 
@@ -43,7 +44,7 @@ def test_the_file_is_that_of_a_real_api_server(tmp_path: Path) -> None:
     found = users.read_token_file(file(tmp_path, text))
     assert found[ANA] == users.User("ana", ("system:masters", "system:authenticated"), "1")
     assert found[BOB].groups == ("rowlock:viewers", "team", "system:authenticated")
-    assert (found[EVE].is_master, found[EVE].can_read) == (False, False)
+    assert [found[token].is_master for token in (ANA, BOB, EVE)] == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def asked(token: str, host: str = "10.0.0.5", *calls: tuple[str, str, Any]) -> l
         admission = AdmissionChain()
         store = Store.open(None, admission=admission, patches=Patcher())
         admission.view = store.core.staged_view
-        for kind, obj in bootstrap.initial_objects():
+        for kind, obj in [*bootstrap.initial_objects(), *bootstrap_policy.initial_objects()]:
             await store.create(kind, obj)
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
         await store.create(kinds.SECRET, secret)
@@ -152,7 +153,7 @@ def test_elsewhere_only_users_come_in(token: str) -> None:
 @pytest.mark.parametrize(
     ("token", "codes"), [(ANA, [200, 200, 200, 201, 404]), (BOB, [200, 200, 403, 403, 403]), (EVE, [403] * 5)]
 )
-def test_rights_come_from_groups(token: str, codes: list[int]) -> None:
+def test_rights_come_from_bindings_of_groups(token: str, codes: list[int]) -> None:
     assert [a.status_code for a in asked(token, "10.0.0.5", *EVERYTHING)] == codes
 
 

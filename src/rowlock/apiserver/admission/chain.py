@@ -59,6 +59,8 @@ class AdmissionChain:
             raise Unavailable("the server is being stopped and takes no new jobs: submit again when it is back")
         obj, given_fields = _split_managed_fields(obj)
         new = decode_object(kind, obj, options)
+        if options.review:
+            options.review(None, new)
         if kind is kinds.SECRET:
             new = _merge_string_data(new)
         entries = (
@@ -90,6 +92,8 @@ class AdmissionChain:
         new, given_fields = _split_managed_fields(new)
         before, old_fields = _split_managed_fields(old)
         new = decode_object(kind, new, options)
+        if options.review:
+            options.review(before, new)
         if kind is kinds.SECRET:
             new = _merge_string_data(new)
         if kind is kinds.POD and not subresource:

@@ -9,7 +9,7 @@ from starlette.types import Send
 from rowlock import objects
 from rowlock.apiserver.discovery import computed_kinds
 from rowlock.apiserver.discovery.computed_kinds import ComputedKind
-from rowlock.apiserver.endpoints import crds, endpoint_slices, reviews
+from rowlock.apiserver.endpoints import crds, endpoint_slices
 from rowlock.apiserver.http import requests
 from rowlock.apiserver.http.requests import Call, Target, path_not_found
 from rowlock.apiserver.http.responses import answer_object
@@ -35,9 +35,7 @@ async def serve_computed_kind(call: Call, send: Send, store: Store, match: tuple
     """Answers a read; a delete of all of them where there are none. Raises Unsupported for every other verb."""
     row, namespace, name = match
     kind = row.kind
-    verb = "list" if call.method == "GET" and not name else call.method.lower()
-    if not call.user.is_allowed(verb, kind.plural):
-        raise reviews.forbidden_error(call.user, verb, Target(kind, namespace, name))
+    call.require(requests.verb_of(call, name), Target(kind, namespace, name))
     if call.method not in ("GET", "DELETE" if row in computed_kinds.UNSERVED else "GET") or call.flag("watch"):
         raise Unsupported(row.refusal)
     call.check_query(requests.DELETE_COLLECTION_PARAMETERS if call.method == "DELETE" else requests.LIST_PARAMETERS)

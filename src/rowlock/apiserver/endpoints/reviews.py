@@ -2,54 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
-from importlib import resources
 from typing import Any
 
-from rowlock import kinds, objects
+from rowlock import objects
 from rowlock.apiserver.http import request_body
-from rowlock.apiserver.http.requests import Call, Target
-from rowlock.apiserver.http.users import READ_VERBS, User
+from rowlock.apiserver.http.authorizer import Attributes, Authorizer, require
+from rowlock.apiserver.http.requests import Call
+from rowlock.apiserver.http.users import User
 from rowlock.apiserver.schema import types
 from rowlock.apiserver.validation.field_errors import invalid_value
-from rowlock.errors import BadRequest, Cause, Forbidden, invalid
+from rowlock.errors import BadRequest, Cause, invalid
 from rowlock.objects import Object
 
 ReviewHandler = Callable[[Call, Object, Callable[[str], User | None]], dict[str, Any]]
 
 
-def forbidden_error(user: User, verb: str, target: Target) -> Forbidden:
-    """The sentence for a user who may not."""
-    kind, resource = target.kind, target.resource
-    subject = f'{kind.resource} "{target.name}"' if target.name else kind.resource
-    where = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
-    text = (
-        f'{subject} is forbidden: User "{user.name}" cannot {verb} resource "{resource}"'
-        f' in API group "{kind.group}" {where}'
-    )
-    details = {**({"name": target.name} if target.name else {}), **({"group": kind.group} if kind.group else {})}
-    return Forbidden(text, details={**details, "kind": kind.plural})
-
-
-def _authorize(user: User, spec: Object) -> dict[str, Any]:
+def _authorize(authorizer: Authorizer, user: User, spec: Object) -> dict[str, Any]:
     """May this user do what the review's spec asks about?"""
-    if user.is_master:
-        return {"allowed": True}
-    resource, non_resource = spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {}
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {}
     if resource is None:
-        return {"allowed": non_resource.get("verb") == "get" and _is_open_path(non_resource.get("path") or "")}
-    part = f"/{resource['subresource']}" if resource.get("subresource") else ""
-    if user.is_allowed(resource.get("verb") or "", f"{resource.get('resource') or ''}{part}"):
-        return {"allowed": True, "reason": "rowlock:viewers may read"}
-    return {"allowed": False}
-
-
-def _is_open_path(path: str) -> bool:
-    """Discovery and health are for everybody."""
-    open_paths = _DISCOVERY_RULE["nonResourceURLs"]
-    return path in open_paths or any(one.endswith("*") and path.startswith(one[:-1]) for one in open_paths)
+        attributes = Attributes(path.get("verb") or "", path=path.get("path") or "/")
+    else:
+        parts = (resource.get(part) or "" for part in ("verb", "group", "resource", "subresource", "namespace", "name"))
+        attributes = Attributes(*parts)
+    decision = authorizer.authorize(user, attributes)
+    return {"allowed": decision.allowed, **({"reason": decision.reason} if decision.reason else {})}
 
 
 def _spec_causes(kind: str, spec: Object) -> Iterator[Cause]:
@@ -67,14 +46,28 @@ def _spec_causes(kind: str, spec: Object) -> Iterator[Cause]:
         yield invalid_value("spec.user", "", "at least one of user or group must be specified")
 
 
+def _local_causes(spec: Object, namespace: str) -> Iterator[Cause]:
+    """A local question is about the namespace that it is asked in."""
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and (resource.get("namespace") or "") != namespace:
+        where = "spec.resourceAttributes.namespace"
+        yield invalid_value(where, resource.get("namespace") or "", "must match metadata.namespace")
+    if path is not None:
+        shown = {"Path": path.get("path") or "", "Verb": path.get("verb") or ""}
+        yield invalid_value("spec.nonResourceAttributes", shown, "disallowed on this kind of request")
+
+
 def _review_own_access(call: Call, body: Object, authenticate: Callable[[str], User | None]) -> dict[str, Any]:
-    return _authorize(call.user, _checked_spec("SelfSubjectAccessReview", body))
+    return _authorize(call.authorizer, call.user, _checked_spec("SelfSubjectAccessReview", body))
 
 
-def _checked_spec(kind: str, body: Object) -> Object:
-    """The question, once it is one. Raises Invalid."""
+def _checked_spec(kind: str, body: Object, namespace: str = "") -> Object:
+    """The question, once it is one, and about the namespace that it is asked in. Raises Invalid."""
     spec: Object = body.get("spec") or {}
-    if causes := list(_spec_causes(kind, spec)):
+    causes = list(_spec_causes(kind, spec))
+    if namespace:
+        causes += _local_causes(spec, namespace)
+    if causes:
         error = invalid("", "", causes, AUTHORIZATION[0])
         error.details.pop("kind", None)  # a real server does not say what of
         raise error
@@ -82,38 +75,35 @@ def _checked_spec(kind: str, body: Object) -> Object:
 
 
 def _review_access(call: Call, body: Object, authenticate: Callable[[str], User | None]) -> dict[str, Any]:
-    spec = _checked_spec("SubjectAccessReview", body)
-    return _authorize(User(spec.get("user") or "", tuple(spec.get("groups") or ())), spec)
+    spec = _checked_spec("SubjectAccessReview", body, _namespace_of(call))
+    return _authorize(call.authorizer, User(spec.get("user") or "", tuple(spec.get("groups") or ())), spec)
+
+
+def _namespace_of(call: Call) -> str:
+    """The namespace in the path of a local question, "" of others."""
+    parts = call.path.strip("/").split("/")
+    return parts[4] if parts[3] == "namespaces" else ""
 
 
 def _review_rules(call: Call, body: Object, authenticate: Callable[[str], User | None]) -> dict[str, Any]:
-    if not (body.get("spec") or {}).get("namespace"):
+    namespace = (body.get("spec") or {}).get("namespace")
+    if not namespace:
         raise BadRequest("no namespace on request")
-    if call.user.is_master:
-        granted = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
-        paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
-    else:
-        granted, paths = _readable_rules(call.user), []
+    rules = call.authorizer.rules_for(call.user, namespace)
+    errors = " ".join(error.message for error in call.authorizer.missing_roles(call.user, namespace))
     return {
-        "resourceRules": [*granted, *_RULES_FOR_EVERYBODY["resourceRules"]],
-        "nonResourceRules": [_HEALTH_RULE, *paths, _DISCOVERY_RULE],
+        "resourceRules": [_pick(rule, _RESOURCE_FIELDS) for rule in rules if rule.get("resources")],
+        "nonResourceRules": [_pick(rule, _PATH_FIELDS) for rule in rules if rule.get("nonResourceURLs")],
         "incomplete": False,
+        **({"evaluationError": errors} if errors else {}),
     }
 
 
-_RULES_FOR_EVERYBODY = json.loads(resources.files(__package__).joinpath("rules_for_everybody.json").read_bytes())
-"""Everybody may ask about himself, what there is, and whether the server is well."""
-_HEALTH_RULE, _DISCOVERY_RULE = _RULES_FOR_EVERYBODY["nonResourceRules"]
+_RESOURCE_FIELDS, _PATH_FIELDS = ("verbs", "apiGroups", "resources", "resourceNames"), ("verbs", "nonResourceURLs")
 
 
-def _readable_rules(user: User) -> list[dict[str, Any]]:
-    """What a user who is no master may read, by API group."""
-    groups: dict[str, list[str]] = {}
-    for kind in kinds.KINDS:
-        for resource in (kind.plural, *(f"{kind.plural}/{part}" for part in sorted(kind.subresources))):
-            if user.is_allowed("get", resource):
-                groups.setdefault(kind.group, []).append(resource)
-    return [{"verbs": sorted(READ_VERBS), "apiGroups": [group], "resources": found} for group, found in groups.items()]
+def _pick(rule: Object, fields: tuple[str, ...]) -> Object:
+    return {field: rule[field] for field in fields if rule.get(field)}
 
 
 def _user_info(user: User) -> dict[str, Any]:
@@ -137,28 +127,33 @@ def _review_token(call: Call, body: Object, authenticate: Callable[[str], User |
 
 AUTHORIZATION, AUTHENTICATION = ("authorization.k8s.io", "v1"), ("authentication.k8s.io", "v1")
 
-REVIEWS: dict[tuple[str, str, str], tuple[str, ReviewHandler, bool]] = {
-    (*AUTHORIZATION, "selfsubjectaccessreviews"): ("SelfSubjectAccessReview", _review_own_access, True),
-    (*AUTHORIZATION, "selfsubjectrulesreviews"): ("SelfSubjectRulesReview", _review_rules, True),
-    (*AUTHORIZATION, "subjectaccessreviews"): ("SubjectAccessReview", _review_access, False),
-    (*AUTHORIZATION, "localsubjectaccessreviews"): ("LocalSubjectAccessReview", _review_access, False),
-    (*AUTHENTICATION, "selfsubjectreviews"): ("SelfSubjectReview", _review_self, True),
-    (*AUTHENTICATION, "tokenreviews"): ("TokenReview", _review_token, False),
+REVIEWS: dict[tuple[str, str, str], tuple[str, ReviewHandler]] = {
+    (*AUTHORIZATION, "selfsubjectaccessreviews"): ("SelfSubjectAccessReview", _review_own_access),
+    (*AUTHORIZATION, "selfsubjectrulesreviews"): ("SelfSubjectRulesReview", _review_rules),
+    (*AUTHORIZATION, "subjectaccessreviews"): ("SubjectAccessReview", _review_access),
+    (*AUTHORIZATION, "localsubjectaccessreviews"): ("LocalSubjectAccessReview", _review_access),
+    (*AUTHENTICATION, "selfsubjectreviews"): ("SelfSubjectReview", _review_self),
+    (*AUTHENTICATION, "tokenreviews"): ("TokenReview", _review_token),
 }
-"""Path → kind, who answers, and whether everybody may ask (about himself)."""
+"""Path → kind, and who answers."""
+
+
+def authorize_review(call: Call, group_version_resource: tuple[str, str, str], namespace: str) -> None:
+    """To ask is a right, too; everybody has it about himself. Raises Forbidden."""
+    group, _, plural = group_version_resource
+    require(call.authorizer, call.user, Attributes("create", group, plural, namespace=namespace))
 
 
 def review(
     call: Call, group_version_resource: tuple[str, str, str], body: Any, authenticate: Callable[[str], User | None]
 ) -> Object:
-    """The answered review. Raises Forbidden, BadRequest."""
-    (group, version, plural), (kind, handler, everybody) = group_version_resource, REVIEWS[group_version_resource]
-    if not everybody and not call.user.is_master:
-        text = f'{plural}.{group} is forbidden: User "{call.user.name}" cannot create resource "{plural}"'
-        raise Forbidden(text)
+    """The answered review. Raises BadRequest, Invalid."""
+    (group, version, _), (kind, handler) = group_version_resource, REVIEWS[group_version_resource]
     decoded = request_body.decode_typed(body, types.type_name(group, version, kind))
     status = handler(call, decoded, authenticate)
     meta = decoded.get("metadata") or {}
+    if kind == "LocalSubjectAccessReview":
+        meta = {**meta, "namespace": _namespace_of(call)}
     if kind == "SelfSubjectReview":
         meta = {**meta, "creationTimestamp": objects.timestamp(time.time())}
     spec = {} if kind == "SelfSubjectRulesReview" else decoded.get("spec")

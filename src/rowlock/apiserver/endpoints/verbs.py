@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Any
 
 import msgspec
+from msgspec import structs
 from starlette.types import Send
 
 from rowlock import kinds, objects
@@ -18,6 +19,7 @@ from rowlock.api import Page, PatchType, WriteOptions
 from rowlock.apiserver.admission import chain as admission
 from rowlock.apiserver.admission.chain import DecodingError, decode_object
 from rowlock.apiserver.apply import managed_fields
+from rowlock.apiserver.authorization.escalation import escalation_review
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import answer, answer_object, encode
@@ -199,11 +201,18 @@ def _encode_object(store: Store, kind: Kind, obj: Object) -> bytes:
 # ---------------------------------------------------------------- writes
 
 
+def _reviewed_options(call: Call, kind: Kind, name: str) -> WriteOptions:
+    """The options of a write; that of a role or a binding may not grant more than its writer has."""
+    options = requests.write_options(call, name)
+    review = escalation_review(call.authorizer, call.user, kind) if kind in kinds.RBAC else None
+    return structs.replace(options, review=review) if review else options
+
+
 async def create(call: Call, send: Send, store: Store, target: Target) -> None:
     call.check_query(requests.WRITE_PARAMETERS)
     if target.kind.namespaced and not target.namespace:
         raise Unsupported("the server does not allow this method on the requested resource")
-    options = requests.write_options(call, "CreateOptions")
+    options = _reviewed_options(call, target.kind, "CreateOptions")
     obj = decode_request_object(call, target, options)
     if obj.get("status"):
         _check_unused(target.kind, obj, options, "status")
@@ -213,7 +222,7 @@ async def create(call: Call, send: Send, store: Store, target: Target) -> None:
 
 async def update(call: Call, send: Send, store: Store, target: Target) -> None:
     call.check_query(requests.WRITE_PARAMETERS)
-    options = requests.write_options(call, "UpdateOptions")
+    options = _reviewed_options(call, target.kind, "UpdateOptions")
     obj = decode_request_object(call, target, options)
     name = objects.name(obj)
     if name != target.name:
@@ -224,6 +233,7 @@ async def update(call: Call, send: Send, store: Store, target: Target) -> None:
     current = store.core.latest_object(target.kind, target.namespace, target.name)
     if current is None:
         _check_unused(target.kind, obj, options)
+        call.require("create", Target(target.kind, target.namespace, target.name))
         stored = await _create_on_update(store, target, obj, options)
         return await _send_stored(call, send, store, target.kind, stored, code=201)
     if obj.get("status") and not target.subresource:
@@ -257,7 +267,7 @@ def _uid_conflict(target: Target, requested_uid: str, current_uid: str) -> Confl
     return conflict(target.kind.plural, target.name, why, target.kind.group)
 
 
-_CREATE_ON_UPDATE_KINDS = frozenset({kinds.EVENT, kinds.LEASE, kinds.SERVICE, kinds.ROLE, kinds.ROLE_BINDING})
+_CREATE_ON_UPDATE_KINDS = frozenset({kinds.EVENT, kinds.LEASE, kinds.SERVICE, *kinds.RBAC})
 """What a real server makes when an update finds nothing to update."""
 
 
@@ -330,11 +340,13 @@ async def patch(call: Call, send: Send, store: Store, target: Target) -> None:
     if kind != "apply" and call.flag("force"):
         text = "Forbidden: may not be specified for non-apply patch"
         raise requests.invalid_option("PatchOptions", "force", text)
-    options = requests.write_options(call, "PatchOptions")
+    options = _reviewed_options(call, target.kind, "PatchOptions")
     if kind == "apply" and not call.query.get("fieldManager"):
-        options = WriteOptions(options.dry_run, "", options.force, options.validation, options.warnings)
+        options = structs.replace(options, manager="")
     body = _patch_body(call, target, kind)
     existed = kind != "apply" or store.core.latest_object(target.kind, target.namespace, target.name) is not None
+    if not existed:
+        call.require("create", Target(target.kind, target.namespace, target.name))
     try:
         stored = await store.patch(
             target.kind, target.namespace, target.name, body, type=kind, subresource=target.subresource, options=options

@@ -18,6 +18,7 @@ import msgspec
 
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
+from rowlock.apiserver.http.authorizer import Attributes, Authorizer, require
 from rowlock.apiserver.http.users import User
 from rowlock.apiserver.schema.json_errors import unmarshal_error
 from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound, Timeout, Unsupported, invalid
@@ -62,6 +63,7 @@ class Call:
     query: dict[str, str]
     headers: Mapping[bytes, bytes]
     user: User
+    authorizer: Authorizer
     body: bytes = b""
     warnings: list[str] = field(default_factory=list)
     stream_scope: Any = None
@@ -85,6 +87,22 @@ class Call:
             raise BadRequest(f'strconv.ParseInt: parsing "{text}": {why}')
         return int(text)
 
+    def require(self, verb: str, target: Target) -> None:
+        """Raises Forbidden where this user may not. A namespace is in itself, and a list that a field selector narrows to
+        one name is about that one."""
+        if self.user.is_master:
+            return
+        kind, namespace, name, subresource = target.kind, target.namespace, target.name, target.subresource
+        resource = kind.plural
+        if kind is kinds.NAMESPACE:
+            namespace = name
+        elif subresource == "binding" and not name:
+            resource, subresource = "bindings", ""
+        if verb in ("list", "watch") and "fieldSelector" in self.query:
+            match = _ONE_NAME.search(self.query["fieldSelector"])
+            name = match[1] if match else ""
+        require(self.authorizer, self.user, Attributes(verb, kind.group, resource, subresource, namespace, name))
+
     def check_query(self, allowed: frozenset[str]) -> None:
         """Refuse parameters that this request does not know."""
         for name in self.query:
@@ -94,6 +112,7 @@ class Call:
                 raise BadRequest(f'unknown query parameter "{name}"{hint}')
 
 
+_ONE_NAME = re.compile(r"(?:^|,)\s*metadata\.name\s*==?\s*([^,\s/%\\]+)\s*(?=,|$)")
 _INT64 = re.compile(r"[+-]?[0-9]{1,19}")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
@@ -142,12 +161,30 @@ def parse_target(group: str, version: str, rest: list[str]) -> Target:
     return Target(kind, space, *tail)
 
 
+WRONG_METHOD = "the server does not allow this method on the requested resource"
+
+
+def verb_of(call: Call, name: str, subresource: str = "") -> str:
+    """Kubernetes' word for what the request does. Raises Unsupported for a method that is none."""
+    if call.method == "GET":
+        if name:
+            return "get"
+        return "watch" if call.flag("watch") else "list"
+    if call.method == "POST" and (not name or subresource):
+        return "create"
+    if call.method == "DELETE":
+        return "delete" if name else "deletecollection"
+    if call.method in ("PUT", "PATCH") and name:
+        return "update" if call.method == "PUT" else "patch"
+    raise Unsupported(WRONG_METHOD)
+
+
 def watch_target(call: Call, target: Target) -> Target:
     """What `/watch/` before a path means, the oldest way to ask: a watch, of one object where the path names one."""
     if target.subresource:
         raise path_not_found()
     if call.method != "GET":
-        raise Unsupported("the server does not allow this method on the requested resource")
+        raise Unsupported(WRONG_METHOD)
     call.query["watch"] = "true"
     if target.name:
         selectors = [call.query.get("fieldSelector", ""), f"metadata.name={target.name}"]

@@ -1,8 +1,8 @@
-"""Who may come in, and what each may do: the owner by the data directory's token, others by a file of theirs.
+"""Who may come in: the owner by the data directory's token, others by a file of theirs.
 
-The file is kube-apiserver's own (`--token-auth-file`): a line `token,user,uid,"group,group"` for each. Rights come from
-groups alone: `system:masters` may do everything; `rowlock:viewers` may read everything but Secrets, and enters no pod;
-all others may ask who they are.
+The file is kube-apiserver's own (`--token-auth-file`): a line `token,user,uid,"group,group"` for each. What each may do
+is said by bindings of roles (`apiserver/authorization/`): `system:masters` may do everything; the groups `rowlock:admins`,
+`rowlock:editors` and `rowlock:viewers` have the roles of those names for all projects.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from pathlib import Path
 
 from rowlock.errors import BadRequest
 
-MASTERS, VIEWERS, AUTHENTICATED = "system:masters", "rowlock:viewers", "system:authenticated"
+MASTERS, AUTHENTICATED = "system:masters", "system:authenticated"
 LOOPBACK_ADDRESSES = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 """Addresses that nobody else's machine can reach us by."""
 MIN_TOKEN_LENGTH = 20
 """Characters of a token: whoever guesses shorter ones over a network may have luck."""
-READ_VERBS = frozenset({"get", "list", "watch"})
-_NOT_FOR_VIEWERS = frozenset({"secrets", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +34,6 @@ class User:
     @property
     def is_master(self) -> bool:
         return MASTERS in self.groups
-
-    @property
-    def can_read(self) -> bool:
-        """Whether there is anything this user may read."""
-        return self.is_master or VIEWERS in self.groups
-
-    def is_allowed(self, verb: str, resource: str) -> bool:
-        """`resource` is the plural, with a slash and the subresource when it is about one."""
-        if self.is_master:
-            return True
-        if "*" in resource:  # a question about every resource: among them are those a viewer may not read
-            return False
-        return VIEWERS in self.groups and verb in READ_VERBS and resource not in _NOT_FOR_VIEWERS
 
 
 ADMIN = User("rowlock-admin", (MASTERS, AUTHENTICATED))

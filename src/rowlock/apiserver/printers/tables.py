@@ -246,6 +246,7 @@ _COMPUTED: Mapping[str, Callable[[Object, float], Cells]] = {
     "persistentvolumeclaims": _claim_cells,
     "resourcequotas": _quota_cells,
     "rolebindings.rbac.authorization.k8s.io": _role_binding_cells,
+    "clusterrolebindings.rbac.authorization.k8s.io": _role_binding_cells,
     "horizontalpodautoscalers.autoscaling": _autoscaler_cells,
     "queues.scheduling.run.ai": _queue_cells,
     **{kind.resource: _job_cells for kind in JOBS},

@@ -149,4 +149,5 @@ SET_DEFAULTS: dict[str, SetDefaults] = {
     _HPA_BEHAVIOR: _set_scaling_defaults,
     "io.k8s.api.coordination.v1.LeaseSpec": _drop_coordinated_election,
     "io.k8s.api.rbac.v1.RoleBinding": _set_role_binding_defaults,
+    "io.k8s.api.rbac.v1.ClusterRoleBinding": _set_role_binding_defaults,
 }

@@ -20,6 +20,8 @@ from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rowlock import kinds
+from rowlock.apiserver.authorization import impersonation
+from rowlock.apiserver.authorization.rbac import RbacAuthorizer
 from rowlock.apiserver.discovery import groups, openapi
 from rowlock.apiserver.endpoints import (
     computed_kinds,
@@ -31,7 +33,8 @@ from rowlock.apiserver.endpoints import (
     watches,
 )
 from rowlock.apiserver.http import request_body, requests
-from rowlock.apiserver.http.requests import Call, Target, path_not_found, wants_yaml
+from rowlock.apiserver.http.authorizer import Attributes, Authorizer, require
+from rowlock.apiserver.http.requests import WRONG_METHOD, Call, Target, path_not_found, wants_yaml
 from rowlock.apiserver.http.responses import (
     INTERNAL_ERROR_MESSAGE,
     Reply,
@@ -42,12 +45,11 @@ from rowlock.apiserver.http.responses import (
     websocket_send,
     yaml_send,
 )
-from rowlock.apiserver.http.users import AUTHENTICATED, TokenAuthenticator, User, service_account_groups
+from rowlock.apiserver.http.users import TokenAuthenticator, User
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.errors import (
     ApiError,
     BadRequest,
-    Forbidden,
     Internal,
     NotAcceptable,
     TooLarge,
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _HEALTH_CHECKS: tuple[list[str], ...] = ([], ["ping"], ["log"], ["etcd"])
+_HEALTH_ENDPOINTS = ("healthz", "livez", "readyz")
 _OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 NO_KUBELET_MESSAGE = "this cluster was started without a kubelet: no pod runs here"
 
@@ -71,9 +74,14 @@ class ApiServer:
     """The ASGI application."""
 
     def __init__(
-        self, store: Store, settings: ApiServerSettings, streaming_runtime: StreamingRuntime | None = None
+        self,
+        store: Store,
+        settings: ApiServerSettings,
+        streaming_runtime: StreamingRuntime | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self._store, self._settings, self._streaming_runtime = store, settings, streaming_runtime
+        self._authorizer = authorizer or RbacAuthorizer(store.view)
         self._authenticator = TokenAuthenticator(
             settings.token, settings.tokens, loopback_only=settings.owner_loopback_only
         )
@@ -115,7 +123,9 @@ class ApiServer:
 
     async def _read_call(self, scope: Scope, receive: Receive, headers: Mapping[bytes, bytes]) -> Call:
         path = scope["path"]
-        call = Call(scope["method"], path, requests.parse_query(scope["query_string"]), headers, User("", ()))
+        call = Call(
+            scope["method"], path, requests.parse_query(scope["query_string"]), headers, User("", ()), self._authorizer
+        )
         extensions = scope.get("extensions") or _NO_EXTENSIONS
         if scope["type"] == "websocket" or "rowlock.take_over" in extensions:
             call.stream_scope = scope
@@ -134,22 +144,14 @@ class ApiServer:
         return call
 
     def _authenticate(self, call: Call, address: str, headers: Iterable[tuple[bytes, bytes]]) -> User:
-        """Who asks, or for whom the owner asks: each of his groups has a header of its own."""
+        """Who asks, or as whom."""
         kind, _, token = call.header(b"authorization").partition(" ")
         user = self._authenticator.authenticate(token.strip(), address) if kind.lower() == "bearer" else None
         if user is None:
             raise Unauthorized("Unauthorized")
-        impersonated_user = b"impersonate-user" in call.headers and call.header(b"impersonate-user")
-        if not impersonated_user:
-            return user
-        if not user.is_master:
-            text = f'users "{impersonated_user}" is forbidden: User "{user.name}" cannot impersonate resource "users" in API group "" at the cluster scope'
-            raise Forbidden(text)
-        impersonated_groups = tuple(
-            value.decode("latin-1") for name, value in headers if name == b"impersonate-group" and value
-        )
-        impersonated_groups = impersonated_groups or service_account_groups(impersonated_user)
-        return User(impersonated_user, (*impersonated_groups, AUTHENTICATED), uid=call.header(b"impersonate-uid"))
+        if b"impersonate-user" in call.headers or b"impersonate-group" in call.headers:
+            return impersonation.impersonate(self._authorizer, user, headers)
+        return user
 
     async def _read_body(self, call: Call, receive: Receive) -> bytes:
         limit = self._settings.body_limit
@@ -175,12 +177,14 @@ class ApiServer:
         if head == "apis" and len(parts) > 3:
             return await self._serve_resource(call, receive, send, (parts[1], parts[2]), parts[3:])
         if call.method not in ("GET", "HEAD"):
-            raise Unsupported(_WRONG_METHOD) if parts in _READ_ONLY_PATHS else path_not_found()
+            raise Unsupported(WRONG_METHOD) if parts in _READ_ONLY_PATHS else path_not_found()
         await self._serve_non_resource(call, send, head, parts)
 
     async def _serve_non_resource(self, call: Call, send: Send, head: str, parts: list[str]) -> None:
         """Everything that is not an object."""
-        if head in ("healthz", "livez", "readyz") and parts[1:] in _HEALTH_CHECKS:
+        if call.path not in _OPEN_PATHS and head not in _HEALTH_ENDPOINTS:
+            require(self._authorizer, call.user, Attributes("get", path=call.path))
+        if head in _HEALTH_ENDPOINTS and parts[1:] in _HEALTH_CHECKS:
             return await self._serve_health(call, send, head)
         if head == "version" and len(parts) == 1:
             return await answer(send, groups.version_text())
@@ -238,6 +242,7 @@ class ApiServer:
             and call.method == "POST"
             and len(rest) in (1, 3)
         ):
+            reviews.authorize_review(call, group_version_resource, rest[1] if len(rest) == 3 else "")
             await request_body.convert_large_body(call)
             review = reviews.review(call, group_version_resource, request_body.decode_body(call), self.user)
             await answer_object(send, review, code=201)
@@ -261,9 +266,8 @@ class ApiServer:
         return True
 
     async def _serve_object(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
-        verb = _verb(call, target)
-        if not call.user.is_allowed(verb, target.resource):
-            raise reviews.forbidden_error(call.user, verb, target)
+        verb = requests.verb_of(call, target.name, target.subresource)
+        call.require(verb, target)
         if target.subresource not in _STREAMING_SUBRESOURCES:
             # whoever could not read the answer writes nothing
             requests.negotiate_form(call.header(b"accept"), for_list=verb == "list")
@@ -301,7 +305,7 @@ class ApiServer:
                 return await subresources.log(call, receive, send, store, target)
         if sub in _POST_SUBRESOURCES:
             if call.method != "POST":
-                raise Unsupported(_WRONG_METHOD)
+                raise Unsupported(WRONG_METHOD)
             return await _POST_SUBRESOURCES[sub](call, send, store, target)
         if sub == "scale" and call.method in ("GET", "PUT", "PATCH"):
             return await subresources.scale(call, send, store, target)
@@ -310,7 +314,7 @@ class ApiServer:
             return await verb(call, send, store, target)
         if sub in subresources.CONNECT_SUBRESOURCES:
             return await self._serve_pod_stream(call, receive, send, target)
-        raise Unsupported(subresources.UNSUPPORTED.get(target.resource) or _WRONG_METHOD)
+        raise Unsupported(subresources.UNSUPPORTED.get(target.resource) or WRONG_METHOD)
 
 
 def _too_large_error(limit: int) -> TooLarge:
@@ -324,7 +328,6 @@ _UNSTORED_PATH_PARTS = frozenset(
     {events.GROUP, "bindings", "watch", *(place[0] for place in reviews.REVIEWS)} | computed_kinds.PLURALS
 )
 """Groups, and words in a path, of what is (or may be) no object of the store."""
-_WRONG_METHOD = "the server does not allow this method on the requested resource"
 _READ_ONLY_PATHS = (["version"], ["api"], ["api", "v1"])
 _POD_STREAM_PATH = re.compile("/api/v1/namespaces/[^/]+/pods/[^/]+/(exec|attach|portforward)/*")
 _STREAMING_SUBRESOURCES = frozenset({"log", "exec", "attach", "portforward"})
@@ -338,21 +341,6 @@ _VERB_HANDLERS: dict[str, VerbHandler] = {
     "delete": deletes.delete,
     "deletecollection": deletes.delete_collection,
 }
-
-
-def _verb(call: Call, target: Target) -> str:
-    """Kubernetes' word for what the request does. Raises Unsupported for a method that is none."""
-    if call.method == "GET":
-        if target.name:
-            return "get"
-        return "watch" if call.flag("watch") else "list"
-    if call.method == "POST" and (not target.name or target.subresource):
-        return "create"
-    if call.method == "DELETE":
-        return "delete" if target.name else "deletecollection"
-    if call.method in ("PUT", "PATCH") and target.name:
-        return "update" if call.method == "PUT" else "patch"
-    raise Unsupported(_WRONG_METHOD)
 
 
 async def _serve_openapi(call: Call, send: Send, parts: list[str]) -> None:
@@ -393,9 +381,10 @@ def application(
     store: Store,
     settings: ApiServerSettings,
     streaming_runtime: StreamingRuntime | None = None,
+    authorizer: Authorizer | None = None,
 ) -> ASGIApp:
     """What `assembly.py` serves: the faces' routes, and the API server for all other paths."""
-    api_routes = routes(store, settings, streaming_runtime)
+    api_routes = [Mount("/", app=ApiServer(store, settings, streaming_runtime, authorizer))]
     return PathDispatcher(api_routes[0].app, Starlette(routes=[*rest_routes, *api_routes]))
 
 

@@ -36,6 +36,7 @@ from rowlock.errors import Cause
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
+from rowlock.selectors import from_label_selector
 
 ANNOTATION_BYTES = 256 * 1024
 DATA_BYTES = 1024 * 1024
@@ -55,7 +56,7 @@ def object_causes(kind: Kind, obj: Object, stage: str = "") -> list[Cause]:
 
 def name_problems(kind: Kind, name: str) -> list[str]:
     """What is wrong with an object's name, by its kind's own alphabet."""
-    if kind in (kinds.ROLE, kinds.ROLE_BINDING):
+    if kind in kinds.RBAC:
         return path_segment_problems(name)
     if kind is kinds.NAMESPACE:
         return ["must not contain dots"] if "." in name and not subdomain_problems(name) else dns_label_problems(name)
@@ -208,9 +209,15 @@ def path_segment_problems(name: str) -> list[str]:
 
 
 @rule
-def policy_rule(rule: dict[str, Any], _: Scope) -> Causes:
+def policy_rule(rule: dict[str, Any], scope: Scope) -> Causes:
     if urls := rule.get("nonResourceURLs"):
         yield invalid_value(".nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs")
+    yield from cluster_policy_rule(rule, scope)
+
+
+@rule
+def cluster_policy_rule(rule: dict[str, Any], _: Scope) -> Causes:
+    if urls := rule.get("nonResourceURLs"):
         if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
             text = "rules cannot apply to both regular resources and non-resource URLs"
             yield invalid_value(".nonResourceURLs", urls, text)
@@ -232,6 +239,18 @@ def subject(entry: dict[str, Any], _: Scope) -> Causes:
         yield not_supported(".kind", kind, ("ServiceAccount", "User", "Group"))
     elif group != rights:
         yield not_supported(".apiGroup", group, (rights,))
+
+
+@rule
+def role_selector(selector: dict[str, Any], _: Scope) -> Causes:
+    if from_label_selector(selector) is None:
+        yield invalid_value("", None, "invalid label selector.")
+
+
+@rule
+def cluster_subject(entry: dict[str, Any], _: Scope) -> Causes:
+    if entry.get("kind") == "ServiceAccount" and not entry.get("namespace"):
+        yield required_value(".namespace")
 
 
 # ---------------------------------------------------------------- what may not change
@@ -297,7 +316,9 @@ def _node_update_causes(old: Object, new: Object) -> Causes:
 
 def _role_update_causes(old: Object, new: Object) -> Causes:
     if old.get("roleRef") != new.get("roleRef"):
-        yield Cause("FieldValueInvalid", "Invalid value: cannot change roleRef", "roleRef")
+        ref = new.get("roleRef") or {}
+        shown = {"APIGroup": ref.get("apiGroup", ""), "Kind": ref.get("kind", ""), "Name": ref.get("name", "")}
+        yield invalid_value("roleRef", shown, "cannot change roleRef")
 
 
 UPDATES_CHECKED_FIRST = frozenset({kinds.SECRET, kinds.CONFIG_MAP})
@@ -311,4 +332,5 @@ _UPDATE_RULES: dict[Kind, tuple[Update, ...]] = {
     kinds.PRIORITY_CLASS: (_priority_update_causes, _fixed_field("preemptionPolicy")),
     kinds.NODE: (_node_update_causes,),
     kinds.ROLE_BINDING: (_role_update_causes,),
+    kinds.CLUSTER_ROLE_BINDING: (_role_update_causes,),
 }

@@ -1,0 +1,79 @@
+"""Nobody grants rights that he does not have, as the policy-based registries of kube-apiserver have it.
+
+Who writes a role must hold all of its rules, or the verb `escalate` on it; who writes a binding must hold all rules of the role that it
+names, or the verb `bind` on that role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rowlock import kinds, objects
+from rowlock.apiserver.authorization.policy_rules import describe_rules, quote_list, uncovered_rules
+from rowlock.apiserver.http.authorizer import Attributes, Authorizer
+from rowlock.apiserver.http.users import User
+from rowlock.errors import NotFound, not_found
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.storage.lifecycle import forbidden_error
+
+_COLLECTOR_FIELDS = ("ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation")
+"""Metadata that the garbage collector changes: no right is changed by it."""
+_EVERYTHING: Sequence[Object] = (
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+)
+
+
+def escalation_review(authorizer: Authorizer, user: User, kind: Kind) -> Callable[[Object | None, Object], None] | None:
+    """What to ask of a write of this kind (`WriteOptions.review`); None when there is nothing to ask."""
+    if kind not in kinds.RBAC or user.is_master:
+        return None
+    check = _check_role if kind in (kinds.ROLE, kinds.CLUSTER_ROLE) else _check_binding
+
+    def review(old: Object | None, new: Object) -> None:
+        if old is None or _without_collector_fields(old) != _without_collector_fields(new):
+            check(authorizer, user, kind, old, new)
+
+    return review
+
+
+def _without_collector_fields(obj: Object) -> Object:
+    meta = {field: value for field, value in objects.meta(obj).items() if field not in _COLLECTOR_FIELDS}
+    return {**obj, "metadata": meta}
+
+
+def _check_role(authorizer: Authorizer, user: User, kind: Kind, old: Object | None, new: Object) -> None:
+    """Raises Forbidden."""
+    namespace, name = objects.namespace(new), objects.name(new)
+    may_escalate = Attributes("escalate", kind.group, kind.plural, "", namespace, name if old is not None else "")
+    if authorizer.authorize(user, may_escalate).allowed:
+        return
+    _check_held(authorizer, user, kind, new, new.get("rules") or ())
+    aggregates = any((obj or {}).get("aggregationRule") for obj in (old, new))
+    if aggregates and uncovered_rules(authorizer.rules_for(user, ""), _EVERYTHING):
+        raise forbidden_error(kind, name, "must have cluster-admin privileges to use the aggregationRule")
+
+
+def _check_binding(authorizer: Authorizer, user: User, kind: Kind, old: Object | None, new: Object) -> None:
+    """Raises Forbidden; NotFound for a role that is not there, whose rules nobody can hold."""
+    namespace, ref = objects.namespace(new), new.get("roleRef") or {}
+    plural = {"Role": "roles", "ClusterRole": "clusterroles"}.get(str(ref.get("kind")), "")
+    may_bind = Attributes("bind", str(ref.get("apiGroup")), plural, "", namespace, str(ref.get("name")))
+    if authorizer.authorize(user, may_bind).allowed:
+        return
+    try:
+        rules = authorizer.role_rules(ref, namespace)
+    except NotFound:
+        raise not_found(kind.plural, str(ref.get("name")), kind.group) from None  # as upstream words it
+    _check_held(authorizer, user, kind, new, rules)
+
+
+def _check_held(authorizer: Authorizer, user: User, kind: Kind, obj: Object, rules: Sequence[Object]) -> None:
+    missing = uncovered_rules(authorizer.rules_for(user, objects.namespace(obj)), rules)
+    if missing:
+        why = f'user "{user.name}" (groups={quote_list(user.groups)}) is attempting to grant RBAC permissions not currently held:'
+        errors = authorizer.missing_roles(user, objects.namespace(obj))
+        unresolved = " ".join(not_found(kind.plural, error.details["name"], kind.group).message for error in errors)
+        tail = f"; resolution errors: [{unresolved}]" if errors else ""
+        raise forbidden_error(kind, objects.name(obj), f"{why}\n{describe_rules(missing)}{tail}")

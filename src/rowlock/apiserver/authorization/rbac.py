@@ -1,0 +1,173 @@
+"""RBAC: bindings give the rules of roles to users, groups and service accounts, in one namespace or in all.
+
+The index has every binding under each of its subjects and every role compiled; the store tells it of each change as it is committed,
+so a decision looks only at the bindings of who asks. Decisions are remembered until rights change. As plugin/pkg/auth/authorizer/rbac;
+`system:masters` may do everything whatever the bindings say, as upstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rowlock import kinds, objects
+from rowlock.api import Change
+from rowlock.apiserver.authorization.policy_rules import CompiledRule
+from rowlock.apiserver.http.authorizer import AccessDecision, Attributes
+from rowlock.apiserver.http.users import User
+from rowlock.errors import NotFound, not_found
+from rowlock.kinds import Kind
+from rowlock.objects import Key, Object
+from rowlock.storage.state import State
+
+_REMEMBERED_DECISIONS = 16_384
+"""As many answers are kept; then all are forgotten (each is some hundred bytes, and made anew in microseconds)."""
+_ALLOWED = AccessDecision(True)
+_ROLE_KINDS = {"Role": kinds.ROLE, "ClusterRole": kinds.CLUSTER_ROLE}
+
+Subject = tuple[str, str]
+"""`User` or `Group`, and its name; a service account is the user that it acts as."""
+
+
+class _Binding(NamedTuple):
+    """A binding, as the index has it."""
+
+    kind: Kind
+    key: Key
+    role: tuple[Kind, Key] | None
+    """None: it names something that is no role."""
+    role_ref: Object
+    subjects: dict[Subject, str]
+    """Each with the words for it in a decision."""
+
+
+class RbacAuthorizer:
+    """Answers from the RBAC objects of a store's committed state, which it follows."""
+
+    def __init__(self, state: State) -> None:
+        self._roles: dict[tuple[Kind, Key], tuple[Sequence[Object], list[CompiledRule]]] = {}
+        self._bindings: dict[tuple[Kind, Key], _Binding] = {}
+        self._by_subject: dict[Subject, dict[str, dict[tuple[Kind, Key], _Binding]]] = {}
+        """Subject → namespace ("" = the cluster) → its bindings."""
+        self._decisions: dict[tuple[str, tuple[str, ...], Attributes], AccessDecision] = {}
+        self.version = 0
+        """Moves with every change of rights."""
+        for kind in kinds.RBAC:
+            for obj in state.all(kind):
+                self._store_object(kind, objects.key(obj), obj)
+        state.observe(kinds.RBAC, self._apply_change)
+
+    # ------------------------------------------------------------ questions
+
+    def authorize(self, user: User, attributes: Attributes) -> AccessDecision:
+        """Whether a binding allows it."""
+        if user.is_master:
+            return _ALLOWED
+        question = (user.name, user.groups, attributes)
+        decision = self._decisions.get(question)
+        if decision is None:
+            if len(self._decisions) >= _REMEMBERED_DECISIONS:
+                self._decisions.clear()
+            decision = self._decisions[question] = self._decide(user, attributes)
+        return decision
+
+    def _decide(self, user: User, attributes: Attributes) -> AccessDecision:
+        for binding, subject in self._bindings_of(user, attributes.namespace):
+            rules = self._roles.get(binding.role) if binding.role else None
+            if rules is not None and any(rule.allows(attributes) for rule in rules[1]):
+                return AccessDecision(True, f"RBAC: allowed by {_describe_binding(binding)} to {subject}")
+        missing = [error.message for error in self.missing_roles(user, attributes.namespace)]
+        if not missing:
+            return AccessDecision(False)
+        return AccessDecision(False, "RBAC: " + (missing[0] if len(missing) == 1 else f"[{', '.join(missing)}]"))
+
+    def missing_roles(self, user: User, namespace: str) -> Sequence[NotFound]:
+        """The roles that this user's bindings name and that are not there, each once."""
+        bindings = [binding for binding, _ in self._bindings_of(user, namespace) if binding.role not in self._roles]
+        return list({error.message: error for error in map(_missing_role, bindings)}.values())
+
+    def rules_for(self, user: User, namespace: str) -> Sequence[Object]:
+        """The rules of all bindings of a user, the cluster's first; each as its role has it."""
+        found: list[Object] = []
+        for binding, _ in self._bindings_of(user, namespace):
+            found += self._roles[binding.role][0] if binding.role in self._roles else ()
+        return found
+
+    def role_rules(self, role_ref: Object, namespace: str) -> Sequence[Object]:
+        """The rules of the role that a `roleRef` names, a Role in this namespace. Raises NotFound."""
+        kind = _ROLE_KINDS.get(str(role_ref.get("kind")))
+        if kind is None:
+            raise NotFound(f'unsupported role reference kind: "{role_ref.get("kind")}"')
+        name = str(role_ref.get("name"))
+        role = self._roles.get((kind, Key(namespace if kind.namespaced else "", name)))
+        if role is None:
+            raise not_found(kind.singular, name, kind.group)
+        return role[0]
+
+    def _bindings_of(self, user: User, namespace: str) -> Iterator[tuple[_Binding, str]]:
+        """The user's bindings, each with the words for the subject that it is found by."""
+        subjects = (("User", user.name), *(("Group", group) for group in user.groups))
+        entries = [(subject, spaces) for subject in subjects if (spaces := self._by_subject.get(subject))]
+        for space in ("", namespace) if namespace else ("",):
+            for subject, spaces in entries:
+                for binding in spaces.get(space, {}).values():
+                    yield binding, binding.subjects[subject]
+
+    # ------------------------------------------------------------ the index
+
+    def _apply_change(self, change: Change) -> None:
+        kind, key = change.kind, objects.key(change.object)
+        assert kind is not None  # a change of an observed kind
+        if change.type == "Deleted":
+            self._drop_object(kind, key)
+        else:
+            self._store_object(kind, key, change.object)
+        self._decisions.clear()
+        self.version += 1
+
+    def _store_object(self, kind: Kind, key: Key, obj: Object) -> None:
+        self._drop_object(kind, key)
+        if kind in (kinds.ROLE, kinds.CLUSTER_ROLE):
+            rules = tuple(obj.get("rules") or ())
+            self._roles[(kind, key)] = rules, [CompiledRule(rule) for rule in rules]
+            return
+        binding = self._bindings[(kind, key)] = _read_binding(kind, key, obj)
+        for subject in binding.subjects:
+            self._by_subject.setdefault(subject, {}).setdefault(key.namespace, {})[(kind, key)] = binding
+
+    def _drop_object(self, kind: Kind, key: Key) -> None:
+        self._roles.pop((kind, key), None)
+        binding = self._bindings.pop((kind, key), None)
+        for subject in binding.subjects if binding else ():
+            spaces = self._by_subject[subject]
+            del spaces[key.namespace][(kind, key)]
+            if not spaces[key.namespace]:
+                del spaces[key.namespace]
+            if not spaces:
+                del self._by_subject[subject]
+
+
+def _read_binding(kind: Kind, key: Key, obj: Object) -> _Binding:
+    ref = obj.get("roleRef") or {}
+    role_kind = _ROLE_KINDS.get(str(ref.get("kind")))
+    if role_kind is kinds.ROLE and kind is kinds.CLUSTER_ROLE_BINDING:
+        role_kind = None  # there is no namespace to look for it in
+    role = (role_kind, Key(key.namespace if role_kind.namespaced else "", str(ref.get("name")))) if role_kind else None
+    subjects: dict[Subject, str] = {}
+    for entry in obj.get("subjects") or ():
+        name, subject_kind = str(entry.get("name")), str(entry.get("kind"))
+        if subject_kind in ("User", "Group"):
+            subjects[(subject_kind, name)] = f'{subject_kind} "{name}"'
+        elif subject_kind == "ServiceAccount" and (space := entry.get("namespace") or key.namespace):
+            subjects[("User", f"system:serviceaccount:{space}:{name}")] = f'ServiceAccount "{name}/{space}"'
+    return _Binding(kind, key, role, ref, subjects)
+
+
+def _describe_binding(binding: _Binding) -> str:
+    name = "/".join(filter(None, (binding.key.name, binding.key.namespace)))
+    return f'{binding.kind.name} "{name}" of {binding.role_ref.get("kind")} "{binding.role_ref.get("name")}"'
+
+
+def _missing_role(binding: _Binding) -> NotFound:
+    kind = _ROLE_KINDS.get(str(binding.role_ref.get("kind")), kinds.ROLE)
+    return not_found(kind.singular, str(binding.role_ref.get("name")), kind.group)
