@@ -28,7 +28,7 @@ STOREYS: tuple[set[str], ...] = (
     DECIDING,
     {"controllers"},
     {"storage", "apiserver", "kubelet", "diagnostics", "kube", "rest", "simulator"},
-    {"cluster", "server_log"},
+    {"cluster", "server_log", "metrics"},
     {"assembly"},
     {"serve"},
 )

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -37,6 +38,8 @@ from rowlock.controllers import loop_watchdog
 from rowlock.errors import ApiError, Internal
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.worker.settings import KubeletSettings
+from rowlock.metrics.exposition import MetricSources, render_metrics
+from rowlock.metrics.request_stats import RequestStats
 from rowlock.rest.app import RestApi
 from rowlock.rest.authentication import Principal, TokenAuthenticator
 from rowlock.rest.call import RestSettings
@@ -204,11 +207,13 @@ class Server:
             loop.add_signal_handler(signal_number, self.stop_event.set)
         listeners = sockets.open_listeners(self.options.port, self.data_dir, sockets.parse_bind(self.options.bind))
         async with self.cluster() as cluster:
-            with loop_watchdog.LoopWatchdog(self._clock):
-                await self._serve(cluster, listeners)
+            with loop_watchdog.LoopWatchdog(self._clock) as watchdog:
+                await self._serve(cluster, listeners, watchdog)
 
-    async def _serve(self, cluster: LocalCluster, listeners: list[socket.socket]) -> None:
-        token = ensure_token(self.data_dir / "token")
+    async def _serve(
+        self, cluster: LocalCluster, listeners: list[socket.socket], watchdog: loop_watchdog.LoopWatchdog
+    ) -> None:
+        token, requests = ensure_token(self.data_dir / "token"), RequestStats()
         api_settings, authorizer = self._api_settings(token), RbacAuthorizer(cluster.store.view)
         take_snapshot = (
             None if cluster.scheduler is None else partial(_current_snapshot, cluster.scheduler, cluster.store)
@@ -224,7 +229,13 @@ class Server:
             image_problems=cluster.kubelet.engine_images.image_problems if cluster.kubelet else None,
             drain=cluster.drain,
             diagnosis_message=cluster.diagnostics.status_message if cluster.diagnostics else None,
+            observe=requests.count_rest_request,
         )
+        sources = MetricSources(
+            cluster.store, requests, rest_api.cache.count_phases, self._clock, watchdog,
+            database=self.data_dir / "cluster.db", scheduler=cluster.scheduler,
+        )  # fmt: skip
+        api_settings = replace(api_settings, observer=requests, render_metrics=partial(render_metrics, sources))
         exec_sessions = cluster.kubelet.streaming if cluster.kubelet else None
         app = application.application(rest_api.routes, cluster.store, api_settings, exec_sessions, authorizer)
         tls = server_tls.server_context(self.data_dir / "server.crt", self.data_dir / "server.key")

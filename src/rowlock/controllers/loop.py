@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from rowlock import objects
 from rowlock.api import Api, Change, Controller, Decision, View, WriteSequence
 from rowlock.controllers import writer
+from rowlock.controllers.reconcile_stats import RECONCILES, Result
 from rowlock.controllers.recorder import Allowance, Recorder
 from rowlock.controllers.supervisor import supervise
 from rowlock.controllers.writer import FailedWrite, Step
@@ -167,24 +168,33 @@ class _Loop:
         if queue.timer:
             queue.timer.cancel()
             queue.timer = None
+        began = time.perf_counter()
+        decided = began
+        result: Result = "error"
         try:
             decision = queue.controller.decide(self.view, queue.key, self.clock())
-            failure = await self._carry_out(queue, decision)
+            decided = time.perf_counter()
+            result = self._finish_turn(queue, decision, await self._carry_out(queue, decision))
         except Exception:
             log.exception("%s: a bug; this key is tried again", queue)
             self._back_off(queue)
-            return
-        if failure is None and decision.requeue:
+        RECONCILES.add(queue.controller.name, result, time.perf_counter() - began, decided - began)
+
+    def _finish_turn(self, queue: _Queue, decision: Decision, failure: FailedWrite | None) -> Result:
+        """When to look again, by what became of the decision."""
+        if failure is not None:
+            if not failure.is_outdated:
+                log.warning("%s: %s", queue, failure.error)
             self._back_off(queue)
-            return
-        if failure is None:
-            queue.failures = 0
-            if decision.requeue_after is not None:
-                self._requeue_after(queue, max(0.0, decision.requeue_after))
-            return
-        if not failure.is_outdated:
-            log.warning("%s: %s", queue, failure.error)
-        self._back_off(queue)
+            return "error"
+        if decision.requeue:
+            self._back_off(queue)
+            return "requeue"
+        queue.failures = 0
+        if decision.requeue_after is None:
+            return "success"
+        self._requeue_after(queue, max(0.0, decision.requeue_after))
+        return "requeue_after"
 
     def _back_off(self, queue: _Queue) -> None:
         """Look again: at once when something changes, else after a while that doubles each time."""

@@ -40,6 +40,8 @@ from rowlock.workloads.body_fields import did_you_mean
 
 log = logging.getLogger(__name__)
 
+Respond = Callable[[Request], Awaitable[Response]]
+
 
 def error_body(error: ApiError) -> dict[str, Any]:
     """Run:ai's Error; a refused submit also says which fields, which rules."""
@@ -72,7 +74,10 @@ class RestApi:
         image_problems: ImageProblems = None,
         drain: Callable[[float], None] | None = None,
         diagnosis_message: Callable[[str, str], str] | None = None,
+        observe: Callable[[str, str, int, float], None] | None = None,
     ) -> None:
+        """`observe` hears of each request that is answered: method, route, code, seconds."""
+        self._observe = observe
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message)
         self._context = AppContext(
             api,
@@ -93,14 +98,34 @@ class RestApi:
     @property
     def routes(self) -> list[Route]:
         """Every route of the API, `ROUTES` first, then those that refuse unknown paths below its prefixes with Run:ai's Error."""
-        routes = [Route(path, self._endpoint(serve), methods=[method]) for method, path, serve in ROUTES]
-        routes.append(Route("/api/v1/token", self._exchange_token, methods=["POST"]))
+        routes = [
+            Route(path, self._count_requests(path, self._endpoint(serve)), methods=[method])
+            for method, path, serve in ROUTES
+        ]
+        token = "/api/v1/token"
+        routes.append(Route(token, self._count_requests(token, self._exchange_token), methods=["POST"]))
         prefixes = ("workloads", "org-unit", "clusters", "workload-types", "workload-priorities", "scheduler")
         routes += [
             Route(f"/api/v1/{p}/{{rest:path}}", self._refuse_unknown_path) for p in (*prefixes, *_MISTAKEN_PATHS)
         ]
         routes += [Route(f"/api/v1/{p}", self._refuse_unknown_path) for p in _MISTAKEN_PATHS]
         return routes
+
+    def _count_requests(self, path: str, respond: Respond) -> Respond:
+        observe = self._observe
+        if observe is None:
+            return respond
+
+        async def respond_and_count(request: Request) -> Response:
+            began, code = time.perf_counter(), 499  # nginx's number for a client that has gone
+            try:
+                response = await respond(request)
+                code = response.status_code
+                return response
+            finally:
+                observe(request.method, path, code, time.perf_counter() - began)
+
+        return respond_and_count
 
     def _endpoint(self, serve: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:

@@ -30,6 +30,8 @@ WATCHED: tuple[Kind, ...] = (*kinds.JOBS, kinds.POD, kinds.POD_GROUP, kinds.NAME
 WAIT_TIMEOUT = 5.0
 """Seconds that a read waits for the first picture, and a writer for its own write."""
 _RETRY_DELAY = 0.2
+_JOBS_PER_TURN = 256
+"""Jobs that are counted in one go."""
 
 
 class InformerCache:
@@ -267,6 +269,17 @@ class InformerCache:
             job_status = workload_status(self._jobs[uid], list(self._pods.get(uid, {}).values()), self._groups.get(uid))
             self._statuses[uid] = job_status
         return job_status
+
+    async def count_phases(self) -> dict[tuple[str, str, str], int]:
+        """How many jobs there are by namespace, kind and phase; others have their turn meanwhile."""
+        counts: dict[tuple[str, str, str], int] = {}
+        for number, uid in enumerate(list(self._jobs), 1):
+            if (job := self._jobs.get(uid)) is not None:
+                labels = (objects.namespace(job), str(job.get("kind")), self.phase(uid))
+                counts[labels] = counts.get(labels, 0) + 1
+            if number % _JOBS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return counts
 
     def rows(self) -> list[WorkloadRow]:
         """Every workload of every project, newest first."""

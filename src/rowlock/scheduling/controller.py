@@ -69,6 +69,8 @@ class Scheduler:
     usage: QueueUsage = field(init=False)
     usage_saved_at: float = 0.0
     """When the queues' usage was saved last."""
+    cycles: int = 0
+    """Plans made so far."""
     has_unplanned_changes: bool = False
     """`snapshot` or `keys` took in changes that no cycle has seen yet."""
 
@@ -92,6 +94,7 @@ class Scheduler:
             return api.Decision(tuple(usage_writes), None if self.next_cycle_at is None else self.next_cycle_at - now)
         planner = self.tracker.planner
         plan = planner.run_cycle(keep_plan=True)
+        self.cycles += 1
         planner.session.reservations = {r.gang: r for r in plan.reservations}
         planner.session.set_node_reservations(plan.node_reservations)
         explanation_writes, explain_in = self._explanation_writes(view, plan, now)

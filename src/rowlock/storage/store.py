@@ -113,6 +113,11 @@ class Store:
         """How many commits there were; each was one fsync."""
         return self._group_commit.count if self._group_commit else 0
 
+    @property
+    def compacted_revision(self) -> int:
+        """Changes up to this one are told to nobody any more."""
+        return self._group_commit.compacted_revision if self._group_commit else self.watch_cache.floor
+
     def get_encoded(self, kind: Kind, namespace: str, name: str) -> bytes | None:
         """The object's JSON as it was stored."""
         return self.core.state.get_encoded(kind, namespace, name)
@@ -218,7 +223,7 @@ class Store:
 
     async def read_missed(self, kind: Kind | None, since: int) -> tuple[Sequence[StoredChange], int]:
         """Changes that memory no longer has, from the journal; and up to which revision they go."""
-        oldest = self._group_commit.compacted_revision if self._group_commit else self.watch_cache.floor
+        oldest = self.compacted_revision
         rows = (
             await asyncio.to_thread(self._journal.read, since, _JOURNAL_CHUNK)
             if self._journal and since >= oldest

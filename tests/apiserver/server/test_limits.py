@@ -27,6 +27,7 @@ from rowlock.errors import TooManyRequests
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PATIENCE = 20.0
+PODS = requests.Target(kinds.POD)
 
 
 @contextmanager
@@ -200,15 +201,15 @@ def test_an_answer_says_how_many_causes_it_leaves_out(client: httpx.Client) -> N
 
 def test_watches_have_a_limit_per_user() -> None:
     watches = watching.LongRunningRequests(2)
-    with watches.count_request("a"), watches.count_request("a"):
+    with watches.count_request("a", "watch", PODS), watches.count_request("a", "watch", PODS):
         with (
             pytest.raises(TooManyRequests, match="2 watches, followed logs and sessions open"),
-            watches.count_request("a"),
+            watches.count_request("a", "watch", PODS),
         ):
             pass
-        with watches.count_request("b"):
+        with watches.count_request("b", "watch", PODS):
             pass
-    with watches.count_request("a"):  # the others have ended
+    with watches.count_request("a", "watch", PODS):  # the others have ended
         pass
 
 
@@ -446,7 +447,7 @@ def test_followed_logs_have_a_limit_per_user(
     """Together with watches: each of them holds a connection and an open file."""
     path, log = endless
 
-    def full(watches: watching.LongRunningRequests, user: str) -> None:
+    def full(watches: watching.LongRunningRequests, user: str, *what: object) -> None:
         raise TooManyRequests(f"{user} has enough")
 
     monkeypatch.setattr(watching.LongRunningRequests, "count_request", full)

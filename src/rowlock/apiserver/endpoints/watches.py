@@ -36,21 +36,28 @@ class LongRunningRequests:
     """How many there are, by user, together with followed logs and sessions in pods: each holds a connection, and a place
     in history, a file or a process."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, observe: Callable[[str, Target, int], None] | None = None) -> None:
+        """`observe` hears of each: its verb, what it is about, +1 at its begin and -1 at its end."""
+        self._limit, self._observe = limit, observe
         self._open: Counter[str] = Counter()
 
     @contextmanager
-    def count_request(self, user: str) -> Iterator[None]:
+    def count_request(self, user: str, verb: str, target: Target) -> Iterator[None]:
         """For the life of a watch. Raises TooManyRequests."""
         if self._open[user] >= self._limit:
             text = f'user "{user}" has {self._limit} watches, followed logs and sessions open, as many as one may: end some, or share watches as informers do'
             raise TooManyRequests(text, retry_after=1)
         self._open[user] += 1
+        if self._observe is not None:
+            self._observe(verb, target, 1)
         try:
             yield
         finally:
             self._open[user] -= 1
+            if not self._open[user]:
+                del self._open[user]
+            if self._observe is not None:
+                self._observe(verb, target, -1)
 
 
 async def watch(call: Call, receive: Receive, send: Send, store: Store, target: Target) -> None:

@@ -68,6 +68,10 @@ class Call:
     warnings: list[str] = field(default_factory=list)
     stream_scope: Any = None
     """The ASGI scope of a websocket, or of a client that asks for SPDY/3.1 on this connection (see `http_protocol.py`)."""
+    verb: str = ""
+    """Kubernetes' word for what it does, once that is known; the method is known before."""
+    target: Target | None = None
+    """What it is about; None where that is no resource."""
     pass_on: Callable[[bytes], bool] = _cannot_send
     """Sends a chunk of a begun answer without waiting for anything; False: it cannot now (see `http_protocol.py`)."""
 

@@ -67,22 +67,25 @@ async def answer(
 class Reply:
     """Sends an answer, by ASGI or past it, and knows whether it has begun."""
 
-    __slots__ = ("_answer_whole", "_send", "started")
+    __slots__ = ("_answer_whole", "_send", "code", "started")
 
     def __init__(self, send: Send, answer_whole: Callable[..., bool] | None) -> None:
         """`answer_whole`: of the server's protocol, where there is one (`server/http_protocol.py`, `Exchange.answer`)."""
         self._send, self._answer_whole = send, answer_whole
         self.started = False
+        self.code = 0
+        """The status of the answer; 0 while there is none."""
 
     async def __call__(self, message: Message) -> None:
         self.started = True
+        self.code = message.get("status", self.code)
         await self._send(message)
 
     def send_whole(self, code: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
         """The whole answer past ASGI; False: not in this way now."""
         if self._answer_whole is None or not self._answer_whole(code, headers, body):
             return False
-        self.started = True
+        self.started, self.code = True, code
         return True
 
 

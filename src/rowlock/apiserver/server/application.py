@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ from rowlock.apiserver.http.responses import (
     yaml_send,
 )
 from rowlock.apiserver.http.users import TokenAuthenticator, User
-from rowlock.apiserver.server.settings import ApiServerSettings
+from rowlock.apiserver.server.settings import ApiServerSettings, RenderMetrics, RequestObserver
 from rowlock.errors import (
     ApiError,
     BadRequest,
@@ -85,7 +86,10 @@ class ApiServer:
         self._authenticator = TokenAuthenticator(
             settings.token, settings.tokens, loopback_only=settings.owner_loopback_only
         )
-        self._watches = watches.LongRunningRequests(settings.watch_limit)
+        self._observer = settings.observer
+        self._watches = watches.LongRunningRequests(
+            settings.watch_limit, None if self._observer is None else self._observer.count_long_running
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if is_websocket := scope["type"] == "websocket":
@@ -95,6 +99,8 @@ class ApiServer:
         headers = dict(scope["headers"])
         exchange = (scope.get("extensions") or _NO_EXTENSIONS).get("rowlock")
         reply = Reply(send, exchange.answer if exchange is not None else None)
+        began = time.perf_counter()
+        call: Call | None = None
         if b"yaml" in headers.get(b"accept", b"") and wants_yaml(headers[b"accept"].decode("latin-1")):
             reply = Reply(yaml_send(send), None)
         try:
@@ -107,13 +113,23 @@ class ApiServer:
             if not reply.started:
                 await answer_error(reply, error, warnings)
         except Exception as error:
-            if reply.started and call.stream_scope and isinstance(error, OSError):
+            if reply.started and call is not None and call.stream_scope and isinstance(error, OSError):
                 return  # the client of a stream has gone: that is how the server says it
             log.exception("%s %s failed", scope["method"], scope["path"])
             if not reply.started:
                 await answer_error(reply, Internal(INTERNAL_ERROR_MESSAGE), warnings)
             elif is_websocket:
                 await send({"type": "websocket.close", "code": 1011, "reason": INTERNAL_ERROR_MESSAGE})
+        finally:
+            if self._observer is not None:
+                self._observe(self._observer, call, scope["method"], reply.code, time.perf_counter() - began)
+
+    @staticmethod
+    def _observe(observer: RequestObserver, call: Call | None, method: str, code: int, seconds: float) -> None:
+        """A request is over: one without an answer went on in another protocol, or its client has gone (nginx's 499)."""
+        if call is None:
+            return observer.count_request(method, None, code or 499, seconds)
+        observer.count_request(call.verb or method, call.target, code or (101 if call.stream_scope else 499), seconds)
 
     # ------------------------------------------------------------ who
 
@@ -186,6 +202,8 @@ class ApiServer:
             require(self._authorizer, call.user, Attributes("get", path=call.path))
         if head in _HEALTH_ENDPOINTS and parts[1:] in _HEALTH_CHECKS:
             return await self._serve_health(call, send, head)
+        if head == "metrics" and len(parts) == 1 and self._settings.render_metrics is not None:
+            return await self._serve_metrics(call, send, self._settings.render_metrics)
         if head == "version" and len(parts) == 1:
             return await answer(send, groups.version_text())
         if head == "openapi":
@@ -195,7 +213,19 @@ class ApiServer:
         if not head:
             paths = ["/api", "/api/v1", "/apis", *(f"/apis/{g}" for g in groups.groups())]
             return await answer_object(
-                send, {"paths": [*paths, "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]}
+                send,
+                {
+                    "paths": [
+                        *paths,
+                        "/healthz",
+                        "/livez",
+                        "/metrics",
+                        "/openapi/v2",
+                        "/openapi/v3",
+                        "/readyz",
+                        "/version",
+                    ]
+                },
             )
         raise path_not_found()
 
@@ -204,6 +234,10 @@ class ApiServer:
             return await answer(send, b"not ready", code=500, media=b"text/plain; charset=utf-8")
         text = f"[+]ping ok\n{endpoint} check passed\n" if "verbose" in call.query else "ok"
         await answer(send, text.encode(), media=b"text/plain; charset=utf-8")
+
+    async def _serve_metrics(self, call: Call, send: Send, render_metrics: RenderMetrics) -> None:
+        body, media = await render_metrics(call.header(b"accept"))
+        await answer(send, body, media=media.encode())
 
     async def _serve_discovery(self, call: Call, send: Send, parts: list[str]) -> None:
         named_groups, accept = parts[0] == "apis", call.header(b"accept")
@@ -267,6 +301,7 @@ class ApiServer:
 
     async def _serve_object(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
         verb = requests.verb_of(call, target.name, target.subresource)
+        call.verb, call.target = verb, target
         call.require(verb, target)
         if target.subresource not in _STREAMING_SUBRESOURCES:
             # whoever could not read the answer writes nothing
@@ -275,7 +310,7 @@ class ApiServer:
         if target.subresource:
             return await self._serve_subresource(call, receive, send, target)
         if verb == "watch":
-            with self._watches.count_request(call.user.name):
+            with self._watches.count_request(call.user.name, verb, target):
                 return await watches.watch(call, receive, send, self._store, target)
         await _VERB_HANDLERS[verb](call, send, self._store, target)
 
@@ -290,7 +325,8 @@ class ApiServer:
             raise Unsupported(NO_KUBELET_MESSAGE)
         from rowlock.apiserver.streams import pod_streams  # late: few servers ever need it
 
-        with self._watches.count_request(call.user.name):
+        call.verb = "connect"
+        with self._watches.count_request(call.user.name, call.verb, target):
             await pod_streams.serve_pod_stream(call.stream_scope, receive, send, self._streaming_runtime, pod)
 
     async def _serve_subresource(self, call: Call, receive: Receive, send: Send, target: Target) -> None:
@@ -301,7 +337,9 @@ class ApiServer:
                 raise Unsupported(subresources.UNSUPPORTED[target.resource])
             raise not_found(kind.plural, target.name, kind.group) if kind.custom else path_not_found()
         if sub == "log" and call.method == "GET":
-            with self._watches.count_request(call.user.name) if call.flag("follow") else nullcontext():
+            call.verb = "connect"  # kube-apiserver's word for it, too
+            watch = self._watches.count_request(call.user.name, call.verb, target)
+            with watch if call.flag("follow") else nullcontext():
                 return await subresources.log(call, receive, send, store, target)
         if sub in _POST_SUBRESOURCES:
             if call.method != "POST":

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from rowlock.apiserver.http import requests
+from rowlock.apiserver.http.requests import Target
 from rowlock.apiserver.http.users import User
+
+RenderMetrics = Callable[[str], Awaitable[tuple[bytes, str]]]
+"""From an Accept header to the text of `/metrics` and its media type."""
+
+
+class RequestObserver(Protocol):
+    """Counts requests; called once for each, so it must be quick."""
+
+    def count_request(self, verb: str, target: Target | None, code: int, seconds: float) -> None: ...
+
+    def count_long_running(self, verb: str, target: Target, change: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +35,6 @@ class ApiServerSettings:
     watch_limit: int = 5_000
     """Watches, followed logs and sessions in pods that one user may have at once."""
     is_ready: Callable[[], bool] = lambda: True
+    observer: RequestObserver | None = None
+    render_metrics: RenderMetrics | None = None
+    """Who answers `/metrics`; nobody does where it is None."""

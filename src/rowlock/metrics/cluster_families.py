@@ -1,0 +1,136 @@
+"""Figures of the cluster: jobs and pods by phase, queues, gangs that wait, nodes and their GPUs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from rowlock import quantity
+from rowlock.api import View
+from rowlock.errors import BadRequest
+from rowlock.kinds import NODE, POD
+from rowlock.objects import dig, name, namespace, phase
+from rowlock.scheduling.controller import Scheduler
+from rowlock.scheduling.model.resources import WHOLE_GPU, ResourceVector
+
+_NODE_UNITS = {"cpu": "core", "memory": "byte", "pods": "integer", "nvidia.com/gpu": "integer"}
+"""Resources of a node that are told, and their unit, as kube-state-metrics has it."""
+_UNLIMITED = -1
+
+
+def job_families(phases: Mapping[tuple[str, str, str], int]) -> Iterator[Metric]:
+    """`phases`: how many jobs there are by namespace, kind and Run:ai's phase."""
+    family = GaugeMetricFamily("rowlock_jobs", "Jobs by kind and phase.", labels=("namespace", "kind", "phase"))
+    for labels, count in sorted(phases.items()):
+        family.add_metric(labels, count)
+    yield family
+
+
+def pod_families(view: View) -> Iterator[Metric]:
+    """Pods by phase: a sum, where kube-state-metrics has a series for each pod."""
+    counts = Counter((namespace(pod), phase(pod) or "Pending") for pod in view.all(POD))
+    family = GaugeMetricFamily("rowlock_pods", "Pods by phase.", labels=("namespace", "phase"))
+    for labels, count in sorted(counts.items()):
+        family.add_metric(labels, count)
+    yield family
+
+
+def node_families(view: View) -> Iterator[Metric]:
+    """What nodes offer, under kube-state-metrics' names."""
+    labels = ("node", "resource", "unit")
+    families = {
+        "capacity": GaugeMetricFamily("kube_node_status_capacity", "What the node has.", labels=labels),
+        "allocatable": GaugeMetricFamily("kube_node_status_allocatable", "What pods may have of it.", labels=labels),
+    }
+    ready = GaugeMetricFamily("rowlock_node_ready", "1 for a node that is ready, 0 for another.", labels=("node",))
+    for node in view.all(NODE):
+        for field, family in families.items():
+            amounts = dig(node, f"status.{field}")
+            for resource, unit in _NODE_UNITS.items():
+                if isinstance(amounts, dict) and (value := _parse_amount(amounts.get(resource))) is not None:
+                    family.add_metric((name(node), _label_of(resource), unit), value)
+        conditions = dig(node, "status.conditions") or []
+        ready.add_metric(
+            (name(node),), float(any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions))
+        )
+    yield from families.values()
+    yield ready
+
+
+def _parse_amount(text: object) -> float | None:
+    try:
+        return None if text is None else float(quantity.parse(str(text)))
+    except (BadRequest, ValueError):
+        return None  # whoever may write to nodes may write nonsense
+
+
+def _label_of(resource: str) -> str:
+    return resource.replace(".", "_").replace("/", "_")
+
+
+def scheduler_families(scheduler: Scheduler) -> Iterator[Metric]:
+    """Cycles, gangs that wait, cards in use."""
+    session = scheduler.tracker.planner.session
+    yield CounterMetricFamily(
+        "rowlock_scheduler_cycles_total", "Plans that the scheduler made.", value=scheduler.cycles
+    )
+    waiting: Counter[str] = Counter()
+    waiting_pods: Counter[str] = Counter()
+    for state in session.gangs.values():
+        if state.has_pending_tasks() and not state.active_count:
+            queue = state.gang.queue
+            waiting[queue] += 1
+            waiting_pods[queue] += state.pending_count
+    gangs = GaugeMetricFamily("rowlock_pending_gangs", "Gangs of which no pod has a node.", labels=("queue_name",))
+    pods = GaugeMetricFamily("scheduler_pending_pods", "Pods of these gangs.", labels=("queue",))
+    for queue in {*waiting, *session.queues}:
+        gangs.add_metric((queue,), waiting[queue])
+        pods.add_metric((queue,), waiting_pods[queue])
+    used = GaugeMetricFamily(
+        "rowlock_node_gpus_allocated", "GPUs of the node that pods hold, fractions included.", labels=("node",)
+    )
+    for node, node_state in session.nodes.items():
+        used.add_metric((node,), sum(node_state.used_per_device) / WHOLE_GPU)
+    yield from (gangs, pods, used)
+
+
+def queue_families(scheduler: Scheduler) -> Iterator[Metric]:
+    """Queues under KAI's names. -1 is no limit."""
+    families: dict[str, GaugeMetricFamily] = {}
+
+    def tell(metric: str, text: str, queue: str, value: float) -> None:
+        family = families.setdefault(metric, GaugeMetricFamily(metric, text, labels=("queue_name",)))
+        family.add_metric((queue,), value)
+
+    for queue, state in scheduler.tracker.planner.session.queues.items():
+        cpu, memory, gpu = _in_units(state.queue.quota)
+        tell("kai_queue_deserved_gpus", "GPUs of the queue's quota.", queue, gpu)
+        tell("kai_queue_quota_cpu_cores", "CPU cores of the queue's quota.", queue, cpu)
+        tell("kai_queue_quota_memory_bytes", "Bytes of the queue's quota.", queue, memory)
+        cpu, memory, gpu = _in_units(state.allocated)
+        tell("kai_queue_allocated_gpus", "GPUs that the queue's pods hold.", queue, gpu)
+        tell("kai_queue_allocated_cpu_cores", "CPU cores that the queue's pods hold.", queue, cpu)
+        tell("kai_queue_allocated_memory_bytes", "Bytes that the queue's pods hold.", queue, memory)
+        cpu, memory, gpu = _in_units(state.fair_share)
+        tell("kai_queue_fair_share_gpu", "GPUs that are the queue's fair share now.", queue, gpu)
+        tell("kai_queue_fair_share_cpu_cores", "CPU cores that are the queue's fair share now.", queue, cpu)
+        tell("kai_queue_fair_share_memory_gb", "GB that are the queue's fair share now.", queue, memory / 1e9)
+        tell(
+            "rowlock_queue_requested_gpus",
+            "GPUs that the queue's pods hold or ask for.",
+            queue,
+            _in_units(state.requested)[2],
+        )
+    yield from families.values()
+
+
+def _in_units(amount: ResourceVector) -> tuple[float, float, float]:
+    """CPU cores, bytes, GPUs."""
+    cpu, memory, gpu = amount
+    return (
+        cpu if cpu == _UNLIMITED else cpu / 1000,
+        memory,
+        gpu if gpu == _UNLIMITED else gpu / WHOLE_GPU,
+    )
