@@ -28,8 +28,8 @@ import uvicorn
 
 from rowlock import __version__, kinds, objects
 from rowlock.apiserver.authorization.rbac import RbacAuthorizer
+from rowlock.apiserver.authorization.user_rights import UserRights
 from rowlock.apiserver.http import users
-from rowlock.apiserver.http.authorizer import Attributes
 from rowlock.apiserver.server import application, connection_limits, http_protocol, sockets
 from rowlock.apiserver.server import tls as server_tls
 from rowlock.apiserver.server.settings import ApiServerSettings
@@ -132,9 +132,8 @@ def _rest_authenticator(settings: ApiServerSettings, authorizer: RbacAuthorizer)
         user = keys.authenticate(token, address)
         if user is None:
             return None
-        can_read = authorizer.authorize(user, Attributes("list", "", "pods")).allowed
-        can_write = authorizer.authorize(user, Attributes("create", "kubeflow.org", "pytorchjobs")).allowed
-        return Principal("" if user is users.ADMIN else user.name, can_read, can_write)
+        name = "" if user is users.ADMIN else user.name
+        return Principal(name, None if user.is_master else UserRights(authorizer, user))
 
     return authenticate
 

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -35,7 +35,9 @@ from rowlock.rest.call import (
     SnapshotSource,
 )
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES
+from rowlock.rest.visible_cache import VisibleCache
 from rowlock.workloads.body_fields import did_you_mean
 
 log = logging.getLogger(__name__)
@@ -99,8 +101,8 @@ class RestApi:
     def routes(self) -> list[Route]:
         """Every route of the API, `ROUTES` first, then those that refuse unknown paths below its prefixes with Run:ai's Error."""
         routes = [
-            Route(path, self._count_requests(path, self._endpoint(serve)), methods=[method])
-            for method, path, serve in ROUTES
+            Route(path, self._count_requests(path, self._endpoint(serve, right)), methods=[method])
+            for method, path, right, serve in ROUTES
         ]
         token = "/api/v1/token"
         routes.append(Route(token, self._count_requests(token, self._exchange_token), methods=["POST"]))
@@ -127,12 +129,12 @@ class RestApi:
 
         return respond_and_count
 
-    def _endpoint(self, serve: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    def _endpoint(self, serve: Endpoint, right: Right) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
             async with _error_boundary() as outcome:
-                user = self._authenticator.authenticate(request)
+                call = self._authorized_call(request, right)
                 await self.cache.wait_for_sync()
-                result = await serve(RestCall(self._context, request, user))
+                result = await serve(call)
                 if isinstance(result, JsonResult):
                     outcome.response = json_response(result.code, result.body)
                 else:
@@ -140,6 +142,17 @@ class RestApi:
             return outcome.response
 
         return respond
+
+    def _authorized_call(self, request: Request, right: Right) -> RestCall:
+        """The request, in a context that shows and lets change what its caller may. Raises Unauthorized, Forbidden."""
+        principal, context = self._authenticator.authenticate(request), self._context
+        if (rights := principal.rights) is None:
+            return RestCall(context, request, principal.name, None, right)
+        api, cache = AuthorizedApi(context.api, rights), VisibleCache(self.cache, rights)
+        call = RestCall(replace(context, api=api, cache=cache), request, principal.name, rights, right)
+        if right.scope == "cluster" and right.kind is not None:
+            call.require(right.verb, right.kind, subresource=right.subresource)
+        return call
 
     async def _exchange_token(self, request: Request) -> Response:
         async with _error_boundary() as outcome:
@@ -149,7 +162,7 @@ class RestApi:
     async def _refuse_unknown_path(self, request: Request) -> Response:
         async with _error_boundary() as outcome:
             self._authenticator.authenticate(request)
-            known_paths = sorted({path for _, path, _ in ROUTES})
+            known_paths = sorted({path for _, path, _, _ in ROUTES})
             path = request.url.path
             raise NotFound(f"there is no {request.method} {path} in this API.{did_you_mean(path, known_paths)}")
         return outcome.response

@@ -13,24 +13,16 @@ from typing import Any, NoReturn
 
 from starlette.requests import Request
 
-from rowlock.errors import BadRequest, Forbidden, Unauthorized
+from rowlock.errors import BadRequest, Unauthorized
+from rowlock.rest.rights import Rights
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody who has a token of his own, and what his groups let him do."""
+    """Who asks, and what he may do; `rights` None is everything."""
 
     name: str
-    can_read: bool
-    can_write: bool
-
-    def authorize(self, method: str) -> None:
-        """Check that the groups of this user allow an HTTP method. Raises Forbidden."""
-        if not (self.can_write or (self.can_read and method in ("GET", "HEAD"))):
-            verb = "change anything" if self.can_read else "read anything"
-            raise Forbidden(
-                f"{self.name} may not {verb} here: a user's rights come from the groups in the server's --users file"
-            )
+    rights: Rights | None = None
 
 
 TokenAuthenticator = Callable[[str, str], Principal | None]
@@ -46,11 +38,11 @@ class Authenticator:
     authenticate_token: TokenAuthenticator | None = None
     """Where there is such a list, it decides about the owner's token too: not every listener accepts that one."""
 
-    def authenticate(self, request: Request) -> str:
-        """The user's name. Raises Unauthorized, Forbidden."""
+    def authenticate(self, request: Request) -> Principal:
+        """Raises Unauthorized."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if self.token is None:
-            return self.user
+            return Principal(self.user)
         if scheme.lower() != "bearer" or not token:
             raise Unauthorized(
                 "a token is needed: send `Authorization: Bearer <token>`; it is in the file `token` in the data directory"
@@ -61,15 +53,14 @@ class Authenticator:
             raise Unauthorized(
                 "the token is not the one of this cluster: read it from the file `token` in the data directory"
             )
-        return self.user
+        return Principal(self.user)
 
-    def _authenticate_token(self, authenticate_token: TokenAuthenticator, request: Request, token: str) -> str:
+    def _authenticate_token(self, authenticate_token: TokenAuthenticator, request: Request, token: str) -> Principal:
         address = (request.scope.get("server") or ("",))[0]
         principal = authenticate_token(token, str(address))
         if principal is None:
             raise Unauthorized("this token is not accepted here: ask the owner of the cluster for a token of your own")
-        principal.authorize(request.method)
-        return principal.name or self.user
+        return principal if principal.name else Principal(self.user, principal.rights)
 
     def exchange(self, body: Any) -> NoReturn:
         """`POST /api/v1/token`: there are no applications to exchange credentials of."""

@@ -14,9 +14,11 @@ from starlette.requests import Request
 
 from rowlock.api import Api
 from rowlock.errors import BadRequest, TooLarge
+from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.authentication import TokenAuthenticator
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.rights import EVERYBODY, Right, Rights, require
 from rowlock.scheduling.model.snapshot import Snapshot
 from rowlock.workloads.body_fields import did_you_mean
 
@@ -69,6 +71,10 @@ class RestCall:
     context: AppContext
     request: Request
     user: str
+    rights: Rights | None = None
+    """What the caller may do; None is everything."""
+    right: Right = EVERYBODY
+    """What the route amounts to (`routes.py`)."""
 
     @property
     def path(self) -> dict[str, Any]:
@@ -79,6 +85,16 @@ class RestCall:
     def query(self) -> dict[str, str]:
         """The query parameters, by name; of one that is given twice, the last."""
         return dict(self.request.query_params)
+
+    def require(self, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = "") -> None:
+        """Raises Forbidden where the caller may not."""
+        require(self.rights, verb, kind, namespace, name=name, subresource=subresource)
+
+    def require_right(self, kind: Kind, namespace: str, name: str) -> None:
+        """The route's own right, to an object of this kind or to what belongs to it. Raises Forbidden."""
+        right = self.right
+        own = right.kind in (None, kind)
+        self.require(right.verb, right.kind or kind, namespace, name=name if own else "", subresource=right.subresource)
 
     async def json(self) -> Any:
         """The body. Raises BadRequest when it is not JSON."""

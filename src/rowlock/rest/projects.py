@@ -64,6 +64,7 @@ def _find_project(call: RestCall) -> Project:
     if project is None:
         names = [p.name for p in call.context.cache.projects().values()]
         raise NotFound(f"project {id_or_name!r} was not found.{did_you_mean(id_or_name, names)}")
+    call.require_right(kinds.NAMESPACE, project.namespace, project.namespace)
     return project
 
 
@@ -127,6 +128,9 @@ async def update(call: RestCall) -> Any:
 async def delete(call: RestCall) -> Any:
     """The namespace and the queue; not while workloads are unfinished."""
     project = _find_project(call)
+    call.require(
+        "delete", kinds.QUEUE, name=project.queue
+    )  # both or neither: who may not delete the one deletes nothing
     cache, api = call.context.cache, call.context.api
     rows = [row for row in cache.rows() if row.project.namespace == project.namespace]
     unfinished = [objects.name(row.job) for row in rows if cache.status(row.uid).phase not in TERMINAL]

@@ -1,41 +1,58 @@
-"""The table of endpoints: method, path, who serves it. Literal paths come before those with a parameter."""
+"""The table of endpoints: method, path, the Kubernetes right that it amounts to, who serves it. Literal paths come before those with
+a parameter."""
 
 from __future__ import annotations
 
+from rowlock import kinds
 from rowlock.rest import draining, logs, manifest_check, projects, scheduler, workloads
 from rowlock.rest.call import Endpoint
+from rowlock.rest.rights import EVERYBODY, Right
 
 _WORKLOADS = "/api/v1/workloads"
 _PROJECTS = "/api/v1/org-unit/projects"
 
-ROUTES: tuple[tuple[str, str, Endpoint], ...] = (
-    ("POST", f"{_WORKLOADS}/distributed", workloads.submit),
-    ("GET", f"{_WORKLOADS}/distributed/{{id}}", workloads.show_distributed),
-    ("DELETE", f"{_WORKLOADS}/distributed/{{id}}", workloads.delete),
-    ("POST", f"{_WORKLOADS}/distributed/{{id}}/suspend", workloads.suspend),
-    ("POST", f"{_WORKLOADS}/distributed/{{id}}/resume", workloads.resume),
-    ("GET", _WORKLOADS, workloads.index),
-    ("GET", f"{_WORKLOADS}/count", workloads.count),
-    ("GET", f"{_WORKLOADS}/{{id}}", workloads.show),
-    ("GET", f"{_WORKLOADS}/{{id}}/pods", workloads.pods),
-    ("GET", f"{_WORKLOADS}/{{id}}/events", workloads.events),
-    ("GET", f"{_WORKLOADS}/{{id}}/history", workloads.history),
-    ("GET", f"{_WORKLOADS}/{{id}}/explain", workloads.explain),
-    ("GET", f"{_WORKLOADS}/{{id}}/why", workloads.why),
-    ("GET", f"{_WORKLOADS}/{{id}}/wait", workloads.wait),
-    ("GET", f"{_WORKLOADS}/{{id}}/logs", logs.workload_logs),
-    ("GET", f"{_WORKLOADS}/{{id}}/pods/{{pod}}/logs", logs.pod_logs),
-    ("GET", _PROJECTS, projects.index),
-    ("POST", _PROJECTS, projects.create),
-    ("GET", f"{_PROJECTS}/count", projects.count),
-    ("GET", f"{_PROJECTS}/{{id}}", projects.show),
-    ("PUT", f"{_PROJECTS}/{{id}}", projects.update),
-    ("DELETE", f"{_PROJECTS}/{{id}}", projects.delete),
-    ("GET", "/api/v1/scheduler/snapshot", scheduler.snapshot),
-    ("POST", "/api/v1/scheduler/what-if", scheduler.what_if),
-    ("POST", "/api/v1/drain", draining.drain),
-    ("POST", "/api/v1/check", manifest_check.check),
-    ("GET", "/api/v1/clusters", projects.clusters),
-    ("GET", "/api/v1/workload-priorities", workloads.priorities),
-    ("GET", "/api/v1/workload-types", workloads.types),
+_SUBMIT = Right("body", "create")
+_CHECK = Right("body", "create")
+_READ, _LIST = Right("workload", "get"), Right("list", "list")
+_DELETE, _CHANGE = Right("workload", "delete"), Right("workload", "patch")
+_READ_PODS, _READ_EVENTS = Right("workload", "list", kinds.POD), Right("workload", "list", kinds.EVENT)
+_READ_LOGS = Right("workload", "get", kinds.POD, "log")
+_READ_PROJECT, _LIST_PROJECTS = Right("project", "get", kinds.NAMESPACE), Right("list", "get", kinds.NAMESPACE)
+_CREATE_PROJECT = Right("cluster", "create", kinds.NAMESPACE)
+_CHANGE_PROJECT, _DELETE_PROJECT = (
+    Right("project", "patch", kinds.NAMESPACE),
+    Right("project", "delete", kinds.NAMESPACE),
+)
+_READ_CLUSTER, _DRAIN = Right("cluster", "list", kinds.POD), Right("cluster", "update", kinds.NODE)
+
+ROUTES: tuple[tuple[str, str, Right, Endpoint], ...] = (
+    ("POST", f"{_WORKLOADS}/distributed", _SUBMIT, workloads.submit),
+    ("GET", f"{_WORKLOADS}/distributed/{{id}}", _READ, workloads.show_distributed),
+    ("DELETE", f"{_WORKLOADS}/distributed/{{id}}", _DELETE, workloads.delete),
+    ("POST", f"{_WORKLOADS}/distributed/{{id}}/suspend", _CHANGE, workloads.suspend),
+    ("POST", f"{_WORKLOADS}/distributed/{{id}}/resume", _CHANGE, workloads.resume),
+    ("GET", _WORKLOADS, _LIST, workloads.index),
+    ("GET", f"{_WORKLOADS}/count", _LIST, workloads.count),
+    ("GET", f"{_WORKLOADS}/{{id}}", _READ, workloads.show),
+    ("GET", f"{_WORKLOADS}/{{id}}/pods", _READ_PODS, workloads.pods),
+    ("GET", f"{_WORKLOADS}/{{id}}/events", _READ_EVENTS, workloads.events),
+    ("GET", f"{_WORKLOADS}/{{id}}/history", _READ_EVENTS, workloads.history),
+    ("GET", f"{_WORKLOADS}/{{id}}/explain", _READ_EVENTS, workloads.explain),
+    ("GET", f"{_WORKLOADS}/{{id}}/why", _READ_LOGS, workloads.why),
+    ("GET", f"{_WORKLOADS}/{{id}}/wait", _READ, workloads.wait),
+    ("GET", f"{_WORKLOADS}/{{id}}/logs", _READ_LOGS, logs.workload_logs),
+    ("GET", f"{_WORKLOADS}/{{id}}/pods/{{pod}}/logs", _READ_LOGS, logs.pod_logs),
+    ("GET", _PROJECTS, _LIST_PROJECTS, projects.index),
+    ("POST", _PROJECTS, _CREATE_PROJECT, projects.create),
+    ("GET", f"{_PROJECTS}/count", _LIST_PROJECTS, projects.count),
+    ("GET", f"{_PROJECTS}/{{id}}", _READ_PROJECT, projects.show),
+    ("PUT", f"{_PROJECTS}/{{id}}", _CHANGE_PROJECT, projects.update),
+    ("DELETE", f"{_PROJECTS}/{{id}}", _DELETE_PROJECT, projects.delete),
+    ("GET", "/api/v1/scheduler/snapshot", _READ_CLUSTER, scheduler.snapshot),
+    ("POST", "/api/v1/scheduler/what-if", _READ_CLUSTER, scheduler.what_if),
+    ("POST", "/api/v1/drain", _DRAIN, draining.drain),
+    ("POST", "/api/v1/check", _CHECK, manifest_check.check),
+    ("GET", "/api/v1/clusters", EVERYBODY, projects.clusters),
+    ("GET", "/api/v1/workload-priorities", EVERYBODY, workloads.priorities),
+    ("GET", "/api/v1/workload-types", EVERYBODY, workloads.types),
 )

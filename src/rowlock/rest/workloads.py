@@ -45,8 +45,11 @@ def _kind(job: Object) -> Kind:
 
 
 def find_workload(call: RestCall) -> Workload:
-    """The workload that the path names. Raises NotFound."""
-    return _lookup_workload(call.context.cache, str(call.path["id"]))
+    """The workload that the path names, where the caller has the route's right to it. Raises NotFound, Forbidden."""
+    workload = _lookup_workload(call.context.cache, str(call.path["id"]))
+    job = workload.job
+    call.require_right(_kind(job), objects.namespace(job), objects.name(job))
+    return workload
 
 
 def _lookup_workload(cache: InformerCache, identifier: str) -> Workload:
@@ -73,6 +76,7 @@ async def submit(call: RestCall) -> Any:
         request = _generate_name(request, identity)
     source = "CLI" if "rowlock-cli" in call.request.headers.get("user-agent", "") else "Other"
     job = to_job(request, project, Submitter(identity, call.user, source))
+    call.require("create", _kind(job), project.namespace)
     claims = claim_objects(request, project, identity)
     if dry_run:
         return {"objects": [*(claim for claim, _ in claims), job]}
@@ -313,6 +317,8 @@ async def _fill_creation_failures(
     for workload, body in zip(page_workloads, bodies, strict=True):
         if body["phase"] == "Pending" and not body["phaseMessage"]:
             namespace = objects.namespace(workload.job)
+            if call.rights is not None and not call.rights.allows("list", kinds.EVENT, namespace):
+                continue
             if namespace not in messages:
                 events = (await call.context.api.list(kinds.EVENT, namespace)).items
                 messages[namespace] = workload_history.create_failure_messages(events)

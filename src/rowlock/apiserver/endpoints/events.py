@@ -48,6 +48,8 @@ async def serve_events(call: Call, send: Send, store: Store, rest: list[str], co
     core = requests.parse_target("", VERSION, rest)
     if core.kind is not kinds.EVENT or core.subresource:
         raise requests.path_not_found()
+    call.require(requests.verb_of(call, core.name), Target(EVENT, core.namespace, core.name))
+    call.is_authorized = True
     _translate_selector(call)
     existing = store.core.latest_object(kinds.EVENT, core.namespace, core.name) if core.name else None
     if call.method in ("POST", "PUT") and core.namespace:

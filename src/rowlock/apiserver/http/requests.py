@@ -65,6 +65,8 @@ class Call:
     user: User
     authorizer: Authorizer
     body: bytes = b""
+    is_authorized: bool = False
+    """The right was asked for already, under another name."""
     warnings: list[str] = field(default_factory=list)
     stream_scope: Any = None
     """The ASGI scope of a websocket, or of a client that asks for SPDY/3.1 on this connection (see `http_protocol.py`)."""
@@ -94,7 +96,7 @@ class Call:
     def require(self, verb: str, target: Target) -> None:
         """Raises Forbidden where this user may not. A namespace is in itself, and a list that a field selector narrows to
         one name is about that one."""
-        if self.user.is_master:
+        if self.is_authorized or self.user.is_master:
             return
         kind, namespace, name, subresource = target.kind, target.namespace, target.name, target.subresource
         resource = kind.plural

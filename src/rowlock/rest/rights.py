@@ -1,0 +1,145 @@
+"""What a caller may do, in Kubernetes' terms: each route names its right, and nobody gets past it by another way.
+
+Three fences, one behind the other. A route of `routes.py` names the `Right` that it amounts to. The cache that an endpoint sees
+(`VisibleCache`) holds only what its caller may read: what he may not read is not there, so nobody can guess names or ids. The `Api`
+that it writes with (`AuthorizedApi`) asks again at every verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from rowlock import kinds, objects
+from rowlock.api import (
+    DELETE,
+    LOG,
+    WRITE,
+    Api,
+    Change,
+    DeleteOptions,
+    LogOptions,
+    Page,
+    PatchType,
+    WriteOptions,
+)
+from rowlock.errors import Forbidden
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.selectors import EVERYTHING, FieldSelector, Selector
+
+Scope = Literal["everybody", "cluster", "project", "workload", "list", "body"]
+"""Where a right is asked for: nowhere; in the whole cluster; in the project or for the workload that the path names; for each entry of
+a list, which is left out else; where the body says, which its endpoint asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What Kubernetes calls it: `create pytorchjobs` in the project's namespace. `kind` None is the kind of the job at hand."""
+
+    scope: Scope
+    verb: str = ""
+    kind: Kind | None = None
+    subresource: str = ""
+
+
+EVERYBODY = Right("everybody")
+
+
+class Rights(Protocol):
+    """What one user may do."""
+
+    @property
+    def user_name(self) -> str: ...
+
+    def allows(self, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = "") -> bool: ...
+
+
+def require(
+    rights: Rights | None, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = ""
+) -> None:
+    """`rights` None is the owner, who may do everything. Raises Forbidden, in kube-apiserver's words."""
+    if rights is None or rights.allows(verb, kind, namespace, name=name, subresource=subresource):
+        return
+    resource = f"{kind.plural}/{subresource}" if subresource else kind.plural
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    raise Forbidden(
+        f'You do not have sufficient permissions: user "{rights.user_name}" cannot {verb} resource "{resource}" in API group'
+        f' "{kind.group}" {where}.'
+    )
+
+
+class AuthorizedApi:
+    """An `Api` as one user may use it: every verb is asked for first."""
+
+    def __init__(self, api: Api, rights: Rights) -> None:
+        self._api, self._rights = api, rights
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        require(self._rights, "get", kind, namespace, name=name)
+        return await self._api.get(kind, namespace, name)
+
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        labels: Selector = EVERYTHING,
+        fields: FieldSelector = FieldSelector(),
+        limit: int = 0,
+        token: str = "",
+    ) -> Page:
+        require(self._rights, "list", kind, namespace)
+        return await self._api.list(kind, namespace, labels=labels, fields=fields, limit=limit, token=token)
+
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        since: int | None = None,
+        labels: Selector = EVERYTHING,
+        fields: FieldSelector = FieldSelector(),
+        bookmarks: bool = False,
+    ) -> AsyncIterator[Change]:
+        require(self._rights, "watch", kind, namespace)
+        return self._api.watch(kind, namespace, since=since, labels=labels, fields=fields, bookmarks=bookmarks)
+
+    async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
+        require(self._rights, "create", kind, objects.namespace(obj))
+        return await self._api.create(kind, obj, options=options)
+
+    async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
+        require(self._rights, "update", kind, objects.namespace(obj), name=objects.name(obj), subresource=subresource)
+        return await self._api.update(kind, obj, subresource=subresource, options=options)
+
+    async def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch: Any,
+        *,
+        type: PatchType = "merge",
+        subresource: str = "",
+        options: WriteOptions = WRITE,
+    ) -> Object:
+        require(self._rights, "patch", kind, namespace, name=name, subresource=subresource)
+        if type == "apply":
+            require(self._rights, "create", kind, namespace)
+        return await self._api.patch(kind, namespace, name, patch, type=type, subresource=subresource, options=options)
+
+    async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions = DELETE) -> Object:
+        require(self._rights, "delete", kind, namespace, name=name)
+        return await self._api.delete(kind, namespace, name, options=options)
+
+    async def bind(
+        self, namespace: str, pod: str, node: str, *, annotations: Mapping[str, str] | None = None, uid: str = ""
+    ) -> None:
+        require(self._rights, "create", kinds.POD, namespace, name=pod, subresource="binding")
+        await self._api.bind(namespace, pod, node, annotations=annotations, uid=uid)
+
+    def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
+        require(self._rights, "get", kinds.POD, namespace, name=pod, subresource="log")
+        return self._api.log(namespace, pod, options)

@@ -1,0 +1,105 @@
+"""The informer cache as one user may see it: projects and workloads that he may not read are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+
+from rowlock import kinds, objects
+from rowlock.objects import Object
+from rowlock.rest.informers import WAIT_TIMEOUT, InformerCache, WorkloadRow
+from rowlock.rest.rights import Rights
+from rowlock.workloads.phase import WorkloadStatus
+from rowlock.workloads.projects import Project
+from rowlock.workloads.runai_json import Workload
+
+
+class VisibleCache(InformerCache):
+    """Made for one request. A project is visible to who may get its namespace, a workload to who may get its job; a list has the
+    workloads whose kind may be listed in their namespace."""
+
+    def __init__(self, cache: InformerCache, rights: Rights) -> None:
+        self._base, self._rights = cache, rights
+        self.diagnosis_message = cache.diagnosis_message
+
+    async def run(self) -> NoReturn:
+        """It follows nothing itself."""
+        raise TypeError("only the cache behind it is kept up to date")
+
+    async def wait_until(self, uid: str, condition: Callable[[], bool], timeout: float | None = WAIT_TIMEOUT) -> bool:
+        return await self._base.wait_until(uid, condition, timeout)
+
+    async def wait_for_sync(self) -> None:
+        await self._base.wait_for_sync()
+
+    @property
+    def cluster(self) -> str:
+        return self._base.cluster
+
+    # ------------------------------------------------------------ what is filtered
+
+    def projects(self) -> dict[str, Project]:
+        return {space: project for space, project in self._base.projects().items() if self._sees_namespace(space)}
+
+    def project(self, id_or_name: str) -> Project | None:
+        visible = self.projects().values()
+        by_id = next((p for p in visible if p.id == id_or_name), None)
+        return by_id or next((p for p in visible if p.name == id_or_name), None)
+
+    def namespace(self, name: str) -> Object | None:
+        return self._base.namespace(name) if self._sees_namespace(name) else None
+
+    def _sees_namespace(self, name: str) -> bool:
+        return self._rights.allows("get", kinds.NAMESPACE, name, name=name)
+
+    def _sees_job(self, job: Object) -> bool:
+        namespace, name = objects.namespace(job), objects.name(job)
+        return self._rights.allows("get", kinds.by_object(job), namespace, name=name) and self._sees_namespace(
+            namespace
+        )
+
+    def job_uid(self, identifier: str) -> str:
+        uid = self._base.job_uid(identifier)
+        return uid if uid and self.workload(uid) else ""
+
+    def workload(self, uid: str) -> Workload | None:
+        workload = self._base.workload(uid)
+        return workload if workload is not None and self._sees_job(workload.job) else None
+
+    def jobs_named(self, namespace: str, name: str) -> list[Object]:
+        return self._base.jobs_named(namespace, name) if self._sees_namespace(namespace) else []
+
+    def rows(self) -> list[WorkloadRow]:
+        allowed = {
+            (space, kind.name)
+            for space in self.projects()
+            for kind in kinds.JOBS
+            if self._rights.allows("list", kind, space)
+        }
+        if len(allowed) == len(self._base.projects()) * len(kinds.JOBS):
+            return self._base.rows()
+        return [row for row in self._base.rows() if (row.job["metadata"]["namespace"], row.job["kind"]) in allowed]
+
+    def rows_named(self, name: str) -> list[WorkloadRow]:
+        return [row for row in self._base.rows_named(name) if self._sees_job(row.job)]
+
+    async def count_phases(self) -> dict[tuple[str, str, str], int]:
+        counts, visible = await self._base.count_phases(), self.projects()
+        return {labels: count for labels, count in counts.items() if labels[0] in visible}
+
+    # ------------------------------------------------------------ what everybody's workloads run on
+
+    def queue(self, name: str) -> Object | None:
+        return self._base.queue(name)
+
+    def nodes(self) -> Iterable[Object]:
+        return self._base.nodes()
+
+    def card_memory(self, node: str) -> int:
+        return self._base.card_memory(node)
+
+    def phase(self, uid: str) -> str:
+        return self._base.phase(uid)
+
+    def status(self, uid: str) -> WorkloadStatus:
+        return self._base.status(uid)

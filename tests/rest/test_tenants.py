@@ -1,0 +1,352 @@
+"""Tenants of one cluster, through both faces: whoever has rights in one project meets nothing of another, under no route and no verb.
+
+What may not be read must look like what is not there: else a tenant guesses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from rowlock import kinds
+from rowlock.api import LogOptions
+from rowlock.apiserver.admission.chain import AdmissionChain
+from rowlock.apiserver.authorization import bootstrap_policy
+from rowlock.apiserver.authorization.rbac import RbacAuthorizer
+from rowlock.apiserver.authorization.user_rights import UserRights
+from rowlock.apiserver.http.users import ADMIN, AUTHENTICATED, User
+from rowlock.apiserver.patch.patches import Patcher
+from rowlock.apiserver.server import application
+from rowlock.apiserver.server.settings import ApiServerSettings
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.rest import workloads
+from rowlock.rest.app import RestApi
+from rowlock.rest.authentication import Principal
+from rowlock.rest.call import RestSettings
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.routes import ROUTES
+from rowlock.rest.visible_cache import VisibleCache
+from rowlock.storage import bootstrap
+from rowlock.storage.store import Store
+
+OWNER = "owner-owner-owner-owner"
+PEOPLE = {name * 8: User(name, (AUTHENTICATED,)) for name in ("editor", "viewer", "admin", "nobody")}
+MINE, THEIRS = "mine", "theirs"
+MARK = "hush"
+"""In every name, label and text of the other project's objects."""
+
+
+class Tenancy:
+    """Two projects with the same things in them; editor, viewer and admin have roles in one."""
+
+    def __init__(self) -> None:
+        admission = AdmissionChain()
+        self.store = Store.open(None, admission=admission, patches=Patcher())
+        admission.view = self.store.core.staged_view
+        self.store.log_source = self._log
+        self.ids: dict[str, str] = {}
+        authorizer = RbacAuthorizer(self.store.view)
+
+        def authenticate(token: str, address: str) -> Principal | None:
+            user = {**PEOPLE, OWNER: ADMIN}.get(token)
+            return (
+                None if user is None else Principal(user.name, None if user is ADMIN else UserRights(authorizer, user))
+            )
+
+        self.rest = RestApi(
+            self.store, RestSettings(token=OWNER, authenticate_token=authenticate), drain=lambda _: None
+        )
+        settings = ApiServerSettings(token=OWNER, tokens=PEOPLE)
+        self.app = application.application(self.rest.routes, self.store, settings, None, authorizer)
+
+    async def _log(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        yield f"said by {pod}\n".encode()
+
+    async def make(self) -> None:
+        for kind, obj in [*bootstrap.initial_objects(), *bootstrap_policy.initial_objects()]:
+            await self.store.create(kind, obj)
+        for project, mark in ((MINE, "plain"), (THEIRS, MARK)):
+            answer = await self.ask(OWNER, "POST", "/api/v1/org-unit/projects", {"name": f"{project}-{mark}"})
+            assert answer.status_code == 201, answer.text
+            self.ids[f"{project} project"] = answer.json()["id"]
+            body = {
+                "name": f"job-{mark}", "projectId": answer.json()["id"],
+                "spec": {"image": mark, "numWorkers": 1, "distributedFramework": "PyTorch"},
+            }  # fmt: skip
+            answer = await self.ask(OWNER, "POST", "/api/v1/workloads/distributed", body)
+            assert answer.status_code == 202, answer.text
+            self.ids[f"{project} workload"] = answer.json()["workloadId"]
+            for kind, obj in self._objects(f"runai-{project}-{mark}", mark):
+                await self.store.create(kind, obj)
+        for name, role in (("editor", "rowlock:editor"), ("viewer", "rowlock:viewer"), ("admin", "rowlock:admin")):
+            binding = {
+                "metadata": {"name": name, "namespace": f"runai-{MINE}-plain"},
+                "roleRef": {"apiGroup": kinds.ROLE.group, "kind": "ClusterRole", "name": role},
+                "subjects": [{"kind": "User", "name": name, "apiGroup": kinds.ROLE.group}],
+            }
+            await self.store.create(kinds.ROLE_BINDING, binding)
+
+    def _objects(self, namespace: str, mark: str) -> list[tuple[Kind, Object]]:
+        (job,) = [one for one in self.store.view.all(kinds.PYTORCHJOB) if one["metadata"]["namespace"] == namespace]
+        owner = {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PyTorchJob",
+            "name": job["metadata"]["name"],
+            "uid": job["metadata"]["uid"],
+            "controller": True,
+        }
+        container = {"name": "main", "image": "none"}
+        about = {"kind": "Pod", "name": f"pod-{mark}", "namespace": namespace}
+        contents: dict[Kind, dict[str, Any]] = {
+            kinds.POD: {"spec": {"containers": [container]}}, kinds.SECRET: {"stringData": {"password": mark}},
+            kinds.CONFIG_MAP: {"data": {"a": mark}}, kinds.EVENT: {"involvedObject": about, "reason": "Any", "message": mark},
+            kinds.SERVICE: {"spec": {"clusterIP": "None"}}, kinds.LEASE: {}, kinds.SERVICE_ACCOUNT: {}, kinds.ROLE: {"rules": []},
+            kinds.PERSISTENT_VOLUME_CLAIM: {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}},
+        }  # fmt: skip
+        meta = {"name": f"pod-{mark}", "namespace": namespace, "labels": {"of": mark}}
+        return [
+            (kind, {"metadata": {**meta, **({"ownerReferences": [owner]} if kind is kinds.POD else {})}, **content})
+            for kind, content in contents.items()
+        ]
+
+    async def ask(self, token: str, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
+        transport = httpx.ASGITransport(app=self.app)
+        given = {"authorization": f"Bearer {token}", **{key.replace("_", "-"): value for key, value in headers.items()}}
+        async with httpx.AsyncClient(transport=transport, base_url="https://127.0.0.1", headers=given) as client:
+            return await client.request(method, path, json=body)
+
+
+Check = Callable[[Tenancy], Awaitable[None]]
+
+
+def play(check: Check) -> None:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Tenancy]:
+        tenancy = Tenancy()
+        cache = asyncio.create_task(tenancy.rest.run())
+        try:
+            await tenancy.make()
+            yield tenancy
+        finally:
+            cache.cancel()
+            await asyncio.gather(cache, return_exceptions=True)
+
+    async def main() -> None:
+        async with opened() as tenancy:
+            await check(tenancy)
+
+    asyncio.run(main())
+
+
+# ---------------------------------------------------------------- REST
+
+
+def fill(path: str, identity: str, mark: str) -> str:
+    return path.replace("{id}", identity).replace("{pod}", f"pod-{mark}") + (
+        "?timeout=0" if path.endswith("/wait") else ""
+    )
+
+
+BODIES = {
+    "/api/v1/workloads/distributed": lambda project: {"name": "new", "projectId": project, "spec": {"image": "i", "numWorkers": 1, "distributedFramework": "PyTorch"}},
+    "/api/v1/check": lambda project: {"objects": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}], "project": project},
+}  # fmt: skip
+NOWHERE = "00000000-0000-4000-8000-000000000000"
+BY_SCOPE = {
+    scope: [(m, p, r) for m, p, r, _ in ROUTES if r.scope == scope]
+    for scope in ("everybody", "cluster", "project", "workload", "list", "body")
+}
+
+
+def test_every_route_names_its_right() -> None:
+    assert sum(map(len, BY_SCOPE.values())) == len(ROUTES)
+    assert all(right.verb for _, _, right, _ in ROUTES if right.scope != "everybody")
+    assert {path for _, path, _ in BY_SCOPE["body"]} == set(BODIES)
+    named = {"{id}" in path for _, path, right, _ in ROUTES if right.scope in ("project", "workload")}
+    assert named == {True}
+    assert not [path for _, path, right, _ in ROUTES if "{id}" in path and right.scope not in ("project", "workload")]
+
+
+@pytest.mark.parametrize("person", ["editor", "viewer", "admin", "nobody"])
+def test_what_one_may_not_read_is_not_there(person: str) -> None:
+    async def check(tenancy: Tenancy) -> None:
+        token = person * 8
+        for scope, theirs in (("workload", tenancy.ids["theirs workload"]), ("project", tenancy.ids["theirs project"])):
+            for method, path, _ in BY_SCOPE[scope]:
+                body = {"name": "x"} if method == "PUT" else None
+                secret = await tenancy.ask(token, method, fill(path, theirs, MARK), body)
+                absent = await tenancy.ask(token, method, fill(path, NOWHERE, MARK), body)
+                assert (secret.status_code, absent.status_code) == (404, 404), (method, path, secret.text)
+                assert secret.text.replace(theirs, NOWHERE) == absent.text, (method, path)
+        for method, path, _ in BY_SCOPE["list"]:
+            answer = await tenancy.ask(token, method, path)
+            assert answer.status_code == 200 and MARK not in answer.text, (path, answer.text)
+        for method, path, _ in BY_SCOPE["cluster"]:
+            assert (await tenancy.ask(token, method, path, {"name": "x"})).status_code == 403, path
+        for _, path, _ in BY_SCOPE["body"]:
+            secret = await tenancy.ask(token, "POST", path, BODIES[path](tenancy.ids["theirs project"]))
+            absent = await tenancy.ask(token, "POST", path, BODIES[path](NOWHERE))
+            assert secret.status_code == absent.status_code == 400, secret.text
+            assert secret.text.replace(tenancy.ids["theirs project"], NOWHERE) == absent.text
+        searches = (
+            f"search={MARK}",
+            f"filterBy=name==job-{MARK}",
+            f"filterBy=projectName=={THEIRS}-{MARK}",
+            "sortBy=name&limit=500",
+        )
+        for search in searches:
+            answer = await tenancy.ask(token, "GET", f"/api/v1/workloads?{search}")
+            assert MARK not in answer.text.replace(search, ""), answer.text
+            assert (await tenancy.ask(token, "GET", f"/api/v1/workloads/count?{search}")).json()["count"] <= 1
+
+    play(check)
+
+
+@pytest.mark.parametrize(
+    ("person", "refused"),
+    [
+        ("editor", set[str]()),
+        ("viewer", {"POST", "DELETE"}),
+        ("admin", set[str]()),
+    ],
+)
+def test_what_one_may_do_in_ones_own_project(person: str, refused: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An admin of one project may change its objects; its quota is the cluster's affair, whoever asks."""
+    monkeypatch.setattr(workloads, "_SCHEDULER_TIMEOUT", 0.0)  # there is no scheduler to wait for
+
+    async def check(tenancy: Tenancy) -> None:
+        token, mine = person * 8, tenancy.ids["mine workload"]
+        routes = [(m, p, r) for scope in ("list", "workload") for m, p, r in BY_SCOPE[scope]]
+        for method, path, _ in sorted(routes, key=lambda one: one[0] == "DELETE"):
+            answer = await tenancy.ask(token, method, fill(path, mine, "plain"))
+            expected = 403 if method in refused else 202 if method in ("POST", "DELETE") else 200
+            silent = path.endswith("/logs") and "started yet" in answer.text
+            assert silent or answer.status_code == expected, (method, path, answer.text)
+        answer = await tenancy.ask(
+            token,
+            "POST",
+            "/api/v1/workloads/distributed",
+            BODIES["/api/v1/workloads/distributed"](tenancy.ids["mine project"]),
+        )
+        assert answer.status_code == (403 if "POST" in refused else 202), answer.text
+        where = f"/api/v1/org-unit/projects/{tenancy.ids['mine project']}"
+        assert (await tenancy.ask(token, "GET", where)).status_code == 200
+        assert (await tenancy.ask(token, "PUT", where, {"description": "x"})).status_code == 403
+        assert (await tenancy.ask(token, "DELETE", where)).status_code == 403
+        assert tenancy.store.view.get(kinds.NAMESPACE, "", "runai-mine-plain") is not None
+
+    play(check)
+
+
+def test_a_refusal_names_the_right_that_is_missing() -> None:
+    async def check(tenancy: Tenancy) -> None:
+        answer = await tenancy.ask(
+            "viewer" * 8, "DELETE", f"/api/v1/workloads/distributed/{tenancy.ids['mine workload']}"
+        )
+        sentence = 'You do not have sufficient permissions: user "viewer" cannot delete resource "pytorchjobs" in API group "kubeflow.org" in the namespace "runai-mine-plain".'
+        assert answer.json() == {"code": 403, "message": sentence, "details": "Forbidden"}
+
+    play(check)
+
+
+def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
+    async def check(tenancy: Tenancy) -> None:
+        path = f"/api/v1/workloads/{tenancy.ids['mine workload']}"
+        assert (await tenancy.ask("viewer" * 8, "GET", path)).status_code == 200
+        await tenancy.store.delete(kinds.ROLE_BINDING, "runai-mine-plain", "viewer")
+        assert (await tenancy.ask("viewer" * 8, "GET", path)).status_code == 404
+
+    play(check)
+
+
+def test_the_cache_of_a_user_hides_everything_that_it_does_not_filter() -> None:
+    """Whoever adds a question to the cache says what a user may see of its answer."""
+    questions = {name for name, member in vars(InformerCache).items() if not name.startswith("_")}
+    assert questions <= vars(VisibleCache).keys()
+
+
+# ---------------------------------------------------------------- Kubernetes
+
+
+def requests_of(kind: Kind, namespace: str, name: str) -> list[tuple[str, str]]:
+    """Every method on every path of a kind in a namespace."""
+    base = f"/api/{kind.version}" if not kind.group else f"/apis/{kind.group}/{kind.version}"
+    many = f"{base}/namespaces/{namespace}/{kind.plural}"
+    asked = [("GET", many), ("GET", many + "?watch=1&timeoutSeconds=1"), ("POST", many), ("DELETE", many)]
+    asked += [(method, f"{many}/{name}") for method in ("GET", "PUT", "PATCH", "DELETE")]
+    asked += [
+        ("GET", f"{many}?fieldSelector=metadata.name%3D{name}"),
+        ("GET", f"{base}/watch/namespaces/{namespace}/{kind.plural}"),
+    ]
+    asked += [
+        (method, f"{many}/{name}/{sub}")
+        for sub in sorted(kind.subresources)
+        for method in ("GET", "POST", "PUT", "PATCH")
+    ]
+    return asked
+
+
+EVERYWHERE = [
+    f"/api/{k.version}/{k.plural}" if not k.group else f"/apis/{k.group}/{k.version}/{k.plural}"
+    for k in (*kinds.KINDS, kinds.EVENTS_V1_EVENT)
+]
+
+
+@pytest.mark.parametrize("person", ["editor", "admin", "nobody"])
+def test_no_verb_reaches_another_project(person: str) -> None:
+    async def check(tenancy: Tenancy) -> None:
+        token, there = person * 8, f"runai-{THEIRS}-{MARK}"
+        for kind in (*(kind for kind in kinds.KINDS if kind.namespaced), kinds.EVENTS_V1_EVENT):
+            present = requests_of(kind, there, f"pod-{MARK}")
+            absent = requests_of(kind, there, "no-such-name")
+            for (method, path), (_, other) in zip(present, absent, strict=True):
+                headers = {"content_type": "application/merge-patch+json"} if method == "PATCH" else {}
+                answers = [await tenancy.ask(token, method, one, {}, **headers) for one in (path, other)]
+                assert [a.status_code for a in answers] in ([403, 403], [405, 405], [404, 404]), (
+                    method,
+                    path,
+                    answers[0].text,
+                )
+                texts = {a.text.replace(f"pod-{MARK}", "no-such-name") for a in answers}
+                assert len(texts) == 1, texts
+        for path in EVERYWHERE:
+            for query in ("", "?watch=1&timeoutSeconds=1", f"?fieldSelector=metadata.name%3Dpod-{MARK}"):
+                answer = await tenancy.ask(token, "GET", path + query)
+                assert answer.status_code == 403, (path, answer.text)
+        for name in (there, "runai-no-such"):
+            for method in ("GET", "PATCH", "DELETE"):
+                assert (await tenancy.ask(token, method, f"/api/v1/namespaces/{name}", {})).status_code == 403
+
+    play(check)
+
+
+def test_a_tenant_grants_no_way_into_another_project() -> None:
+    async def check(tenancy: Tenancy) -> None:
+        ref = {"apiGroup": kinds.ROLE.group, "kind": "ClusterRole", "name": "cluster-admin"}
+        me = [{"kind": "User", "name": "admin", "apiGroup": kinds.ROLE.group}]
+        body = {"metadata": {"name": "x"}, "roleRef": ref, "subjects": me}
+        rights = f"/apis/{kinds.ROLE.group}/v1"
+        for path in (
+            f"{rights}/namespaces/runai-mine-plain/rolebindings",
+            f"{rights}/namespaces/runai-theirs-{MARK}/rolebindings",
+            f"{rights}/clusterrolebindings",
+        ):
+            assert (await tenancy.ask("admin" * 8, "POST", path, body)).status_code == 403, path
+        question = {
+            "spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": f"runai-theirs-{MARK}"}}
+        }
+        answer = await tenancy.ask(
+            "admin" * 8, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", question
+        )
+        assert answer.json()["status"] == {"allowed": False}
+        for user in ("rowlock-admin", f"system:serviceaccount:runai-theirs-{MARK}:default"):
+            answer = await tenancy.ask("admin" * 8, "GET", "/api/v1/secrets", impersonate_user=user)
+            assert answer.status_code == 403 and "cannot impersonate" in answer.text
+
+    play(check)
