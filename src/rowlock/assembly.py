@@ -194,7 +194,7 @@ class Server:
         if self._certificate_process.wait():
             raise Internal(f"the certificates in {self.data_dir} could not be made or read; the lines above say why")
         ca_certificate = (self.data_dir / "ca.crt").read_text()
-        operator_settings = {"parity": options.parity, "half_life": options.half_life}
+        operator_settings = {"parity": options.parity, "half_life": options.half_life, "event_ttl": options.event_ttl}
         return ClusterSettings(
             self.data_dir, kubelet, disabled, options.pretend_nodes, ca_certificate, **operator_settings
         )

@@ -32,6 +32,7 @@ from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
 from rowlock.system import registry as system
+from rowlock.system.event_expiry import EVENT_TTL
 from rowlock.training import controller as training
 from rowlock.training.model import PARITIES
 from rowlock.training.pod_group import PodGroupController
@@ -50,6 +51,8 @@ class ClusterSettings:
     """The CA certificate that pods and clients should trust (PEM)."""
     parity: str = "default"
     """How closely the job operators follow Kubeflow's: a key of `training.model.PARITIES`."""
+    event_ttl: float = EVENT_TTL
+    """Seconds that an Event is kept after it was last seen."""
     half_life: float = 0.0
     """Of time-based fair share, in seconds; 0 = the past does not count."""
 
@@ -121,7 +124,7 @@ class LocalCluster:
         """Who decides here. Without a scheduler nobody declares gangs either: both belong together."""
         active: list[Controller] = [
             *training.controllers(PARITIES[self.settings.parity]),
-            *system.controllers(self.settings.ca_certificate),
+            *system.controllers(self.settings.ca_certificate, self.settings.event_ttl),
             fake_nodes.FakeKubelet(),
         ]
         if self.scheduler is not None:

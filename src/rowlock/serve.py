@@ -44,6 +44,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--runtime", choices=("auto", "process", "container"), default="auto")
     parser.add_argument("--warm-start", choices=("auto", "off"), default="auto")
     parser.add_argument("--log-limit", type=int, default=50 << 20, help="bytes of a container's log that are kept")
+    parser.add_argument("--event-ttl", type=float, default=3600.0, help="seconds after an Event was last seen")
     parser.add_argument("--keep-checkpoints", type=float, default=7 * 86400, help="seconds after a job was deleted")
     parser.add_argument("--restart-backoff", type=float, default=10.0, help="seconds before a second restart")
     parser.add_argument("--parity", choices=("default", "strict", "fixed"), default="default")

@@ -74,6 +74,7 @@ NOT_UNDERSTOOD = [
     ("rowlock list --phase faild", "there is no phase faild. Did you mean `Failed`?"),
     ("rowlock up -d --nodes 0", "--nodes must be at least 1, but is 0"),
     ("rowlock up -d --log-limit 5x", 'invalid argument "5x" for --log-limit: write a size such as 50Mi or 1Gi'),
+    ("rowlock up -d --event-ttl 5ms", "--event-ttl must be at least 1s, but is 5ms"),
     ("rowlock up -d --log-limit 5Ki", "--log-limit must be at least 1Mi, but is 5Ki"),
     ("rowlock up -d --simulated-gpus -1", "--simulated-gpus must be at least 0, but is -1"),
     ("rowlock up -d --gpus-per-node -1", "--gpus-per-node must be at least 0, but is -1"),

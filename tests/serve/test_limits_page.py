@@ -13,6 +13,7 @@ from rowlock.kubelet.node import machine
 from rowlock.kubelet.pod import directory
 from rowlock.rest import call
 from rowlock.storage import store, write_verbs
+from rowlock.system import event_expiry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
 MIB = 1 << 20
@@ -35,6 +36,7 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"| {request_body.MAX_DEPTH} levels |",
         f"| {store.WATCH_WINDOW:,} changes in memory",
         f"`generateName` | {write_verbs.GENERATE_ATTEMPTS} |",
+        f"| Events | an hour after they were last seen (`rowlock up --event-ttl`), {event_expiry.MAX_EVENTS:,} at a time |",
         f"pods of a node | {machine.MAX_PODS:,} ",
         f"the newest {directory.MAX_KEPT_POD_LOGS:,} pods, {directory.MAX_KEPT_LOG_BYTES >> 30} GiB |",
         f"port-forward | {port_forward.MAX_CONNECTIONS} connections ",

@@ -9,8 +9,9 @@ from tests.storage.conftest import NOW
 from tests.system.cluster import EVENT, Cluster
 
 from rowlock import kinds, objects
+from rowlock.api import Delete
 from rowlock.storage.state import State, StoredChange
-from rowlock.system import event_expiry
+from rowlock.system import event_expiry, registry
 from rowlock.system.event_expiry import EventExpiry
 
 WRITTEN = 1_000_000.0
@@ -68,3 +69,34 @@ def test_a_delete_that_failed_is_tried_again_and_a_crowd_goes_in_slices(monkeypa
     assert second.requeue_after is not None
     again = [len(expiry.decide(view, sweep, now + second.requeue_after).writes) for _ in range(2)]
     assert again == [4, 2], "what could not be deleted was forgotten"
+
+
+def fill(namespace: str, numbers: range, view: State, expiry: EventExpiry) -> None:
+    """Events a second apart, each as old as its number is small."""
+    for number in numbers:
+        key = objects.Key(namespace, f"e{number}")
+        meta = {"namespace": key.namespace, "name": key.name, "creationTimestamp": objects.timestamp(WRITTEN + number)}
+        added = StoredChange("Added", number + 1, kinds.EVENT, {"metadata": meta}, key=key)
+        view.apply(added)
+        expiry.keys(view, added)
+
+
+def test_too_many_events_make_room_where_there_are_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_expiry, "MAX_EVENTS", 100)
+    view, expiry, sweep = State(), EventExpiry(), objects.Key("", "events")
+    fill("quiet", range(10), view, expiry)
+    fill("noisy", range(10, 100), view, expiry)
+    assert not expiry.decide(view, sweep, WRITTEN + 100).writes
+    fill("noisy", range(100, 105), view, expiry)
+    writes = expiry.decide(view, sweep, WRITTEN + 105).writes
+    assert [write.name for write in writes if isinstance(write, Delete)] == [f"e{number}" for number in range(10, 25)]
+    assert all(isinstance(write, Delete) and write.namespace == "noisy" for write in writes)
+
+
+def test_a_shorter_life(cluster: Cluster) -> None:
+    cluster.controllers = registry.deleting_controllers(event_ttl=20.0)
+    cluster.create(EVENT, {"metadata": {"name": "e", "namespace": "default"}, "lastTimestamp": objects.timestamp(NOW)})
+    cluster.pass_time(19)
+    assert cluster.names(EVENT) == ["e"]
+    cluster.pass_time(12)
+    assert cluster.names(EVENT) == []

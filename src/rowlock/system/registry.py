@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowlock.api import Controller
-from rowlock.system.event_expiry import EventExpiry
+from rowlock.system.event_expiry import EVENT_TTL, EventExpiry
 from rowlock.system.garbage_collector import GarbageCollector
 from rowlock.system.namespace_defaults import NamespaceDefaults
 from rowlock.system.namespace_deletion import NamespaceDeleter
@@ -15,15 +15,16 @@ from rowlock.system.taint_eviction import TaintEviction
 from rowlock.system.volume_claims import ClaimProtection, FirstConsumerEvents
 
 
-def deleting_controllers() -> tuple[Controller, ...]:
-    """Those that only take away: garbage, emptied namespaces, old Events, pods without a node, unused claims."""
-    return (GarbageCollector(), NamespaceDeleter(), EventExpiry(), PodGarbageCollector(), ClaimProtection())
+def deleting_controllers(event_ttl: float = EVENT_TTL) -> tuple[Controller, ...]:
+    """Those that only take away: garbage, emptied namespaces, old Events (`event_ttl` in seconds), pods without a node, unused
+    claims."""
+    return (GarbageCollector(), NamespaceDeleter(), EventExpiry(event_ttl), PodGarbageCollector(), ClaimProtection())
 
 
-def controllers(ca_certificate: str = "") -> tuple[Controller, ...]:
+def controllers(ca_certificate: str = "", event_ttl: float = EVENT_TTL) -> tuple[Controller, ...]:
     """All. `ca_certificate` is the cluster's CA certificate (PEM)."""
     return (
-        *deleting_controllers(),
+        *deleting_controllers(event_ttl),
         TaintEviction(),
         NamespaceDefaults(ca_certificate),
         UnschedulableTaint(),

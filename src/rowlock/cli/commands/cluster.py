@@ -36,6 +36,7 @@ SETTINGS = (
     "half_life",
     "log_limit",
     "keep_checkpoints",
+    "event_ttl",
 )
 _STALLED_TIMEOUT = 30.0
 """Seconds without any progress (CPU time, a line in its log) after which a starting server is given up."""
@@ -55,6 +56,10 @@ def up(line: CommandLine) -> int:
         settings["log_limit"] = parse_size(line.log_limit, "--log-limit", minimum="1Mi")
     if "keep_checkpoints" in settings:
         settings["keep_checkpoints"] = parse_duration(line.keep_checkpoints, "--keep-checkpoints")
+    if "event_ttl" in settings:
+        settings["event_ttl"] = parse_duration(line.event_ttl, "--event-ttl")
+        if settings["event_ttl"] < 1:
+            raise CommandError(f"--event-ttl must be at least 1s, but is {line.event_ttl}", 2)
     if "users" in settings:
         settings["users"] = os.path.abspath(os.path.expanduser(line.users))
     server_json = client.running_server(directory)

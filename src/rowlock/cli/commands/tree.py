@@ -31,6 +31,7 @@ _MACHINE_FLAGS = (
     Flag("--half-life", "text", "time-based fair share: usage this long ago counts half", value="DURATION"),
     Flag("--log-limit", "text", "how much of each container's log to keep (the newest part)", "50Mi", value="SIZE"),
     Flag("--keep-checkpoints", "text", "how long to keep the checkpoints of a deleted job", "7d", value="DURATION"),
+    Flag("--event-ttl", "text", "how long to keep an Event after it was last seen", "1h", value="DURATION"),
     Flag(
         "--parity",
         "default|strict|fixed",
