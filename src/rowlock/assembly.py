@@ -30,6 +30,7 @@ from rowlock import __version__, kinds, objects
 from rowlock.apiserver.authorization.rbac import RbacAuthorizer
 from rowlock.apiserver.authorization.user_rights import UserRights
 from rowlock.apiserver.http import users
+from rowlock.apiserver.http.service_account_tokens import ServiceAccountTokens
 from rowlock.apiserver.server import application, connection_limits, http_protocol, sockets
 from rowlock.apiserver.server import tls as server_tls
 from rowlock.apiserver.server.settings import ApiServerSettings
@@ -122,11 +123,15 @@ def _current_snapshot(scheduler: Scheduler, store: Store) -> Snapshot:
     return scheduler.snapshot(store.view, time.time())
 
 
-def _rest_authenticator(settings: ApiServerSettings, authorizer: RbacAuthorizer) -> TokenAuthenticator | None:
-    """The users of the Kubernetes API, for the REST API; None where there is nobody but the owner."""
-    if not settings.tokens:
-        return None
-    keys = users.TokenAuthenticator(settings.token, settings.tokens, loopback_only=settings.owner_loopback_only)
+def _rest_authenticator(settings: ApiServerSettings, authorizer: RbacAuthorizer) -> TokenAuthenticator:
+    """The users of the Kubernetes API, for the REST API."""
+    accounts = settings.service_accounts
+    keys = users.TokenAuthenticator(
+        settings.token,
+        settings.tokens,
+        loopback_only=settings.owner_loopback_only,
+        service_accounts=accounts.find_user if accounts else None,
+    )
 
     def authenticate(token: str, address: str) -> Principal | None:
         user = keys.authenticate(token, address)
@@ -213,7 +218,8 @@ class Server:
         self, cluster: LocalCluster, listeners: list[socket.socket], watchdog: loop_watchdog.LoopWatchdog
     ) -> None:
         token, requests = ensure_token(self.data_dir / "token"), RequestStats()
-        api_settings, authorizer = self._api_settings(token), RbacAuthorizer(cluster.store.view)
+        api_settings = self._api_settings(token, cluster.service_accounts)
+        authorizer = RbacAuthorizer(cluster.store.view)
         take_snapshot = (
             None if cluster.scheduler is None else partial(_current_snapshot, cluster.scheduler, cluster.store)
         )
@@ -263,11 +269,12 @@ class Server:
             for task in background:
                 task.cancel()
 
-    def _api_settings(self, token: str) -> ApiServerSettings:
+    def _api_settings(self, token: str, accounts: ServiceAccountTokens) -> ApiServerSettings:
         """Who may come in where. Bound elsewhere, the owner's token is for loopback alone."""
         options = self.options
         tokens = users.read_token_file(options.users) if options.users else {}
-        return ApiServerSettings(token=token, tokens=tokens, owner_loopback_only=bool(sockets.parse_bind(options.bind)))
+        bound_elsewhere = bool(sockets.parse_bind(options.bind))
+        return ApiServerSettings(token, tokens, owner_loopback_only=bound_elsewhere, service_accounts=accounts)
 
     def _announce(self, listeners: list[socket.socket], token: str, notice: str) -> None:
         """Files that say how to reach us; `server.json` last, because `rowlock up -d` waits for it."""

@@ -17,6 +17,7 @@ from rowlock import controllers
 from rowlock.api import Controller
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.authorization import bootstrap_policy
+from rowlock.apiserver.http.service_account_tokens import KEY_FILE, ServiceAccountTokens
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.controllers.supervisor import supervise
 from rowlock.diagnostics import diagnostics
@@ -71,6 +72,7 @@ class LocalCluster:
         admission.view = (
             self.store.core.staged_view
         )  # quotas, priority classes and service accounts are looked up in it
+        self.service_accounts = ServiceAccountTokens(settings.data_dir / KEY_FILE, self.store.view)
         self.notice = "" if any(self.store.view.all(NAMESPACE)) else leftovers.set_aside(settings.data_dir, time.time())
         """A sentence that a person who starts the cluster should read."""
         planning = Planning(half_life=settings.half_life)

@@ -65,7 +65,7 @@ EVENTS_V1_EVENT = Kind("events.k8s.io", "v1", "Event", "events", ("ev",))
 """An Event's other spelling, not a kind of its own: nothing is stored under it (`apiserver/endpoints/events.py`)."""
 CONFIG_MAP = _core("ConfigMap", "configmaps", "cm")
 SECRET = _core("Secret", "secrets")
-SERVICE_ACCOUNT = _core("ServiceAccount", "serviceaccounts", "sa")
+SERVICE_ACCOUNT = _core("ServiceAccount", "serviceaccounts", "sa", subs="token")
 PERSISTENT_VOLUME_CLAIM = _core("PersistentVolumeClaim", "persistentvolumeclaims", "pvc", subs="status")
 RESOURCE_QUOTA = _core("ResourceQuota", "resourcequotas", "quota", subs="status")
 PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", ("pc",), namespaced=False)

@@ -24,6 +24,7 @@ import uvicorn
 from rowlock import controllers, kinds, objects
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.authorization import bootstrap_policy
+from rowlock.apiserver.http.service_account_tokens import KEY_FILE, ServiceAccountTokens
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application, certificates, http_protocol, tls
 from rowlock.apiserver.server.settings import ApiServerSettings
@@ -58,7 +59,8 @@ class Harness:
     async def main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         papers = certificates.ensure_certificates(self.directory)
-        app = application.application([], self.store, ApiServerSettings(token=TOKEN))
+        accounts = ServiceAccountTokens(self.directory / KEY_FILE, self.store.view)
+        app = application.application([], self.store, ApiServerSettings(TOKEN, service_accounts=accounts))
         config = uvicorn.Config(
             app, port=0, log_level="error", lifespan="off", access_log=False, proxy_headers=False,
             http=http_protocol.protocol_factory(tls.server_context(papers.certificate, papers.key)), timeout_graceful_shutdown=1,

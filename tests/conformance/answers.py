@@ -284,6 +284,7 @@ CASES: dict[str, list[Step]] = {
 _VOLATILE = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
+    (r"eyJ[\w-]+\.[\w-]+\.[\w-]+", "TOKEN"),
     (r"A_[a-z0-9]{5}\b", "A_XXXXX"),  # a generated name
     (r"(?s)Invalid value: \\?\"\{.*\}\\?\"", "Invalid value: OBJECT"),  # a patched object in full
 )

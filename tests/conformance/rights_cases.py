@@ -14,6 +14,8 @@ GROUP = "rbac.authorization.k8s.io"
 RBAC, REVIEWS = f"/apis/{GROUP}/v1", "/apis/authorization.k8s.io/v1"
 ROLES, BINDINGS = RBAC + "/namespaces/{ns}/roles", RBAC + "/namespaces/{ns}/rolebindings"
 CLUSTER_ROLES, CLUSTER_BINDINGS = RBAC + "/clusterroles", RBAC + "/clusterrolebindings"
+ACCOUNTS = "/api/v1/namespaces/{ns}/serviceaccounts"
+TOKEN = ACCOUNTS + "/robot/token"
 PODS, MAPS, JSON = "/api/v1/namespaces/{ns}/pods", "/api/v1/namespaces/{ns}/configmaps", "application/json"
 ANA = {"kind": "User", "name": "ana"}
 ACCOUNT = "system:serviceaccount:{ns}:robot"
@@ -144,6 +146,14 @@ RIGHTS_CASES: dict[str, list[Any]] = {
     "impersonation": [
         *granted(rule("impersonate", "users", names="bob"), cluster=True), ask("ana", "GET", "/api/v1/namespaces"),
         ("POST", *review("subjectaccessreviews", user="ana", resourceAttributes={"verb": "impersonate", "resource": "users", "name": "bob"})), *REMOVED,
+    ],
+    "a token of a service account": [
+        ("POST", ACCOUNTS, {"metadata": {"name": "robot"}}), ("POST", TOKEN, {}), ("POST", TOKEN, {"spec": {"audiences": ["a"], "expirationSeconds": 600}}),
+        ("POST", TOKEN, {"spec": {"expirationSeconds": 599}}), ("POST", TOKEN, {"spec": {"expirationSeconds": 2**33}}), ("POST", TOKEN, {"metadata": {"name": "other"}}),
+        ("POST", TOKEN, {"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "gone"}}}),
+        ("POST", TOKEN, {"spec": {"boundObjectRef": {"kind": "Deployment", "apiVersion": "apps/v1", "name": "d"}}}),
+        ("GET", TOKEN, None), ("POST", ACCOUNTS + "/gone/token", {}), ask("ana", "POST", TOKEN, {}),
+        ("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "nobody's"}}),
     ],
     "an apply that creates": [
         *granted(rule("get patch", "configmaps")),

@@ -59,7 +59,10 @@ class Authenticator:
         address = (request.scope.get("server") or ("",))[0]
         principal = authenticate_token(token, str(address))
         if principal is None:
-            raise Unauthorized("this token is not accepted here: ask the owner of the cluster for a token of your own")
+            raise Unauthorized(
+                "this token is not accepted here: the owner's is in the file `token` in the data directory, and counts on"
+                " loopback; everybody else asks the owner of the cluster for a token of his own"
+            )
         return principal if principal.name else Principal(self.user, principal.rights)
 
     def exchange(self, body: Any) -> NoReturn:

@@ -13,10 +13,10 @@ from rowlock.apiserver.server import certificates
 def test_made_once_and_private(tmp_path: Path) -> None:
     found = certificates.ensure_certificates(tmp_path)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    assert set(before) == {"ca.crt", "ca.key", "server.crt", "server.key"}
+    assert set(before) == {"ca.crt", "ca.key", "server.crt", "server.key", "service-account.key"}
     assert certificates.ensure_certificates(tmp_path) == found
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-    assert all((tmp_path / name).stat().st_mode & 0o77 == 0 for name in ("ca.key", "server.key"))
+    assert all((tmp_path / name).stat().st_mode & 0o77 == 0 for name in ("ca.key", "server.key", "service-account.key"))
 
 
 def test_signed_by_the_ca_for_loopback(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ _SUBRESOURCES: dict[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {
     "scale": (("autoscaling", "v1", "Scale"), _CHANGE_VERBS),
     "finalize": (("", "", "Namespace"), ("update",)),
     "log": (("", "", "Pod"), ("get",)),
+    "token": (("authentication.k8s.io", "v1", "TokenRequest"), ("create",)),
 }
 """Subresources that are not read and changed as their parent is; `status` and its like are."""
 

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from rowlock import objects
 from rowlock.apiserver.http import request_body
 from rowlock.apiserver.http.authorizer import Attributes, Authorizer, require
 from rowlock.apiserver.http.requests import Call
-from rowlock.apiserver.http.users import User
+from rowlock.apiserver.http.service_account_tokens import ISSUER, ServiceAccountTokens, looks_like_jwt
+from rowlock.apiserver.http.users import TokenAuthenticator, User
 from rowlock.apiserver.schema import types
 from rowlock.apiserver.validation.field_errors import invalid_value
-from rowlock.errors import BadRequest, Cause, invalid
+from rowlock.errors import BadRequest, Cause, Unauthorized, invalid
 from rowlock.objects import Object
 
-ReviewHandler = Callable[[Call, Object, Callable[[str], User | None]], dict[str, Any]]
+
+class ReviewedToken(NamedTuple):
+    """Whose a token is, and for which of the audiences that were asked about; or what is wrong with it."""
+
+    user: User | None
+    audiences: Sequence[str] = ()
+    error: str = ""
+
+
+ReviewToken = Callable[[str, Sequence[str]], ReviewedToken]
+"""From a token and audiences, () being this API server."""
+ReviewHandler = Callable[[Call, Object, ReviewToken], dict[str, Any]]
 
 
 def _authorize(authorizer: Authorizer, user: User, spec: Object) -> dict[str, Any]:
@@ -57,7 +69,7 @@ def _local_causes(spec: Object, namespace: str) -> Iterator[Cause]:
         yield invalid_value("spec.nonResourceAttributes", shown, "disallowed on this kind of request")
 
 
-def _review_own_access(call: Call, body: Object, authenticate: Callable[[str], User | None]) -> dict[str, Any]:
+def _review_own_access(call: Call, body: Object, review_token: ReviewToken) -> dict[str, Any]:
     return _authorize(call.authorizer, call.user, _checked_spec("SelfSubjectAccessReview", body))
 
 
@@ -74,7 +86,7 @@ def _checked_spec(kind: str, body: Object, namespace: str = "") -> Object:
     return spec
 
 
-def _review_access(call: Call, body: Object, authenticate: Callable[[str], User | None]) -> dict[str, Any]:
+def _review_access(call: Call, body: Object, review_token: ReviewToken) -> dict[str, Any]:
     spec = _checked_spec("SubjectAccessReview", body, _namespace_of(call))
     return _authorize(call.authorizer, User(spec.get("user") or "", tuple(spec.get("groups") or ())), spec)
 
@@ -85,7 +97,7 @@ def _namespace_of(call: Call) -> str:
     return parts[4] if parts[3] == "namespaces" else ""
 
 
-def _review_rules(call: Call, body: Object, authenticate: Callable[[str], User | None]) -> dict[str, Any]:
+def _review_rules(call: Call, body: Object, review_token: ReviewToken) -> dict[str, Any]:
     namespace = (body.get("spec") or {}).get("namespace")
     if not namespace:
         raise BadRequest("no namespace on request")
@@ -108,21 +120,40 @@ def _pick(rule: Object, fields: tuple[str, ...]) -> Object:
 
 def _user_info(user: User) -> dict[str, Any]:
     uid = {"uid": user.uid} if user.uid else {}
-    return {"username": user.name, **uid, "groups": list(user.groups)}
+    extra = {"extra": {key: list(texts) for key, texts in user.extra.items()}} if user.extra else {}
+    return {"username": user.name, **uid, "groups": list(user.groups), **extra}
 
 
-def _review_self(call: Call, body: Object, authenticate: Callable[[str], User | None]) -> dict[str, Any]:
+def _review_self(call: Call, body: Object, review_token: ReviewToken) -> dict[str, Any]:
     return {"userInfo": _user_info(call.user)}
 
 
-def _review_token(call: Call, body: Object, authenticate: Callable[[str], User | None]) -> dict[str, Any]:
+def _review_token(call: Call, body: Object, review_token: ReviewToken) -> dict[str, Any]:
     token = (body.get("spec") or {}).get("token")
     if not token:
         raise BadRequest("token is required for TokenReview in authentication")
-    user = authenticate(token)
-    if user is None:
-        return {"user": {}, "error": "invalid bearer token"}
-    return {"authenticated": True, "user": _user_info(user)}
+    found = review_token(token, (body.get("spec") or {}).get("audiences") or ())
+    if found.user is None:
+        return {"user": {}, "error": found.error}
+    audiences = {"audiences": list(found.audiences)} if found.audiences else {}
+    return {"authenticated": True, "user": _user_info(found.user), **audiences}
+
+
+def token_reviewer(accounts: ServiceAccountTokens | None, authenticator: TokenAuthenticator) -> ReviewToken:
+    """Reviews tokens of service accounts (None: there are none) and of people."""
+
+    def review_token(token: str, audiences: Sequence[str]) -> ReviewedToken:
+        if accounts is None or not looks_like_jwt(token):
+            user = authenticator.authenticate(token)
+            return ReviewedToken(user, (), "" if user else "invalid bearer token")
+        wanted = audiences or (ISSUER,)
+        try:
+            user = accounts.authenticate(token, wanted)
+        except Unauthorized as error:
+            return ReviewedToken(None, (), f"[invalid bearer token, {error.message}]")
+        return ReviewedToken(user, [one for one in wanted if one in accounts.audiences_of(token)])
+
+    return review_token
 
 
 AUTHORIZATION, AUTHENTICATION = ("authorization.k8s.io", "v1"), ("authentication.k8s.io", "v1")
@@ -144,13 +175,11 @@ def authorize_review(call: Call, group_version_resource: tuple[str, str, str], n
     require(call.authorizer, call.user, Attributes("create", group, plural, namespace=namespace))
 
 
-def review(
-    call: Call, group_version_resource: tuple[str, str, str], body: Any, authenticate: Callable[[str], User | None]
-) -> Object:
+def review(call: Call, group_version_resource: tuple[str, str, str], body: Any, review_token: ReviewToken) -> Object:
     """The answered review. Raises BadRequest, Invalid."""
     (group, version, _), (kind, handler) = group_version_resource, REVIEWS[group_version_resource]
     decoded = request_body.decode_typed(body, types.type_name(group, version, kind))
-    status = handler(call, decoded, authenticate)
+    status = handler(call, decoded, review_token)
     meta = decoded.get("metadata") or {}
     if kind == "LocalSubjectAccessReview":
         meta = {**meta, "namespace": _namespace_of(call)}

@@ -36,7 +36,7 @@ UNSUPPORTED = {
     "pods/ephemeralcontainers": "rowlock has no ephemeral containers: `kubectl exec POD -- COMMAND` runs any program of this"
     " machine inside the pod, and `kubectl debug POD --copy-to=NAME` makes a copy of it",
     "pods/resize": "rowlock does not resize running pods: delete the pod and create it again with other resources",
-    "serviceaccounts/token": "rowlock issues no service account tokens: use the token in the cluster's kubeconfig",
+    "serviceaccounts/token": "this server was started without a key for service account tokens",
 }
 """Subresources of a real cluster, and what to do instead here."""
 

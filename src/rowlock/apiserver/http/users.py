@@ -10,8 +10,8 @@ from __future__ import annotations
 import csv
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rowlock.errors import BadRequest
@@ -30,6 +30,8 @@ class User:
     name: str
     groups: tuple[str, ...] = (AUTHENTICATED,)
     uid: str = ""
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
+    """What else the authenticator knows, such as the pod that a token is bound to."""
 
     @property
     def is_master(self) -> bool:
@@ -51,14 +53,24 @@ def service_account_groups(name: str) -> tuple[str, ...]:
 class TokenAuthenticator:
     """Whose a token is. With `loopback_only`, the owner's opens nothing to who comes from another address than loopback."""
 
-    def __init__(self, owner: str, users: Mapping[str, User], *, loopback_only: bool = False) -> None:
+    def __init__(
+        self,
+        owner: str,
+        users: Mapping[str, User],
+        *,
+        loopback_only: bool = False,
+        service_accounts: Callable[[str], User | None] | None = None,
+    ) -> None:
         # A dictionary compares whole hashes, made with a secret of this process: how long it takes tells a guesser nothing.
         self._users = {**users, **({owner: ADMIN} if owner else {})}
         self._loopback_only = loopback_only
+        self._service_accounts = service_accounts
 
     def authenticate(self, token: str, address: str = "127.0.0.1") -> User | None:
         """`address` is the one of ours that the client has reached."""
         user = self._users.get(token)
+        if user is None and self._service_accounts is not None:
+            return self._service_accounts(token)
         return None if user is ADMIN and self._loopback_only and address not in LOOPBACK_ADDRESSES else user
 
 

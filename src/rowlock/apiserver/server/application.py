@@ -30,6 +30,7 @@ from rowlock.apiserver.endpoints import (
     events,
     reviews,
     subresources,
+    token_requests,
     verbs,
     watches,
 )
@@ -84,9 +85,13 @@ class ApiServer:
         self._store, self._settings, self._streaming_runtime = store, settings, streaming_runtime
         self._authorizer = authorizer or RbacAuthorizer(store.view)
         self._authenticator = TokenAuthenticator(
-            settings.token, settings.tokens, loopback_only=settings.owner_loopback_only
+            settings.token,
+            settings.tokens,
+            loopback_only=settings.owner_loopback_only,
+            service_accounts=settings.service_accounts.find_user if settings.service_accounts else None,
         )
         self._observer = settings.observer
+        self._review_token = reviews.token_reviewer(settings.service_accounts, self._authenticator)
         self._watches = watches.LongRunningRequests(
             settings.watch_limit, None if self._observer is None else self._observer.count_long_running
         )
@@ -132,10 +137,6 @@ class ApiServer:
         observer.count_request(call.verb or method, call.target, code or (101 if call.stream_scope else 499), seconds)
 
     # ------------------------------------------------------------ who
-
-    def user(self, token: str) -> User | None:
-        """Whose token this is, for a review of it."""
-        return self._authenticator.authenticate(token)
 
     async def _read_call(self, scope: Scope, receive: Receive, headers: Mapping[bytes, bytes]) -> Call:
         path = scope["path"]
@@ -278,7 +279,7 @@ class ApiServer:
         ):
             reviews.authorize_review(call, group_version_resource, rest[1] if len(rest) == 3 else "")
             await request_body.convert_large_body(call)
-            review = reviews.review(call, group_version_resource, request_body.decode_body(call), self.user)
+            review = reviews.review(call, group_version_resource, request_body.decode_body(call), self._review_token)
             await answer_object(send, review, code=201)
         elif version == (events.GROUP, events.VERSION):
             await events.serve_events(
@@ -345,6 +346,10 @@ class ApiServer:
             if call.method != "POST":
                 raise Unsupported(WRONG_METHOD)
             return await _POST_SUBRESOURCES[sub](call, send, store, target)
+        if sub == "token" and (tokens := self._settings.service_accounts) is not None:
+            if call.method != "POST":
+                raise Unsupported(WRONG_METHOD)
+            return await token_requests.create_token(call, send, store, target, tokens)
         if sub == "scale" and call.method in ("GET", "PUT", "PATCH"):
             return await subresources.scale(call, send, store, target)
         if call.method in {"status": ("GET", "PUT", "PATCH"), "finalize": ("PUT",)}.get(sub, ()):

@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_ACCOUNT_KEY = "service-account.key"
+"""What service account tokens are signed with (`apiserver/http/service_account_tokens.py`)."""
 _Key = ec.EllipticCurvePrivateKey
 _CA_DAYS, _SERVER_DAYS, _RENEW_DAYS = 3650, 365, 30
 
@@ -48,6 +50,8 @@ def ensure_certificates(
         certificates.certificate, names, now
     ):
         _make_server(certificates, ca_key, names, now)
+    if not (account_key := directory / _ACCOUNT_KEY).exists():
+        _write(account_key, _pem(ec.generate_private_key(ec.SECP256R1())), 0o600)
     return certificates
 
 

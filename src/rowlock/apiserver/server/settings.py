@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rowlock.apiserver.http import requests
 from rowlock.apiserver.http.requests import Target
+from rowlock.apiserver.http.service_account_tokens import ServiceAccountTokens
 from rowlock.apiserver.http.users import User
 
 RenderMetrics = Callable[[str], Awaitable[tuple[bytes, str]]]
@@ -34,6 +35,8 @@ class ApiServerSettings:
     body_limit: int = requests.BODY_LIMIT
     watch_limit: int = 5_000
     """Watches, followed logs and sessions in pods that one user may have at once."""
+    service_accounts: ServiceAccountTokens | None = None
+    """Who makes and knows the tokens of service accounts; None where there are none."""
     is_ready: Callable[[], bool] = lambda: True
     observer: RequestObserver | None = None
     render_metrics: RenderMetrics | None = None

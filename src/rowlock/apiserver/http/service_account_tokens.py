@@ -1,0 +1,169 @@
+"""Tokens of service accounts: JWTs (ES256) signed with a key of the data directory, as TokenRequest gives them.
+
+A token is good for its audiences until it expires, and only while its account, and the pod that it is bound to, are the ones it was
+made for. PyJWT is imported for the first token: most of what it needs is OpenSSL, which takes a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rowlock import kinds, objects
+from rowlock.api import View
+from rowlock.apiserver.http.users import AUTHENTICATED, User, service_account_groups
+from rowlock.errors import Unauthorized
+from rowlock.objects import Object
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+ISSUER = "https://kubernetes.default.svc"
+KEY_FILE = "service-account.key"
+MIN_SECONDS, DEFAULT_SECONDS, MAX_SECONDS = 600, 3600, 2**32
+_ALGORITHM = "ES256"
+_REMEMBERED_TOKENS = 4_096
+_BOUND_KINDS = {"pod": kinds.POD, "secret": kinds.SECRET}
+_EXTRA = "authentication.kubernetes.io/"
+
+
+class IssuedToken(NamedTuple):
+    """A token, and when it expires (seconds since the epoch)."""
+
+    token: str
+    expires: int
+
+
+class ServiceAccountTokens:
+    """Makes tokens, and says whose they are."""
+
+    def __init__(self, key_file: Path, view: View, *, clock: Callable[[], float] = time.time) -> None:
+        self._key_file, self._view, self._clock = key_file, view, clock
+        self._private_key: EllipticCurvePrivateKey | None = None
+        self._checked: dict[str, Mapping[str, Any]] = {}
+        """The claims of tokens whose signature was found good."""
+
+    def load(self) -> EllipticCurvePrivateKey:
+        """The key; read (and what reads it imported) the first time. Raises OSError, ValueError."""
+        if self._private_key is None:
+            import jwt  # noqa: F401  so that the first token need not wait for it
+            from cryptography.hazmat.primitives.asymmetric import ec
+            from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+            key = load_pem_private_key(self._key_file.read_bytes(), None)
+            if not isinstance(key, ec.EllipticCurvePrivateKey):
+                raise ValueError(
+                    f"{self._key_file} does not hold an EC key: remove it, a new one is made at the next start"
+                )
+            self._private_key = key
+        return self._private_key
+
+    def issue(
+        self,
+        account: Object,
+        *,
+        audiences: Sequence[str] = (),
+        seconds: int = DEFAULT_SECONDS,
+        bound: Object | None = None,
+    ) -> IssuedToken:
+        """A token for an account. `audiences` () is this API server; `bound` is the Pod or Secret that it lives with."""
+        import jwt
+
+        now = int(self._clock())
+        private: dict[str, Any] = {"namespace": objects.namespace(account), "serviceaccount": _reference(account)}
+        if bound is not None:
+            private[str(bound["kind"]).lower()] = _reference(bound)
+            if node := objects.dig(bound, "spec.nodeName"):
+                found = self._view.get(kinds.NODE, "", node)
+                private["node"] = {"name": node, **({"uid": objects.uid(found)} if found else {})}
+        claims = {
+            "aud": list(audiences) or [ISSUER], "exp": now + seconds, "iat": now, "iss": ISSUER, "jti": str(uuid.uuid4()),
+            "kubernetes.io": private, "nbf": now,
+            "sub": f"system:serviceaccount:{objects.namespace(account)}:{objects.name(account)}",
+        }  # fmt: skip
+        return IssuedToken(jwt.encode(claims, self.load(), _ALGORITHM), now + seconds)
+
+    def authenticate(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> User:
+        """Whose token it is. Raises Unauthorized with the reason."""
+        claims = self._checked.get(token)
+        if claims is None:
+            claims = self._check_signature(token)
+            if len(self._checked) >= _REMEMBERED_TOKENS:
+                self._checked.clear()
+            self._checked[token] = claims
+        now = self._clock()
+        if not claims["nbf"] - 60 <= now < claims["exp"]:
+            raise Unauthorized(
+                "service account token has expired" if now >= claims["exp"] else "token is not valid yet"
+            )
+        if not set(audiences) & set(claims["aud"]):
+            shown = [str(list(texts)).replace("'", '"').replace(", ", " ") for texts in (claims["aud"], audiences)]
+            raise Unauthorized(f"token audiences {shown[0]} is invalid for the target audiences {shown[1]}")
+        return self._user(claims)
+
+    def find_user(self, token: str) -> User | None:
+        """Whose token for this API server it is; None where it is nobody's."""
+        if not looks_like_jwt(token):
+            return None
+        try:
+            return self.authenticate(token)
+        except Unauthorized:
+            return None
+
+    def audiences_of(self, token: str) -> Sequence[str]:
+        """Of a token that was authenticated."""
+        claims = self._checked.get(token)
+        return claims["aud"] if claims else ()
+
+    def _check_signature(self, token: str) -> Mapping[str, Any]:
+        import jwt
+
+        try:
+            required = {
+                "require": ["aud", "exp", "nbf", "sub", "kubernetes.io"],
+                "verify_aud": False,
+                "verify_exp": False,
+                "verify_nbf": False,
+            }
+            claims: Mapping[str, Any] = jwt.decode(
+                token,
+                self.load().public_key(),
+                [_ALGORITHM],
+                issuer=ISSUER,
+                options=required,  # type: ignore[arg-type]
+            )
+        except jwt.PyJWTError as error:
+            raise Unauthorized(f"invalid bearer token: {error}") from None
+        return claims
+
+    def _user(self, claims: Mapping[str, Any]) -> User:
+        private = claims["kubernetes.io"]
+        namespace, reference = private["namespace"], private["serviceaccount"]
+        account = self._view.get(kinds.SERVICE_ACCOUNT, namespace, reference["name"])
+        if account is None or objects.uid(account) != reference["uid"]:
+            raise Unauthorized("service account UID has changed or it has been deleted")
+        extra = {f"{_EXTRA}credential-id": (f"JTI={claims['jti']}",)}
+        for word, kind in _BOUND_KINDS.items():
+            if (bound := private.get(word)) is None:
+                continue
+            obj = self._view.get(kind, namespace, bound["name"])
+            if obj is None or objects.uid(obj) != bound["uid"]:
+                raise Unauthorized(f"service account token is bound to a {word} that is not there any more")
+            if kind is kinds.POD:
+                extra |= {f"{_EXTRA}pod-name": (bound["name"],), f"{_EXTRA}pod-uid": (bound["uid"],)}
+        for field, text in private.get("node", {}).items():
+            extra[f"{_EXTRA}node-{field}"] = (text,)
+        name = str(claims["sub"])
+        return User(name, (*service_account_groups(name), AUTHENTICATED), reference["uid"], extra)
+
+
+def _reference(obj: Object) -> dict[str, str]:
+    return {"name": objects.name(obj), "uid": objects.uid(obj)}
+
+
+def looks_like_jwt(token: str) -> bool:
+    """Three parts, of which the first is a JSON object in base64: tokens of people and of the owner are no such thing."""
+    return token.startswith("eyJ") and token.count(".") == 2
