@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 
 import pytest
 
 from rowlock.apiserver.server import connection_limits
-from rowlock.apiserver.server.connection_limits import LOOPBACK, ConnectionCounts, LimitedConnection
+from rowlock.apiserver.server.connection_limits import LOOPBACK, ConnectionCounts, CountedConnection, LimitedConnection
 
 
 @pytest.mark.parametrize(
@@ -32,13 +33,39 @@ def test_an_address_counts_for_one_client(host: str, client: str) -> None:
 def test_one_address_does_not_take_the_connections_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limits, "connection_limit", lambda: 16)
     counts = ConnectionCounts()
-    ours = [counts.open("192.0.2.7") for _ in range(5)]
-    assert [close is not None for close in ours] == [True] * 4 + [False]
-    assert counts.open("192.0.2.8") and counts.open("127.0.0.1")
-    for close in ours:
-        if close is not None:
-            close()
-    assert counts.open("192.0.2.7"), "they have gone"
+    ours = [speaker(counts, "192.0.2.7") for _ in range(5)]
+    assert [connection is not None for connection in ours] == [True] * 4 + [False]
+    assert speaker(counts, "192.0.2.8") and speaker(counts, "127.0.0.1")
+    for connection in ours:
+        if connection is not None:
+            connection.close()
+            connection.close()  # and once more does no harm
+    assert speaker(counts, "192.0.2.7"), "they have gone"
+
+
+def speaker(counts: ConnectionCounts, host: str) -> CountedConnection | None:
+    """A connection that has asked for something; it must not be cut."""
+    connection = counts.open(host, lambda: pytest.fail("it was cut"))
+    if connection is not None:
+        connection.speak()
+    return connection
+
+
+def test_who_is_silent_for_longest_makes_room_for_who_comes_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods share loopback with the owner: hundreds of silent connections of theirs kept him out."""
+    monkeypatch.setattr(connection_limits, "connection_limit", lambda: 16)
+    counts, cut = ConnectionCounts(), list[int]()
+    speaking = [speaker(counts, "127.0.0.1") for _ in range(4)]
+    silent = [counts.open("127.0.0.1", functools.partial(cut.append, number)) for number in range(10)]
+    assert all(speaking) and all(silent) and not cut
+    assert counts.open("127.0.0.1", lambda: None) and cut == [0]
+    assert silent[1] is not None
+    silent[1].speak()
+    assert counts.open("127.0.0.1", lambda: None) and cut == [0, 2]
+    assert speaker(counts, "192.0.2.7"), "others' room is theirs"
+    for _ in range(50):
+        counts.open("127.0.0.1", lambda: None)
+    assert cut == [0, 2, 3, 4, 5, 6, 7, 8, 9], "each is cut once, and no one that has spoken"
 
 
 def test_loopback_has_room_for_ten_browsers_and_two_hundred_watchers_at_1024_descriptors() -> None:
@@ -53,8 +80,9 @@ def test_a_crowd_accepted_in_one_turn_is_held_to_the_limit(monkeypatch: pytest.M
     async def main() -> int:
         loop = asyncio.get_running_loop()
 
-        def make(on_close: object) -> asyncio.Protocol:
-            served.append(on_close)
+        def make(connection: CountedConnection) -> asyncio.Protocol:
+            served.append(connection)
+            connection.speak()  # so that it keeps its place
             return asyncio.Protocol()
 
         with socket.create_server(("127.0.0.1", 0)) as listener:

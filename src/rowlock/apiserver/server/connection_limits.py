@@ -1,6 +1,9 @@
 """How many connections the server holds, in all and for one address: the rest of its descriptors are for the journal,
 logs and pods.
 
+Where there are too many, the one that has been silent for longest makes room: one that has asked for nothing yet. Who opens
+hundreds and says nothing, as a pod can, keeps nobody out, though loopback is one client for all pods and the owner.
+
 A connection is judged when it has a transport, not when asyncio asks for its protocol: a crowd that is accepted in one
 turn of the event loop has asked for all its protocols before the first of them counts as open.
 """
@@ -64,39 +67,82 @@ class ConnectionCounts:
     def __init__(self) -> None:
         self._total = 0
         self._by_client: Counter[str] = Counter()
+        self._silent: dict[str, dict[CountedConnection, None]] = {}
+        """By client, those that have asked for nothing yet, the oldest first."""
 
-    def open(self, host: str) -> Callable[[], None] | None:
-        """Count one more of this address; what to call when it has gone. None: it is one too many."""
+    def open(self, host: str, cut: Callable[[], None]) -> CountedConnection | None:
+        """Count one more of this address. `cut` ends it, should another need its place. None: it is one too many itself."""
         client, limit = client_of(host), connection_limit()
-        if self._total >= limit or self._by_client[client] >= client_limit(client, limit):
+        is_full = self._total >= limit or self._by_client[client] >= client_limit(client, limit)
+        if is_full and not self._cut_oldest(client):
             return None
+        connection = CountedConnection(self, client, cut)
         self._total += 1
         self._by_client[client] += 1
-        return lambda: self._close(client)
+        self._silent.setdefault(client, {})[connection] = None
+        return connection
 
-    def _close(self, client: str) -> None:
+    def _cut_oldest(self, client: str) -> bool:
+        """Of this client; nobody makes room for another."""
+        oldest = next(iter(self._silent.get(client, ())), None)
+        if oldest is None:
+            return False
+        oldest.close()
+        oldest.cut()
+        return True
+
+    def forget_silence(self, connection: CountedConnection) -> None:
+        """It has asked for something, or has gone."""
+        silent = self._silent.get(connection.client, {})
+        silent.pop(connection, None)
+        if not silent:
+            self._silent.pop(connection.client, None)
+
+    def forget(self, connection: CountedConnection) -> None:
+        """It has gone."""
+        self.forget_silence(connection)
         self._total -= 1
-        self._by_client[client] -= 1
-        if not self._by_client[client]:
-            del self._by_client[client]
+        self._by_client[connection.client] -= 1
+        if not self._by_client[connection.client]:
+            del self._by_client[connection.client]
+
+
+class CountedConnection:
+    """One that is open. `speak` is called with its first request, `close` when it has gone; both may be called again."""
+
+    __slots__ = ("_counts", "_is_open", "client", "cut")
+
+    def __init__(self, counts: ConnectionCounts, client: str, cut: Callable[[], None]) -> None:
+        self._counts, self.client, self.cut = counts, client, cut
+        self._is_open = True
+
+    def speak(self) -> None:
+        """It may stay, however many there are."""
+        self._counts.forget_silence(self)
+
+    def close(self) -> None:
+        """Its place is free."""
+        if self._is_open:
+            self._is_open = False
+            self._counts.forget(self)
 
 
 class LimitedConnection(asyncio.Protocol):
     """What asyncio gives a new connection to: closed before it costs anything, or passed on to the protocol that is made
-    for it (which gets what to call when it has gone)."""
+    for it (which says when it speaks, and when it has gone)."""
 
     def __init__(
-        self, counts: ConnectionCounts, make_protocol: Callable[[Callable[[], None]], asyncio.BaseProtocol]
+        self, counts: ConnectionCounts, make_protocol: Callable[[CountedConnection], asyncio.BaseProtocol]
     ) -> None:
         self._counts, self._make_protocol = counts, make_protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         peer = transport.get_extra_info("peername")
-        on_close = self._counts.open(peer[0] if peer else "")
-        if on_close is None:
+        connection = self._counts.open(peer[0] if peer else "", transport.abort)
+        if connection is None:
             transport.abort()
             return
-        protocol = self._make_protocol(on_close)
+        protocol = self._make_protocol(connection)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from rowlock.apiserver.server.connection_limits import ConnectionCounts, LimitedConnection
+from rowlock.apiserver.server.connection_limits import ConnectionCounts, CountedConnection, LimitedConnection
 from rowlock.apiserver.server.tls import Outbox, TlsConnection
 
 HEAD_LIMIT = 64 * 1024
@@ -42,7 +42,10 @@ def protocol_factory(tls: ssl.SSLContext) -> type[asyncio.Protocol]:
     outbox, counts = Outbox(), ConnectionCounts()
 
     def make_connection(**kwargs: Any) -> asyncio.BaseProtocol:
-        return LimitedConnection(counts, lambda on_close: TlsConnection(tls, HttpProtocol(**kwargs), outbox, on_close))
+        def make_protocol(connection: CountedConnection) -> asyncio.BaseProtocol:
+            return TlsConnection(tls, HttpProtocol(connection.speak, **kwargs), outbox, connection.close)
+
+        return LimitedConnection(counts, make_protocol)
 
     return make_connection  # type: ignore[return-value]  # uvicorn wants a class and only calls it
 
@@ -54,8 +57,9 @@ class _LimitExceeded(Exception):
 class HttpProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol, with a clock and a measure for what comes in."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, on_first_request: Callable[[], None] = lambda: None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self._on_first_request: Callable[[], None] | None = on_first_request
         self._head_bytes: int | None = None
         """Bytes of the head so far; None outside one."""
         self._body_bytes = 0
@@ -140,6 +144,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._head_bytes, self._bytes_since_body = None, 0
+        if self._on_first_request is not None:
+            self._on_first_request()
+            self._on_first_request = None
         if self.parser.should_upgrade() and self._get_upgrade() == b"spdy/3.1":
             self.scope["extensions"] = {"rowlock.take_over": {"call": self._take_over}}
         super().on_headers_complete()
