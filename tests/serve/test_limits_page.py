@@ -25,6 +25,7 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"whose it is | {http_protocol.BODY_CEILING // MIB} MiB |",
         f"Kubernetes API | {requests.BODY_LIMIT // MIB} MiB |",
         f"REST API | {call.MAX_BODY_BYTES // MIB} MiB |",
+        f"which needs no token | {call.MAX_TOKEN_BODY_BYTES >> 10} KiB |",
         f"stored | {write_verbs.MAX_OBJECT_BYTES / MIB:.1f} MiB",
         f"| {http_protocol.FIRST_S:.0f} s, {http_protocol.REQUEST_S:.0f} s |",
         f"a quarter, at most {connection_limits.REMOTE_LIMIT:,} |",

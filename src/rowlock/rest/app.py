@@ -25,6 +25,7 @@ from rowlock.api import Api
 from rowlock.errors import ApiError, Internal, NotFound
 from rowlock.rest.authentication import Authenticator
 from rowlock.rest.call import (
+    MAX_TOKEN_BODY_BYTES,
     AppContext,
     Diagnose,
     Endpoint,
@@ -156,7 +157,7 @@ class RestApi:
 
     async def _exchange_token(self, request: Request) -> Response:
         async with _error_boundary() as outcome:
-            self._authenticator.exchange(await RestCall(self._context, request, "").json())
+            self._authenticator.exchange(await RestCall(self._context, request, "").json(MAX_TOKEN_BODY_BYTES))
         return outcome.response
 
     async def _refuse_unknown_path(self, request: Request) -> Response:

@@ -1,0 +1,165 @@
+"""What bytes of a client without a token cost the server: memory at most ten times their size, and a millisecond of CPU time
+a KiB; beside what each connection costs, of which there is a limit.
+
+A server process of its own is measured: the peak of its resident memory, its CPU time until it has answered somebody else. Neither depends on what else the machine does. The first round of a case is not measured: what
+is imported or made once is no cost of a byte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.end_to_end.cluster import Cluster, lent
+
+KIB, MIB = 1 << 10, 1 << 20
+MEMORY_PER_BYTE = 10
+SECONDS_PER_KIB = 0.001
+MEMORY_PER_CONNECTION = 128 * KIB
+"""Bytes: OpenSSL's state above all. As many connections as there may be of one client (docs/limits.md) have a GiB at most."""
+SECONDS_PER_CONNECTION = 0.004
+"""Of CPU time: a TLS handshake is a signature and a key exchange, whatever the client sends."""
+SLACK = 4 * MIB
+"""Bytes that an allocator takes at once, or has not given back yet."""
+
+
+@dataclass
+class Attacker:
+    """Connections without a token to one server, held until the end."""
+
+    address: tuple[str, int]
+    tls: ssl.SSLContext
+    held: contextlib.ExitStack
+    sent: int = 0
+    connections: int = 0
+
+    def plain(self, payload: bytes) -> socket.socket:
+        connection = self.held.enter_context(socket.create_connection(self.address, timeout=5))
+        self.connections += 1
+        self._send(connection, payload)
+        return connection
+
+    def encrypted(self, payload: bytes) -> ssl.SSLSocket:
+        bare = socket.create_connection(self.address, timeout=5)
+        connection = self.held.enter_context(self.tls.wrap_socket(bare, server_hostname=self.address[0]))
+        self.connections += 1
+        self._send(connection, payload)
+        return connection
+
+    def _send(self, connection: socket.socket, payload: bytes) -> None:
+        """What the server does not take within a second counts as not sent."""
+        connection.settimeout(1.0)
+        with contextlib.suppress(OSError):
+            for start in range(0, len(payload), 16 * KIB):
+                piece = payload[start : start + 16 * KIB]
+                connection.sendall(piece)
+                self.sent += len(piece)
+
+
+def request(line: str, *headers: str) -> bytes:
+    return "\r\n".join((f"{line} HTTP/1.1", "Host: x", *headers, "", "")).encode()
+
+
+CHUNKED = "Transfer-Encoding: chunked"
+TOKEN = request("POST /api/v1/token", CHUNKED, "Content-Type: application/json")
+UPGRADE = (
+    "Upgrade: websocket",
+    "Connection: Upgrade",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: " + "a" * 22 + "==",
+)
+EXEC = "GET /api/v1/namespaces/default/pods/p/exec?command=sh"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def repeat(count: int, one: Callable[[Attacker], object]) -> Callable[[Attacker], None]:
+    def attack(attacker: Attacker) -> None:
+        for _ in range(count):
+            one(attacker)
+
+    return attack
+
+
+CASES: dict[str, Callable[[Attacker], object]] = {
+    "no handshake": repeat(60, lambda a: a.plain(os.urandom(16 * KIB))),
+    "half a handshake": repeat(60, lambda a: a.plain(b"\x16\x03\x01\x40\x00\x01" + b"\x00" * 8 * KIB)),
+    "a handshake": repeat(60, lambda a: a.encrypted(b"")),
+    "half a head": repeat(30, lambda a: a.encrypted(b"GET / HTTP/1.1\r\nx: " + b"y" * 60 * KIB)),
+    "many headers": repeat(30, lambda a: a.encrypted(b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 190)),
+    "many parameters": repeat(30, lambda a: a.encrypted(request("GET /api?" + "a&" * 28 * KIB))),
+    "pipelined": repeat(8, lambda a: a.encrypted(request("GET /api/v1/pods") * 3000)),
+    "pipelined, many headers": repeat(8, lambda a: a.encrypted((b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 190 + b"\r\n") * 100)),
+    "a declared body": repeat(4, lambda a: a.encrypted(request("POST /api", f"Content-Length: {4 * MIB}") + bytes(3 * MIB))),
+    "a chunked body": repeat(4, lambda a: a.encrypted(request("POST /api", CHUNKED) + chunk(bytes(64 * KIB)) * 48)),
+    "tiny chunks": repeat(4, lambda a: a.encrypted(request("POST /api", CHUNKED) + chunk(b"x") * 50_000)),
+    "trailers": repeat(8, lambda a: a.encrypted(request("POST /api", CHUNKED) + b"0\r\n" + b"a: b\r\n" * 10_000)),
+    "half a body for a token": repeat(4, lambda a: a.encrypted(TOKEN + chunk(bytes(64 * KIB)) * 48)),
+    "a body for a token": lambda a: a.encrypted(TOKEN + chunk(b"[" + b"{}," * 900_000 + b"{}]") + b"0\r\n\r\n"),
+    "a small body for a token": repeat(
+        30, lambda a: a.encrypted(TOKEN + chunk(b"[" + b"{}," * 5_000 + b"{}]") + b"0\r\n\r\n")
+    ),
+    "a websocket": repeat(30, lambda a: a.encrypted(request(EXEC, *UPGRADE) + b"\x82\x7e\x40\x00" + bytes(16 * KIB))),
+    "a websocket, many headers": repeat(30, lambda a: a.encrypted(request(EXEC, *UPGRADE, *["a:"] * 150))),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with lent(tmp_path_factory.mktemp("cost")) as made:
+        made.up("--without", "kubelet,scheduler")
+        yield made
+
+
+def forget_peak(server: psutil.Process) -> None:
+    """The kernel begins anew with the peak of the resident memory."""
+    (Path("/proc") / str(server.pid) / "clear_refs").write_text("5")
+
+
+def peak_bytes(server: psutil.Process) -> int:
+    status = (Path("/proc") / str(server.pid) / "status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))) * KIB
+
+
+@contextlib.contextmanager
+def attacking(cluster: Cluster) -> Iterator[Attacker]:
+    url = json.loads((cluster.data / "server.json").read_text())["url"]
+    host, _, port = url.removeprefix("https://").rpartition(":")
+    tls = ssl.create_default_context(cafile=str(cluster.data / "ca.crt"))
+    with contextlib.ExitStack() as held:
+        yield Attacker((host, int(port)), tls, held)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of another process")
+@pytest.mark.parametrize("case", CASES)
+def test_a_byte_without_a_token_is_cheap(cluster: Cluster, case: str) -> None:
+    server = psutil.Process(cluster.pid)
+    for measured in (False, True):
+        cluster.api("GET", "/api/v1/namespaces/default")  # until what came before is done with
+        forget_peak(server)
+        memory, times = peak_bytes(server), server.cpu_times()
+        with attacking(cluster) as attacker:
+            CASES[case](attacker)
+            cluster.api("GET", "/api/v1/namespaces/default")  # others are answered meanwhile
+            grown = peak_bytes(server) - memory
+        after = server.cpu_times()
+        if not measured:
+            continue
+        seconds = after.user + after.system - times.user - times.system
+        sent = f"{attacker.sent / KIB:.0f} KiB on {attacker.connections} connections"
+        print(f"{case}: {sent}: {grown / KIB:.0f} KiB, {seconds * 1000:.0f} ms")
+        allowed = SLACK + MEMORY_PER_BYTE * attacker.sent + MEMORY_PER_CONNECTION * attacker.connections
+        assert grown <= allowed, f"{sent} cost {grown / MIB:.1f} MiB of memory"
+        limit = SECONDS_PER_KIB * attacker.sent / KIB + SECONDS_PER_CONNECTION * attacker.connections
+        assert seconds <= limit, f"{sent} cost {seconds:.2f} s of CPU time"
