@@ -166,7 +166,9 @@ def test_connections_leave_descriptors_for_the_server_itself(
     monkeypatch.setattr(connection_limits, "connection_limit", lambda: 4)  # three for loopback
     with ExitStack() as stack:
         for _ in range(2):
-            stack.enter_context(connected(server))
+            held = stack.enter_context(connected(server))
+            held.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")  # who has said nothing would make room
+            assert held.recv(100).startswith(b"HTTP/1.1 200 ")
         with plain(server) as refused:
             assert all_of(refused) == b""
         assert client.get("/readyz").text == "ok"

@@ -27,6 +27,10 @@ from tests.hostile.soak.workload import KINDS, LINES, MARK, Job, Program, job_ob
 MAX_JOBS = 24
 BURNING_RANKS = 40
 RAW_CONNECTIONS = 300
+FEW_DESCRIPTORS = 384  # so that the silent connections are more than the server holds (docs/limits.md)
+MEMORY_PER_BYTE = 10  # of what a client without a token sends
+SHORT_JOBS = 6
+EVENT_TTL = 120.0  # seconds: an hour of them would be all that is to be seen of the server's memory
 DISK_FULL_SECONDS = 4.0
 START_SECONDS = 60.0
 _PROGRAMS: tuple[Program, ...] = ("lines", "lines", "fails", "runs")
@@ -104,10 +108,14 @@ class Soak:
                     found.append(process)
         return found
 
-    def start(self) -> None:
-        """`rowlock up -d` again, and wait until it answers."""
-        flags = ("--cpus-per-node", "64")  # so that forty ranks fit at once
-        self.command("rowlock", "up", "-d", *flags, timed=False)
+    def start(self, descriptors: int = 0) -> None:
+        """`rowlock up -d` again, and wait until it answers; with a limit of its open files, if that is not 0."""
+        # 64 CPUs, so that forty ranks fit at once
+        flags = ("--cpus-per-node", "64", "--event-ttl", f"{EVENT_TTL:g}s")
+        argv = ["rowlock", "up", "-d", *flags]
+        if descriptors:
+            argv = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh", *argv]
+        self.command(*argv, timed=False)
         self.until(self.answers, "the server to answer after its start", START_SECONDS)
 
     def revive(self) -> None:
@@ -217,6 +225,20 @@ class Soak:
 
     def hold_connections(self) -> None:
         """Hundreds of connections that say nothing; then the server must answer others, and again afterwards."""
+        with self._silent_connections():
+            time.sleep(1.0)
+
+    def use_up_descriptors(self) -> None:
+        """A server that may open few files, and more silent connections than it holds: it must answer, and take a job."""
+        self._restart(FEW_DESCRIPTORS)
+        with self._silent_connections():
+            if self.submit_job("PyTorchJob", "lines") is None:
+                self.complain("no job was accepted while hundreds of silent connections were open")
+            time.sleep(1.0)
+        self._restart()
+
+    @contextlib.contextmanager
+    def _silent_connections(self) -> Iterator[None]:
         server = json.loads((self.cluster.data / "server.json").read_text())
         host, _, port = server["url"].removeprefix("https://").rpartition(":")
         held: list[socket.socket] = []
@@ -224,13 +246,15 @@ class Soak:
             for _ in range(RAW_CONNECTIONS):
                 with contextlib.suppress(OSError):  # refused is an answer, too
                     held.append(socket.create_connection((host, int(port)), timeout=2))
-            time.sleep(1.0)
+            yield
         finally:
             for connection in held:
                 connection.close()
 
     def send_much(self) -> None:
-        """Sixteen MiB of requests whose answers nobody reads, without a token."""
+        """Sixteen MiB of requests whose answers nobody reads, without a token: they must not stay in memory."""
+        process, sent = psutil.Process(self.cluster.pid), 0
+        before = process.memory_info().rss
         server = json.loads((self.cluster.data / "server.json").read_text())
         host, _, port = server["url"].removeprefix("https://").rpartition(":")
         tls = ssl.create_default_context(cafile=str(self.cluster.data / "ca.crt"))
@@ -240,18 +264,32 @@ class Soak:
                 connection.settimeout(2)
                 for _ in range(100):
                     connection.sendall(request)
+                    sent += len(request)
+        grown = process.memory_info().rss - before
+        if grown > MEMORY_PER_BYTE * max(sent, 1 << 20):
+            self.complain(f"{sent / 2**20:.1f} MiB of requests without a token cost {grown / 2**20:.1f} MiB of memory")
 
     def kill_server(self) -> None:
+        """`kill -9`, and it starts again."""
+        self._restart()
+
+    def _restart(self, descriptors: int = 0) -> None:
         with self.watcher.excuse():
             for job in self.jobs.values():
                 if job.program == "burns":
                     job.disturbed = True
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.cluster.pid, signal.SIGKILL)
-            self.start()
+            self.start(descriptors)
 
     def kill_pod_host(self) -> None:
-        """The process that starts pods dies; the pods that run go on, new ones start."""
+        """The process that starts pods dies amid short pods; the pods that run go on, new ones start, and all of them end well."""
+        for number in range(SHORT_JOBS):
+            self.submit_job("PyTorchJob", "short")
+            if number == SHORT_JOBS // 2:
+                self._kill_pod_host()
+
+    def _kill_pod_host(self) -> None:
         for process in psutil.Process(self.cluster.pid).children():
             with contextlib.suppress(psutil.Error):
                 if any("pod_host" in word for word in process.cmdline()):
@@ -313,18 +351,19 @@ ROUGH: tuple[tuple[str, int], ...] = (
     *CALM,
     ("kill_server", 2),
     ("kill_pod_host", 1),
+    ("use_up_descriptors", 1),
     ("fill_disk", 1),
     ("remove_directories", 1),
 )
 
 
 def play(soak: Soak, seconds: float, actions: tuple[tuple[str, int], ...]) -> None:
-    """Actions at random for so many seconds; each of them at least once when there is time."""
+    """Each action once when there is time, in an order that is drawn, then actions at random, for so many seconds."""
     end = time.monotonic() + seconds
     names, weights = [name for name, _ in actions], [weight for _, weight in actions]
     pending = sorted(names, key=lambda _: soak.dice.random())
     while time.monotonic() < end:
-        action = pending.pop() if pending and soak.dice.random() < 0.5 else soak.dice.choices(names, weights)[0]
+        action = pending.pop() if pending else soak.dice.choices(names, weights)[0]
         soak.done[action] = soak.done.get(action, 0) + 1
         try:
             getattr(soak, action)()

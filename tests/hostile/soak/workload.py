@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Program = Literal["lines", "fails", "runs", "burns"]
+Program = Literal["lines", "fails", "runs", "burns", "short"]
 LINES = 60
 COMMANDS: dict[Program, str] = {
     "lines": f"i=0; while [ $i -lt {LINES} ]; do echo line $i; i=$((i+1)); sleep 0.05; done",
+    "short": "echo here and gone",
     "fails": "echo about to fail; exit 3",
     "runs": "trap 'exit 0' TERM; while :; do echo alive; sleep 1; done",
     "burns": "timeout 8 sh -c 'while :; do :; done'; exit 0",
@@ -43,7 +44,13 @@ class Job:
     @property
     def expected(self) -> set[str]:
         """The condition types that may be true at its end."""
-        ends = {"lines": {"Succeeded"}, "fails": {"Failed"}, "runs": {"Running"}, "burns": {"Succeeded"}}
+        ends = {
+            "lines": {"Succeeded"},
+            "fails": {"Failed"},
+            "runs": {"Running"},
+            "burns": {"Succeeded"},
+            "short": {"Succeeded"},
+        }
         return ends[self.program] | ({"Succeeded", "Failed", "Running", "Restarting"} if self.disturbed else set())
 
 
