@@ -88,7 +88,15 @@ class AdmissionChain:
             quota_admission.check_quotas(kind, new, self.view)
         return _with_managed_fields(new, entries)
 
+    def _refuse_resume(self, kind: Kind, old: Object, new: Object) -> None:
+        """A job that is resumed while the server is being stopped would leave its processes behind. Raises Unavailable."""
+        if time.monotonic() < self.drained_until and kind in kinds.JOBS:
+            was, suspended = (objects.dig(job, "spec.runPolicy.suspend") for job in (old, new))
+            if was and not suspended:
+                raise Unavailable("the server is being stopped and resumes no jobs: resume it when it is back")
+
     def update(self, kind: Kind, old: Object, new: Object, subresource: str, options: WriteOptions) -> Object:
+        self._refuse_resume(kind, old, new)
         new, given_fields = _split_managed_fields(new)
         before, old_fields = _split_managed_fields(old)
         new = decode_object(kind, new, options)

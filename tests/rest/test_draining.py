@@ -1,0 +1,95 @@
+"""Before a server is stopped it takes no new jobs and resumes none, for as long as it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+from tests.rest.conftest import CLUSTER, World, submission
+
+from rowlock import kinds
+from rowlock.apiserver.admission.chain import AdmissionChain
+from rowlock.apiserver.patch.patches import Patcher
+from rowlock.rest.app import RestApi
+from rowlock.rest.call import RestSettings
+from rowlock.storage import bootstrap
+from rowlock.storage.store import Store
+
+JOBS = "/api/v1/workloads/distributed"
+
+
+class DrainedWorld:
+    """A server as `LocalCluster` assembles it; `admission.drained_until` is what a drain sets."""
+
+    def __init__(self) -> None:
+        self.admission = AdmissionChain()
+        self.store = Store.open(None, admission=self.admission, patches=Patcher())
+        self.admission.view = self.store.core.staged_view
+        self.rest = RestApi(self.store, RestSettings(user="ana", cluster_id=CLUSTER), drain=self._drain)
+
+    def _drain(self, seconds: float) -> None:
+        self.admission.drained_until = time.monotonic() + seconds
+
+    @asynccontextmanager
+    async def run(self, _: Starlette) -> AsyncIterator[None]:
+        for kind, obj in bootstrap.initial_objects():
+            await self.store.create(kind, obj)
+        task = asyncio.create_task(self.rest.run())
+        yield
+        task.cancel()
+        await asyncio.wait({task})
+
+
+@pytest.fixture
+def drained() -> DrainedWorld:
+    return DrainedWorld()
+
+
+@pytest.fixture
+def client(drained: DrainedWorld) -> Iterator[TestClient]:
+    with TestClient(Starlette(routes=list(drained.rest.routes), lifespan=drained.run)) as client:
+        yield client
+
+
+def test_while_drained_no_job_begins(client: TestClient, drained: DrainedWorld) -> None:
+    first = client.post(JOBS, json=submission(projectId="default"))
+    assert first.status_code == 202, first.text
+    identity = first.json()["workloadId"]
+    assert client.post(f"{JOBS}/{identity}/suspend").status_code == 202
+
+    assert client.post("/api/v1/drain", params={"seconds": "60"}).status_code == 202
+    refused = client.post(JOBS, json=submission(projectId="default", name="second"))
+    assert refused.status_code == 503 and "takes no new jobs: submit again when it is back" in refused.json()["message"]
+    refused = client.post(f"{JOBS}/{identity}/resume")
+    assert refused.status_code == 503 and "resumes no jobs" in refused.json()["message"]
+    job = drained.store.view.get(kinds.PYTORCHJOB, "runai-default", "dist-train1")
+    assert job is not None and job["spec"]["runPolicy"]["suspend"] is True
+    assert client.post(f"{JOBS}/{identity}/suspend").status_code == 202, "what stops jobs goes on"
+
+    drained.admission.drained_until = -math.inf  # the time is over
+    assert client.post(f"{JOBS}/{identity}/resume").status_code == 202
+    assert client.post(JOBS, json=submission(projectId="default", name="second")).status_code == 202
+
+
+@pytest.mark.parametrize("seconds", ["", "0", "-1", "3601", "1.5", "²", "nan", "1" * 5000])
+def test_seconds_are_a_whole_number_within_the_hour(client: TestClient, drained: DrainedWorld, seconds: str) -> None:
+    answer = client.post("/api/v1/drain", params={"seconds": seconds})
+    assert (answer.status_code, answer.json()["message"]) == (400, "seconds must be a whole number from 1 to 3600")
+    assert drained.admission.drained_until == -math.inf
+
+
+def test_a_parameter_that_there_is_not_is_refused(client: TestClient) -> None:
+    answer = client.post("/api/v1/drain", params={"second": "5"})
+    assert answer.status_code == 400 and "did you mean" in answer.json()["message"].lower()
+
+
+def test_a_cluster_of_others_is_not_drained(world: World) -> None:
+    answer = world.client.post("/api/v1/drain", params={"seconds": "5"})
+    assert answer.json()["message"] == "this server cannot be drained: its cluster is somebody else's"
+    assert answer.status_code >= 400
