@@ -358,11 +358,11 @@ ROUGH: tuple[tuple[str, int], ...] = (
 
 
 def play(soak: Soak, seconds: float, actions: tuple[tuple[str, int], ...]) -> None:
-    """Each action once when there is time, in an order that is drawn, then actions at random, for so many seconds."""
+    """Each action once, however long that takes, in an order that is drawn; then actions at random, for so many seconds."""
     end = time.monotonic() + seconds
     names, weights = [name for name, _ in actions], [weight for _, weight in actions]
     pending = sorted(names, key=lambda _: soak.dice.random())
-    while time.monotonic() < end:
+    while pending or time.monotonic() < end:
         action = pending.pop() if pending else soak.dice.choices(names, weights)[0]
         soak.done[action] = soak.done.get(action, 0) + 1
         try:
