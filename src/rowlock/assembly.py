@@ -29,8 +29,8 @@ import uvicorn
 from rowlock import __version__, kinds, objects
 from rowlock.apiserver.authorization.rbac import RbacAuthorizer
 from rowlock.apiserver.authorization.user_rights import UserRights
-from rowlock.apiserver.http import users
-from rowlock.apiserver.http.service_account_tokens import ServiceAccountTokens
+from rowlock.apiserver.http import access_tokens, users
+from rowlock.apiserver.http.access_tokens import AccessTokens
 from rowlock.apiserver.server import application, connection_limits, http_protocol, sockets
 from rowlock.apiserver.server import tls as server_tls
 from rowlock.apiserver.server.settings import ApiServerSettings
@@ -43,7 +43,7 @@ from rowlock.metrics.exposition import MetricSources, render_metrics
 from rowlock.metrics.request_stats import RequestStats
 from rowlock.rest.app import RestApi
 from rowlock.rest.authentication import Principal, TokenAuthenticator
-from rowlock.rest.call import RestSettings
+from rowlock.rest.call import AccessToken, RestSettings, TokenIssuer
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import Snapshot
 from rowlock.storage.store import Store
@@ -125,12 +125,11 @@ def _current_snapshot(scheduler: Scheduler, store: Store) -> Snapshot:
 
 def _rest_authenticator(settings: ApiServerSettings, authorizer: RbacAuthorizer) -> TokenAuthenticator:
     """The users of the Kubernetes API, for the REST API."""
-    accounts = settings.service_accounts
     keys = users.TokenAuthenticator(
         settings.token,
         settings.tokens,
         loopback_only=settings.owner_loopback_only,
-        service_accounts=accounts.find_user if accounts else None,
+        service_accounts=settings.find_token_user,
     )
 
     def authenticate(token: str, address: str) -> Principal | None:
@@ -141,6 +140,20 @@ def _rest_authenticator(settings: ApiServerSettings, authorizer: RbacAuthorizer)
         return Principal(name, None if user.is_master else UserRights(authorizer, user))
 
     return authenticate
+
+
+def _token_issuer(settings: ApiServerSettings) -> TokenIssuer | None:
+    """Logs applications in."""
+    tokens, accounts = settings.access_tokens, settings.service_accounts
+    if tokens is None or accounts is None:
+        return None
+
+    async def issue(client_id: str, client_secret: str) -> AccessToken | None:
+        await asyncio.to_thread(accounts.load)  # the first time it takes a tenth of a second
+        issued = tokens.issue(client_id, client_secret)
+        return None if issued is None else AccessToken(issued.token, access_tokens.LIFETIME_S)
+
+    return issue
 
 
 def tune_garbage_collector() -> None:
@@ -218,7 +231,7 @@ class Server:
         self, cluster: LocalCluster, listeners: list[socket.socket], watchdog: loop_watchdog.LoopWatchdog
     ) -> None:
         token, requests = ensure_token(self.data_dir / "token"), RequestStats()
-        api_settings = self._api_settings(token, cluster.service_accounts)
+        api_settings = self._api_settings(token, cluster)
         authorizer = RbacAuthorizer(cluster.store.view)
         take_snapshot = (
             None if cluster.scheduler is None else partial(_current_snapshot, cluster.scheduler, cluster.store)
@@ -227,7 +240,10 @@ class Server:
         rest_api = RestApi(
             cluster.store,
             RestSettings(
-                token=token, version=__version__, authenticate_token=_rest_authenticator(api_settings, authorizer)
+                token=token,
+                version=__version__,
+                authenticate_token=_rest_authenticator(api_settings, authorizer),
+                issue_token=_token_issuer(api_settings),
             ),
             take_snapshot=take_snapshot,
             diagnose=explain_failure,
@@ -269,12 +285,18 @@ class Server:
             for task in background:
                 task.cancel()
 
-    def _api_settings(self, token: str, accounts: ServiceAccountTokens) -> ApiServerSettings:
+    def _api_settings(self, token: str, cluster: LocalCluster) -> ApiServerSettings:
         """Who may come in where. Bound elsewhere, the owner's token is for loopback alone."""
         options = self.options
         tokens = users.read_token_file(options.users) if options.users else {}
         bound_elsewhere = bool(sockets.parse_bind(options.bind))
-        return ApiServerSettings(token, tokens, owner_loopback_only=bound_elsewhere, service_accounts=accounts)
+        return ApiServerSettings(
+            token,
+            tokens,
+            owner_loopback_only=bound_elsewhere,
+            service_accounts=cluster.service_accounts,
+            access_tokens=AccessTokens(cluster.service_accounts, cluster.store.view),
+        )
 
     def _announce(self, listeners: list[socket.socket], token: str, notice: str) -> None:
         """Files that say how to reach us; `server.json` last, because `rowlock up -d` waits for it."""

@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from rowlock.api import Api
 from rowlock.errors import ApiError, Internal, NotFound
+from rowlock.rest import applications
 from rowlock.rest.authentication import Authenticator
 from rowlock.rest.call import (
     MAX_TOKEN_BODY_BYTES,
@@ -36,6 +37,7 @@ from rowlock.rest.call import (
     SnapshotSource,
 )
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.login_limits import LoginLimits
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES
 from rowlock.rest.visible_cache import VisibleCache
@@ -92,6 +94,7 @@ class RestApi:
             image_problems=image_problems,
             drain=drain,
         )
+        self._logins = applications.Logins(settings.issue_token, LoginLimits(clock))
         self._authenticator = Authenticator(settings.token, settings.user, settings.authenticate_token)
 
     async def run(self) -> None:
@@ -105,9 +108,17 @@ class RestApi:
             Route(path, self._count_requests(path, self._endpoint(serve, right)), methods=[method])
             for method, path, right, serve in ROUTES
         ]
-        token = "/api/v1/token"
-        routes.append(Route(token, self._count_requests(token, self._exchange_token), methods=["POST"]))
-        prefixes = ("workloads", "org-unit", "clusters", "workload-types", "workload-priorities", "scheduler")
+        for path, exchange in (("/api/v1/token", self._exchange_token), ("/api/v2/token", self._exchange_form)):
+            routes.append(Route(path, self._count_requests(path, exchange), methods=["POST"]))
+        prefixes = (
+            "applications",
+            "workloads",
+            "org-unit",
+            "clusters",
+            "workload-types",
+            "workload-priorities",
+            "scheduler",
+        )
         routes += [
             Route(f"/api/v1/{p}/{{rest:path}}", self._refuse_unknown_path) for p in (*prefixes, *_MISTAKEN_PATHS)
         ]
@@ -157,7 +168,14 @@ class RestApi:
 
     async def _exchange_token(self, request: Request) -> Response:
         async with _error_boundary() as outcome:
-            self._authenticator.exchange(await RestCall(self._context, request, "").json(MAX_TOKEN_BODY_BYTES))
+            body = await RestCall(self._context, request, "").json(MAX_TOKEN_BODY_BYTES)
+            outcome.response = json_response(200, await self._logins.exchange(body, _client_address(request)))
+        return outcome.response
+
+    async def _exchange_form(self, request: Request) -> Response:
+        async with _error_boundary() as outcome:
+            body = await RestCall(self._context, request, "").body(MAX_TOKEN_BODY_BYTES)
+            outcome.response = json_response(*await self._logins.exchange_form(body, _client_address(request)))
         return outcome.response
 
     async def _refuse_unknown_path(self, request: Request) -> Response:
@@ -167,6 +185,10 @@ class RestApi:
             path = request.url.path
             raise NotFound(f"there is no {request.method} {path} in this API.{did_you_mean(path, known_paths)}")
         return outcome.response
+
+
+def _client_address(request: Request) -> str:
+    return request.client.host if request.client else ""
 
 
 @dataclass(slots=True)

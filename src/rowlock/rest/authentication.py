@@ -1,7 +1,7 @@
 """Who is asking. On one machine the token in the data directory is the key, accepted as it is.
 
-A server that is bound to other addresses has users with tokens of their own; `TokenAuthenticator` knows them. Applications (client
-id and secret) are not there yet: `/api/v1/token` has nothing to exchange and says so.
+Users of a server that is bound to other addresses have tokens of their own; programs have those of service accounts, or log in as
+applications (`applications.py`).
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
 from starlette.requests import Request
 
-from rowlock.errors import BadRequest, Unauthorized
+from rowlock.errors import Unauthorized
 from rowlock.rest.rights import Rights
 
 
@@ -64,12 +63,3 @@ class Authenticator:
                 " loopback; everybody else asks the owner of the cluster for a token of his own"
             )
         return principal if principal.name else Principal(self.user, principal.rights)
-
-    def exchange(self, body: Any) -> NoReturn:
-        """`POST /api/v1/token`: there are no applications to exchange credentials of."""
-        fields = {str(k).lower(): v for k, v in body.items()} if isinstance(body, dict) else {}
-        grant_type = str(fields.get("granttype") or fields.get("grant_type") or "client_credentials")
-        raise BadRequest(
-            f"this cluster issues no tokens for {grant_type!r}: send "
-            f"{'your own token' if self.authenticate_token else 'the token of the data directory'} as `Authorization: Bearer <token>`"
-        )

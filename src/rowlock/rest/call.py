@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -28,6 +28,17 @@ MAX_TOKEN_BODY_BYTES = 16 * 1024
 """The same where nobody knows yet who asks: JSON costs twenty times its bytes when it is decoded."""
 
 
+class AccessToken(NamedTuple):
+    """What a login gives, and for how many seconds."""
+
+    token: str
+    seconds: int
+
+
+TokenIssuer = Callable[[str, str], Awaitable[AccessToken | None]]
+"""From a client id and its secret; None where nobody logs in with them."""
+
+
 @dataclass(frozen=True, slots=True)
 class RestSettings:
     """What the face must be told. `cluster_id` "" takes the uid of the kube-system namespace."""
@@ -39,6 +50,8 @@ class RestSettings:
     cluster_name: str = "rowlock"
     authenticate_token: TokenAuthenticator | None = None
     """Who may come in besides the owner, where others can reach the server."""
+    issue_token: TokenIssuer | None = None
+    """Logs applications in; None where there are none."""
 
 
 SnapshotSource = Callable[[], Snapshot] | None
@@ -98,13 +111,18 @@ class RestCall:
         own = right.kind in (None, kind)
         self.require(right.verb, right.kind or kind, namespace, name=name if own else "", subresource=right.subresource)
 
-    async def json(self, limit: int = MAX_BODY_BYTES) -> Any:
-        """The body, of at most `limit` bytes. Raises BadRequest when it is not JSON, TooLarge."""
+    async def body(self, limit: int = MAX_BODY_BYTES) -> bytes:
+        """As it came. Raises TooLarge beyond `limit` bytes."""
         raw = bytearray()
         async for chunk in self.request.stream():
             raw += chunk
             if len(raw) > limit:
                 raise TooLarge(f"the body has more than {limit} bytes, which is the limit")
+        return bytes(raw)
+
+    async def json(self, limit: int = MAX_BODY_BYTES) -> Any:
+        """The body. Raises BadRequest when it is not JSON."""
+        raw = await self.body(limit)
         try:
             return msgspec.json.decode(raw)
         except msgspec.DecodeError as error:

@@ -4,7 +4,7 @@ a parameter."""
 from __future__ import annotations
 
 from rowlock import kinds
-from rowlock.rest import draining, logs, manifest_check, projects, scheduler, workloads
+from rowlock.rest import applications, draining, logs, manifest_check, projects, scheduler, workloads
 from rowlock.rest.call import Endpoint
 from rowlock.rest.rights import EVERYBODY, Right
 
@@ -52,6 +52,9 @@ ROUTES: tuple[tuple[str, str, Right, Endpoint], ...] = (
     ("POST", "/api/v1/scheduler/what-if", _READ_CLUSTER, scheduler.what_if),
     ("POST", "/api/v1/drain", _DRAIN, draining.drain),
     ("POST", "/api/v1/check", _CHECK, manifest_check.check),
+    ("POST", "/api/v1/applications", Right("cluster", "create", kinds.SECRET), applications.create),
+    ("GET", "/api/v1/applications", Right("cluster", "list", kinds.SECRET), applications.index),
+    ("DELETE", "/api/v1/applications/{id}", Right("cluster", "delete", kinds.SECRET), applications.delete),
     ("GET", "/api/v1/clusters", EVERYBODY, projects.clusters),
     ("GET", "/api/v1/workload-priorities", EVERYBODY, workloads.priorities),
     ("GET", "/api/v1/workload-types", EVERYBODY, workloads.types),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,6 +49,7 @@ async def create_token(call: Call, send: Send, store: Store, target: Target, tok
     meta = {"name": target.name, "namespace": target.namespace, "uid": objects.uid(account)}
     status: dict[str, Any] = {}
     if not requests.is_dry_run(call, "CreateOptions"):
+        await asyncio.to_thread(tokens.load)  # the first time it takes a tenth of a second
         issued = tokens.issue(account, audiences=audiences, seconds=seconds, bound=bound)
         status = {"token": issued.token, "expirationTimestamp": objects.timestamp(issued.expires)}
         meta["creationTimestamp"] = objects.timestamp(issued.expires - seconds)

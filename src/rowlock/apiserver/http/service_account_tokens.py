@@ -127,6 +127,7 @@ class ServiceAccountTokens:
                 "verify_aud": False,
                 "verify_exp": False,
                 "verify_nbf": False,
+                "verify_iat": False,
             }
             claims: Mapping[str, Any] = jwt.decode(
                 token,

@@ -88,7 +88,7 @@ class ApiServer:
             settings.token,
             settings.tokens,
             loopback_only=settings.owner_loopback_only,
-            service_accounts=settings.service_accounts.find_user if settings.service_accounts else None,
+            service_accounts=settings.find_token_user,
         )
         self._observer = settings.observer
         self._review_token = reviews.token_reviewer(settings.service_accounts, self._authenticator)

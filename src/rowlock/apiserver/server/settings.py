@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rowlock.apiserver.http import requests
+from rowlock.apiserver.http.access_tokens import AccessTokens
 from rowlock.apiserver.http.requests import Target
 from rowlock.apiserver.http.service_account_tokens import ServiceAccountTokens
 from rowlock.apiserver.http.users import User
@@ -37,7 +38,15 @@ class ApiServerSettings:
     """Watches, followed logs and sessions in pods that one user may have at once."""
     service_accounts: ServiceAccountTokens | None = None
     """Who makes and knows the tokens of service accounts; None where there are none."""
+    access_tokens: AccessTokens | None = None
+    """Who logs applications in; it knows the tokens of service accounts, too."""
     is_ready: Callable[[], bool] = lambda: True
     observer: RequestObserver | None = None
     render_metrics: RenderMetrics | None = None
     """Who answers `/metrics`; nobody does where it is None."""
+
+    @property
+    def find_token_user(self) -> Callable[[str], User | None] | None:
+        """Whose a signed token is; None where there are none."""
+        tokens = self.access_tokens or self.service_accounts
+        return tokens.find_user if tokens else None

@@ -1,0 +1,82 @@
+"""Applications: programs that log in with a client id and a secret, as Run:ai's API has them.
+
+An application is a Secret in kube-system that holds the digest of what it logs in with, never the thing itself: it has 256 random
+bits, so nobody tries them all. What it may do is said by bindings, as of everybody: to Kubernetes it is the user `app:NAME`. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from base64 import b64decode
+from typing import Any
+
+from rowlock import objects
+from rowlock.errors import BadRequest
+from rowlock.kinds import SECRET
+from rowlock.objects import Object
+
+NAMESPACE, SECRET_TYPE = "kube-system", "rowlock.dev/application"
+USER_PREFIX, GROUP = "app:", "rowlock:applications"
+MAX_NAME_LENGTH = 63
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+
+
+def parse_name(body: Any) -> str:
+    """The name in a request to make one. Raises BadRequest."""
+    name = body.get("name") if isinstance(body, dict) else None
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
+        raise BadRequest(
+            "name must be the application's name: lower case letters, digits and '-', beginning and ending with a letter or"
+            f" digit, at most {MAX_NAME_LENGTH} characters"
+        )
+    return name
+
+
+def secret_name(client_id: str) -> str:
+    """The Secret of an application, whose client id is its name."""
+    return f"application-{client_id}"
+
+
+def to_secret(name: str, client_secret: str, creator: str) -> Object:
+    """What is stored of a new application."""
+    metadata = {
+        "name": secret_name(name), "namespace": NAMESPACE, "labels": {"rowlock.dev/application": name},
+        "annotations": {"rowlock.dev/created-by": creator},
+    }  # fmt: skip
+    data = {"digest": _digest(client_secret)}
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.name,
+        "metadata": metadata,
+        "type": SECRET_TYPE,
+        "stringData": data,
+    }
+
+
+def application_name(secret: Object) -> str:
+    """The name, which is the client id, too."""
+    return objects.labels(secret).get("rowlock.dev/application", "")
+
+
+def application_json(secret: Object) -> dict[str, Any]:
+    """Run:ai's JSON of an application; the secret itself is told once, when it is made."""
+    meta, name = objects.meta(secret), application_name(secret)
+    return {
+        "id": objects.uid(secret), "name": name, "clientId": name, "enabled": True, "user": USER_PREFIX + name,
+        "createdAt": meta.get("creationTimestamp"), "createdBy": objects.annotations(secret).get("rowlock.dev/created-by", ""),
+    }  # fmt: skip
+
+
+def has_secret(secret: Object | None, client_secret: str) -> bool:
+    """Whether the application logs in with this; in the same time whether it is there or not."""
+    is_application = secret is not None and secret.get("type") == SECRET_TYPE
+    stored = (
+        b64decode((secret or {}).get("data", {}).get("digest", "")).decode("ascii", "replace") if is_application else ""
+    )
+    return hmac.compare_digest(stored.encode(), _digest(client_secret).encode()) and is_application
+
+
+def _digest(client_secret: str) -> str:
+    return hashlib.sha256(client_secret.encode()).hexdigest()
