@@ -28,7 +28,7 @@ from rowlock.objects import Key, Object
 FIRST_DELAY, MAX_DELAY = 0.005, 960.0  # client-go's: 5 ms, doubled up to 16 minutes
 CATCH_UP_SECONDS = 1.0  # seconds to wait for a view that lags behind our own writes
 WRITES_PER_SLICE = 64  # writes that are issued in one round of the event loop
-TURNS_PER_SLICE = 64  # turns that are begun in one round of the event loop, of those that a start begins with
+TURNS_PER_SLICE = 32  # turns that are begun in one round of the event loop, of those that a start begins with
 CATCH_UP_ROUNDS = 10  # of the event loop, for changes to be delivered
 
 log = logging.getLogger("rowlock.controllers")

@@ -19,7 +19,7 @@ from rowlock.scheduling.planner import Planner
 
 KINDS: tuple[Kind, ...] = (POD, POD_GROUP, NODE, QUEUE, NAMESPACE, PRIORITY_CLASS)
 RESCAN_INTERVAL = 30.0
-ABSORBED_CHANGES = 256
+ABSORBED_CHANGES = 64
 """Changes that are taken in without waiting for a decision."""
 
 

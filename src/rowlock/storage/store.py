@@ -42,13 +42,15 @@ from rowlock.storage.log_format import Row
 from rowlock.storage.read_verbs import Selection
 from rowlock.storage.state import FIRST_KEY, State, StoredChange
 from rowlock.storage.watch_cache import WatchCache
-from rowlock.storage.watcher import LIST_CHUNK, Watcher
+from rowlock.storage.watcher import Watcher
 from rowlock.storage.write_verbs import Admission, AlwaysAdmit, Core, Dependencies, Patches
 
 WATCH_WINDOW = 2_048
 """Changes kept in memory for watchers; older ones are read from the journal."""
 BOOKMARK_INTERVAL = 60.0
 """Seconds between the bookmarks of a quiet watch."""
+CHANGES_PER_TURN = 64
+"""Of the first state, to controllers in one turn of the event loop: each of them looks at each."""
 _JOURNAL_CHUNK = 500
 
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
@@ -207,7 +209,7 @@ class Store:
         watcher = Watcher(self)
         for number, added in enumerate(change for kind, items in frozen for change in _as_added(kind, items)):
             yield added
-            if number % LIST_CHUNK == LIST_CHUNK - 1:
+            if number % CHANGES_PER_TURN == CHANGES_PER_TURN - 1:
                 await asyncio.sleep(0)
         del frozen
         while True:
