@@ -13,7 +13,7 @@ PAGE = REPO / "docs" / "design" / "rooms.md"
 WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api")
 ROOMS = (
     "training", "scheduling", "workloads", "diagnosis", "system", "controllers", "storage", "apiserver", "kubelet", "diagnostics",
-    "kube", "rest", "simulator",
+    "kube", "rest", "simulator", "metrics",
 )  # fmt: skip
 """In the order of the storeys."""
 ABOVE = ("cluster", "assembly", "serve")
@@ -33,6 +33,8 @@ def first_line(path: Path) -> str:
 
 
 def table_rows() -> Iterator[tuple[str, str]]:
+    if unlisted := {path.parent.name for path in PACKAGE.glob("*/__init__.py")} - {*ROOMS, "cli"}:
+        sys.exit(f"{', '.join(sorted(unlisted))}: a room that ROOMS does not list")
     for word in WORDS:
         yield f"`{word}.py`", first_line(PACKAGE / f"{word}.py")
     for room in (*ROOMS, "cli"):
