@@ -7,6 +7,7 @@ is imported or made once is no cost of a byte.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -80,6 +81,28 @@ UPGRADE = (
 EXEC = "GET /api/v1/namespaces/default/pods/p/exec?command=sh"
 
 
+PIPELINED = 15  # requests on a connection, few enough that all of them are answered
+LOGIN_JSON = b'{"grantType": "client_credentials", "clientId": "somebody", "clientSecret": "guess"}'
+LOGIN_FORM = b"grant_type=client_credentials&client_id=somebody&client_secret=guess"
+
+
+def encode_segment(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+def forged_token(issuer: str) -> str:
+    """A JWT as the server makes them, with a signature that is none: to find that out costs a point multiplication."""
+    claims = {"iss": issuer, "sub": "app:somebody", "aud": [issuer], "exp": 4_000_000_000, "iat": 0, "nbf": 0}
+    return ".".join((encode_segment({"alg": "ES256", "typ": "JWT"}), encode_segment(claims), "A" * 86))
+
+
+FORGED = forged_token("rowlock")
+
+
+def login(path: str, media: str, body: bytes) -> bytes:
+    return request(f"POST {path}", f"Content-Type: application/{media}", f"Content-Length: {len(body)}") + body
+
+
 def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
@@ -100,6 +123,7 @@ CASES: dict[str, Callable[[Attacker], object]] = {
     "many headers": repeat(30, lambda a: a.encrypted(b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 190)),
     "many parameters": repeat(30, lambda a: a.encrypted(request("GET /api?" + "a&" * 28 * KIB))),
     "pipelined": repeat(8, lambda a: a.encrypted(request("GET /api/v1/pods") * 3000)),
+    "answered": repeat(30, lambda a: a.encrypted(request("GET /api/v1/pods") * PIPELINED)),
     "pipelined, many headers": repeat(8, lambda a: a.encrypted((b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 190 + b"\r\n") * 100)),
     "a declared body": repeat(4, lambda a: a.encrypted(request("POST /api", f"Content-Length: {4 * MIB}") + bytes(3 * MIB))),
     "a chunked body": repeat(4, lambda a: a.encrypted(request("POST /api", CHUNKED) + chunk(bytes(64 * KIB)) * 48)),
@@ -110,6 +134,10 @@ CASES: dict[str, Callable[[Attacker], object]] = {
     "a small body for a token": repeat(
         30, lambda a: a.encrypted(TOKEN + chunk(b"[" + b"{}," * 5_000 + b"{}]") + b"0\r\n\r\n")
     ),
+    "logins": repeat(30, lambda a: a.encrypted(login("/api/v1/token", "json", LOGIN_JSON) * PIPELINED)),
+    "logins by form": repeat(30, lambda a: a.encrypted(login("/api/v2/token", "x-www-form-urlencoded", LOGIN_FORM) * PIPELINED)),
+    "forged tokens": repeat(30, lambda a: a.encrypted(request("GET /api/v1/pods", f"Authorization: Bearer {FORGED}") * PIPELINED)),
+    "forged tokens for REST": repeat(30, lambda a: a.encrypted(request("GET /api/v1/clusters", f"Authorization: Bearer {FORGED}") * PIPELINED)),
     "a websocket": repeat(30, lambda a: a.encrypted(request(EXEC, *UPGRADE) + b"\x82\x7e\x40\x00" + bytes(16 * KIB))),
     "a websocket, many headers": repeat(30, lambda a: a.encrypted(request(EXEC, *UPGRADE, *["a:"] * 150))),
 }  # fmt: skip
