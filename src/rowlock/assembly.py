@@ -178,6 +178,8 @@ class Server:
         self.options, self._certificate_process, self._clock = options, certificate_process, clock
         self.data_dir: Path = options.data_dir.absolute()
         self.stop_event = asyncio.Event()
+        self._port = 0
+        """The one that is listened on, once there is one."""
 
     def cluster(self) -> LocalCluster:
         settings = self.settings()
@@ -208,6 +210,7 @@ class Server:
             warm_start=options.warm_start == "auto",
             log_limit=options.log_limit,
             keep_checkpoints=options.keep_checkpoints,
+            api_port=self._port,
         )
         if self._certificate_process.wait():
             raise Internal(f"the certificates in {self.data_dir} could not be made or read; the lines above say why")
@@ -223,6 +226,7 @@ class Server:
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, self.stop_event.set)
         listeners = sockets.open_listeners(self.options.port, self.data_dir, sockets.parse_bind(self.options.bind))
+        self._port = listeners[0].getsockname()[1]
         async with self.cluster() as cluster:
             with loop_watchdog.LoopWatchdog(self._clock) as watchdog:
                 await self._serve(cluster, listeners, watchdog)
@@ -232,7 +236,7 @@ class Server:
     ) -> None:
         token, requests = ensure_token(self.data_dir / "token"), RequestStats()
         api_settings = self._api_settings(token, cluster)
-        authorizer = RbacAuthorizer(cluster.store.view)
+        authorizer = cluster.authorizer
         take_snapshot = (
             None if cluster.scheduler is None else partial(_current_snapshot, cluster.scheduler, cluster.store)
         )

@@ -17,6 +17,8 @@ from rowlock import controllers
 from rowlock.api import Controller
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.authorization import bootstrap_policy
+from rowlock.apiserver.authorization.pod_token_source import PodTokenSource
+from rowlock.apiserver.authorization.rbac import RbacAuthorizer
 from rowlock.apiserver.http.service_account_tokens import KEY_FILE, ServiceAccountTokens
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.controllers.supervisor import supervise
@@ -73,6 +75,7 @@ class LocalCluster:
             self.store.core.staged_view
         )  # quotas, priority classes and service accounts are looked up in it
         self.service_accounts = ServiceAccountTokens(settings.data_dir / KEY_FILE, self.store.view)
+        self.authorizer = RbacAuthorizer(self.store.view)
         self.notice = "" if any(self.store.view.all(NAMESPACE)) else leftovers.set_aside(settings.data_dir, time.time())
         """A sentence that a person who starts the cluster should read."""
         planning = Planning(half_life=settings.half_life)
@@ -88,7 +91,8 @@ class LocalCluster:
 
     async def _start_kubelet(self) -> None:
         settings, view = self.settings, self.store.view
-        self.kubelet = await start_kubelet(self.store, view, settings.kubelet)
+        source = PodTokenSource(self.service_accounts, self.authorizer, view)
+        self.kubelet = await start_kubelet(self.store, view, settings.kubelet, token_source=source)
         self.store.log_source = self.kubelet.logs.read_log
         self.diagnostics = diagnostics.attach_diagnostics(self.kubelet, view, settings.data_dir)
 

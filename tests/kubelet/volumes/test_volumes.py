@@ -117,7 +117,7 @@ def test_config_maps_secrets_fields_and_their_sum_are_files(tmp_path: Path) -> N
         ({"hostPath": {"path": "/etc/passwd", "type": "Directory"}}, "hostPath type check failed: /etc/passwd is not a directory"),
         ({"hostPath": {"path": "/proc/none/x"}}, "/proc/none cannot be used: No such file or directory"),
         ({"nfs": {"server": "s", "path": "/"}}, "rowlock does not mount nfs; it mounts emptyDir, hostPath, configMap, secret, downwardAPI, projected, persistentVolumeClaim"),
-        ({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}, "rowlock provides no service account tokens: use a Secret with a token of your own"),
+        ({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}, "this cluster makes no service account tokens: use a Secret with a token of your own"),
         ({"emptyDir": {"medium": "HugePages"}}, 'rowlock has no medium "HugePages"; it knows "" (disk) and Memory'),
     ],
 )  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from rowlock.kubelet.pod.spec import parse_pod_spec
-from rowlock.kubelet.worker import starting
 from rowlock.kubelet.worker.security_context import security_context_warnings
 from rowlock.objects import Object
 
@@ -30,10 +29,3 @@ def test_rights(me: int, of_pod: Object, of_container: Object, said: list[str]) 
     container = {"name": "main", "image": "host", "securityContext": of_container}
     pod_spec = parse_pod_spec({"spec": {"securityContext": of_pod, "containers": [container]}})
     assert security_context_warnings(pod_spec, me) == said
-
-
-def test_a_token_that_is_asked_for_is_not_promised() -> None:
-    asked = {"automountServiceAccountToken": True, "containers": [{"name": "main", "image": "host"}]}
-    said = "automountServiceAccountToken: rowlock provides no service account tokens, so nothing is mounted"
-    assert starting.pod_warnings(parse_pod_spec({"spec": asked})) == [said]
-    assert starting.pod_warnings(parse_pod_spec({"spec": {**asked, "automountServiceAccountToken": False}})) == []

@@ -81,6 +81,10 @@ class RbacAuthorizer:
             return AccessDecision(False)
         return AccessDecision(False, "RBAC: " + (missing[0] if len(missing) == 1 else f"[{', '.join(missing)}]"))
 
+    def has_bindings(self, user_name: str) -> bool:
+        """Is this user, or service account, named by any binding?"""
+        return ("User", user_name) in self._by_subject
+
     def missing_roles(self, user: User, namespace: str) -> Sequence[NotFound]:
         """The roles that this user's bindings name and that are not there, each once."""
         bindings = [binding for binding, _ in self._bindings_of(user, namespace) if binding.role not in self._roles]

@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+IN_PODS = ("10.77.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+"""What pods call the server (`kubelet/network/api_relay.py`)."""
 _ACCOUNT_KEY = "service-account.key"
 """What service account tokens are signed with (`apiserver/http/service_account_tokens.py`)."""
 _Key = ec.EllipticCurvePrivateKey
@@ -39,7 +41,7 @@ def ensure_certificates(
     directory: Path, names: Sequence[str] = LOOPBACK, *, now: datetime | None = None
 ) -> Certificates:
     """The certificates of a data directory, made or renewed where needed."""
-    now = now or datetime.now(UTC)
+    now, names = now or datetime.now(UTC), (*names, *IN_PODS)
     directory.mkdir(parents=True, exist_ok=True)
     certificates = Certificates(directory / "ca.crt", directory / "server.crt", directory / "server.key")
     ca_key = directory / "ca.key"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from rowlock.kubelet.network.api_relay import carry_both_ways, is_api_server
 from rowlock.kubelet.network.egress_policy import denial
 
 _MAX_HEADER_BYTES = 65536
@@ -62,8 +63,10 @@ class EgressProxy:
         *,
         policy: Policy | None = None,
         limits: ProxyLimits | None = None,
+        api_port: int = 0,
     ) -> None:
-        self._listener, self._policy = listener, policy or denial
+        """`api_port` is the API server's on loopback: clients that know a proxy and no exceptions from it ask for it here."""
+        self._listener, self._policy, self._api_port = listener, policy or denial, api_port
         self._limits = limits or ProxyLimits.of_process()
         upstream = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or environment.get("http_proxy")
         self._upstream = urlsplit(upstream) if upstream else None
@@ -95,6 +98,10 @@ class EgressProxy:
                 header = await reader.readuntil(b"\r\n\r\n")
             try:
                 request = _parse_request(header)
+                if self._api_port and request.is_tunnel and is_api_server(request.host, request.port):
+                    api_server = await asyncio.open_connection("127.0.0.1", self._api_port)
+                    writer.write(_ESTABLISHED)
+                    return await carry_both_ways((reader, writer), api_server)
                 upstream = await self._open_upstream(request)
             except RefusedRequest as refused:
                 return _answer(writer, *refused.args)

@@ -54,7 +54,7 @@ class PodHost:
         self._buffers: dict[socket.socket, bytes] = {}
         self._shims: set[int] = set()
         self._fabric: netns.BridgeNetwork | None = None
-        self._proxy: socket.socket | None = None
+        self._listeners: dict[int, socket.socket] = {}
         self._mounts = mounts.PodMounts()
         self._warm_parents = warm_parents.WarmParents(WARM_PARENT_BOOT, _SOURCE)
         self._fork_server = fork_server.ForkServer(shim.become_shim, close_other_fds)
@@ -156,7 +156,8 @@ class PodHost:
         }
         operations["dismiss"] = self._dismiss
         passing = {
-            "proxy": self._proxy_listener,
+            "proxy": lambda _: self._gateway_listener(netns.PROXY_PORT),
+            "api": lambda _: self._gateway_listener(netns.API_PORT),
             "dial": self._dial,
             "socket": self._pod_socket,
             "enter": self._enter_container,
@@ -251,11 +252,13 @@ class PodHost:
             self._warm_parents.kill_parents()
         return {"running": running}
 
-    def _proxy_listener(self, _: dict[str, Any]) -> socket.socket:
+    def _gateway_listener(self, port: int) -> socket.socket:
+        """A socket that pods reach at the gateway's address."""
         if self._fabric is None:
             raise ValueError("there is no fabric to listen in")
-        self._proxy = self._proxy or self._fabric.listen()
-        return self._proxy
+        if port not in self._listeners:
+            self._listeners[port] = self._fabric.listen(port)
+        return self._listeners[port]
 
     def _dial(self, request: dict[str, Any]) -> socket.socket:
         if self._fabric is None:

@@ -16,12 +16,11 @@ from rowlock.kinds import Kind
 from rowlock.kubelet.pod.facts import ContainerConfigError, ObjectLookup
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.kubelet.pod.volume import Files, Volume
+from rowlock.kubelet.volumes.account_tokens import DEFAULT_SECONDS, TOKEN_VOLUME_PREFIX, PodTokens
 from rowlock.objects import Object, dig, name, namespace, uid
 from rowlock.quantity import integer_value
 
 DEFAULT_MODE = 0o644
-TOKEN_VOLUME_PREFIX = "kube-api-access-"
-"""The token volume that admission adds to every pod as a real API server does; the embedded node mints no tokens."""
 SUPPORTED_KINDS = ("emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim")
 
 FieldLookup = Callable[[str], str]
@@ -38,14 +37,17 @@ class VolumeContext:
     lookup: ObjectLookup
     field: FieldLookup
     resource: ResourceLookup
+    tokens: PodTokens
 
 
 def resolve_volumes(context: VolumeContext) -> tuple[Volume, ...]:
     """Every volume of the pod. Raises ContainerConfigError with a sentence for the first that cannot be mounted."""
-    return tuple(_resolve_volume(context, v) for v in context.pod.volumes if not is_ignored(v["name"]))
+    wants_token = context.tokens.are_wanted(context.pod)
+    return tuple(_resolve_volume(context, v) for v in context.pod.volumes if wants_token or not is_added(v["name"]))
 
 
-def is_ignored(volume: str) -> bool:
+def is_added(volume: str) -> bool:
+    """Is it the one that admission adds?"""
     return volume.startswith(TOKEN_VOLUME_PREFIX)
 
 
@@ -177,9 +179,10 @@ def _projected_files(context: VolumeContext, source: Mapping[str, Any]) -> Files
     for part in source.get("sources") or ():
         for kind, inner in part.items():
             if kind == "serviceAccountToken":
-                raise ContainerConfigError(
-                    "rowlock provides no service account tokens: use a Secret with a token of your own"
-                )
+                seconds = int(inner.get("expirationSeconds") or DEFAULT_SECONDS)
+                token = context.tokens.token(context.pod, inner.get("audience") or "", seconds)
+                files[_check_relative(inner["path"])] = (token.encode(), mode["defaultMode"])
+                continue
             if kind not in ("configMap", "secret", "downwardAPI"):
                 raise ContainerConfigError(
                     f"rowlock does not project {kind}; it projects configMap, secret, downwardAPI"
@@ -216,7 +219,7 @@ def resolve_mounts(
 
     Raises ContainerConfigError for a path that leads out of its volume."""
     read_only_by_name = {v.name: v.read_only or v.kind == "files" for v in pod_volumes}
-    volume_mounts = [m for m in container.volume_mounts if not is_ignored(m["name"])]
+    volume_mounts = [m for m in container.volume_mounts if m["name"] in read_only_by_name or not is_added(m["name"])]
     for mount in sorted(volume_mounts, key=lambda m: m["mountPath"].rstrip("/").count("/")):
         sub = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
         if mount["name"] not in read_only_by_name:

@@ -23,6 +23,7 @@ from rowlock.controllers.recorder import Recorder
 from rowlock.controllers.supervisor import ContainedTaskGroup, supervise
 from rowlock.errors import ApiError, Unavailable
 from rowlock.kubelet.images.images import Images
+from rowlock.kubelet.network.api_relay import ApiRelay
 from rowlock.kubelet.network.egress_proxy import EgressProxy
 from rowlock.kubelet.network.pod_network import PodNetwork, choose_network
 from rowlock.kubelet.node import gpu_watch, leases, machine, registration
@@ -36,9 +37,11 @@ from rowlock.kubelet.runtime.container_runs import ContainerRuns
 from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.runtime.pod_host_client import PodHostClient
+from rowlock.kubelet.shim import netns
 from rowlock.kubelet.streams.exec_sessions import StreamingServer
 from rowlock.kubelet.streams.log_files import PodLogs
 from rowlock.kubelet.volumes import claims
+from rowlock.kubelet.volumes.account_tokens import PodTokens, TokenSource
 from rowlock.kubelet.volumes.checkpoints import Checkpoints, live_owner_uids
 from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.worker.image_pulls import ImagePuller
@@ -57,7 +60,12 @@ MAX_JOIN_CANDIDATES = 64
 
 
 async def start_kubelet(
-    api: Api, view: View, settings: KubeletSettings, *, clock: Callable[[], float] = time.time
+    api: Api,
+    view: View,
+    settings: KubeletSettings,
+    *,
+    clock: Callable[[], float] = time.time,
+    token_source: TokenSource | None = None,
 ) -> "Kubelet":
     """Finds the machine, the pod host and the pods of before; registers the nodes. Raises ApiError with a sentence.
 
@@ -104,11 +112,14 @@ async def start_kubelet(
         clock=clock,
         open_file_limits=open_file_limits,
     )
+    host_name, port = (netns.GATEWAY, netns.API_PORT) if network.has_namespaces else ("127.0.0.1", settings.api_port)
+    tokens = PodTokens(token_source, clock, (host_name, port) if settings.api_port else None)
     return Kubelet(
         api,
         view,
         settings,
         context,
+        tokens=tokens,
         host=host,
         pod_states=pod_states,
         directories=directories,
@@ -128,6 +139,7 @@ class Kubelet:
         settings: KubeletSettings,
         node: NodeContext,
         *,
+        tokens: PodTokens,
         host: PodHostClient,
         pod_states: dict[str, PodState],
         directories: PodDirectories,
@@ -135,7 +147,7 @@ class Kubelet:
         engine_images: EngineImages,
         network: PodNetwork,
     ) -> None:
-        self._api, self._view, self._settings = api, view, settings
+        self._api, self._view, self._settings, self._tokens = api, view, settings, tokens
         self.node, self.host, self.pod_states, self.directories = node, host, pod_states, directories
         self.engine_images, self.network, self._runs = engine_images, network, runs
         self.recorder = Recorder(api, node.clock)
@@ -199,6 +211,7 @@ class Kubelet:
             engine_images=self.engine_images,
             runtime=self._runtime,
             count_active_pods=self._count_active_pods,
+            tokens=self._tokens,
             warm_start=self._settings.warm_start,
             log_limit=self._settings.log_limit,
         )
@@ -244,6 +257,8 @@ class Kubelet:
         }
         if self.network.has_namespaces:
             looks["the pods' proxy"] = self._serve_proxy
+            if self._settings.api_port:
+                looks["the pods' way to the API server"] = self._serve_api_relay
         return looks
 
     def _count_active_pods(self, node: str) -> int:
@@ -270,6 +285,7 @@ class Kubelet:
                     self.pod_workers.refresh_container(uid, container)
             if clock() - last_sweep > self._settings.sweep:
                 last_sweep = clock()
+                self.pod_workers.mark_dirty(*self._tokens.renewable_pods(self.pod_states))
                 await self._collect_garbage()
 
     async def _reconnect_pod_host(self) -> None:
@@ -311,8 +327,17 @@ class Kubelet:
     async def _serve_proxy(self) -> None:
         while True:
             with contextlib.suppress(ApiError, OSError):
-                proxy = EgressProxy(await self.host.request_socket("proxy"), os.environ)
+                proxy = EgressProxy(
+                    await self.host.request_socket("proxy"), os.environ, api_port=self._settings.api_port
+                )
                 await _run_until(proxy.run(), self.host.disconnected)
+            await asyncio.sleep(RESYNC / 10)
+
+    async def _serve_api_relay(self) -> None:
+        while True:
+            with contextlib.suppress(ApiError, OSError):
+                relay = ApiRelay(await self.host.request_socket("api"), self._settings.api_port)
+                await _run_until(relay.run(), self.host.disconnected)
             await asyncio.sleep(RESYNC / 10)
 
 

@@ -135,6 +135,7 @@ class PodWorker:
         if not is_starting and (not state.has_file_volumes() or state.finished):
             return None
         try:
+            await self._starter.tokens.prepare(pod)
             volumes = self._starter.pod_volumes(pod, state.card)
             if volumes != state.volumes:
                 make = self._starter.volume_directories.make_volumes

@@ -36,6 +36,8 @@ class KubeletSettings:
     """Seconds between looks at what pods with a limit have on disk."""
     runtime: str = "auto"
     """`auto` (images of the container engine run in containers, others as processes), `process` or `container`."""
+    api_port: int = 0
+    """The API server's port on loopback, which pods are led to; 0 = there is none."""
     sweep: float = 60.0
     """Seconds between looks at what deleted pods and claims left behind."""
 

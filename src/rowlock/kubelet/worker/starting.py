@@ -35,6 +35,7 @@ from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.shim.shim_request import ConsoleSpec, ShimRequest
 from rowlock.kubelet.volumes import checkpoints, volumes
+from rowlock.kubelet.volumes.account_tokens import PodTokens
 from rowlock.kubelet.volumes.checkpoints import Checkpoints
 from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.volumes.volumes import VolumeContext
@@ -62,10 +63,6 @@ MAX_NO_PROXY_PEERS = 128
 def pod_warnings(pod: PodSpec, limits: str = "watchdog", *, engine: str = "") -> list[str]:
     """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: what runs its containers."""
     warnings = engine_spec.remarks(pod, engine) if engine else security.security_context_warnings(pod)
-    if pod.wants_token:
-        warnings.append(
-            "automountServiceAccountToken: rowlock provides no service account tokens, so nothing is mounted"
-        )
     for container in pod.main_containers:
         if limits == "watchdog" and not engine and container.limits.get("cpu"):
             text = f"the cpu limit of {container.name} counts for the scheduler but is not enforced"
@@ -184,6 +181,7 @@ class ContainerStarter:
     runtime: ContainerRuntime
     count_active_pods: Callable[[str], int]
     """A node's name → how many pods at work share its CPUs."""
+    tokens: PodTokens
     warm_start: bool = True
     log_limit: int = DEFAULT_LOG_LIMIT
     """Bytes of a run's log that are kept."""
@@ -307,7 +305,9 @@ class ContainerStarter:
         def field(path: str) -> str:
             return environment.pod_field(pod, place, path)
 
-        all_volumes = volumes.resolve_volumes(VolumeContext(pod, self.view.get, field, resource))
+        all_volumes = volumes.resolve_volumes(
+            VolumeContext(pod, self.view.get, field, resource, self._tokens_for(card))
+        )
         if not self.network.has_own_address(card):
             all_volumes = tuple(volumes.rewrite_hostfile(v, self.network.hostfile_rewriter(pod)) for v in all_volumes)
         return (
@@ -315,6 +315,23 @@ class ContainerStarter:
             if self.node.can_mount_memory or card.contained
             else tuple(replace(v, kind=_DISK_KINDS.get(v.kind, v.kind)) for v in all_volumes)
         )
+
+    def _tokens_for(self, card: PodCard) -> PodTokens:
+        """Containers of an engine do not reach the API server, and where nothing can be mounted no token is."""
+        reaches = not (card.contained or self.node.mount_problem)
+        return self.tokens if reaches else replace(self.tokens, address=None)
+
+    def _api_server_variables(self, pod: PodSpec, card: PodCard) -> dict[str, str]:
+        """Where in-cluster clients look for the API server, for pods that have a token."""
+        tokens = self._tokens_for(card)
+        if tokens.address is None or not tokens.are_wanted(pod):
+            return {}
+        host, port = tokens.address
+        return {
+            "KUBERNETES_SERVICE_HOST": host,
+            "KUBERNETES_SERVICE_PORT": str(port),
+            "KUBERNETES_SERVICE_PORT_HTTPS": str(port),
+        }
 
     def _environment(
         self, start: ContainerStart, image: Image, security_context: EffectiveSecurityContext
@@ -334,7 +351,7 @@ class ContainerStarter:
     ) -> dict[str, str]:
         """`base`, and over it what the image, the pod and the platform say."""
         pod, container = start.pod, start.container
-        env = {**base, "HOSTNAME": pod.hostname, **image.env}
+        env = {**base, "HOSTNAME": pod.hostname, **self._api_server_variables(pod, start.card), **image.env}
         env |= environment.declared_environment(pod, container, place, self.view.get)
         if not self.network.has_own_address(start.card):
             env = self.network.rewrite_environment(pod, env)

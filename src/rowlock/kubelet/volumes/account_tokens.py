@@ -1,0 +1,92 @@
+"""Tokens of service accounts in pods, as the kubelet's token manager keeps them: asked for once, again when four fifths of their
+life are over, forgotten with the pod.
+
+Admission adds a token volume to every pod. It costs a mount of its own, and a copy of /run, so it is made for pods that can do
+something with it: whose account has rights, or that ask for it by `automountServiceAccountToken: true`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rowlock.errors import ApiError
+from rowlock.kubelet.pod.facts import ContainerConfigError
+from rowlock.kubelet.pod.spec import PodSpec
+
+DEFAULT_SECONDS = 3600
+TOKEN_VOLUME_PREFIX = "kube-api-access-"
+"""The token volume that admission adds to every pod as a real API server does."""
+_RENEWAL_SHARE = 0.8
+"""Of a token's life, after which there is a new one."""
+
+
+class TokenSource(Protocol):
+    """Who makes tokens: the API server."""
+
+    def load(self) -> object:
+        """What the first token needs: a tenth of a second, in any thread."""
+        ...
+
+    def request_token(self, pod: PodSpec, audience: str, seconds: int) -> tuple[str, float]:
+        """A token bound to the pod, and when it expires (seconds since the epoch). Raises ApiError."""
+        ...
+
+    def has_rights(self, namespace: str, account: str) -> bool:
+        """Is anything bound to this account?"""
+        ...
+
+
+@dataclass(slots=True)
+class PodTokens:
+    """The tokens of this node's pods. Without a source there are none."""
+
+    source: TokenSource | None
+    clock: Callable[[], float]
+    address: tuple[str, int] | None = None
+    """Host and port at which pods reach the API server; None where they cannot."""
+    _is_ready: bool = False
+    _tokens: dict[tuple[str, str, int], tuple[str, float]] = field(default_factory=dict)
+    """Pod's uid, audience, seconds → token, and from when another one is asked for."""
+
+    def are_wanted(self, pod: PodSpec) -> bool:
+        """Should the volume that admission added be there?"""
+        if self.source is None or self.address is None:
+            return False
+        return pod.wants_token or self.source.has_rights(pod.namespace, pod.service_account)
+
+    async def prepare(self, pod: PodSpec) -> None:
+        """Before the first pod with a token: nobody else waits until they can be made."""
+        if self._is_ready or self.source is None or not any("projected" in volume for volume in pod.volumes):
+            return
+        if self.are_wanted(pod) or any(not volume["name"].startswith(TOKEN_VOLUME_PREFIX) for volume in pod.volumes):
+            try:
+                await asyncio.to_thread(self.source.load)
+            except (OSError, ValueError) as error:
+                raise ContainerConfigError(f"failed to fetch token: {error}", "FailedMount") from None
+            self._is_ready = True
+
+    def token(self, pod: PodSpec, audience: str, seconds: int) -> str:
+        """Raises ContainerConfigError where there are none."""
+        if self.source is None:
+            raise ContainerConfigError(
+                "this cluster makes no service account tokens: use a Secret with a token of your own"
+            )
+        now, key = self.clock(), (pod.uid, audience, seconds)
+        token, renewal = self._tokens.get(key, ("", 0.0))
+        if now >= renewal:
+            try:
+                token, expires = self.source.request_token(pod, audience, seconds)
+            except ApiError as error:
+                raise ContainerConfigError(f"failed to fetch token: {error.message}") from None
+            self._tokens[key] = token, now + (expires - now) * _RENEWAL_SHARE
+        return token
+
+    def renewable_pods(self, live: Iterable[str]) -> set[str]:
+        """Pods (uids) with a token that is to be renewed; those of pods that are not `live` are forgotten."""
+        pods, now = set(live), self.clock()
+        for key in [key for key in self._tokens if key[0] not in pods]:
+            del self._tokens[key]
+        return {uid for (uid, _, _), (_, renewal) in self._tokens.items() if now >= renewal}
