@@ -68,6 +68,7 @@ NOT_UNDERSTOOD = [
     ("rowlock run --name x --", "say what to run"),
     ("rowlock run --nnodes 0 -- true", "--nnodes must be at least 1, but is 0"),
     ("rowlock run --nnodes two -- true", 'invalid argument "two" for --nnodes: it must be a whole number'),
+    ("rowlock run --working-dir /no/such/place -- true", 'the working directory "/no/such/place" does not exist'),
     ("rowlock run --env NOBODY_SET_ME -- true", "write --env NOBODY_SET_ME=VALUE"),
     ("rowlock wait hello --for finished", '"completed", "running", "failed", "deleted"'),
     ("rowlock wait hello --timeout soon", 'invalid argument "soon" for --timeout: write a duration such as 30s'),
@@ -165,7 +166,6 @@ def test_an_unknown_image_waits_with_the_line_that_fixes_it(shared: Cluster) -> 
     ("flags", "command", "words"),
     [
         ("", "no-such-program", 'exec: "no-such-program": executable file not found in $PATH'),
-        ("--working-dir /no/such/place", "true", 'the working directory "/no/such/place" does not exist'),
     ],
 )
 def test_a_program_that_cannot_start_says_why(shared: Cluster, flags: str, command: str, words: str) -> None:

@@ -43,10 +43,12 @@ class Terminated(BaseException):
 
 def run(line: CommandLine) -> int:
     command = [*line.words, *(line.rest or [])]
-    if not command:
+    if not command and (line.image == HOST_IMAGE or line.nproc_per_node > 1):
         raise CommandError("say what to run: `rowlock run [flags] -- python train.py …`", 2)
     _check_minimums(line)
-    _check_program(line, command[0])
+    if line.image == HOST_IMAGE:
+        _check_program(command[0])
+        _check_working_directory(line)
     old_handler = signal.signal(signal.SIGTERM, _terminate)
     try:
         return _run(line, command)
@@ -103,9 +105,18 @@ def _check_minimums(line: CommandLine) -> None:
             raise CommandError(f"--{name.replace('_', '-')} must be at least {least}, but is {value}", 2)
 
 
-def _check_program(line: CommandLine, first: str) -> None:
+def _check_working_directory(line: CommandLine) -> None:
+    """Refuse what the pods would find missing: programs of this machine run on this machine."""
+    if line.working_dir and not os.path.isdir(line.working_dir):
+        raise CommandError(
+            f'the working directory "{line.working_dir}" does not exist on this machine: create it, or give another one',
+            2,
+        )
+
+
+def _check_program(first: str) -> None:
     """Refuse a script where a program must stand: nobody has said what runs it."""
-    if line.image == HOST_IMAGE and first.endswith(".py"):
+    if first.endswith(".py"):
         import shutil
 
         if not shutil.which(first):
@@ -141,8 +152,7 @@ def submission(line: CommandLine, command: list[str], name: str) -> dict[str, An
         "image": line.image,
         "distributedFramework": "PyTorch",
         **({"numWorkers": line.nnodes - 1} if line.nnodes > 1 else {"noWorkers": True}),
-        "command": [_escape_dollars(word) for word in launch_command(command, line.nproc_per_node)],
-        "workingDir": os.path.abspath(line.working_dir or os.getcwd()),
+        **_program(line, command),
         "nprocPerNode": line.nproc_per_node,
         "compute": compute_request(line),
         "backoffLimit": line.backoff_limit,
@@ -156,6 +166,18 @@ def submission(line: CommandLine, command: list[str], name: str) -> dict[str, An
         "spec": spec,
         "submitCommand": _typed_command(line),
     }
+
+
+def _program(line: CommandLine, command: list[str]) -> dict[str, Any]:
+    """What runs, and where. An image has a program and a working directory of its own; this machine has those of here."""
+    program: dict[str, Any] = {}
+    if command:
+        program["command"] = [_escape_dollars(word) for word in launch_command(command, line.nproc_per_node)]
+    if line.image == HOST_IMAGE:
+        program["workingDir"] = os.path.abspath(line.working_dir or os.getcwd())
+    elif line.working_dir:
+        program["workingDir"] = line.working_dir
+    return program
 
 
 def _escape_dollars(word: str) -> str:
@@ -206,7 +228,8 @@ def _free_name(server: ServerClient, line: CommandLine, command: list[str]) -> s
     if line.name:
         return str(line.name)
     scripts = [word for word in command if word.endswith((".py", ".sh"))]
-    base = os.path.basename(scripts[0] if scripts else command[0]).rsplit(".", 1)[0]
+    first = scripts[0] if scripts else command[0] if command else line.image.partition(":")[0]
+    base = os.path.basename(first).rsplit(".", 1)[0]
     stem = re.sub(r"[^a-z0-9]+", "-", base.lower()).strip("-")[:40] or "job"
     stem = stem if stem[0].isalpha() else f"job-{stem}"
     query = f"projectName=={project(line)},name=^{stem}"

@@ -74,14 +74,14 @@ RUN = Command(
         Flag("--name", "text", "the job's name (default: made from the script's name)", value="NAME"),
         Flag("-e --env", "list", "set NAME to VALUE, or pass your own value of NAME", value="NAME[=VALUE]"),
         Flag("--clean-env", "switch", "give pods only --env and a minimal environment, not the server's variables and your PATH"),
-        Flag("-i --image", "text", "the image of the pods", "rowlock.dev/host", value="IMAGE"),
-        Flag("--working-dir", "text", "the directory in which the command runs (default: the current one)", value="DIR"),
+        Flag("-i --image", "text", "the image of the pods; its own command runs when none is given", "rowlock.dev/host", value="IMAGE"),
+        Flag("--working-dir", "text", "the directory in which the command runs (default: the current one, or the image's)", value="DIR"),
         Flag("--backoff-limit", "int", "number of restarts before the job fails", 0, value="N"),
         Flag("--simulated-gpus", "int", "if no cluster runs and one is started: simulated GPUs per node", value="G"),
         Flag("-d --detach", "switch", "return after the submit"),
         Flag("--rm", "switch", "delete the job when it has ended"),
         PROJECT, DATA_DIR,
-    ), "COMMAND...", eager=True,
+    ), "[COMMAND...]", eager=True,
 )  # fmt: skip
 
 LIST = Command("list", "List jobs, and why they wait.", "commands.jobs:index", flags=(
