@@ -43,11 +43,11 @@ SIDEWAYS = {
     ("diagnostics", "kubelet"),  # the evidence lies in the pods' directories
 }
 """The arrows between neighbours of one storey."""
-PROCESS_ROOMS = ("kubelet/shim", "kubelet/warm", "kubelet/files")
+PROCESS_ROOMS = ("kubelet/shim", "kubelet/warm", "kubelet/files", "kubelet/mounts")
 """What runs inside the processes of pods: standard library only, for each import costs every pod memory."""
 FOLDERS = {
     "kubelet": (
-        "files", "warm", "shim", "pod", "images", "network", "volumes", "runtime", "node", "streams", "prober", "worker",
+        "files", "mounts", "warm", "shim", "pod", "images", "network", "volumes", "runtime", "node", "streams", "prober", "worker",
     ),
     "apiserver": (
         "schema", "http", "authorization", "apply", "validation", "admission", "patch", "printers", "discovery", "streams", "endpoints",

@@ -13,9 +13,9 @@ from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.kubelet.files import beneath
+from rowlock.kubelet.mounts import volume_mounts
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.volume import Volume
-from rowlock.kubelet.shim import mounts
 from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.volumes.file_volumes import write_files
 from rowlock.kubelet.volumes.volumes import Mount
@@ -162,7 +162,7 @@ def test_a_sub_path_leaves_the_volume_by_no_link(tmp_path: Path, victim: Path, d
     with pytest.raises(ContainerConfigError, match="failed to prepare subPath"):
         directories.mount_source("uid", volume, Mount("work", "/mnt", path))
     with pytest.raises(OSError):
-        mounts._open_source({"root": str(base), "sub_path": path, "source": ""})
+        volume_mounts._open_source({"root": str(base), "sub_path": path, "source": ""})
     assert unharmed(victim)
 
 

@@ -9,7 +9,14 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.kubelet.images import build, commands
-from rowlock.kubelet.images.dockerfile import BadDockerfile, expand, is_excluded, parse, parse_dockerignore
+from rowlock.kubelet.images.dockerfile import (
+    BadDockerfile,
+    expand,
+    is_excluded,
+    parse,
+    parse_dockerignore,
+    require_simple,
+)
 from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import Image, Images, command_line, map_path, normalise
 from rowlock.kubelet.pod.facts import Problem
@@ -87,7 +94,7 @@ def test_an_image_without_a_command_says_so() -> None:
 
 
 def test_the_dockerfile_of_the_seeds() -> None:
-    steps = [(s.name, s.words, s.shell) for s in parse(SEED.format(package="torch"))]
+    steps = [(s.name, s.words, s.shell) for s in parse(SEED.format(package="torch"))[0].steps]
     assert steps == [
         ("FROM", ("pytorch/pytorch:2.0.1-cuda11.7-cudnn8-runtime",), False),
         ("RUN", (), True),
@@ -100,11 +107,12 @@ def test_the_dockerfile_of_the_seeds() -> None:
 
 def test_arguments_variables_and_continued_lines() -> None:
     text = 'ARG V=1\nFROM base:${V}\nENV A=x B="y z"\nENV OLD style value\nRUN a \\\n  # why\n  b\nWORKDIR /$A/${N:-d}\nLABEL x=y'
-    steps = parse(text, {"V": "2"})
-    assert [str(s) for s in steps] == [
-        "ARG V=1", "FROM base:2", 'ENV A=x B="y z"', "ENV OLD style value", "RUN a    b", "WORKDIR /x/d", "LABEL x=y",
+    (stage,) = parse(text, {"V": "2"})
+    steps = stage.steps
+    assert stage.base == "base:2" and [str(s) for s in steps] == [
+        "FROM base:2", 'ENV A=x B="y z"', "ENV OLD style value", "RUN a   b", "WORKDIR /x/d", "LABEL x=y",
     ]  # fmt: skip
-    assert steps[2].words == ("A=x", "B=y z") and steps[3].words == ("OLD=style value",)
+    assert steps[1].words == ("A=x", "B=y z") and steps[2].words == ("OLD=style value",)
     assert expand("${A:+yes}${B:+no}\\$A", {"A": "1"}) == "yes$A"
 
 
@@ -113,20 +121,53 @@ def test_arguments_variables_and_continued_lines() -> None:
     [
         ("RUN x", "line 1: RUN before FROM"),
         ("", "no FROM"),
-        ("FROM a\nFROM b", "line 2: a second FROM"),
         ("FROM a\nCOYP a b", "did you mean COPY"),
-        ("FROM a\nRUN apt-get update && apt-get install -y git", "apt-get would change this machine itself"),
-        ("FROM a\nCOPY --from=x a b", "COPY --from needs several stages"),
-        ("FROM a\nRUN --mount=type=cache x", "RUN --mount is not supported"),
+        ("FROM a\nRUN --mount=type=secret,id=x x", "type=secret is not supported; cache, bind, tmpfs are"),
+        ("FROM a\nRUN --mount=type=cache x", "RUN --mount needs target="),
+        ("FROM a\nRUN cat <<EOF\nx", "here-document EOF has no end"),
+        ("FROM a b c d", "FROM takes an image and, at most, AS name"),
         ("FROM a\nCOPY a", "needs a source and a destination"),
         ("FROM a\nRUN x \\", "ends with a backslash"),
-        ("FROM a\nRUN cat <<EOF\n", "here-documents"),
         ("FROM a\nENV X", "ENV needs KEY=VALUE"),
     ],
 )
 def test_what_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(BadDockerfile, match=sentence):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("FROM a\nFROM b", "line 2: a second FROM"),
+        ("FROM a\nRUN apt-get update && apt-get install -y git", "apt-get would change this machine itself"),
+        ('FROM a\nRUN ["apt-get", "update"]', "apt-get would change this machine itself"),
+        ("FROM a\nCOPY --from=x a b", "COPY --from needs an image with files of its own"),
+        ("FROM a\nRUN --mount=type=cache,target=/x x", "RUN --mount is not supported"),
+        ("FROM a\nRUN cat <<EOF\nEOF", "here-documents"),
+    ],
+)
+def test_what_steps_on_the_machine_itself_cannot_do(text: str, sentence: str) -> None:
+    with pytest.raises(BadDockerfile, match=sentence):
+        require_simple(parse(text))
+
+
+def test_stages_scopes_and_here_documents() -> None:
+    text = (
+        "# escape=`\nARG V=3\nARG ONLY\nFROM a:$V AS one\nENV P=1 PATH=/x:$PATH\nARG V\nRUN echo $V `\n  more\n"
+        "FROM one\nRUN <<EOF\nset -e\n  x\nEOF\nCOPY <<-'END' a.txt /d/\n\t$no\nEND\nENV Q=${P}2"
+    )
+    one, two = parse(text, {"ONLY": "x"}, lambda base: {"PATH": f"/of/{base}"})
+    assert (one.name, one.base, two.name, two.base) == ("one", "a:3", "", "one")
+    assert [s.words for s in one.steps if s.name in ("ENV", "ARG")] == [("P=1", "PATH=/x:/of/a:3"), ("V=3",)]
+    assert one.steps[-1].text == "echo $V   more"
+    script, copied, last = two.steps[1:]
+    assert script.heredocs[0].text == "set -e\n  x\n" and script.shell
+    assert copied.words == ("<<-END", "a.txt", "/d/") and (copied.heredocs[0].text, copied.heredocs[0].expand) == (
+        "$no\n",
+        False,
+    )
+    assert last.words == ("Q=12",)
 
 
 def test_build_arguments_nobody_declared() -> None:
@@ -157,7 +198,9 @@ def test_the_seeds_image_is_built_and_runs(tmp_path: Path) -> None:
     data.mkdir()
     said: list[str] = []
     reference = "docker.io/YOUR-USER-NAME/distributed_training_pytorch"
-    made = build.build(Images(data / "images"), BuildRequest(reference, context, context / "Dockerfile"), said.append)
+    made = build.build(
+        Images(data / "images"), BuildRequest(reference, context, context / "Dockerfile"), said.append, layered=False
+    )
     assert said[0] == "Step 1/6 : FROM pytorch/pytorch:2.0.1-cuda11.7-cudnn8-runtime"
     assert any("Requirement already satisfied: click" in line for line in said)
 
@@ -179,7 +222,10 @@ def test_what_a_program_writes_stays_out_of_the_image_and_checkpoints_stay(tmp_p
     data = tmp_path / "data"
     data.mkdir()
     made = build.build(
-        Images(data / "images"), BuildRequest("writer", context, context / "Dockerfile"), lambda line: None
+        Images(data / "images"),
+        BuildRequest("writer", context, context / "Dockerfile"),
+        lambda line: None,
+        layered=False,
     )
 
     async def body(node: Node) -> None:
@@ -202,7 +248,7 @@ def test_paths_of_the_image_mean_its_files_and_a_failed_build_changes_nothing(tm
     )
     context = _context(tmp_path, good)
     order = BuildRequest("x", context, context / "Dockerfile")
-    made = build.build(table, order, said.append)
+    made = build.build(table, order, said.append, layered=False)
     assert (Path(made.root) / "opt/x/seen").read_text() == "data\n"
     words = command_line(made, SILENT)
     assert not isinstance(words, Problem)
@@ -212,13 +258,13 @@ def test_paths_of_the_image_mean_its_files_and_a_failed_build_changes_nothing(tm
     assert subprocess.check_output(words, env=env, text=True) == "trained ['a'] 3\n"
     (context / "Dockerfile").write_text(good + "\nRUN echo no >&2; exit 3")
     with pytest.raises(BuildFailed, match=r"line 10: .* ended with exit code 3"):
-        build.build(table, order, said.append)
+        build.build(table, order, said.append, layered=False)
     assert said[-1] == "no" and table.find("x") == made and Path(made.root).exists()
     (context / "Dockerfile").write_text("FROM x\nCOPY nothing /")
     with pytest.raises(BuildFailed, match="nothing is not in"):
-        build.build(table, order, said.append)
+        build.build(table, order, said.append, layered=False)
     (context / "Dockerfile").write_text("FROM x\nCMD echo $EPOCHS")
-    again = build.build(table, order, said.append)
+    again = build.build(table, order, said.append, layered=False)
     assert (Path(again.root) / "data/x").exists() and again.env == {"EPOCHS": "3"}
     assert again.entrypoint == ("python", "/opt/x/train.py") and again.command == ("/bin/sh", "-c", "echo $EPOCHS")
 

@@ -74,6 +74,17 @@ def test_container_runs_need_directories_and_a_clock(tmp_path: Path) -> None:
 
 
 def test_what_the_pod_host_can_do_is_read_from_its_hello() -> None:
-    hello = {"fabric": False, "problem": "no user namespaces", "limits": "v2", "unmountable": "", "memory": True}
-    assert PodHostAbilities.from_hello(hello) == PodHostAbilities(False, "no user namespaces", "v2", "", True)
-    assert PodHostAbilities.from_hello({}) == PodHostAbilities(False, "no fabric", "watchdog", "", False)
+    hello = {
+        "fabric": False,
+        "problem": "no user namespaces",
+        "limits": "v2",
+        "unmountable": "",
+        "memory": True,
+        "rootfs": "no overlay",
+    }
+    assert PodHostAbilities.from_hello(hello) == PodHostAbilities(
+        False, "no user namespaces", "v2", "", True, "no overlay"
+    )
+    assert PodHostAbilities.from_hello({}) == PodHostAbilities(
+        False, "no fabric", "watchdog", "", False, "the pod host is of another version"
+    )

@@ -3,7 +3,11 @@
 Programs of pods begin with it (`worker/environment.py`), and the RUN lines of `rowlock build`.
 """
 
+import sys
 from collections.abc import Mapping
+from pathlib import Path
+
+from rowlock.kubelet.mounts import rootfs
 
 BASE_VARIABLES = (
     "HOME",
@@ -31,3 +35,23 @@ def base_environment(server: Mapping[str, str], *, host: bool, first: str = "") 
     parts = [first, server.get("PATH", "") if host else "", STANDARD_PATH]
     path = [step for part in parts for step in part.split(":") if step]
     return {**env, "PATH": ":".join(dict.fromkeys(path))}
+
+
+def interpreter_path() -> str:
+    """Where the programs of the environment rowlock runs in lie."""
+    return str(Path(sys.executable).parent)
+
+
+def site_paths() -> list[str]:
+    """Where the packages of the environment rowlock runs in lie."""
+    return [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
+
+
+def interpreter_directories(data: str) -> list[tuple[str, str]]:
+    """What a root file system shares (`RootfsSpec.shared`) so that the interpreter is seen in it: where it and its
+    packages lie, as far as they lie in directories of the machine that no container sees, `data` among them."""
+    hidden = (*rootfs.TEMPORARY, data)
+    wanted = {sys.prefix, sys.base_prefix, *site_paths()}
+    below = sorted(p for p in wanted if any(p == h or p.startswith(h + "/") for h in hidden))
+    outer = [p for n, p in enumerate(below) if not any(p.startswith(q + "/") for q in below[:n])]
+    return [(path, "ro") for path in outer]

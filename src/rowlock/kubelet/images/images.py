@@ -52,6 +52,14 @@ class Image:
     """Of the container engine that has it: the image's id there; "" = it runs as a process."""
     user: str = ""
     stop_signal: str = ""
+    layers: tuple[str, ...] = ()
+    """Of a root file system of its own: directories, the uppermost first."""
+    python: str = ""
+    """The directory of the environment that its layers lie over."""
+    account: tuple[Any, ...] = ()
+    """Who its programs run as: name, uid, gid and home; () = as its pod's security context says."""
+    replaces_packages: bool = False
+    """Has it a version of its own of a package that the environment below has, too?"""
 
     @property
     def id(self) -> str:
@@ -89,13 +97,13 @@ class Images:
     """The table, in a directory; reads an entry again when its file has changed."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._cache: dict[str, tuple[int, Image]] = {}
         self.engine_images: dict[str, Image | Problem] = {}
         """What the container engine was last seen to have, or why it could not be asked; see `container_runtime.py`."""
 
     def directory_of(self, name: str) -> Path:
-        return self._directory / mangle(name)
+        return self.directory / mangle(name)
 
     def find(self, reference: str) -> Image | Problem:
         """The image, or why a container of it cannot start."""
@@ -116,7 +124,7 @@ class Images:
                 "-P",
                 "-m",
                 "rowlock.kubelet.images.kubectl_delivery",
-                str(self._directory.parent),
+                str(self.directory.parent),
             )
             return Image(name, entrypoint=program)
         if _has_upper_case(reference):
@@ -158,7 +166,7 @@ class Images:
 
     def all(self) -> list[Image]:
         try:
-            names = sorted(os.listdir(self._directory))
+            names = sorted(os.listdir(self.directory))
         except (FileNotFoundError, NotADirectoryError):
             return []
         rows = [self._read_entry(n.replace("+", "/").replace("=", ":")) for n in names]
@@ -201,7 +209,7 @@ def build_hint(reference: str) -> str:
 
 
 def _from_json(data: Mapping[str, Any]) -> Image:
-    fields = {**data, **{k: tuple(data.get(k) or ()) for k in ("path", "entrypoint", "command")}}
+    fields = {**data, **{k: tuple(data.get(k) or ()) for k in ("path", "entrypoint", "command", "layers", "account")}}
     return Image(**fields)
 
 
@@ -259,8 +267,3 @@ def kind_of(image: Image) -> str:
     if image.engine:
         return image.engine.partition(":")[0]
     return "host" if image.host else "built" if image.created and image.source else "added"
-
-
-def interpreter_path() -> str:
-    """Where the programs of the environment rowlock runs in lie."""
-    return str(Path(sys.executable).parent)

@@ -26,6 +26,7 @@ FAKE_NODE_ANNOTATION = "rowlock.dev/pretend"
 NETWORK_ANNOTATION = "rowlock.dev/network"
 NETWORK_REASON_ANNOTATION = "rowlock.dev/network-reason"
 LIMITS_ANNOTATION = "rowlock.dev/limits"
+ROOTFS_ANNOTATION = "rowlock.dev/root-file-system"
 RUNTIME_ANNOTATION = "rowlock.dev/runtime"
 LIMITS_MESSAGES = {
     "v2": "cgroup v2: the kernel enforces memory and cpu limits",
@@ -217,6 +218,15 @@ def set_runtime_info(node: dict[str, Any], engine: Engine | None, problem: str) 
         problem = f"{engine}: runs images that it has or pulls; what `rowlock image` knows runs as processes"
     if problem:
         node["metadata"]["annotations"][RUNTIME_ANNOTATION] = problem
+
+
+def set_rootfs_info(node: dict[str, Any], problem: str) -> None:
+    """What programs of built images see as their file system, in the node's object."""
+    node["metadata"]["annotations"][ROOTFS_ANNOTATION] = (
+        f"copies of the image's files beside this machine's own: {problem}"
+        if problem
+        else "an overlay of the image over this machine's files; what is written stays in the container"
+    )
 
 
 def node_status(node: NodePlan, now: float) -> dict[str, Any]:

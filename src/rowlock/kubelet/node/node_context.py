@@ -23,6 +23,8 @@ class PodHostAbilities:
     """Why containers cannot have mounts of their own here; "" when they can."""
     can_mount_memory: bool
     """Can it make memory volumes?"""
+    rootfs_problem: str
+    """Why containers cannot have root file systems of their own here; "" when they can."""
 
     @classmethod
     def from_hello(cls, hello: Mapping[str, Any]) -> "PodHostAbilities":
@@ -32,6 +34,7 @@ class PodHostAbilities:
             limits=str(hello.get("limits") or "watchdog"),
             mount_problem=str(hello.get("unmountable") or ""),
             can_mount_memory=bool(hello.get("memory")),
+            rootfs_problem=str(hello.get("rootfs", "the pod host is of another version")),
         )
 
 
@@ -49,6 +52,8 @@ class NodeContext:
     """Why containers cannot have mounts of their own here; "" when they can."""
     can_mount_memory: bool
     """Can the pod host make memory volumes?"""
+    rootfs_problem: str
+    """Why containers cannot have root file systems of their own here; "" when they can."""
     server_env: Mapping[str, str]
     """The environment the server was started in."""
     clock: Callable[[], float]

@@ -67,7 +67,7 @@ class PodHostClient:
             self._launch_host(network, join)
             if not await self._open_connection():
                 return dict(HOST_GONE)
-        return await self.ask("hello")
+        return await self.ask("hello", directory=str(self._data))
 
     async def _open_connection(self) -> bool:
         try:

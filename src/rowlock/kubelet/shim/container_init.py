@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rowlock.kubelet.files import beneath
-from rowlock.kubelet.shim import cgroups, mounts, netns, stdio
+from rowlock.kubelet.mounts import calls, rootfs, volume_mounts
+from rowlock.kubelet.shim import cgroups, netns, stdio
 from rowlock.kubelet.shim.fact_files import create_writable, run_fact_path, ticks, write_fact
 from rowlock.kubelet.shim.shim_request import ShimRequest, UserSpec
 
@@ -54,15 +55,15 @@ class ContainerInit:
             os.setsid()
             if request.network:
                 netns.enter_pod_network(request.network, self._netns)
+            apply_limits(request.rlimits, group.procs_files)  # before the mounts: there control groups are read-only
             self._set_up_mounts()
-            apply_limits(request.rlimits, group.procs_files)
             os.chdir(request.cwd)
             stdio_fds.install(request.user.get("uid"))
             drop_privileges(request.user)
             return self._begin(request)
         except (OSError, ValueError, KeyError) as error:
             return start_error_message(error, request.argv, request.cwd)
-        except mounts.MountError as error:
+        except (volume_mounts.MountError, rootfs.RootfsError) as error:
             return str(error)
 
     def _claim_run(self) -> bool:
@@ -87,9 +88,9 @@ class ContainerInit:
 
     def _copy_image_files(self) -> str:
         """The container's own copy of its image's files. Returns why it could not be made, "" when it is there."""
-        if not self._request.rootfs:
+        if not self._request.image_copy:
             return ""
-        image, copy = self._request.rootfs
+        image, copy = self._request.image_copy
         try:
             beneath.remove_path(copy)
             shutil.copytree(image, copy, symlinks=True)
@@ -106,10 +107,13 @@ class ContainerInit:
             mount_specs.append(
                 {"source": run_fact_path(request, "message"), "target": target, "volume": "termination message"}
             )
-        if mount_specs:
-            if not request.network:
-                mounts.unshare_mounts()
-            mounts.mount_volumes(mount_specs, request.directory, request.rootfs[1:])
+        if (mount_specs or request.rootfs) and not request.network:
+            calls.unshare_mounts()
+        if request.rootfs:
+            rootfs.enter(request.rootfs, mount_specs)
+            os.makedirs(request.cwd, exist_ok=True)  # as a container runtime does it
+        elif mount_specs:
+            volume_mounts.mount_volumes(mount_specs, request.directory, request.image_copy[1:])
 
 
 def exec_fact(request: ShimRequest, procs_files: Sequence[str]) -> dict[str, Any]:

@@ -101,8 +101,8 @@ class ExecProcess:
             os.setsid()
             if program.get("engine"):
                 return self._exec_in_engine(stdio_fds)
-            _join_namespaces(self._pid)
             container_init.apply_limits(program.get("rlimits") or {}, program.get("cgroup") or ())
+            _join_namespaces(self._pid)
             os.chdir(program["cwd"])
             user, env = cast(UserSpec, program.get("user") or {}), program["env"]
             _dup_onto_stdio(stdio_fds)

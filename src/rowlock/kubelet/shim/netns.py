@@ -13,7 +13,8 @@ import os
 import socket
 from collections.abc import Mapping
 
-from rowlock.kubelet.shim import mounts, netlink
+from rowlock.kubelet.mounts import calls
+from rowlock.kubelet.shim import netlink
 
 _NEWNS, _NEWUTS, _NEWUSER, _NEWNET = 0x20000, 0x04000000, 0x10000000, 0x40000000
 _BIND, _REC, _PRIVATE = 0x1000, 0x4000, 0x40000
@@ -237,4 +238,4 @@ def enter_pod_network(network: Mapping[str, object], fd: int) -> None:
     socket.sethostname(str(network["hostname"]))
     if os.path.exists("/etc/hosts"):  # the pods of a namespace share the file: none of them writes in it
         _mount(str(network["hosts"]), "/etc/hosts", _BIND)
-        mounts.remount_read_only("/etc/hosts")
+        calls.remount_read_only("/etc/hosts")

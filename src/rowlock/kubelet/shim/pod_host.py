@@ -17,15 +17,16 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from rowlock.kubelet.shim import cgroups, exec_process, fork_server, mounts, netns, shim, stdio
+from rowlock.kubelet.mounts import pod_mounts, rootfs, volume_mounts
+from rowlock.kubelet.shim import cgroups, exec_process, fork_server, netns, shim, stdio
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.warm import warm_parents
 
-PROTOCOL = 6
+PROTOCOL = 7
 _IDLE_TIMEOUT = 3.0
 """Seconds that it waits for the next server when one has died."""
 _DISMISS_TIMEOUT = 1.0
@@ -55,7 +56,7 @@ class PodHost:
         self._shims: set[int] = set()
         self._fabric: netns.BridgeNetwork | None = None
         self._listeners: dict[int, socket.socket] = {}
-        self._mounts = mounts.PodMounts()
+        self._mounts = pod_mounts.PodMounts()
         self._warm_parents = warm_parents.WarmParents(WARM_PARENT_BOOT, _SOURCE)
         self._fork_server = fork_server.ForkServer(shim.become_shim, close_other_fds)
         self._forked_shims: dict[int, int] = {}
@@ -70,7 +71,7 @@ class PodHost:
         for pid in join:
             with contextlib.suppress(OSError):  # it has ended meanwhile: the next one, or nobody needs that fabric
                 self._fabric = netns.BridgeNetwork.join_existing(pid)
-                mounts.leave_pod_namespaces()
+                pod_mounts.leave_pod_namespaces()
                 return
         try:
             new_fabric = netns.BridgeNetwork(user_namespace=network == "user")
@@ -148,7 +149,7 @@ class PodHost:
                 socket.send_fds(connection, [data], [passed_socket.fileno()])
 
     def _handle_request(self, request: dict[str, Any]) -> tuple[dict[str, Any], socket.socket | None]:
-        operations = {
+        operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "hello": self._hello,
             "start": self._start_shim,
             "adopt": self._adopt_pod,
@@ -169,14 +170,15 @@ class PodHost:
         except (OSError, KeyError, TypeError, ValueError) as error:
             return {"error": f"{type(error).__name__}: {error}"}, None
 
-    def _hello(self, _: dict[str, Any]) -> dict[str, Any]:
+    def _hello(self, request: dict[str, Any]) -> dict[str, Any]:
         return {
             "pid": os.getpid(),
             "protocol": PROTOCOL,
             "fabric": self._fabric is not None,
             "problem": self.problem,
             "limits": self._limits,
-            "unmountable": mounts.probe_mount_namespaces(),
+            "unmountable": volume_mounts.probe_mount_namespaces(),
+            "rootfs": rootfs.probe_directory(str(request["directory"])),
             "memory": self._fabric is not None or os.geteuid() == 0,
         }
 

@@ -22,7 +22,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rowlock.kubelet.files import log_writer, untrusted
-from rowlock.kubelet.shim import cgroups, container_init, mounts, netns, process_tree
+from rowlock.kubelet.mounts import pod_mounts
+from rowlock.kubelet.shim import cgroups, container_init, netns, process_tree
 from rowlock.kubelet.shim import stdio as stdio_streams
 from rowlock.kubelet.shim.fact_files import run_fact_path, write_fact
 from rowlock.kubelet.shim.shim_request import EngineRunSpec, ShimRequest
@@ -313,7 +314,7 @@ def run_forked(
     try:
         os.setsid()
         if mount_namespace >= 0:
-            mounts.enter_namespace(mount_namespace)
+            pod_mounts.enter_namespace(mount_namespace)
             os.close(mount_namespace)
         Shim(request, netns, begin).run()
         status = 0

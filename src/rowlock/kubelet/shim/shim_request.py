@@ -7,6 +7,8 @@ misunderstand each other silently. Standard library only.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
+from rowlock.kubelet.mounts.rootfs import RootfsSpec
+
 
 class NetworkSpec(TypedDict):
     """The pod's own network: whose namespace, its address, the hosts file to mount and the host's name."""
@@ -79,11 +81,13 @@ class ShimRequest(NamedTuple):
     network: NetworkSpec | None = None
     """None = the machine's."""
     mounts: Sequence[Mapping[str, Any]] = ()
-    """As `mounts.mount_volumes` takes them."""
+    """As `volume_mounts.mount_volumes` takes them."""
     memory_volumes: Sequence[Mapping[str, Any]] = ()
     """The pod's: `path` and `size` in bytes, 0 = no limit."""
-    rootfs: Sequence[str] = ()
-    """Where the image's files are, and where the run's own copy of them goes; empty = those of the machine."""
+    rootfs: RootfsSpec | None = None
+    """What its root file system is made of; None = the machine's."""
+    image_copy: Sequence[str] = ()
+    """Where there is no root file system of its own: where the image's files are, and where the run's copy of them goes."""
     user: UserSpec = UserSpec()
     console: ConsoleSpec = ConsoleSpec()
     limits: LimitsSpec = LimitsSpec()
@@ -138,5 +142,6 @@ _NESTED: Mapping[str, frozenset[str]] = {
         ("console", ConsoleSpec),
         ("limits", LimitsSpec),
         ("engine", EngineRunSpec),
+        ("rootfs", RootfsSpec),
     )
 }

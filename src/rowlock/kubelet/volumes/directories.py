@@ -68,7 +68,7 @@ class VolumeDirectories:
                 raise _mount_failure(volume, f"its path cannot be used: {error}") from None
 
     def mount_spec(self, pod: str, volume: Volume, mount: Mount) -> dict[str, Any]:
-        """The mount for a shim (`mounts.py`) or an engine. Raises ContainerConfigError as `mount_source` does."""
+        """The mount for a shim (`mounts/volume_mounts.py`) or an engine. Raises ContainerConfigError as `mount_source` does."""
         spec = {"source": self.mount_source(pod, volume, mount), "target": mount.target, "volume": mount.volume}
         if mount.sub_path:
             spec |= {"root": str(self.volume_path(pod, volume)), "sub_path": mount.sub_path}
@@ -77,7 +77,7 @@ class VolumeDirectories:
     def mount_source(self, pod: str, volume: Volume, mount: Mount) -> str:
         """The absolute path that the mount shows. Raises ContainerConfigError when its subPath leads out of the volume.
 
-        Who mounts it opens it again below the volume (`mounts.py`): a program may change its links meanwhile."""
+        Who mounts it opens it again below the volume (`mounts/volume_mounts.py`): a program may change its links meanwhile."""
         volume_path = self.volume_path(pod, volume)
         if not mount.sub_path or volume.kind == "memory":  # which only the pod itself sees
             return str(volume_path / mount.sub_path)

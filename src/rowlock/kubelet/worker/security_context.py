@@ -69,16 +69,27 @@ class EffectiveSecurityContext:
 
 
 def effective_security_context(
-    pod: PodSpec, container: ContainerSpec, *, euid: int = os.geteuid(), accounts: AccountLookup = find_account
+    pod: PodSpec,
+    container: ContainerSpec,
+    *,
+    of_image: Account | None = None,
+    euid: int = os.geteuid(),
+    accounts: AccountLookup = find_account,
 ) -> EffectiveSecurityContext:
-    """Raises ContainerConfigError with a sentence when the program may not run as it would."""
+    """`of_image`: the user that the image names, as far as it has users of its own.
+
+    Raises ContainerConfigError with a sentence when the program may not run as it would."""
     security_context = pod.container_security_context(container)
+    if of_image is not None and security_context.get("runAsUser") is None:
+        security_context = {**security_context, "runAsUser": of_image.uid}
     run_as_user = security_context.get("runAsUser")
     _verify_run_as_non_root(pod, container, security_context, euid)
     no_new_privileges = security_context.get("allowPrivilegeEscalation") is False
     if euid != 0:
         return EffectiveSecurityContext(no_new_privileges=no_new_privileges)
     account_of_user = None if run_as_user is None or int(run_as_user) == euid else accounts(int(run_as_user))
+    if of_image is not None and run_as_user is not None and int(run_as_user) == of_image.uid:
+        account_of_user = of_image
     if run_as_user is not None and int(run_as_user) != euid and account_of_user is None:
         raise ContainerConfigError(
             f"container {container.name}: runAsUser {run_as_user} is not a user of this machine, and programs run "

@@ -7,7 +7,6 @@ one sentence. What the embedded node does not do is said, never ignored (`pod_wa
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
 from itertools import islice
 from typing import Any
 
@@ -15,8 +14,9 @@ from rowlock import kinds
 from rowlock.api import View
 from rowlock.kubelet.files.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.images import images
-from rowlock.kubelet.images.base_environment import base_environment
+from rowlock.kubelet.images.base_environment import base_environment, interpreter_directories, interpreter_path
 from rowlock.kubelet.images.images import Image
+from rowlock.kubelet.mounts.rootfs import RootfsSpec
 from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.node import gpu_fractions
 from rowlock.kubelet.node.machine import NodePlan
@@ -44,6 +44,7 @@ from rowlock.kubelet.warm.eligibility import WarmStart
 from rowlock.kubelet.worker import environment
 from rowlock.kubelet.worker import security_context as security
 from rowlock.kubelet.worker.environment import EnvironmentContext
+from rowlock.kubelet.worker.run_options import ImageCopy, RunContainerOptions
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
 from rowlock.objects import is_digits, namespace
 from rowlock.objects import name as name_of
@@ -109,51 +110,6 @@ def console_spec(container: ContainerSpec) -> ConsoleSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class RootfsCopy:
-    """Every start gets its own copy of the image's files: what a program writes there must not change the image, and
-    a restart begins afresh, as a container's does. Rewrites paths inside `find_image` to the same inside `copy`."""
-
-    image: str
-    copy: str
-
-    def __call__(self, text: str) -> str:
-        if not self.image or self.image not in text:
-            return text
-        parts = text.split(":")  # PATH and its like
-        return ":".join(self.copy + p[len(self.image) :] if self._is_in_image(p) else p for p in parts)
-
-    def original_path(self, path: str) -> str:
-        """Where a file of the copy can be read before there is a copy."""
-        return self.image + path[len(self.copy) :] if self.image and path.startswith(self.copy + "/") else path
-
-    def _is_in_image(self, path: str) -> bool:
-        return path == self.image or path.startswith(self.image + "/")
-
-
-@dataclass(slots=True)
-class RunContainerOptions:
-    """What is around a container's program, whoever starts it; `expand_word` and `map_path` say what a text of the pod means here."""
-
-    env: dict[str, str]
-    cwd: str
-    rootfs: RootfsCopy
-    security_context: EffectiveSecurityContext
-    mount_targets: tuple[str, ...]
-    mounts: list[dict[str, Any]]
-    memory_volumes: list[dict[str, Any]] = dataclass_field(default_factory=list)
-
-    def expand_word(self, text: str) -> str:
-        """A word of a command line."""
-        return self.map_path(environment.expand(text, self.env))
-
-    def map_path(self, text: str) -> str:
-        """A path, if it is one: of a volume, of the image's files, else of this machine."""
-        if any(text == t or text.startswith(t + "/") for t in self.mount_targets):
-            return text
-        return self.rootfs(images.map_path(text, self.rootfs.image))
-
-
-@dataclass(frozen=True, slots=True)
 class ContainerStart:
     """One container of a pod, about to start."""
 
@@ -209,8 +165,8 @@ class ContainerStarter:
         argv = [options.expand_word(word) for word in command]
         console = console_spec(container)
         warm_start: WarmStart | None = None
-        if self.warm_start and pod.annotations.get(eligibility.WARM_START_ANNOTATION) != "false" and not console:
-            warm_start = eligibility.plan_warm_start(argv, options.env, options.cwd, options.rootfs.original_path)
+        if self._may_start_warm(start, image) and not console:
+            warm_start = eligibility.plan_warm_start(argv, options.env, options.cwd, options.readable_path)
         request = ShimRequest(
             directory=str(directory),
             number=start.number,
@@ -224,7 +180,8 @@ class ContainerStarter:
             network=self.network.namespace_request(pod, card.ip),
             mounts=options.mounts,
             memory_volumes=options.memory_volumes,
-            rootfs=(options.rootfs.image, options.rootfs.copy) if options.rootfs.image else (),
+            rootfs=options.root,
+            image_copy=(options.image_copy.image, options.image_copy.copy) if options.image_copy.image else (),
             user=options.security_context.user_spec(),
             console=console,
             limits={**shim_limits(container), "how": self.node.limits_mode},
@@ -236,10 +193,16 @@ class ContainerStarter:
         )
         return request, image
 
+    def _may_start_warm(self, start: ContainerStart, image: Image) -> bool:
+        wanted = start.pod.annotations.get(eligibility.WARM_START_ANNOTATION) != "false"
+        return self.warm_start and wanted and not image.replaces_packages
+
     def generate_run_options(self, start: ContainerStart, image: Image) -> RunContainerOptions:
         """Everything around the container's program. Raises ContainerConfigError."""
         container, card = start.container, start.card
-        security_context = security.effective_security_context(start.pod, container)
+        security_context = security.effective_security_context(
+            start.pod, container, of_image=security.Account(*image.account) if image.account else None
+        )
         env = self._environment(start, image, security_context)
         volume_mounts = list(
             volumes.resolve_mounts(container, lambda text: environment.expand(text, env), start.volumes)
@@ -248,25 +211,49 @@ class ContainerStarter:
             raise ContainerConfigError(
                 f"container {container.name} mounts {volume_mounts[0].volume} at {volume_mounts[0].target}: {self.node.mount_problem}"
             )
-        rootfs = RootfsCopy(image.root, str(self.directories.container_directory(card.uid, container.name) / "rootfs"))
+        image_copy = ImageCopy(
+            image.root, str(self.directories.container_directory(card.uid, container.name) / "rootfs")
+        )
         shim_mounts = self.shim_mounts(start, volume_mounts)
         if image.root:  # the image's own `/` is elsewhere: what it names by relative paths is there
-            shim_mounts += [{**m, "target": rootfs.copy + m["target"]} for m in shim_mounts]
+            shim_mounts += [{**m, "target": image_copy.copy + m["target"]} for m in shim_mounts]
         if self._mounts_checkpoints(security_context):
             shim_mounts.append(self.checkpoints.mount_for(start.pod))
         options = RunContainerOptions(
-            env, "", rootfs, security_context, tuple(mount.target for mount in volume_mounts), shim_mounts
+            env, "", image_copy, security_context, tuple(mount.target for mount in volume_mounts), shim_mounts
         )
         options.memory_volumes = [
             {"path": str(self.volume_directories.volume_path(card.uid, v)), "size": v.limit or 0}
             for v in start.volumes
             if v.kind == "memory"
         ]
+        if image.layers:
+            options.root = self._root_spec(start, image)
         options.cwd = options.map_path(
             images.working_directory(image, container, self._work_directory(card, security_context))
         )
-        options.env = {name: rootfs(value) for name, value in env.items()}
+        options.env = {name: image_copy(value) for name, value in env.items()}
         return options
+
+    def _root_spec(self, start: ContainerStart, image: Image) -> RootfsSpec:
+        """The container's own root file system. Raises ContainerConfigError where there can be none."""
+        if self.node.rootfs_problem:
+            raise ContainerConfigError(
+                f"container {start.container.name}: image {image.name} has a root file system of its own, and here there"
+                f" can be none ({self.node.rootfs_problem}): build it again with `rowlock build`"
+            )
+        scratch = self.directories.container_directory(start.card.uid, start.container.name) / "rootfs"
+        data = str(self.node.data_dir)
+        shared = [(str(self.directories.pod_directory(start.card.uid)), "rw")]
+        shared += [(str(self.checkpoints.directory_for(start.pod)), "rw")]
+        return RootfsSpec(
+            layers=image.layers,
+            upper=str(scratch / "upper"),
+            scratch=str(scratch),
+            hidden=[data],
+            overlaid=[image.python],
+            shared=shared + interpreter_directories(data),
+        )
 
     def _mounts_checkpoints(self, security_context: EffectiveSecurityContext) -> bool:
         """Another user cannot enter the data directory: what the program is to see of it is mounted."""
@@ -339,7 +326,7 @@ class ContainerStarter:
         """Of a process of this machine."""
         is_mounted = self._mounts_checkpoints(security_context)
         directory = checkpoints.MOUNT_PATH if is_mounted else str(self.checkpoints.directory_for(start.pod))
-        path_prefix = ":".join((*image.path, images.interpreter_path()))
+        path_prefix = ":".join((*image.path, interpreter_path()))
         env = base_environment(self.node.server_env, host=image.host, first=path_prefix)
         env |= environment.inherited_environment(start.pod, self.node.server_env) | security_context.environment()
         env |= {"TERM": "xterm"} if start.container.tty else {}

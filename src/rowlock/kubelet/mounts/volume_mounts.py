@@ -8,68 +8,33 @@ theirs. Standard library only, because shims are made of it; Linux only.
 """
 
 import contextlib
-import ctypes
 import errno
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rowlock.kubelet.files import beneath
+from rowlock.kubelet.mounts import calls
 
-_NEWNS, _NEWUSER = 0x20000, 0x10000000
-_RDONLY, _REMOUNT, _BIND, _REC, _PRIVATE, _DETACH = 0x1, 0x20, 0x1000, 0x4000, 0x40000, 0x2
-_LOCKED_FLAGS = ((os.ST_NOSUID, 2), (os.ST_NODEV, 4), (os.ST_NOEXEC, 8), (os.ST_NOATIME, 1024), (os.ST_NODIRATIME, 2048)) if (
-    hasattr(os, "ST_NODEV")
-) else ()  # fmt: skip
-_RELATIME = (4096, 1 << 21)
-_PIVOT_ROOT_SYSCALLS = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 _OLD_ROOT = ".rowlock-old-root"
 MAX_COPIED_ENTRIES = 2000
 """Entries of a directory that a private copy may have."""
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class MountError(Exception):
     """A volume that could not be mounted; a sentence."""
 
 
-def _call_libc(name: str, *args: object) -> None:
-    if getattr(_libc, name)(*args) < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-
-
-def _mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    words = [None if w is None else w.encode() for w in (source, target, kind, options)]
-    _call_libc("mount", words[0], words[1], words[2], ctypes.c_ulong(flags), words[3])
-
-
-def unshare_mounts() -> None:
-    """A mount namespace of the calling process's own; inside a user namespace where nothing else is allowed.
-
-    Raises OSError where the kernel allows neither."""
-    uid, gid = os.getuid(), os.getgid()
-    try:
-        _call_libc("unshare", _NEWNS)
-    except PermissionError:
-        _call_libc("unshare", _NEWNS | _NEWUSER)
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
-    _mount("none", "/", None, _REC | _PRIVATE)
-
-
 def probe_mount_namespaces() -> str:
     """Why containers cannot have file systems of their own here; "" when they can. Tried in a child."""
-    if not hasattr(_libc, "unshare"):
+    if not calls.is_linux():
         return "mount namespaces are Linux's"
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            unshare_mounts()
+            calls.unshare_mounts()
         except OSError as error:
             os.write(write_end, f"a mount namespace cannot be made: {error.strerror}".encode())
         os._exit(0)
@@ -90,15 +55,37 @@ def mount_volumes(
     `staging` is a directory that nobody needs any more (the new root begins there); `own_directories` are directories of this
     container alone, where mount points are simply made. Raises MountError with a sentence."""
     private_directories = list(own_directories)
-    read_only: dict[int, Mapping[str, Any]] = {}
     for mount in volume_mounts:
         if _existing_ancestor(str(mount["target"])) == "/" and not os.path.lexists(str(mount["target"])):
             _explain_failure(mount, lambda: _pivot_to_copy(staging))
             private_directories.append("/")
             break
+    bind_volumes(volume_mounts, open_sources(volume_mounts), private_directories)
+
+
+def open_sources(volume_mounts: Sequence[Mapping[str, Any]], *, detached: bool = False) -> list[int]:
+    """What is mounted, as handles, in order; `detached`: as mounts that outlive a change of the root. Raises MountError."""
+    handles = [_explain_failure(mount, lambda m=mount: _open_source(m)) for mount in volume_mounts]
+    return (
+        [_detach_source(mount, fd) for mount, fd in zip(volume_mounts, handles, strict=True)] if detached else handles
+    )
+
+
+def _detach_source(mount: Mapping[str, Any], fd: int) -> int:
+    try:
+        return int(_explain_failure(mount, lambda: calls.detached_copy(fd)))
+    finally:
+        os.close(fd)
+
+
+def bind_volumes(
+    volume_mounts: Sequence[Mapping[str, Any]], sources: Sequence[int], private_directories: list[str] | None = None
+) -> None:
+    """Mounts `sources`, which are closed. Without `private_directories` all of the root is the container's own, and the
+    sources are detached; else mount points are simply made in these alone. Raises MountError."""
+    read_only: dict[int, Mapping[str, Any]] = {}
     handles: dict[str, int] = {}
     try:
-        sources = [_explain_failure(mount, lambda m=mount: _open_source(m)) for mount in volume_mounts]
         for mount, fd in zip(volume_mounts, sources, strict=True):
             handle = _explain_failure(mount, lambda m=mount, fd=fd: _bind_volume(m, fd, private_directories, handles))
             os.close(fd)
@@ -106,7 +93,7 @@ def mount_volumes(
                 read_only[handle] = mount
         # last, because mount points of other volumes are made in them
         for handle, mount in read_only.items():
-            _explain_failure(mount, lambda h=handle: remount_read_only(f"/proc/self/fd/{h}"))
+            _explain_failure(mount, lambda h=handle: calls.remount_read_only(f"/proc/self/fd/{h}"))
     finally:
         for handle in handles.values():
             os.close(handle)
@@ -135,22 +122,29 @@ def _open_source(mount: Mapping[str, Any]) -> int:
         os.close(root)
 
 
-def _bind_volume(mount: Mapping[str, Any], source: int, private_directories: list[str], handles: dict[str, int]) -> int:
+def _bind_volume(
+    mount: Mapping[str, Any], source: int, private_directories: list[str] | None, handles: dict[str, int]
+) -> int:
     """Mounts one; returns a handle of what is to be seen there now, which is also added to `handles` by its path."""
+    bind = _bind_at if private_directories is not None else calls.attach
     is_directory = stat.S_ISDIR(os.fstat(source).st_mode)
     target, volume, rest = _locate_target(str(mount["target"]), handles)
     if rest:
         parent = beneath.make_directories(handles[volume], os.path.dirname(rest), 0o755)
-        handle = _bind_beneath(parent, os.path.basename(rest), source, is_directory)
+        handle = _bind_beneath(parent, os.path.basename(rest), source, is_directory, bind)
         target = f"{volume}/{rest}"
     else:
         _verify_kinds(stat.S_IFMT(os.stat(target).st_mode) if os.path.lexists(target) else 0, is_directory)
         if not os.path.lexists(target):
-            _make_parent_private(target, private_directories)
+            if private_directories is not None:
+                _make_parent_private(target, private_directories)
             _make_mount_point(target, is_directory)
-        _mount(f"/proc/self/fd/{source}", target, None, _BIND | _REC)
+        place = os.open(target, _O_PATH)
+        bind(source, place)
+        os.close(place)
         handle = os.open(target, _O_PATH)
-    private_directories.append(target)
+    if private_directories is not None:
+        private_directories.append(target)
     if previous := handles.get(target):
         os.close(previous)
     handles[target] = handle
@@ -170,7 +164,11 @@ def _locate_target(target: str, handles: Mapping[str, int]) -> tuple[str, str, s
     return current, "", ""
 
 
-def _bind_beneath(parent: int, name: str, source: int, is_directory: bool) -> int:
+def _bind_at(source: int, place: int) -> None:
+    calls.sys_mount(f"/proc/self/fd/{source}", f"/proc/self/fd/{place}", None, calls.BIND | calls.RECURSIVE)
+
+
+def _bind_beneath(parent: int, name: str, source: int, is_directory: bool, bind: Callable[[int, int], None]) -> int:
     """Mounts on an entry of a directory that a program may write to; closes `parent`."""
     try:
         with contextlib.suppress(FileExistsError):
@@ -181,7 +179,7 @@ def _bind_beneath(parent: int, name: str, source: int, is_directory: bool) -> in
         place = os.open(name, beneath.REFERENCE, dir_fd=parent)
         try:
             _verify_kinds(stat.S_IFMT(os.fstat(place).st_mode), is_directory)
-            _mount(f"/proc/self/fd/{source}", f"/proc/self/fd/{place}", None, _BIND | _REC)
+            bind(source, place)
         finally:
             os.close(place)
         return os.open(name, beneath.REFERENCE, dir_fd=parent)
@@ -196,17 +194,6 @@ def _verify_kinds(found: int, is_directory: bool) -> None:
     if found and stat.S_ISDIR(found) != is_directory:
         there, here = ("a directory", "a file") if stat.S_ISDIR(found) else ("a file", "a directory")
         raise OSError(errno.ENOTDIR, f"the mount point is {there} on this machine, but the volume is {here}")
-
-
-def remount_read_only(place: str) -> None:
-    """What is mounted there can be written from other mounts of it only. Raises OSError."""
-    _mount("none", place, None, _BIND | _REMOUNT | _RDONLY | _locked_flags(place))
-
-
-def _locked_flags(target: str) -> int:
-    """The mount's own restrictions: inside a user namespace they may not be dropped."""
-    current = os.statvfs(target).f_flag
-    return sum(flag for seen, flag in (*_LOCKED_FLAGS, _RELATIME) if current & seen)
 
 
 def _existing_ancestor(path: str) -> str:
@@ -243,7 +230,7 @@ def _mirror_directory(directory: str) -> None:
 
 
 def _mount_tmpfs(directory: str) -> None:
-    _mount("tmpfs", directory, "tmpfs", 0, "mode=755")
+    calls.sys_mount("tmpfs", directory, "tmpfs", 0, "mode=755")
 
 
 def _bind_entries(original: str, copy: str, cover: Any) -> None:
@@ -266,80 +253,15 @@ def _bind_entries(original: str, copy: str, cover: Any) -> None:
             os.symlink(links[name], target)
         elif name != _OLD_ROOT:
             _make_mount_point(target, is_directory)
-            _mount(f"{original}/{name}", target, None, _BIND | _REC)
+            calls.sys_mount(f"{original}/{name}", target, None, calls.BIND | calls.RECURSIVE)
 
 
 def _pivot_to_copy(staging: str) -> None:
     """Makes a private copy of `/` the root, as containers have it."""
-    number = _PIVOT_ROOT_SYSCALLS.get(os.uname().machine)
-    if number is None:
-        raise OSError(
-            1,
-            f"a mount point below / that does not exist is not supported on {os.uname().machine}: create it on this machine",
-        )
     _mount_tmpfs(staging)
     os.mkdir(f"{staging}/{_OLD_ROOT}")
-    _call_libc("syscall", number, staging.encode(), f"{staging}/{_OLD_ROOT}".encode())
+    calls.pivot_root(staging, f"{staging}/{_OLD_ROOT}")
     os.chdir("/")
     _bind_entries(f"/{_OLD_ROOT}", "/", lambda: None)
-    _call_libc("umount2", f"/{_OLD_ROOT}".encode(), _DETACH)
+    calls.detach(f"/{_OLD_ROOT}")
     os.rmdir(f"/{_OLD_ROOT}")
-
-
-class PodMounts:
-    """The pods' memory volumes, as their one owner, the pod host, sees them: a mount namespace per pod that has any."""
-
-    def __init__(self) -> None:
-        self._namespaces: dict[str, int] = {}
-
-    def namespace_of(self, uid: str, memory_volumes: Sequence[Mapping[str, Any]]) -> int:
-        """The pod's namespace as a file descriptor; made at the first call. `wanted`: {path, size (0 = half the memory)}.
-
-        Raises OSError where it cannot be made."""
-        if uid not in self._namespaces:
-            own_namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                _call_libc("unshare", _NEWNS)
-                try:
-                    self._namespaces[uid] = self._make_namespace(memory_volumes)
-                finally:
-                    _call_libc("setns", own_namespace, _NEWNS)
-            finally:
-                os.close(own_namespace)
-        return self._namespaces[uid]
-
-    def _make_namespace(self, memory_volumes: Sequence[Mapping[str, Any]]) -> int:
-        _mount("none", "/", None, _REC | _PRIVATE)
-        for volume in memory_volumes:
-            size = f",size={volume['size']}" if volume["size"] else ""
-            _mount("tmpfs", str(volume["path"]), "tmpfs", 2 | 4, f"mode=1777{size}")
-        return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-
-    def adopt(self, uid: str, shim: int) -> None:
-        """Takes over a pod of a previous pod host, through one of its shims."""
-        shim_namespace = f"/proc/{shim}/ns/mnt"
-        if uid not in self._namespaces and os.stat(shim_namespace).st_ino != os.stat("/proc/self/ns/mnt").st_ino:
-            self._namespaces[uid] = os.open(shim_namespace, os.O_RDONLY | os.O_CLOEXEC)
-
-    def forget(self, uid: str) -> None:
-        """The pod has gone: its memory goes with the last program that holds it."""
-        fd = self._namespaces.pop(uid, None)
-        if fd is not None:
-            os.close(fd)
-
-
-def leave_pod_namespaces() -> None:
-    """For a pod host that joined its fabric through a shim, which may live in its pod's namespace: a namespace of its
-    own in which no pod's memory is."""
-    _call_libc("unshare", _NEWNS)
-    _mount("none", "/", None, _REC | _PRIVATE)
-    with open("/proc/self/mountinfo") as file:
-        rows = [line.split() for line in file]
-    for row in rows:
-        if "/.volumes/" in row[4] and row[row.index("-") + 1] == "tmpfs":
-            _call_libc("umount2", row[4].replace("\\040", " ").encode(), _DETACH)
-
-
-def enter_namespace(fd: int) -> None:
-    """A shim moves into its pod's namespace."""
-    _call_libc("setns", fd, _NEWNS)

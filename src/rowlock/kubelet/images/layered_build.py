@@ -1,0 +1,448 @@
+"""A build in a root file system: `rowlock build` where containers can have one of their own (`mounts/rootfs.py`).
+
+Every step that writes makes a layer, named by what it depends on; a step that was done before is not done again. RUN sees
+the image's files at their places over this machine's, and changes neither.
+"""
+
+import fnmatch
+import glob
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rowlock.kubelet.images import base_images, build_step, dockerfile, python_base
+from rowlock.kubelet.images.base_environment import (
+    STANDARD_PATH,
+    base_environment,
+    interpreter_directories,
+    interpreter_path,
+    site_paths,
+)
+from rowlock.kubelet.images.build_step import CopyStep, ImageUser, RunStep
+from rowlock.kubelet.images.dockerfile import BadDockerfile, Instruction, Stage
+from rowlock.kubelet.images.engine_build import BuildFailed
+from rowlock.kubelet.images.images import Image, Images
+from rowlock.kubelet.images.layers import LayerStore, layer_key
+from rowlock.kubelet.mounts import rootfs
+from rowlock.kubelet.mounts.rootfs import RootfsSpec
+
+_PASSED_VARIABLES = ("PIP_*", "UV_*", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Of the builder's own environment: how packages are fetched from where this machine fetches them."""
+_SCRIPT = "/tmp/.rowlock-step"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildState:
+    """An image as far as it is built."""
+
+    layers: tuple[str, ...] = ()
+    """Directories, the uppermost first."""
+    key: str = ""
+    """Of everything that made it."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = "/"
+    shell: tuple[str, ...] = ("/bin/sh", "-c")
+    user: ImageUser = field(default_factory=ImageUser)
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    stop_signal: str = ""
+    args: Mapping[str, str] = field(default_factory=dict)
+
+
+class LayeredBuild:
+    """One build. Raises BuildFailed, BadDockerfile or NoPip with a sentence."""
+
+    def __init__(self, images: Images, directory: Path, context: Path, emit_line: Callable[[str], None]) -> None:
+        self._images, self._context, self._emit_line = images, context, emit_line
+        self._directory = directory
+        self._store = LayerStore(directory)
+        self._python = directory / ".python"
+        self._states: dict[str, BuildState] = {}
+        ignored = context / ".dockerignore"
+        self._rules = dockerfile.parse_dockerignore(ignored.read_text()) if ignored.exists() else []
+
+    def run(self, stages: Sequence[Stage]) -> Image:
+        """The last stage, and those it needs."""
+        needed = _needed_stages(stages)
+        total, number, state = sum(len(stages[n].steps) for n in needed), 0, BuildState()
+        for index in needed:
+            stage = stages[index]
+            for step in stage.steps:
+                number += 1
+                self._emit_line(f"Step {number}/{total} : {step}")
+                state = self._step(step, state, stage)
+            self._states[str(index)] = state
+            self._states[stage.name or str(index)] = state
+        return self._image(state)
+
+    def _image(self, state: BuildState) -> Image:
+        user = state.user
+        image = Image(
+            "",
+            layers=state.layers,
+            python=str(self._python),
+            env=state.env,
+            entrypoint=state.entrypoint,
+            command=state.command,
+            workdir=state.workdir,
+            account=() if user == ImageUser() else (user.name, user.uid, user.gid, user.home),
+            stop_signal=state.stop_signal,
+        )
+        return replace(image, replaces_packages=_replaces_packages(image))
+
+    def _step(self, step: Instruction, state: BuildState, stage: Stage) -> BuildState:
+        if step.name in dockerfile.RECORDED_INSTRUCTIONS:
+            self._emit_line(f" ---> {step.name} has no effect on a pod")
+            return state
+        return getattr(self, f"_{step.name.lower()}")(step, stage if step.name == "FROM" else state)  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------ steps, by name
+
+    def _from(self, step: Instruction, stage: Stage) -> BuildState:
+        if stage.base.lower() in self._states:
+            return replace(self._states[stage.base.lower()], args={}, shell=BuildState().shell)
+        environment = python_base.shared_environment(self._python)
+        state = BuildState(key=layer_key("base", str(environment)), env={"PATH": base_path(self._python)})
+        image = None if stage.base == "scratch" else self._images.find(stage.base)
+        if isinstance(image, Image) and (image.layers or image.root):
+            self._emit_line(f" ---> {image.id}")
+            return self._from_image(image, state)
+        if stage.base != "scratch":
+            self._emit_line(
+                f" ---> {stage.base} is not pulled: this machine and the environment rowlock runs in ({sys.prefix}) stand for it"
+            )
+            for note in base_images.missing_promises(stage.base):
+                self._emit_line(f" ---> {note}")
+        return state
+
+    def _from_image(self, image: Image, state: BuildState) -> BuildState:
+        if not image.layers:  # made by a build of another kind: one directory
+            workdir = image.workdir.removeprefix(image.root) or "/"
+            key = layer_key(state.key, image.id)
+            env = {**state.env, **image.env}
+            return replace(
+                state, layers=(image.root,), key=key, env=env, workdir=workdir, entrypoint=image.entrypoint, command=image.command
+            )  # fmt: skip
+        account = image.account
+        user = ImageUser(account[0], account[1], account[2], account[3]) if account else ImageUser()
+        return replace(
+            state,
+            layers=image.layers,
+            key=layer_key(state.key, image.layers),
+            env=dict(image.env),
+            workdir=image.workdir,
+            user=user,
+            entrypoint=image.entrypoint,
+            command=image.command,
+            stop_signal=image.stop_signal,
+        )
+
+    def _run(self, step: Instruction, state: BuildState) -> BuildState:
+        argv, script = _run_words(step, state)
+        command = RunStep(argv, self._environment(state), state.workdir, state.user, script)
+        facts = (
+            "RUN",
+            asdict(replace(command, env={**state.env, **state.args})),
+            step.mounts,
+            self._mount_digests(step),
+        )
+
+        def run(spec: RootfsSpec, place: Path) -> int:
+            volume_mounts = [self._step_mount(step, mount, place) for mount in step.mounts]
+            return build_step.run_in_root(
+                spec, partial(build_step.run_command, command), self._emit_line, volume_mounts
+            )
+
+        return self._layer(step, state, facts, run)
+
+    def _environment(self, state: BuildState) -> dict[str, str]:
+        passed = {k: v for k, v in os.environ.items() if any(fnmatch.fnmatchcase(k, p) for p in _PASSED_VARIABLES)}
+        passed |= {name: os.environ[name] for name in dockerfile.PROXY_ARGS if name in os.environ}
+        quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+        user = {"HOME": state.user.home} if state.user != ImageUser() else {}
+        return {**base_environment(os.environ, host=False), **passed, **quiet, **user, **state.args, **state.env}
+
+    def _mount_digests(self, step: Instruction) -> list[Any]:
+        """What the step can read of the build context."""
+        sources = [mount.get("source", ".") for mount in step.mounts if mount["type"] == "bind"]
+        return [self._digest(step, source) for source in sources]
+
+    def _step_mount(self, step: Instruction, mount: Mapping[str, str], place: Path) -> dict[str, Any]:
+        """A `RUN --mount` as `volume_mounts.mount_volumes` takes it."""
+        target, read_only = mount["target"], mount.get("ro") == "true"
+        if mount["type"] == "cache":
+            name = hashlib.sha256(mount.get("id", target).encode()).hexdigest()[:20]
+            source = self._directory / ".cache" / name
+        elif mount["type"] == "tmpfs":
+            source = place / f"tmpfs-{hashlib.sha256(target.encode()).hexdigest()[:8]}"
+        elif "from" in mount:
+            raise BadDockerfile(f"line {step.line}: RUN --mount=from=… is not supported; COPY --from the files first")
+        else:
+            return {
+                "source": self._context, "root": str(self._context), "sub_path": mount.get("source", "."), "target": target,
+                "volume": target, "read_only": mount.get("rw") != "true",
+            }  # fmt: skip
+        source.mkdir(parents=True, exist_ok=True)
+        return {"source": str(source), "target": target, "volume": target, "read_only": read_only}
+
+    def _workdir(self, step: Instruction, state: BuildState) -> BuildState:
+        return replace(state, workdir=os.path.normpath(os.path.join("/", state.workdir, step.words[0])))
+
+    def _copy(self, step: Instruction, state: BuildState) -> BuildState:
+        *words, target = step.words
+        names = {f"<<{dash}{doc.name}": doc for doc in step.heredocs for dash in ("", "-")}
+        texts = {
+            names[word].name: dockerfile.expand(names[word].text, {**state.args, **state.env})
+            if names[word].expand
+            else names[word].text
+            for word in words
+            if word in names
+        }
+        patterns = [word for word in words if word not in names]
+        origin = self._origin(step)
+        is_url = [step.name == "ADD" and re.match(r"https?://", word) is not None for word in patterns]
+        if origin is None:
+            sources = [
+                s for p, url in zip(patterns, is_url, strict=True) for s in ([p] if url else self._matches(step, p))
+            ]
+            digests: list[Any] = [None if "://" in source else self._digest(step, source) for source in sources]
+        else:
+            sources, digests = patterns, [origin.key]
+        absolute = os.path.join("/", state.workdir, target)
+        absolute = os.path.normpath(absolute) + ("/" if target.endswith(("/", "/.")) or target in (".", "..") else "")
+        rules = [*self._rules, *dockerfile.parse_dockerignore(step.flags.get("exclude", ""))] if origin is None else []
+        copy = CopyStep(
+            sources, absolute, step.flags.get("chown", ""), _mode(step), step.name == "ADD", "parents" in step.flags, rules, texts
+        )  # fmt: skip
+        facts = (step.name, digests, sources, absolute, sorted(step.flags.items()), texts)
+
+        def run(spec: RootfsSpec, place: Path) -> int:
+            if origin is not None:
+                return self._copy_from(spec, self._spec(origin.layers, place / "origin"), copy)
+            root = os.open(self._context, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                return build_step.run_in_root(spec, partial(build_step.copy_files, copy, root), self._emit_line)
+            finally:
+                os.close(root)
+
+        return self._layer(step, state, facts, run, is_cached=not any(is_url))
+
+    _add = _copy
+
+    def _copy_from(self, spec: RootfsSpec, origin: RootfsSpec, copy: CopyStep) -> int:
+        """From the root file system of another stage or image."""
+        root = -1
+
+        def look() -> None:
+            nonlocal root
+            root = rootfs.open_root(origin)
+
+        def act() -> int:
+            sources = [s for pattern in copy.sources for s in _expand_in_root(root, pattern)]
+            return build_step.copy_files(replace(copy, sources=sources), root)
+
+        return build_step.run_in_root(spec, act, self._emit_line, before=look)
+
+    def _origin(self, step: Instruction) -> BuildState | None:
+        """What `--from` names: a stage, by name or number, or an image that was built."""
+        if "from" not in step.flags:
+            return None
+        name = step.flags["from"].lower()
+        if name in self._states:
+            return self._states[name]
+        image = self._images.find(name)
+        if isinstance(image, Image) and (image.layers or image.root):
+            return self._from_image(image, BuildState())
+        raise BuildFailed(
+            f"line {step.line}: {step.name} --from={name}: there is no such stage before it, and no image of that name"
+            " was built here (images are not pulled)"
+        )
+
+    def _matches(self, step: Instruction, pattern: str) -> list[str]:
+        """Paths of the context, relative to it."""
+        inside = os.path.normpath(os.path.join("/", pattern))[1:]
+        found = sorted(glob.glob(inside, root_dir=self._context)) if inside else ["."]
+        included = [path for path in found if path == "." or not dockerfile.is_excluded(path, self._rules)]
+        if not included:
+            raise BuildFailed(f"line {step.line}: {step.name}: {pattern} is not in {self._context} (or is ignored)")
+        return included
+
+    def _digest(self, step: Instruction, source: str) -> list[Any]:
+        """What is in a file or directory of the context, as far as a copy of it shows. Raises BuildFailed."""
+        place = self._context / source
+        try:
+            real = place.resolve(strict=True)
+            if not real.is_relative_to(self._context.resolve()):
+                raise BuildFailed(
+                    f"line {step.line}: {step.name}: {place} is outside of the build context: a link leads to {real};"
+                    " name the place itself, or remove the link"
+                )
+            return [source, *(list(row) for row in _facts_of(real, os.path.normpath(source), self._rules))]
+        except OSError as error:
+            raise BuildFailed(f"line {step.line}: {step.name}: {error.filename}: {error.strerror}") from None
+
+    def _env(self, step: Instruction, state: BuildState) -> BuildState:
+        return replace(state, env={**state.env, **dict(word.split("=", 1) for word in step.words)})
+
+    def _arg(self, step: Instruction, state: BuildState) -> BuildState:
+        return replace(state, args={**state.args, **dict(w.split("=", 1) for w in step.words if "=" in w)})
+
+    def _shell(self, step: Instruction, state: BuildState) -> BuildState:
+        return replace(state, shell=step.words)
+
+    def _user(self, step: Instruction, state: BuildState) -> BuildState:
+        """Its number is looked up where the image's own users are."""
+        rows: list[str] = []
+
+        def look() -> int:
+            user = build_step.lookup_user(step.words[0])
+            print("\t".join((user.name, str(user.uid), str(user.gid), user.home, *map(str, user.groups))))
+            return 0
+
+        with self._store.new(layer_key("look", state.key, step.words)) as place:
+            code = build_step.run_in_root(self._spec(state.layers, place), look, rows.append)
+        if code:
+            raise BuildFailed(f"line {step.line}: {step}: {rows[-1] if rows else 'the user could not be looked up'}")
+        name, uid, gid, home, *groups = rows[-1].split("\t")
+        if os.geteuid() != 0 and int(uid) != os.geteuid():
+            self._emit_line(" ---> programs run as you: only root can become another user")
+            return state
+        return replace(state, user=ImageUser(name, int(uid), int(gid), home, tuple(map(int, groups))))
+
+    def _stopsignal(self, step: Instruction, state: BuildState) -> BuildState:
+        return replace(state, stop_signal=step.words[0])
+
+    def _cmd(self, step: Instruction, state: BuildState) -> BuildState:
+        return replace(state, command=(*state.shell, step.text) if step.shell else step.words)
+
+    def _entrypoint(self, step: Instruction, state: BuildState) -> BuildState:
+        return replace(state, entrypoint=(*state.shell, step.text) if step.shell else step.words, command=())
+
+    # ------------------------------------------------------------ layers
+
+    def _spec(self, layers: Sequence[str], place: Path) -> RootfsSpec:
+        place.mkdir(exist_ok=True)
+        return RootfsSpec(
+            layers=layers,
+            upper=str(place / "layer"),
+            scratch=str(place / "scratch"),
+            hidden=[str(self._directory.parent)],
+            overlaid=[str(self._python)],
+            shared=interpreter_directories(str(self._directory.parent)),
+        )
+
+    def _layer(
+        self,
+        step: Instruction,
+        state: BuildState,
+        facts: Any,
+        run: Callable[[RootfsSpec, Path], int],
+        *,
+        is_cached: bool = True,
+    ) -> BuildState:
+        """The state with the layer that `run` makes, or made when the same was done before."""
+        key = layer_key(state.key, facts)
+        layer = str(self._store.path(key))
+        after = replace(state, layers=(layer, *state.layers), key=key)
+        if is_cached and self._store.has(key):
+            self._emit_line(" ---> CACHED")
+            return after
+        with self._store.new(key) as place:
+            if code := run(self._spec(state.layers, place), place):
+                raise BuildFailed(f"line {step.line}: `{step}` ended with exit code {code}; the output above says why")
+        return after
+
+
+def base_path(python: Path) -> str:
+    """PATH of an image that says nothing: the shared environment in `python`, this machine's programs."""
+    return ":".join((str(python_base.shared_environment(python) / "bin"), interpreter_path(), STANDARD_PATH))
+
+
+def _run_words(step: Instruction, state: BuildState) -> tuple[list[str], str]:
+    """The words to exec, and a script to write before."""
+    if step.words:
+        return list(step.words), ""
+    text = step.text
+    if len(step.heredocs) == 1 and re.fullmatch(r"<<-?['\"]?[\w.]+['\"]?", text):
+        body = step.heredocs[0].text
+        return ([_SCRIPT], body) if body.startswith("#!") else ([*state.shell, body], "")
+    for document in step.heredocs:
+        text += f"\n{document.text}{document.name}\n"
+    return [*state.shell, text], ""
+
+
+def _mode(step: Instruction) -> int | None:
+    text = step.flags.get("chmod")
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-7]{3,4}", text):
+        raise BadDockerfile(f"line {step.line}: {step.name} --chmod={text}: give an octal number, such as 755")
+    return int(text, 8)
+
+
+def _needed_stages(stages: Sequence[Stage]) -> list[int]:
+    """Numbers of the last stage and of those it builds on or copies from, in order."""
+    numbers = {str(number): number for number in range(len(stages))}
+    numbers |= {stage.name: number for number, stage in enumerate(stages) if stage.name}
+    needed, waiting = set[int](), [len(stages) - 1]
+    while waiting:
+        number = waiting.pop()
+        if number not in needed:
+            needed.add(number)
+            names = [stages[number].base, *(step.flags.get("from", "") for step in stages[number].steps)]
+            waiting += [numbers[n.lower()] for n in names if n.lower() in numbers and numbers[n.lower()] < number]
+    return sorted(needed)
+
+
+def _facts_of(place: Path, name: str, rules: Sequence[tuple[bool, Any]]) -> Iterator[tuple[Any, ...]]:
+    """Name, mode and content of a file, or of all files below a directory."""
+    if place.is_file():
+        yield name, place.stat().st_mode, _sha256(place)
+        return
+    for directory, directories, files in os.walk(place):
+        directories.sort()
+        inside = os.path.normpath(f"{name}/{os.path.relpath(directory, place)}")
+        yield inside, os.stat(directory).st_mode
+        for file in sorted([*files, *(d for d in directories if os.path.islink(f"{directory}/{d}"))]):
+            path = Path(directory, file)
+            if dockerfile.is_excluded(os.path.normpath(f"{inside}/{file}"), rules):
+                continue
+            if path.is_symlink():
+                yield f"{inside}/{file}", os.readlink(path)
+            elif path.is_file():
+                yield f"{inside}/{file}", path.stat().st_mode, _sha256(path)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _expand_in_root(root: int, pattern: str) -> list[str]:
+    """Paths that a pattern with wildcards in its last part matches there."""
+    head, _, last = pattern.rstrip("/").rpartition("/")
+    if not glob.has_magic(last):
+        return [pattern]
+    fd = build_step.open_in_root(root, head or "/", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return sorted(f"{head}/{name}" for name in os.listdir(fd) if fnmatch.fnmatchcase(name, last))
+    finally:
+        os.close(fd)
+
+
+def _replaces_packages(image: Image) -> bool:
+    """Has the image a version of its own of a package that the environment below has, too?"""
+    below = {name for path in site_paths() if os.path.isdir(path) for name in os.listdir(path)}
+    own = {
+        name
+        for layer in image.layers
+        for path in glob.glob(f"{layer}{image.python}/*/lib/python3*/site-packages")
+        for name in os.listdir(path)
+    }
+    return not own.isdisjoint(name for name in below if not name.endswith((".dist-info", ".pth", "__pycache__")))

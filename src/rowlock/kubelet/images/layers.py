@@ -1,0 +1,68 @@
+"""The layers of built images, by what made them: a directory each, `images/.layers/<key>/`, which is never changed.
+
+The key is a digest of everything that a step depends on, so a step that was done before is not done again, whichever
+image it belongs to. A layer is as overlayfs has it: what the step wrote, and marks for what it deleted.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from rowlock.kubelet.files import beneath
+
+UNUSED_SECONDS = 7 * 86400.0
+"""How long a layer that no image has is kept for the next build."""
+_KEY_LENGTH = 20
+
+
+class LayerStore:
+    """The directory of all layers."""
+
+    def __init__(self, images: Path) -> None:
+        self.directory = images / ".layers"
+
+    def path(self, key: str) -> Path:
+        return self.directory / key
+
+    def has(self, key: str) -> bool:
+        """Is it there? It counts as used now."""
+        try:
+            os.utime(self.path(key))
+        except FileNotFoundError:
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def new(self, key: str) -> Iterator[Path]:
+        """An empty directory, with `layer` and room for `scratch` in it; when the block ends well, `layer` is the layer."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix=".new-", dir=self.directory))
+        place.chmod(0o755)
+        try:
+            (place / "layer").mkdir(mode=0o755)
+            yield place
+            try:
+                (place / "layer").rename(self.path(key))
+            except OSError:
+                if not self.path(key).is_dir():  # else another build has made it meanwhile
+                    raise
+        finally:
+            beneath.remove_path(str(place))
+
+    def prune(self, used: Collection[str], now: float | None = None) -> None:
+        """Removes layers that are in none of the images (`used`: paths of layers) and were not wanted for a while."""
+        now = time.time() if now is None else now
+        for entry in list(os.scandir(self.directory)) if self.directory.is_dir() else ():
+            if entry.path not in used and now - entry.stat().st_mtime > UNUSED_SECONDS:
+                beneath.remove_path(entry.path)
+
+
+def layer_key(*facts: Any) -> str:
+    """The digest of everything that a step depends on: JSON values."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:_KEY_LENGTH]

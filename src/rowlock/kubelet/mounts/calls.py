@@ -1,0 +1,119 @@
+"""System calls for mounts and namespaces, as far as Python has none: mount(2), open_tree(2), pivot_root(2), unshare(2).
+
+Standard library only, because shims are made of it; Linux only.
+"""
+
+import ctypes
+import os
+
+_NEWNS, _NEWUSER = 0x20000, 0x10000000
+BIND, RECURSIVE = 0x1000, 0x4000
+"""Flags of `sys_mount`."""
+_RDONLY, _REMOUNT, _PRIVATE, _DETACH = 0x1, 0x20, 0x40000, 0x2
+_LOCKED_FLAGS = ((os.ST_NOSUID, 2), (os.ST_NODEV, 4), (os.ST_NOEXEC, 8), (os.ST_NOATIME, 1024), (os.ST_NODIRATIME, 2048)) if (
+    hasattr(os, "ST_NODEV")
+) else ()  # fmt: skip
+_RELATIME = (4096, 1 << 21)
+_PIVOT_ROOT_SYSCALLS = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+_OPEN_TREE, _MOVE_MOUNT = 428, 429
+"""System calls (Linux 5.2) that have one number on all architectures."""
+_TREE_CLONE, _TREE_RECURSIVE, _EMPTY_PATH, _MOVE_FROM_EMPTY, _MOVE_TO_EMPTY = 1, 0x8000, 0x1000, 0x4, 0x40
+_O_PATH = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call_libc(name: str, *args: object) -> None:
+    if getattr(_libc, name)(*args) < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def sys_mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    """mount(2). Raises OSError."""
+    words = [None if w is None else w.encode() for w in (source, target, kind, options)]
+    _call_libc("mount", words[0], words[1], words[2], ctypes.c_ulong(flags), words[3])
+
+
+def is_linux() -> bool:
+    """Has this system mount namespaces at all?"""
+    return hasattr(_libc, "unshare")
+
+
+def syscall(number: int, *args: object) -> int:
+    """A system call that libc may not know. Raises OSError."""
+    words = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
+    result = int(_libc.syscall(number, *words))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
+
+
+def detached_copy(place: str | int) -> int:
+    """What is seen at a path or behind a descriptor, as a mount that lies nowhere yet: it outlives a change of the root."""
+    fd = place if isinstance(place, int) else os.open(place, _O_PATH)
+    try:
+        return syscall(_OPEN_TREE, fd, b"", _TREE_CLONE | os.O_CLOEXEC | _EMPTY_PATH | _TREE_RECURSIVE)
+    finally:
+        if fd != place:
+            os.close(fd)
+
+
+def attach(tree: int, place: int) -> None:
+    """Mounts a `detached_copy` on what a descriptor leads to."""
+    syscall(_MOVE_MOUNT, tree, b"", place, b"", _MOVE_FROM_EMPTY | _MOVE_TO_EMPTY)
+
+
+def pivot_root(root: str, old: str) -> None:
+    """pivot_root(2): `root` becomes /, and what was / is seen at `old`. Raises OSError."""
+    number = _PIVOT_ROOT_SYSCALLS.get(os.uname().machine)
+    if number is None:
+        raise OSError(1, f"a new root is not supported on {os.uname().machine}")
+    syscall(number, root.encode(), old.encode())
+
+
+def detach(path: str) -> None:
+    """Takes a mount and all below it away. Raises OSError."""
+    _call_libc("umount2", path.encode(), _DETACH)
+
+
+def unshare(namespaces: int) -> None:
+    """unshare(2). Raises OSError."""
+    _call_libc("unshare", namespaces)
+
+
+def setns(fd: int, kind: int) -> None:
+    """setns(2). Raises OSError."""
+    _call_libc("setns", fd, kind)
+
+
+def make_private() -> None:
+    """What is mounted from now on is seen in this namespace alone. Raises OSError."""
+    sys_mount("none", "/", None, RECURSIVE | _PRIVATE)
+
+
+def unshare_mounts() -> None:
+    """A mount namespace of the calling process's own; inside a user namespace where nothing else is allowed.
+
+    Raises OSError where the kernel allows neither."""
+    uid, gid = os.getuid(), os.getgid()
+    try:
+        unshare(_NEWNS)
+    except PermissionError:
+        unshare(_NEWNS | _NEWUSER)
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    make_private()
+
+
+def remount_read_only(place: str) -> None:
+    """What is mounted there can be written from other mounts of it only. Raises OSError."""
+    sys_mount("none", place, None, BIND | _REMOUNT | _RDONLY | _locked_flags(place))
+
+
+def _locked_flags(target: str) -> int:
+    """The mount's own restrictions: inside a user namespace they may not be dropped."""
+    current = os.statvfs(target).f_flag
+    return sum(flag for seen, flag in (*_LOCKED_FLAGS, _RELATIME) if current & seen)

@@ -1,0 +1,202 @@
+"""Images with a root file system of their own: built and run, as Docker would."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from tests.kubelet.conftest import Node, on_node, pod
+
+from rowlock.kubelet.images import build
+from rowlock.kubelet.images.dockerfile import BadDockerfile
+from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
+from rowlock.kubelet.images.images import Image, Images
+from rowlock.kubelet.images.layers import LayerStore
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module", autouse=True)
+def can_mount(tmp_path_factory: pytest.TempPathFactory) -> None:
+    if problem := build.rootfs_problem(tmp_path_factory.mktemp("probe")):
+        pytest.skip(f"containers cannot have root file systems of their own here: {problem}")
+
+
+class Workshop:
+    """A data directory, a build context and what builds said."""
+
+    def __init__(self, place: Path) -> None:
+        self.data, self.context = place / "data", place / "context"
+        self.data.mkdir(mode=0o700)
+        self.context.mkdir()
+        self.images = Images(self.data / "images")
+        self.said: list[str] = []
+        self.runs = 0
+
+    def write(self, name: str, text: str) -> None:
+        path = self.context / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def build(self, dockerfile: str, name: str = "made") -> Image:
+        self.write("Dockerfile", dockerfile)
+        self.said.clear()
+        request = BuildRequest(name, self.context, self.context / "Dockerfile")
+        return build.build(self.images, request, self.said.append, layered=True)
+
+    def run(self, *images: str, command: list[str] | None = None) -> str:
+        """The log of a pod of the image."""
+        log, self.runs = "", self.runs + 1
+        name = f"run-{self.runs}"
+
+        async def body(node: Node) -> None:
+            nonlocal log
+            container: dict[str, object] = {"name": "main", "image": images[0] if images else "made"}
+            if command:
+                container |= {"command": command}
+            given = {**pod(name, ""), "spec": {"restartPolicy": "Never", "containers": [container]}}
+            await node.add(given)
+            await node.ended(name)
+            log = await node.log(name)
+
+        on_node(self.data, body)
+        return log
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
+
+
+def test_a_program_sees_its_files_at_their_places_and_leaves_nothing(shop: Workshop) -> None:
+    shop.write("cfg.txt", "the configuration\n")
+    shop.write(
+        "train.py",
+        "import os, sys\n"
+        "print(os.getcwd(), __file__, open('/srv/code/cfg.txt').read().strip(), 'mine' in os.listdir('/tmp'))\n"
+        "open('/srv/code/cfg.txt', 'a').write('more'); open('/usr/local/rowlock-was-here', 'w'); open('/tmp/mine', 'w')\n",
+    )
+    shop.build('FROM pytorch/pytorch\nWORKDIR /srv/code\nCOPY . .\nCMD ["python", "train.py"]')
+    for _ in range(2):  # the second sees nothing of the first
+        assert shop.run() == "/srv/code /srv/code/train.py the configuration False\n"
+    assert not os.path.exists("/usr/local/rowlock-was-here") and not os.path.exists("/srv/code")
+
+
+def test_steps_change_the_image_and_not_the_machine(shop: Workshop) -> None:
+    victim = Path("/opt") / f"rowlock-test-{os.getpid()}"
+    victim.mkdir()
+    try:
+        shop.build(
+            f"FROM x\nRUN rm -rf {victim} && touch /usr/local/made && echo line >> /etc/bashrc-made && kill -9 -1; true\n"
+            "RUN groupadd -g 4242 crew && useradd -u 4242 -g crew -m -d /home/pilot pilot\n"
+            "USER pilot\nWORKDIR /work\nRUN id -un > /home/pilot/who\n"
+            f"CMD id -u; id -g; cat /home/pilot/who; ls /usr/local/made; ls -d {victim}; echo $HOME"
+        )
+        lines = shop.run().splitlines()
+    finally:
+        victim.rmdir()
+    assert lines[:4] == ["4242", "4242", "pilot", "/usr/local/made"] and lines[5] == "/home/pilot", lines
+    assert "No such file" in lines[4]
+    assert "pilot" not in Path("/etc/passwd").read_text() and not os.path.exists("/usr/local/made")
+
+
+def test_stages_arguments_shells_and_here_documents(shop: Workshop) -> None:
+    shop.write("src/a.txt", "a\n")
+    shop.write("src/b.log", "b\n")
+    shop.write(".dockerignore", "*.md\nsrc/*.log\n")
+    shop.write("README.md", "not copied\n")
+    made = shop.build(
+        'ARG WORD=hello\nFROM python:3 AS builder\nARG WORD\nSHELL ["/bin/bash", "-c"]\n'
+        "RUN <<EOF\nset -e\nmkdir -p /out/deep\n[[ $WORD == hello ]] && echo $WORD > /out/deep/word\nln -s deep/word /out/link\nEOF\n"
+        "FROM nothing AS unneeded\nRUN false\n"
+        "FROM alpine\nENV PATH=/opt/x/bin:$PATH NAME=value\nLABEL a=b\nEXPOSE 80\nVOLUME /v\nHEALTHCHECK CMD true\nSTOPSIGNAL SIGINT\n"
+        "COPY --from=builder /out/ /opt/x/\nCOPY --chmod=755 <<-EOF /opt/x/bin/tool\n\t#!/bin/sh\n\techo tool of ${NAME}\nEOF\n"
+        "COPY . /all/\nRUN --mount=type=cache,target=/cache echo kept >> /cache/f && wc -l < /cache/f > /cached\n"
+        "RUN --mount=type=bind,source=src,target=/mnt/src cp /mnt/src/a.txt /copied\n"
+        'ENTRYPOINT ["/bin/sh", "-c"]\n'
+        "CMD [\"tool; cat /opt/x/link /cached /copied; ls /all /all/src; python -c 'import sys; print(sys.version_info.major)'\"]"
+    )
+    assert made.stop_signal == "SIGINT"
+    assert shop.run().split() == [
+        "tool", "of", "value", "hello", "1", "a", "/all:", "Dockerfile", "src", "/all/src:", "a.txt", "3",
+    ]  # fmt: skip
+
+
+def test_what_was_done_before_is_not_done_again(shop: Workshop) -> None:
+    dockerfile = "FROM x\nRUN date +%N > /when\nCOPY a.txt /a\nRUN cp /a /b\nCOPY train.py /\nCMD cat /when /b"
+    shop.write("a.txt", "1\n")
+    shop.write("train.py", "1\n")
+    first = shop.build(dockerfile)
+    assert "CACHED" not in " ".join(shop.said)
+    shop.write("train.py", "2\n")
+    begin = time.monotonic()
+    second = shop.build(dockerfile)
+    print(f"a rebuild after an edit of the last COPY: {time.monotonic() - begin:.3f} s")
+    assert shop.said.count(" ---> CACHED") == 3 and second.layers[1:] == first.layers[1:]
+    shop.write("a.txt", "2\n")
+    third = shop.build(dockerfile)
+    assert shop.said.count(" ---> CACHED") == 1 and third.layers[-1] == first.layers[-1]
+    assert shop.run().splitlines()[1] == "2"
+    store = LayerStore(shop.data / "images")
+    store.prune(set(third.layers), now=time.time() + 8 * 86400)
+    assert sorted(p.path for p in os.scandir(store.directory)) == sorted(third.layers)
+
+
+def test_packages_are_the_images_own(shop: Workshop) -> None:
+    shop.write("pkg/pyproject.toml", '[project]\nname = "rowlock-probe"\nversion = "1"\n[build-system]\nrequires = []\nbuild-backend = "b"\nbackend-path = ["."]\n')  # fmt: skip
+    shop.write(
+        "pkg/b.py",
+        "import zipfile\n"
+        "def build_wheel(directory, *_):\n"
+        "    name = 'rowlock_probe-1-py3-none-any.whl'\n"
+        "    with zipfile.ZipFile(f'{directory}/{name}', 'w') as z:\n"
+        "        z.writestr('rowlock_probe.py', 'x = 7\\n')\n"
+        "        z.writestr('rowlock_probe-1.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: rowlock-probe\\nVersion: 1\\n')\n"
+        "        z.writestr('rowlock_probe-1.dist-info/WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n"
+        "        z.writestr('rowlock_probe-1.dist-info/RECORD', '')\n"
+        "    return name\n",
+    )
+    made = shop.build(
+        "FROM python\nCOPY pkg /pkg\nRUN pip install --no-build-isolation /pkg\nCMD python -c 'import rowlock_probe; print(rowlock_probe.x)'"
+    )
+    assert not made.replaces_packages
+    assert shop.run() == "7\n"
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "sentence"),
+    [
+        ("FROM x\nRUN echo no >&2; exit 3", r"line 2: .* ended with exit code 3"),
+        ("FROM x\nCOPY nothing /", "nothing is not in"),
+        ("FROM x\nCOPY out /", "is outside of the build context: a link leads to /etc"),
+        ("FROM x\nCOPY --from=gone /a /b", "there is no such stage before it"),
+        ("FROM x AS one\nFROM y\nCOPY --from=one /gone /b", "ended with exit code 125"),
+        ("FROM x\nUSER nobody-here", "unable to find user nobody-here"),
+        ("FROM x\nCOPY --chmod=u+x Dockerfile /", "give an octal number"),
+    ],
+)
+def test_a_failed_build_says_why_and_changes_nothing(shop: Workshop, dockerfile: str, sentence: str) -> None:
+    before = shop.build("FROM x\nRUN true")
+    os.symlink("/etc", shop.context / "out")
+    with pytest.raises((BuildFailed, BadDockerfile), match=sentence):
+        shop.build(dockerfile)
+    assert shop.images.find("made") == before
+    assert not [p for p in os.listdir(shop.data / "images" / ".layers") if p.startswith(".new-")]
+
+
+def test_a_hostile_image_leads_nowhere(shop: Workshop) -> None:
+    outside = shop.context.parent / "outside"
+    outside.mkdir()
+    made = shop.build(
+        f"FROM x\nRUN mkdir -p {outside} && rm -rf /srv && ln -s {outside} /srv && rm -rf /media && ln -s / /media\nCOPY Dockerfile /srv/x\n"
+        "WORKDIR /srv/deep\nCMD pwd; echo y > /srv/y; cat /proc/sys/kernel/ostype; echo z > /proc/sys/kernel/hostname"
+    )
+    log = shop.run()
+    assert "Linux" in log and "Read-only file system" in log
+    assert not list(outside.iterdir()), "a link of the image is followed in the image"
+    assert made.layers
+
+
+def test_what_from_promises_and_is_not_here_is_said(shop: Workshop) -> None:
+    shop.build("FROM python:2.7\nRUN true")
+    assert any("Python 2.7 is not here" in line for line in shop.said)
