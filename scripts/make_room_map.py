@@ -16,7 +16,7 @@ ROOMS = (
     "kube", "rest", "simulator", "metrics",
 )  # fmt: skip
 """In the order of the storeys."""
-ABOVE = ("cluster", "assembly", "serve")
+ABOVE = ("cluster", "assembly", "kube_assembly", "serve")
 HEAD = """# The rooms
 
 One line a room, in the order of the storeys: a room imports only what stands above it here, and `cli` imports nothing

@@ -30,6 +30,7 @@ STOREYS: tuple[set[str], ...] = (
     {"storage", "apiserver", "kubelet", "diagnostics", "kube", "rest", "simulator"},
     {"cluster", "server_log", "metrics"},
     {"assembly"},
+    {"kube_assembly"},
     {"serve"},
 )
 MAY_NOT_IMPORT = {

@@ -19,12 +19,15 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from rowlock import __version__, kinds, objects
 from rowlock.apiserver.authorization.rbac import RbacAuthorizer
@@ -263,6 +266,24 @@ class Server:
         api_settings = replace(api_settings, observer=requests, render_metrics=partial(render_metrics, sources))
         exec_sessions = cluster.kubelet.streaming if cluster.kubelet else None
         app = application.application(rest_api.routes, cluster.store, api_settings, exec_sessions, authorizer)
+        await self.serve_http(
+            app,
+            listeners,
+            (cluster.run(), rest_api.run()),
+            announce=partial(self._announce, listeners, token, cluster.notice),
+            before_stop=partial(_report_running_pods, cluster),
+        )
+
+    async def serve_http(
+        self,
+        app: ASGIApp,
+        listeners: list[socket.socket],
+        work: Sequence[Coroutine[Any, Any, None]],
+        *,
+        announce: Callable[[], None],
+        before_stop: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Serve the application and do its work until `stop_event` is set; `announce` when it answers."""
         tls = server_tls.server_context(self.data_dir / "server.crt", self.data_dir / "server.key")
         config = uvicorn.Config(
             app, log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
@@ -272,7 +293,7 @@ class Server:
         )  # fmt: skip
         server = uvicorn.Server(config)
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(cluster.run()), tasks.create_task(rest_api.run())]
+            background = [tasks.create_task(part) for part in work]
             serving = tasks.create_task(server._serve(listeners))
             while not server.started:
                 await asyncio.sleep(0.002)
@@ -281,9 +302,9 @@ class Server:
                     connection_limits.ACCEPT_QUEUE
                 )  # asyncio takes one number for the queue and for what it accepts in one turn
             tune_garbage_collector()
-            self._announce(listeners, token, cluster.notice)
+            announce()
             await self.stop_event.wait()
-            _report_running_pods(cluster)
+            before_stop()
             server.should_exit = True
             await serving
             for task in background:
@@ -304,10 +325,14 @@ class Server:
 
     def _announce(self, listeners: list[socket.socket], token: str, notice: str) -> None:
         """Files that say how to reach us; `server.json` last, because `rowlock up -d` waits for it."""
-        port = listeners[0].getsockname()[1]
-        url = f"https://{sockets.HOST}:{port}"
-        other_names = sockets.server_names(sockets.parse_bind(self.options.bind), self.options.tls_san)
+        url = f"https://{sockets.HOST}:{listeners[0].getsockname()[1]}"
         _write_file(self.data_dir / "kubeconfig", kubeconfig(url, self.data_dir / "ca.crt", token))
+        self.write_server_json(url, self.data_dir / "kubeconfig", notice)
+
+    def write_server_json(self, url: str, kubeconfig_path: Path, notice: str) -> None:
+        """Say how to reach us: `rowlock up -d` waits for this file. `kubeconfig_path` is what kubectl shall use."""
+        port = url.rpartition(":")[2]
+        other_names = sockets.server_names(sockets.parse_bind(self.options.bind), self.options.tls_san)
         facts = {
             "pid": os.getpid(),
             "url": url,
@@ -315,14 +340,14 @@ class Server:
             "started": time.time(),
             **process_identity(self.data_dir),
             "version": __version__,
-            "kubeconfig": str(self.data_dir / "kubeconfig"),
+            "kubeconfig": str(kubeconfig_path),
             "notice": notice,
             "flags": {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items()},
         }
         _write_file(self.data_dir / "server.json", json.dumps(facts, indent=2) + "\n")
         if notice:
             print(f"warning: {notice}", flush=True)
-        print(f"rowlock serves {url} (kubeconfig: {self.data_dir / 'kubeconfig'})", flush=True)
+        print(f"rowlock serves {url} (kubeconfig: {kubeconfig_path})", flush=True)
 
 
 def _describe_os_error(error: OSError, options: argparse.Namespace) -> str:

@@ -29,6 +29,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The flags of `rowlock up`, which has checked them already."""
     parser = argparse.ArgumentParser(prog="python -m rowlock.serve", description="Serve an embedded cluster.")
     parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--kubeconfig", type=Path, help="serve the real cluster of this file, not an embedded one")
+    parser.add_argument("--context", default="", help="the kubeconfig's context; default: its current one")
+    parser.add_argument("--install-crds", action="store_true", help="create the kinds Queue and PodGroup there")
     parser.add_argument("--port", type=int, default=0, help="0 = the port of last time if it is free, else any")
     parser.add_argument("--bind", default="", help="another address to listen on besides loopback; needs --users")
     parser.add_argument("--users", type=Path, help="a file of lines token,user,uid,groups, for its owner's eyes only")
@@ -120,7 +123,11 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     from rowlock.assembly import serve  # late: the child works while this is imported
 
-    return serve(options, certificate_process)
+    if options.kubeconfig is None:
+        return serve(options, certificate_process)
+    from rowlock.kube_assembly import KubeServer
+
+    return serve(options, certificate_process, KubeServer)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import Api, Change
-from rowlock.errors import ApiError, Expired, Unavailable
+from rowlock.errors import ApiError, Expired, NotFound, Unavailable
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.scheduling.model import from_objects
@@ -29,7 +29,9 @@ from rowlock.workloads.submission import PRIORITIES
 WATCHED: tuple[Kind, ...] = (*kinds.JOBS, kinds.POD, kinds.POD_GROUP, kinds.NAMESPACE, kinds.QUEUE, kinds.NODE)
 WAIT_TIMEOUT = 5.0
 """Seconds that a read waits for the first picture, and a writer for its own write."""
-_RETRY_DELAY = 0.2
+_RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
+_ABSENT_KIND_DELAY = 15.0
+"""Seconds until a kind is looked for again that the cluster does not serve."""
 _JOBS_PER_TURN = 256
 """Jobs that are counted in one go."""
 
@@ -43,6 +45,8 @@ class InformerCache:
         self.diagnosis_message = diagnosis_message
         self._stores: dict[Kind, dict[Key, Object]] = {kind: {} for kind in WATCHED}
         self._synced: set[Kind] = set()
+        self._absent: set[Kind] = set()
+        self._watch_errors: dict[Kind, str] = {}
         self._jobs: dict[str, Object] = {}
         self._ids: dict[str, str] = {}
         self._pods: dict[str, dict[Key, Object]] = {}
@@ -65,13 +69,33 @@ class InformerCache:
                 tasks.create_task(self._watch_forever(kind), name=f"catalog {kind.plural}")
 
     async def _watch_forever(self, kind: Kind) -> None:
+        delay = _RETRY_DELAY
         while True:
             try:
                 await self._watch_once(kind)
+                continue
             except Expired:
                 continue
-            except ApiError:
-                await asyncio.sleep(_RETRY_DELAY)
+            except NotFound:
+                self._mark_absent(kind)
+                await asyncio.sleep(_ABSENT_KIND_DELAY)
+            except ApiError as error:
+                delay = min(delay * 2, _MAX_RETRY_DELAY) if kind in self._watch_errors else _RETRY_DELAY
+                self._watch_errors[kind] = error.message
+                await asyncio.sleep(delay)
+
+    def _mark_absent(self, kind: Kind) -> None:
+        """The cluster does not serve the kind (its CRD is not installed): there are none of it."""
+        for key in list(self._stores[kind]):
+            self._drop_object(kind, key)
+        self._absent.add(kind)
+        self._watch_errors.pop(kind, None)
+        self._synced.add(kind)
+        self._notify("")
+
+    def is_absent(self, kind: Kind) -> bool:
+        """Whether the cluster does not serve the kind."""
+        return kind in self._absent
 
     async def _watch_once(self, kind: Kind) -> None:
         """One watch from the beginning: the first bookmark ends the picture, and with it what was known before."""
@@ -84,6 +108,8 @@ class InformerCache:
                         self._drop_object(kind, key)
                     first = False
                     self._synced.add(kind)
+                    self._absent.discard(kind)
+                    self._watch_errors.pop(kind, None)
                     self._notify("")
                 continue
             stale_keys.discard(objects.key(change.object))
@@ -188,7 +214,9 @@ class InformerCache:
             return
         if not await self.wait_until("", lambda: len(self._synced) == len(WATCHED)):
             missing = ", ".join(kind.plural for kind in WATCHED if kind not in self._synced)
-            raise Unavailable(f"the server has not read the cluster's {missing} yet; try again in a moment")
+            reason = next(iter(self._watch_errors.values()), "")
+            hint = f": the cluster answers `{reason}`" if reason else "; try again in a moment"
+            raise Unavailable(f"the server has not read the cluster's {missing} yet{hint}")
 
     # ------------------------------------------------------------ questions
 

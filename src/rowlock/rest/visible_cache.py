@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from rowlock import kinds, objects
+from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.informers import WAIT_TIMEOUT, InformerCache, WorkloadRow
 from rowlock.rest.rights import Rights
@@ -28,6 +29,9 @@ class VisibleCache(InformerCache):
 
     async def wait_until(self, uid: str, condition: Callable[[], bool], timeout: float | None = WAIT_TIMEOUT) -> bool:
         return await self._base.wait_until(uid, condition, timeout)
+
+    def is_absent(self, kind: Kind) -> bool:
+        return self._base.is_absent(kind)
 
     async def wait_for_sync(self) -> None:
         await self._base.wait_for_sync()

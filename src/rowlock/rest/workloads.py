@@ -70,6 +70,7 @@ async def submit(call: RestCall) -> Any:
     cache = call.context.cache
     project = _find_project(cache, request)
     _check_cluster(cache, request)
+    _check_kind_is_served(cache, request.framework.kind)
     _check_feasible(cache, request, project)
     identity = call.context.new_id()
     if request.is_name_prefix:
@@ -106,6 +107,12 @@ def _check_cluster(cache: InformerCache, request: Submission) -> None:
     if request.cluster and request.cluster != cache.cluster:
         message = f"there is no cluster {request.cluster!r}. This server has one: {cache.cluster}."
         raise BadRequest(message, causes=[Cause("unknown", message, "clusterId")])
+
+
+def _check_kind_is_served(cache: InformerCache, kind: Kind) -> None:
+    if cache.is_absent(kind):
+        message = f"the cluster has no {kind.resource}: install Kubeflow's training operator, which brings the kind."
+        raise BadRequest(message, causes=[Cause("unsupported", message, "distributedFramework")])
 
 
 def _check_feasible(cache: InformerCache, request: Submission, project: Project) -> None:

@@ -50,7 +50,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = _acquire_lock(path.with_name("lock"))
+        self._lock = acquire_lock(path.with_name("lock"))
         try:
             self._log = self._connect()
         except BaseException:
@@ -165,7 +165,7 @@ def _read_value(log: sqlite3.Connection, revision: int) -> bytes | None:
     return bytes(row[0]) if row else None
 
 
-def _acquire_lock(path: Path) -> IO[str]:
+def acquire_lock(path: Path) -> IO[str]:
     """An exclusive lock for the life of the process; the kernel releases it however the process ends."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -18,6 +18,9 @@ from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import format_memory, parse_duration, parse_size, show, show_json, table, tell
 
 SETTINGS = (
+    "kubeconfig",
+    "context",
+    "install_crds",
     "nodes",
     "gpus_per_node",
     "simulated_gpus",
@@ -38,6 +41,8 @@ SETTINGS = (
     "keep_checkpoints",
     "event_ttl",
 )
+_REAL_CLUSTER_SETTINGS = ("kubeconfig", "context", "install_crds", "port")
+"""Flags of `up` that mean something where the machines are not ours."""
 _STALLED_TIMEOUT = 30.0
 """Seconds without any progress (CPU time, a line in its log) after which a starting server is given up."""
 _STAGE_PREFIX = "starting: "
@@ -50,6 +55,7 @@ def up(line: CommandLine) -> int:
     directory = data_dir(line)
     settings = {name: getattr(line, name) for name in SETTINGS if name in line.given_flags}
     _check_flags(line)
+    _check_real_cluster(line, settings)
     if line.half_life is not None:
         settings["half_life"] = parse_duration(line.half_life, "--half-life")
     if "log_limit" in settings:
@@ -92,11 +98,29 @@ def _check_flags(line: CommandLine) -> None:
         raise CommandError(f"--without takes kubelet and scheduler, not {', '.join(sorted(unknown))}", 2)
 
 
+def _check_real_cluster(line: CommandLine, settings: dict[str, Any]) -> None:
+    """A real cluster has nodes, users and a scheduler of its own; other flags would be ignored, and are refused."""
+    if "kubeconfig" not in settings:
+        for name in ("context", "install_crds"):
+            if name in settings:
+                raise CommandError(f"--{name.replace('_', '-')} needs --kubeconfig FILE", 2)
+        return
+    settings["kubeconfig"] = path = os.path.abspath(os.path.expanduser(line.kubeconfig))
+    if not os.path.isfile(path):
+        raise CommandError(f"there is no kubeconfig {path}: name the file that `kubectl config view` reads", 2)
+    if local_flags := [f"--{name.replace('_', '-')}" for name in settings if name not in _REAL_CLUSTER_SETTINGS]:
+        raise CommandError(
+            f"{', '.join(local_flags)} {'is' if len(local_flags) == 1 else 'are'} for a cluster on this machine;"
+            " with --kubeconfig leave it out",
+            2,
+        )
+
+
 def serve_argv(directory: str, settings: dict[str, Any]) -> list[str]:
     """The server's command line."""
     argv = [sys.executable, "-P", "-m", "rowlock.serve", "--data-dir", directory]
     for name, value in settings.items():
-        argv += [f"--{name.replace('_', '-')}", str(value)]
+        argv += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     return argv
 
 

@@ -29,7 +29,10 @@ def down(line: CommandLine) -> int:
         raise CommandError("--keep-jobs and --stop-jobs exclude each other", 2)
     limit = parse_duration(line.timeout, "--timeout")
     busy: list[dict[str, Any]] = []
-    if not line.keep_jobs:
+    is_real_cluster = (server_json.get("flags") or {}).get("kubeconfig") is not None
+    if is_real_cluster and line.stop_jobs:
+        raise CommandError("the jobs of a real cluster are not stopped with this server: leave --stop-jobs out", 2)
+    if not line.keep_jobs and not is_real_cluster:
         busy = _drain(line, limit)
         _warn_about_bare_pods(line)
     if line.server is not None:
@@ -44,6 +47,9 @@ def down(line: CommandLine) -> int:
         time.sleep(_POLL_INTERVAL)
     stopped_note = f"; {len(busy)} unfinished {'jobs were' if len(busy) != 1 else 'job was'} stopped" if busy else ""
     kept_note = "; running pods go on, the next `rowlock up` finds them" if line.keep_jobs else ""
+    if is_real_cluster:
+        show("The server is down; the cluster and its jobs go on.")
+        return 0
     show(f"The cluster is down{stopped_note}{kept_note}.")
     if busy:
         project_flag = "" if busy[0]["projectName"] == project(line) else f" -p {busy[0]['projectName']}"

@@ -131,6 +131,10 @@ def _server(line: CommandLine) -> ServerClient:
     settings = {"simulated_gpus": line.simulated_gpus} if line.simulated_gpus is not None else {}
     server_json = client.running_server(directory)
     if server_json is not None:
+        if line.image == HOST_IMAGE and (server_json.get("flags") or {}).get("kubeconfig") is not None:
+            raise CommandError(
+                "nodes of a real cluster do not have this machine's programs: name an image with --image", 2
+            )
         cluster.check_same_settings(directory, server_json, settings)
     else:
         prepare_data_dir(directory)

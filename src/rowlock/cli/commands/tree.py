@@ -43,6 +43,9 @@ _MACHINE_FLAGS = (
 
 UP = Command("up", "Start the cluster; its state is in the data directory.", "commands.cluster:up", flags=(
     Flag("-d --detach", "switch", "return when the server is ready; it runs in the background"),
+    Flag("--kubeconfig", "text", "serve the real Kubernetes cluster of this file, not one on this machine", value="FILE"),
+    Flag("--context", "text", "with --kubeconfig: the context (default: the file's current one)", value="NAME"),
+    Flag("--install-crds", "switch", "with --kubeconfig: create the kinds Queue and PodGroup if the cluster lacks them"),
     *_MACHINE_FLAGS, DATA_DIR, JSON,
 ))  # fmt: skip
 DOWN = Command("down", "Stop the cluster and its running jobs.", "commands.down:down", flags=(

@@ -1,0 +1,138 @@
+"""What a real cluster must serve before rowlock can work on it, and the two kinds that rowlock can bring itself.
+
+Queue and PodGroup are KAI's kinds. Where KAI is not installed, `crd_objects` declares the same names, with a looser
+schema; KAI's own CRDs replace them when it is installed later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rowlock import kinds
+from rowlock.api import Api, WriteOptions
+from rowlock.errors import AlreadyExists, ApiError, NotFound, Unavailable
+from rowlock.kinds import Kind
+from rowlock.objects import Object, is_condition_true
+
+CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", ("crd",), False)
+OPERATOR_COMMAND = 'kubectl apply --server-side -k "github.com/kubeflow/training-operator.git/manifests/overlays/standalone?ref=v1.9.4"'
+ESTABLISH_TIMEOUT_S = 15.0
+"""Seconds that an API server may take to serve a new kind."""
+_POLL_INTERVAL_S = 0.1
+_BOUND: Object = {"type": "number"}
+_RESOURCE: Object = {"type": "object", "properties": {"quota": _BOUND, "limit": _BOUND, "overQuotaWeight": _BOUND}}
+_OPEN: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_QUEUE_SPEC: Object = {
+    "type": "object",
+    "x-kubernetes-preserve-unknown-fields": True,
+    "properties": {
+        "parentQueue": {"type": "string"},
+        "priority": {"type": "integer"},
+        "resources": {"type": "object", "properties": {name: _RESOURCE for name in ("cpu", "memory", "gpu")}},
+    },
+}
+_SPECS: tuple[tuple[Kind, Object], ...] = ((kinds.QUEUE, _QUEUE_SPEC), (kinds.POD_GROUP, _OPEN))
+
+
+def crd_objects() -> list[Object]:
+    """The CustomResourceDefinitions of Queue and PodGroup."""
+    return [_crd_object(kind, spec) for kind, spec in _SPECS]
+
+
+def _crd_object(kind: Kind, spec: Object) -> Object:
+    version: dict[str, Any] = {
+        "name": kind.version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": _OPEN}}},
+    }
+    names = {"kind": kind.name, "plural": kind.plural, "singular": kind.singular, "listKind": f"{kind.name}List"}
+    return {
+        "apiVersion": CRD.api_version,
+        "kind": CRD.name,
+        "metadata": {"name": kind.resource, "labels": {"app.kubernetes.io/managed-by": "rowlock"}},
+        "spec": {
+            "group": kind.group,
+            "names": names,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "versions": [version],
+        },
+    }
+
+
+async def missing_kinds(api: Api, wanted: Iterable[Kind]) -> list[Kind]:
+    """Those that the cluster does not serve. Raises ApiError when it does not answer, or does not let us list them."""
+    missing: list[Kind] = []
+    for kind in wanted:
+        try:
+            await api.list(kind, limit=1)
+        except NotFound:
+            missing.append(kind)
+    return missing
+
+
+async def install_crds(api: Api, missing: Sequence[Kind]) -> None:
+    """Create the definitions of these kinds, and wait until they are served. Raises ApiError."""
+    for definition in crd_objects():
+        if definition["metadata"]["name"] not in {kind.resource for kind in missing}:
+            continue
+        try:
+            await api.create(CRD, definition, options=WriteOptions(manager="rowlock"))
+        except AlreadyExists:
+            pass  # another server of ours is as far as we are
+    try:
+        async with asyncio.timeout(ESTABLISH_TIMEOUT_S):
+            for kind in missing:
+                while not is_condition_true(await api.get(CRD, "", kind.resource), "Established"):
+                    await asyncio.sleep(_POLL_INTERVAL_S)
+                while await missing_kinds(api, [kind]):
+                    await asyncio.sleep(_POLL_INTERVAL_S)
+    except TimeoutError:
+        names = ", ".join(kind.resource for kind in missing)
+        raise Unavailable(
+            f"the cluster did not begin to serve {names} within {ESTABLISH_TIMEOUT_S:.0f} s: `kubectl describe crd` says why"
+        ) from None
+
+
+async def require_kinds(api: Api, *, install: bool) -> str:
+    """Everything without which nothing works here; a warning about what is missing besides, or "".
+
+    Raises ApiError with what to do: Queue and PodGroup are installed if `install`, kinds of jobs never."""
+    missing = await missing_kinds(api, (kinds.QUEUE, kinds.POD_GROUP))
+    if missing and not install:
+        names = " and ".join(kind.resource for kind in missing)
+        raise Unavailable(
+            f"the cluster does not serve {names}: install KAI Scheduler, or let rowlock create them with `--install-crds`"
+        )
+    if missing:
+        await install_crds(api, missing)
+    absent_jobs = await missing_kinds(api, kinds.JOBS)
+    if len(absent_jobs) == len(kinds.JOBS):
+        raise Unavailable(
+            f"the cluster serves no kind of job: install Kubeflow's training operator first, with `{OPERATOR_COMMAND}`"
+        )
+    return await _describe_limits(api, absent_jobs)
+
+
+async def _describe_limits(api: Api, absent_jobs: Sequence[Kind]) -> str:
+    """What works less well here than where everything is installed."""
+    sentences: list[str] = []
+    if absent_jobs:
+        sentences.append(f"the cluster does not serve {', '.join(kind.resource for kind in absent_jobs)}")
+    if not await _has_gang_scheduler(api):
+        sentences.append(
+            "the cluster has no gang scheduler that rowlock knows: pods of a job may start one by one, and quotas are not enforced"
+        )
+    return "; ".join(sentences)
+
+
+async def _has_gang_scheduler(api: Api) -> bool:
+    """KAI, by the kind that only its binder has; our own Queue and PodGroup prove nothing."""
+    bind_requests = Kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests")
+    try:
+        return not await missing_kinds(api, [bind_requests])
+    except ApiError:
+        return True  # whoever may not list them has a cluster that serves them

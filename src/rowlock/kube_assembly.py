@@ -1,0 +1,111 @@
+"""The assembly over a real Kubernetes cluster: Run:ai's REST API and the command lines, on objects of its API server.
+
+What `rowlock up --kubeconfig FILE` runs. Kubeflow's training operator makes the pods, the cluster's scheduler places them and its
+kubelets run them. The data directory holds this server's token, certificates and address, and nothing of the cluster:
+whoever loses it loses no job. Everybody who has the token acts with the rights of the kubeconfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.types import Receive, Scope, Send
+
+from rowlock import __version__, kinds
+from rowlock.apiserver.server import sockets
+from rowlock.assembly import Server, ensure_token
+from rowlock.controllers import loop_watchdog
+from rowlock.errors import ApiError, BadRequest, Internal
+from rowlock.kube.api_proxy import ApiProxy
+from rowlock.kube.client import Kube
+from rowlock.kube.installation import require_kinds
+from rowlock.kube.rate_limit import Limits
+from rowlock.rest.app import RestApi
+from rowlock.rest.authentication import Authenticator
+from rowlock.rest.call import RestSettings
+from rowlock.storage.journal import acquire_lock
+
+logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs each request, and a watch is renewed for ever
+_LIMITS = Limits(qps=0)
+"""The API server's own fairness limits us; client-side limits would only make users wait."""
+
+
+class KubeServer(Server):
+    """One real cluster and its REST API on one HTTPS port of loopback."""
+
+    async def run(self) -> None:
+        """Until SIGTERM or SIGINT. Raises ApiError where the cluster cannot be used, with what to do about it."""
+        loop = asyncio.get_running_loop()
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, self.stop_event.set)
+        if (self.data_dir / "cluster.db").exists():
+            raise BadRequest(
+                f"{self.data_dir} holds a cluster of this machine: name another directory for the real one with --data-dir DIR"
+            )
+        lock = acquire_lock(self.data_dir / "lock")
+        try:
+            await self._run_locked()
+        finally:
+            lock.close()
+
+    async def _run_locked(self) -> None:
+        listeners = sockets.open_listeners(self.options.port, self.data_dir)
+        kube = connect(self.options.kubeconfig, self.options.context)
+        async with kube:
+            await _require_access(kube, self.options.kubeconfig)
+            notice = await require_kinds(kube, install=self.options.install_crds)
+            if self._certificate_process.wait():
+                raise Internal(f"the certificates in {self.data_dir} could not be made; the lines above say why")
+            token = ensure_token(self.data_dir / "token")
+            rest_api = RestApi(kube, RestSettings(token=token, version=__version__, cluster_name="kubernetes"))
+            authenticator = Authenticator(token, "")
+            proxy = ApiProxy(kube.connection, authenticator.authenticate)
+            app = Starlette(routes=[*rest_api.routes, Mount("/", app=proxy)])
+            url = f"https://{sockets.HOST}:{listeners[0].getsockname()[1]}"
+            with loop_watchdog.LoopWatchdog(self._clock):
+                await self.serve_http(
+                    _KubernetesFirst(proxy, app),
+                    listeners,
+                    (rest_api.run(),),
+                    announce=partial(self.write_server_json, url, self.options.kubeconfig, notice),
+                )
+
+
+class _KubernetesFirst:
+    """The REST API shares its prefix with the Kubernetes API: paths of core resources are the cluster's."""
+
+    def __init__(self, kubernetes: ApiProxy, rest: Starlette) -> None:
+        self._kubernetes, self._rest = kubernetes, rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts = scope["path"].split("/", 4)
+        core = len(parts) > 3 and parts[1:3] == ["api", "v1"] and parts[3] in _CORE_RESOURCES
+        app: Any = self._kubernetes if core or parts[1:2] == ["apis"] else self._rest
+        await app(scope, receive, send)
+
+
+_CORE_RESOURCES = frozenset(kind.plural for kind in kinds.KINDS if not kind.group)
+
+
+def connect(kubeconfig: Path, context: str) -> Kube:
+    """The cluster of a kubeconfig. Raises BadRequest when it cannot be read or has no such context."""
+    try:
+        return Kube.connect(kubeconfig, context or None, limits=_LIMITS)
+    except (ValueError, KeyError, OSError) as error:
+        raise BadRequest(f"the kubeconfig {kubeconfig} cannot be used: {error}") from error
+
+
+async def _require_access(kube: Kube, kubeconfig: Path) -> None:
+    """Raises the cluster's refusal, with the file that led there."""
+    try:
+        await kube.list(kinds.NAMESPACE, limit=1)
+    except ApiError as error:
+        message = f"the cluster of {kubeconfig} cannot be used: {error.message}"
+        raise type(error)(message) from error
