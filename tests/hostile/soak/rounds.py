@@ -81,7 +81,8 @@ class Soak:
         done = subprocess.run(argv, env=self.cluster.env, text=True, capture_output=True, timeout=180)
         took = time.monotonic() - began
         if timed:
-            self.command_seconds.append((took, " ".join(argv[:2])))
+            load = f" (load {os.getloadavg()[0]:.0f} on {os.cpu_count()} CPUs)" if took > LONGEST_ANSWER else ""
+            self.command_seconds.append((took, f"`{' '.join(argv[:2])}`{load}"))
         if code is not None and done.returncode != code:
             self.complain(f"{' '.join(argv)} exited with {done.returncode}: {(done.stdout + done.stderr)[-500:]}")
         return done.stdout
@@ -374,4 +375,4 @@ def play(soak: Soak, seconds: float, actions: tuple[tuple[str, int], ...]) -> No
 
 
 def slow_commands(soak: Soak) -> list[str]:
-    return [f"{took:.1f} s for `{name}`" for took, name in soak.command_seconds if took > LONGEST_ANSWER]
+    return [f"{took:.1f} s for {name}" for took, name in soak.command_seconds if took > LONGEST_ANSWER]
