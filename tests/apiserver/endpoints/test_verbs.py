@@ -316,3 +316,59 @@ def test_an_event_of_the_newer_group_shows_times_and_no_empty_reporter(client: h
     assert core["eventTime"] is None and core["firstTimestamp"] is None and core["reportingComponent"] == ""
     newer = client.get(f"{space}/events/e".replace("/api/v1", "/apis/events.k8s.io/v1")).json()
     assert newer["deprecatedLastTimestamp"] is None and "reportingController" not in newer
+
+
+_OWN_ENTRY = {
+    "manager": "m",
+    "operation": "Update",
+    "apiVersion": "v1",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:data": {}},
+}
+UNREADABLE_ENTRIES: dict[str, dict[str, Any]] = {
+    "no-operation": {k: v for k, v in _OWN_ENTRY.items() if k != "operation"},
+    "odd-operation": {**_OWN_ENTRY, "operation": "Foo"},
+    "no-version": {k: v for k, v in _OWN_ENTRY.items() if k != "apiVersion"},
+    "no-type": {k: v for k, v in _OWN_ENTRY.items() if k != "fieldsType"},
+    "odd-type": {**_OWN_ENTRY, "fieldsType": "Foo"},
+    "odd-fields": {**_OWN_ENTRY, "fieldsV1": {"x": 1}},
+    "fields-no-map": {**_OWN_ENTRY, "fieldsV1": []},
+    "manager-alone": {"manager": "m"},
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE_ENTRIES)
+def test_managed_fields_that_cannot_be_read_change_nothing(client: httpx.Client, space: str, case: str) -> None:
+    """As kube-apiserver 1.34 answered each of these: 201 and 200, and the entries are those of the live object."""
+    entries, path = [_OWN_ENTRY, UNREADABLE_ENTRIES[case]], f"{space}/configmaps"
+    named = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}, "metadata": {"name": case}}
+    told = {**named, "metadata": {"name": case, "managedFields": entries}}
+    made = client.post(path, params={"fieldManager": "first"}, json=told)
+    put = client.put(f"{path}/{case}", params={"fieldManager": "second"}, json=told)
+    merge = {"content-type": "application/merge-patch+json"}
+    change = {"metadata": {"managedFields": entries}, "data": {"b": "2"}}
+    patched = client.patch(
+        f"{path}/{case}", params={"fieldManager": "third"}, headers=merge, content=json.dumps(change)
+    )
+    assert [answer.status_code for answer in (made, put, patched)] == [201, 200, 200]
+    owners = [[e["manager"] for e in answer.json()["metadata"]["managedFields"]] for answer in (made, put, patched)]
+    assert owners == [["first"], ["first"], ["first", "third"]]
+
+
+def test_managed_fields_by_no_name(client: httpx.Client, space: str) -> None:
+    path = f"{space}/configmaps"
+    named = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}, "metadata": {"name": "nameless"}}
+    entry = {k: v for k, v in _OWN_ENTRY.items() if k != "manager"} | {"fieldsV1": {"f:data": {"f:a": {}}}}
+    assert client.post(path, json=named).status_code == 201
+    told = {**named, "metadata": {"name": "nameless", "managedFields": [entry]}}
+    answer = client.put(f"{path}/nameless", json=told)
+    assert answer.status_code == 200
+    assert answer.json()["metadata"]["managedFields"] == [entry]
+
+
+@pytest.mark.parametrize("entries", [["x"], {"a": 1}, [{"operation": 3}], [{"subresource": 3}]])
+def test_managed_fields_of_another_type_are_refused(client: httpx.Client, space: str, entries: Any) -> None:
+    told = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd", "managedFields": entries}}
+    answer = client.post(f"{space}/configmaps", json=told)
+    assert (answer.status_code, answer.json()["reason"]) == (400, "BadRequest")
+    assert "managedFields" in answer.json()["message"]

@@ -17,7 +17,7 @@ from rowlock import objects
 from rowlock.apiserver.apply import apply_merge, field_sets
 from rowlock.apiserver.apply.field_sets import Fields, Path
 from rowlock.apiserver.schema import types
-from rowlock.errors import BadRequest, Cause, Conflict
+from rowlock.errors import Cause, Conflict
 from rowlock.kinds import POD, Kind
 from rowlock.objects import Object
 
@@ -56,32 +56,32 @@ def _make_entry(kind: Kind, manager: FieldManager, operation: str, fields: field
     return entry
 
 
-def check_entries(managed_fields: Any) -> None:
-    """What a client writes there itself. Raises BadRequest when it is not what server-side apply could have written."""
-    is_valid = isinstance(managed_fields, list) and all(
-        isinstance(e, dict)
-        and field_sets.is_tree(e.get("fieldsV1", {}))
-        and e.get("operation", "Update") in ("Apply", "Update")
-        and all(isinstance(e.get(k, ""), str) for k in ("manager", "operation", "apiVersion", "time", "subresource"))
-        for e in managed_fields
-    )
-    if managed_fields is not None and not is_valid:
-        raise BadRequest("metadata.managedFields: entries must have manager, operation, apiVersion and fieldsV1")
-
-
 def entries_of(obj: Object) -> list[Entry]:
-    return _readable_entries(objects.meta(obj).get("managedFields") or ())
+    return _readable_entries(objects.meta(obj).get("managedFields")) or []
 
 
-def _readable_entries(raw_entries: Iterable[Any]) -> list[Entry]:
-    """Entries that can be read; of those that one manager has through one subresource, the last."""
-    return list({_entry_key(e): e for e in raw_entries if e.get("manager") and "fieldsV1" in e}.values())
+def _readable_entries(raw_entries: Any) -> list[Entry] | None:
+    """The entries, of those that one manager has through one subresource the last; None where one of them cannot be read:
+    then none counts, as in a real server. An entry without fields owns nothing."""
+    if not isinstance(raw_entries, list) or not all(map(_is_readable, raw_entries)):
+        return None
+    return list({_entry_key(e): e for e in raw_entries if "fieldsV1" in e}.values())
+
+
+def _is_readable(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.get("operation") in ("Apply", "Update")
+        and bool(entry.get("apiVersion"))
+        and entry.get("fieldsType") == "FieldsV1"
+        and field_sets.is_tree(entry.get("fieldsV1", {}))
+    )
 
 
 def _entry_key(entry: Entry) -> tuple[str, ...]:
     applied = entry["operation"] == "Apply"
     version = "" if applied else str(entry.get("apiVersion", ""))
-    return str(entry["manager"]), str(entry["operation"]), version, str(entry.get("subresource", ""))
+    return entry.get("manager", ""), entry["operation"], version, str(entry.get("subresource", ""))
 
 
 def _owned_fields(entry: Entry) -> Fields:
@@ -89,7 +89,7 @@ def _owned_fields(entry: Entry) -> Fields:
 
 
 def _sort_entries(entries: Iterable[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda e: (e["operation"] != "Apply", e.get("time", ""), e["manager"]))
+    return sorted(entries, key=lambda e: (e["operation"] != "Apply", e.get("time", ""), e.get("manager", "")))
 
 
 def _with_entries(obj: Object, entries: Iterable[Entry], settled: bool = False) -> Object:
@@ -102,12 +102,11 @@ def _with_entries(obj: Object, entries: Iterable[Entry], settled: bool = False) 
 
 def initial_entries(stored: Any, requested: Any) -> list[Entry]:
     """The entries to begin with: a client may write its own, and resets them with none or an empty one. Who says
-    nothing, or what can be read, does not mean to."""
+    nothing, or what cannot be read, does not mean to."""
     if requested in ([], [{}]):
         return []
-    if isinstance(requested, list) and requested and all(e.get("manager") and "fieldsV1" in e for e in requested):
-        return _readable_entries(requested)
-    return _readable_entries(stored or ())
+    entries = _readable_entries(requested) if requested else None
+    return (_readable_entries(stored) or []) if entries is None else entries
 
 
 def record_scale(
@@ -173,7 +172,7 @@ def record_update(kind: Kind, old: Object, new: Object, manager: FieldManager) -
 
 
 def _is_by(entry: Entry, manager: FieldManager, operation: str) -> bool:
-    author = entry["manager"], entry["operation"], entry.get("subresource", "")
+    author = entry.get("manager", ""), entry["operation"], entry.get("subresource", "")
     return author == (manager.name, operation, manager.subresource)
 
 
@@ -281,9 +280,9 @@ def _resolve_conflicts(others: list[Entry], changed: Fields, removed: Fields, fo
 
 def _describe_manager(entry: Entry) -> str:
     if entry["operation"] == "Apply":
-        return f'"{entry["manager"]}"'
+        return f'"{entry.get("manager", "")}"'
     subresource = f' with subresource "{entry["subresource"]}"' if entry.get("subresource") else ""
-    return f'"{entry["manager"]}"{subresource} using {entry["apiVersion"]}'
+    return f'"{entry.get("manager", "")}"{subresource} using {entry["apiVersion"]}'
 
 
 def _conflict_error(conflicts: dict[str, list[str]]) -> Conflict:

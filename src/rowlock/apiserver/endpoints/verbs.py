@@ -18,7 +18,6 @@ from rowlock import kinds, objects
 from rowlock.api import Page, PatchType, WriteOptions
 from rowlock.apiserver.admission import chain as admission
 from rowlock.apiserver.admission.chain import DecodingError, decode_object
-from rowlock.apiserver.apply import managed_fields
 from rowlock.apiserver.authorization.escalation import escalation_review
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
@@ -309,10 +308,8 @@ def _report_duplicates(kind: Kind, duplicates: list[str], options: WriteOptions)
 
 def _check_meta(kind: Kind, meta: dict[str, Any]) -> None:
     """Metadata is read before anything is admitted: it must have its type."""
-    if _is_plain_meta(meta):
-        return
-    check_meta_types(kind, meta)
-    managed_fields.check_entries(meta.get("managedFields"))
+    if not _is_plain_meta(meta):
+        check_meta_types(kind, meta)
 
 
 def _is_plain_meta(meta: dict[str, Any]) -> bool:

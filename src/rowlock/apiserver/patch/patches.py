@@ -121,11 +121,6 @@ def _check_identity(kind: Kind, current: Object, new: Any) -> Object:
         raise refusal(lifecycle.NAMESPACE_MISMATCH_MESSAGE)
     if meta["name"] != name:
         raise refusal(lifecycle.name_mismatch_message(meta["name"], name))
-    entries = meta.get("managedFields")
-    if entries is not objects.meta(current).get("managedFields") and not isinstance(
-        entries, field_ownership.SettledManagedFields
-    ):
-        field_ownership.check_entries(entries)
     return _check_kind(kind, current, new)
 
 
@@ -133,7 +128,9 @@ def check_meta_types(kind: Kind, meta: Object, before: Object | None = None) -> 
     """Metadata has its types before anything else is done with it; only what is not as `before` is looked at. Raises
     DecodingError."""
     old = before or {}
-    changed = {k: v for k, v in meta.items() if k != "managedFields" and v is not None and v is not old.get(k)}
+    changed = {k: v for k, v in meta.items() if v is not None and v is not old.get(k)}
+    if isinstance(changed.get("managedFields"), field_ownership.SettledManagedFields):
+        del changed["managedFields"]
     try:
         decoding.decode(types.META, changed, Walk(path=["metadata"]))
     except BadRequest as error:
