@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -39,12 +40,21 @@ TokenIssuer = Callable[[str, str], Awaitable[AccessToken | None]]
 """From a client id and its secret; None where nobody logs in with them."""
 
 
+def name_of_account() -> str:
+    """Who started the server: the account's name, or its number where the machine knows no name for it (a container
+    that runs as any uid)."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
 @dataclass(frozen=True, slots=True)
 class RestSettings:
     """What the face must be told. `cluster_id` "" takes the uid of the kube-system namespace."""
 
     token: str | None = None
-    user: str = field(default_factory=getpass.getuser)
+    user: str = field(default_factory=name_of_account)
     version: str = ""
     cluster_id: str = ""
     cluster_name: str = "rowlock"

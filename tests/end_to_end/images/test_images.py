@@ -50,8 +50,8 @@ def test_exec_sees_what_the_program_sees(shared: Cluster, image: str) -> None:
         shared.run("rowlock", "wait", "stays", "--for", "running")
         shared.until(lambda: "hello" in shared.run("rowlock", "logs", "stays"), "the greeting")
         assert shared.run("rowlock", "exec", "stays", "--", "cat", "/srv/code/made") == "left\n"
-        shared.run("rowlock", "exec", "stays", "--", "touch", "/usr/local/rowlock-exec-was-here")
-        assert not Path("/usr/local/rowlock-exec-was-here").exists()
+        shared.run("rowlock", "exec", "stays", "--", "touch", "/rowlock-exec-was-here")
+        assert not Path("/rowlock-exec-was-here").exists()
         data = shared.run("rowlock", "exec", "stays", "--", "ls", str(shared.data))
         assert "token" not in data and "cluster.db" not in data, "the cluster's secrets are not the pod's"
     finally:

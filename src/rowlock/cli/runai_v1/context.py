@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -137,7 +138,10 @@ def whoami(line: CommandLine) -> int:
     except CommandError:
         show("You are currently not logged in to Run:AI")
         raise
-    name = getpass.getuser()
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container that runs as any uid
+        name = str(os.getuid())
     show(f"User: {name}")
     show(f"Logged in Id: {name}")
     return 0
