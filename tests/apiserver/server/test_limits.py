@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -566,3 +567,22 @@ def test_a_watcher_that_pauses_reads_on_where_it_was(server: Running, client: ht
         data = {"number": str(times)}
         client.put(f"{space}/configmaps/much", json={"metadata": {"name": "much"}, "data": data}).raise_for_status()
         assert numbers(slow, times) == numbers(other, times) == [times]
+
+
+def test_a_connection_that_has_gone_waits_for_no_garbage_collection(server: Running) -> None:
+    """Each held its TLS buffers until a full collection, which is rare and long: 0.1 s, in which nobody was served."""
+
+    def connections() -> int:
+        return sum(type(found) is tls.TlsConnection for found in gc.get_objects())
+
+    gc.collect()
+    before = connections()
+    gc.disable()
+    try:
+        for _ in range(20):
+            with connected(server) as connection:
+                connection.sendall(head("GET /api/v1/namespaces/default HTTP/1.1", "Connection: close") + b"\r\n\r\n")
+                assert all_of(connection).startswith(b"HTTP/1.1 200 ")
+        until(lambda: connections() <= before + 2, "they are freed without a collection")
+    finally:
+        gc.enable()

@@ -246,6 +246,9 @@ async def _run(cycle: RequestResponseCycle, app: Any, tasks: set[asyncio.Task[No
         await cycle.run_asgi(app)
     finally:
         tasks.discard(asyncio.current_task())
+        cycle.scope.pop(
+            "extensions", None
+        )  # they lead back to the cycle, and would keep the connection until a collection
 
 
 class Exchange:

@@ -54,6 +54,13 @@ def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
     return tls_context
 
 
+class _Gone(asyncio.Protocol):
+    """Within a connection that has been lost."""
+
+
+_GONE: InnerProtocol = _Gone()
+
+
 class Outbox:
     """The connections of one server that have written in this turn of the event loop."""
 
@@ -154,6 +161,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
             self._handshake_timer.cancel()
         if self._handshake_done:
             self._inner.connection_lost(exc)
+        self._inner = _GONE  # it knows us: each connection would wait for a full collection, with its buffers
 
     def pause_writing(self) -> None:
         if self._handshake_done:
