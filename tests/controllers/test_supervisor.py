@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from rowlock.controllers.supervisor import MAX_DELAY, ContainedTaskGroup, ErrorLog, supervise
+from rowlock.controllers.supervisor import MAX_DELAY, ContainedTaskGroup, ErrorLog, back_off, supervise
 
 
 def test_an_error_is_told_once_and_the_work_goes_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -63,3 +63,8 @@ def test_tasks_of_a_contained_group_end_alone() -> None:
 
     assert asyncio.run(body()) == "other"
     assert errors.counts == {"a probe": 1}
+
+
+def test_delays_double_up_to_the_longest() -> None:
+    assert [back_off(failures) for failures in (1, 2, 7, 5_000)] == [1.0, 2.0, 60.0, 60.0]
+    assert [back_off(failures, 0.005, 960.0) for failures in (1, 2, 5_000)] == [0.005, 0.01, 960.0]

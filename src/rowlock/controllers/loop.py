@@ -19,7 +19,7 @@ from rowlock.api import Api, Change, Controller, Decision, View, WriteSequence
 from rowlock.controllers import writer
 from rowlock.controllers.reconcile_stats import RECONCILES, Result
 from rowlock.controllers.recorder import Allowance, Recorder
-from rowlock.controllers.supervisor import supervise
+from rowlock.controllers.supervisor import back_off, supervise
 from rowlock.controllers.writer import FailedWrite, Step
 from rowlock.errors import ApiError, NotTried
 from rowlock.kinds import Kind
@@ -198,8 +198,8 @@ class _Loop:
 
     def _back_off(self, queue: _Queue) -> None:
         """Look again: at once when something changes, else after a while that doubles each time."""
-        self._requeue_after(queue, min(FIRST_DELAY * 2 ** min(queue.failures, 30), MAX_DELAY))
         queue.failures += 1
+        self._requeue_after(queue, back_off(queue.failures, FIRST_DELAY, MAX_DELAY))
 
     async def _wait_for_view(self, revision: int) -> None:
         """Until the view shows our own writes, and the controllers have been told of all that it shows."""

@@ -71,9 +71,9 @@ ERRORS = ErrorLog()
 """Of this process."""
 
 
-def back_off(failures: int, first: float = FIRST_DELAY) -> float:
-    """Seconds before the next attempt after so many failures (from 1)."""
-    return float(min(first * 2 ** min(failures - 1, 30), MAX_DELAY))
+def back_off(failures: int, first: float = FIRST_DELAY, longest: float = MAX_DELAY) -> float:
+    """Seconds before the next attempt after so many failures (from 1): `first`, doubled each time, up to `longest`."""
+    return float(min(first * 2 ** min(failures - 1, 30), longest))
 
 
 class ContainedTaskGroup(asyncio.TaskGroup):
