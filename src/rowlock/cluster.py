@@ -65,12 +65,11 @@ class LocalCluster:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
-        self._admission = admission = AdmissionChain()
-        admission.has_scheduler = "scheduler" not in settings.disabled_parts
+        parity, has_scheduler = PARITIES[settings.parity], "scheduler" not in settings.disabled_parts
+        self._admission = admission = AdmissionChain(parity=parity, has_scheduler=has_scheduler)
         if "kubelet" not in settings.disabled_parts:
             leftovers.refuse_copy(settings.data_dir)
         self.store = Store.open(settings.data_dir / "cluster.db", admission=admission, patches=Patcher())
-        admission.parity = PARITIES[settings.parity]
         admission.view = (
             self.store.core.staged_view
         )  # quotas, priority classes and service accounts are looked up in it
@@ -79,7 +78,7 @@ class LocalCluster:
         self.notice = "" if any(self.store.view.all(NAMESPACE)) else leftovers.set_aside(settings.data_dir, time.time())
         """A sentence that a person who starts the cluster should read."""
         planning = Planning(half_life=settings.half_life)
-        self.scheduler = None if "scheduler" in settings.disabled_parts else Scheduler(planning)
+        self.scheduler = Scheduler(planning) if has_scheduler else None
         self.kubelet: Kubelet | None = None
         """None before the cluster is entered, and where that part is disabled."""
         self.diagnostics: diagnostics.Diagnostics | None = None

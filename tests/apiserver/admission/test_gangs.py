@@ -28,8 +28,8 @@ NOTE = "metadata.annotations[gpu-fraction]"
 class Door:
     """A store with admission, as an API server has it."""
 
-    def __init__(self) -> None:
-        self.admission = AdmissionChain()
+    def __init__(self, *, has_scheduler: bool = True) -> None:
+        self.admission = AdmissionChain(has_scheduler=has_scheduler)
         self.store = Store.open(admission=self.admission, patches=Patcher())
         self.admission.view = self.store.core.staged_view
         self.create(kinds.NAMESPACE, "", "n")
@@ -266,8 +266,9 @@ def test_a_node_that_takes_no_pods_holds_none(state: dict[str, Any], said: str) 
 
 
 def test_without_our_scheduler_nothing_is_said_about_where_pods_could_go() -> None:
-    door = Door()
-    door.create(kinds.NODE, "", "small", status={"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"}})
-    assert door.create(kinds.PYTORCHJOB, "n", "a", **job({}, "8")), "warned"
-    door.admission.has_scheduler = False
-    assert door.create(kinds.PYTORCHJOB, "n", "b", **job({}, "8")) == []
+    warnings = []
+    for has_scheduler in (True, False):
+        door = Door(has_scheduler=has_scheduler)
+        door.create(kinds.NODE, "", "small", status={"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"}})
+        warnings.append(door.create(kinds.PYTORCHJOB, "n", "a", **job({}, "8")))
+    assert warnings[0] and warnings[1] == []

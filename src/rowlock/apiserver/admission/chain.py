@@ -43,11 +43,12 @@ SPEC_REPLICAS_PATHS = {
 class AdmissionChain:
     """The `Admission` of `storage/write_verbs.py` as kube-apiserver has it."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.time, *, parity: Parity = DEFAULT, has_scheduler: bool = True
+    ) -> None:
+        """`has_scheduler` False = nobody of ours places pods here: nothing is said about where they could go."""
         self.view: View | None = None
-        self.parity = DEFAULT
-        self.has_scheduler = True
-        """False = nobody of ours places pods here: nothing is said about where they could go."""
+        self._parity, self._has_scheduler = parity, has_scheduler
         self.drained_until = -math.inf
         """On the monotonic clock: until then no new job is taken."""
         self._clock = clock
@@ -80,9 +81,9 @@ class AdmissionChain:
             new = _keep_secret_names(new)
         self._validate(kind, None, new)
         options.warnings.extend(object_warnings.warnings(kind, new, created=True))
-        _review(kind, None, new, options, self.parity)
+        _review(kind, None, new, options, self._parity)
         if kind in gang_admission.REVIEWED_KINDS:
-            view = self.view if self.has_scheduler else None
+            view = self.view if self._has_scheduler else None
             gang_admission.review(kind, None, new, options, view, now=self._clock())
         if kind.namespaced:
             quota_admission.check_quotas(kind, new, self.view)
@@ -122,7 +123,7 @@ class AdmissionChain:
         if submitted == before and not from_apply and entries == (old_fields or []):
             if not subresource:  # who changes nothing is warned, and a webhook is asked, all the same
                 options.warnings.extend(object_warnings.warnings(kind, new, created=False))
-                _review(kind, old, new, options, self.parity)
+                _review(kind, old, new, options, self._parity)
             return old
         if subresource == "status":
             self._validate_status(kind, old, new)
@@ -133,7 +134,7 @@ class AdmissionChain:
             if not subresource:
                 options.warnings.extend(object_warnings.warnings(kind, new, created=False))
             if subresource != "scale":  # webhooks are registered for the jobs themselves
-                _review(kind, old, new, options, self.parity)
+                _review(kind, old, new, options, self._parity)
                 gang_admission.review(kind, before, new, options, self.view)
         if from_apply or subresource == "scale" or not options.manager:
             return _with_managed_fields(new, entries)
