@@ -112,6 +112,9 @@ class LogOptions:
     since: float | None = None
     timestamps: bool = False
     limit_bytes: int | None = None
+    owner: str = ""
+    """The uid of a job: where its pod of that name is gone (or, with `previous`, was made anew), what the last one wrote
+    is meant, as long as it is kept, and no other job's. "" = anybody's, of a pod that is gone."""
 
 
 WRITE = WriteOptions()

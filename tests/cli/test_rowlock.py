@@ -220,6 +220,27 @@ def test_a_suspended_job_says_so(served: Served) -> None:
     assert "It is suspended: `rowlock resume t1`" in served.ok("rowlock explain t1")
 
 
+def test_the_logs_of_pods_that_are_gone_are_read(served: Served) -> None:
+    """A suspended job has no pods; what they wrote is kept, and every way to ask for a log finds it."""
+    served.node("a")
+    served.ok(SUBMIT)
+    served.bound(2)
+    served.run_pods()
+    served.until(lambda: "2/2" in served.ok("rowlock list"))
+    served.ok("rowlock suspend t1")
+    served.until(served.reap)
+    served.until(lambda: "Stopped" in served.ok("rowlock list"))
+    served.logs["t1-master-0"] = ["2026-01-01T00:00:00Z one", "2026-01-01T00:00:02Z three"]
+    assert served.ok("rowlock logs t1") == "[rank 0] one\n[rank 0] three\n"
+    served.logs["t1-worker-0"] = ["2026-01-01T00:00:01Z two"]
+    assert served.ok("rowlock logs t1") == "[rank 0] one\n[rank 1] two\n[rank 0] three\n"
+    for words in ("--rank 1", "--pod worker-0", "--pod t1-worker-0"):
+        assert served.ok(f"rowlock logs t1 {words}") == "two\n"
+    assert served.ok("runai logs t1") == "one\nthree\n"
+    assert served.ok("runai logs t1 --pod t1-worker-0") == "two\n"
+    assert "Failed to find pod: 'rank-7'" in served.run("rowlock logs t1 --rank 7")[2]
+
+
 def test_a_suspended_job_has_not_failed() -> None:
     """Its ranks were asked to end: that is no incident, and nobody is blamed."""
     job = {"metadata": {"name": "j", "uid": "u"}, "spec": {"runPolicy": {"suspend": True}}}

@@ -30,6 +30,7 @@ from rowlock.cli import main, runai_tree
 from rowlock.cli.commands import tree as rowlock_tree
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Flag, Group
+from rowlock.errors import not_found
 from rowlock.objects import Object, name
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
@@ -66,6 +67,8 @@ class Served:
         self._thread = threading.Thread(target=self._main, name="served")
 
     async def _log(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        if options.previous and pod not in self.logs:
+            raise not_found("pods", pod)
         for line in self.logs.get(pod, []):
             yield (line if options.timestamps else line.partition(" ")[2]).encode() + b"\n"
         if options.follow and pod in self.endless:

@@ -1,6 +1,6 @@
 """Logs over REST: of one pod, and of all pods of a workload in one stream, every line under its rank.
 
-Nothing of a log is kept here; `Api.log` gives the bytes. A followed stream waits for pods that have not started,
+Nothing of a log is kept here; `Api.log` gives the bytes, also of a job's pods that are gone, where they are kept. A followed stream waits for pods that have not started,
 goes on through restarts of a rank, and ends when the workload has. Ranks that outlive the master are heard to their
 end; one that was started again is not heard for ever: it may wait for a master that is done.
 """
@@ -111,9 +111,12 @@ def _check_time(text: str | None) -> str | None:
 
 
 async def pod_logs(call: RestCall) -> Any:
-    """GET /workloads/{id}/pods/{pod}/logs: the log of one container as text."""
+    """GET /workloads/{id}/pods/{pod}/logs: the log of one container as text. A pod that is gone is named, too, or by its
+    rank: `rank-1`; `chief` is the one that is meant where nobody says which."""
     log_options, workload, pod_word = parse_log_options(call), find_workload(call), str(call.path["pod"])
     pod = next((p for p in workload.pods if pod_word in (objects.name(p), objects.uid(p))), None)
+    if pod is None and (gone := _find_gone_pod(workload, pod_word)) and not log_options.follow:
+        return await _stream_response(_source(call, workload).read_gone_pod(gone, log_options))
     if pod is None:
         names = [objects.name(p) for p in workload.pods]
         job = objects.name(workload.job)
@@ -128,6 +131,18 @@ async def pod_logs(call: RestCall) -> Any:
     return await _stream_response(source.read_pod(pod, log_options))
 
 
+def _find_gone_pod(workload: Workload, pod_word: str) -> Object | None:
+    """The pod of the workload that is gone (or was never made), by its name or rank."""
+    gone = ranks.gone_pods(workload.job, workload.pods)
+    if pod_word == "chief":
+        return ranks.chief_pod(gone)
+    return next((p for p in gone if pod_word in (objects.name(p), _rank_word(workload, p))), None)
+
+
+def _rank_word(workload: Workload, pod: Object) -> str:
+    return ranks.rank_label(workload.job, pod).replace(" ", "-")
+
+
 def _waiting_reason(workload: Workload) -> str:
     status = workload.status()
     return (status.message or f"it is {status.phase}").rstrip(".")
@@ -139,13 +154,20 @@ async def workload_logs(call: RestCall) -> Any:
     source = _source(call, workload)
     if log_options.follow:
         return await _stream_response(source.follow_all(log_options))
-    if not any(has_started(pod) for pod in workload.pods):
-        status = workload.status()
-        name = objects.name(workload.job)
-        if status.phase in ("Stopping", "Stopped"):
-            raise BadRequest(f"{name} is suspended and has no pods: `rowlock resume {name}` starts it again.")
-        raise BadRequest(f"no pod of {name} has started yet: {_waiting_reason(workload)}. Follow with -f to wait.")
     return await _stream_response(source.read_all(workload, log_options))
+
+
+def _has_run(job: Object) -> bool:
+    """Pods of it may have run and gone: a job that only waits is not asked about a thousand of them."""
+    return any(objects.condition(job, word) for word in ("Running", "Restarting", "Suspended", "Succeeded", "Failed"))
+
+
+def _no_logs_error(workload: Workload) -> BadRequest:
+    """No pod has started, and nothing is kept of earlier ones."""
+    name = objects.name(workload.job)
+    if workload.status().phase in ("Stopping", "Stopped"):
+        return BadRequest(f"{name} is suspended and has no pods: `rowlock resume {name}` starts it again.")
+    return BadRequest(f"no pod of {name} has started yet: {_waiting_reason(workload)}. Follow with -f to wait.")
 
 
 def _source(call: RestCall, workload: Workload) -> _LogSource:
@@ -234,7 +256,11 @@ class _LogSource:
     clock: Callable[[], float]
 
     def read_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
-        return self.api.log(objects.namespace(pod), objects.name(pod), log_options)
+        return self.api.log(objects.namespace(pod), objects.name(pod), replace(log_options, owner=self.uid))
+
+    def read_gone_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
+        """What this job's last pod of that name wrote. Raises ApiError where nothing is kept of it."""
+        return self.read_pod(pod, replace(log_options, previous=True))
 
     async def follow_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
         """One pod, waited for when it has not started."""
@@ -287,15 +313,27 @@ class _LogSource:
     # -------------------------------------------------------- all, at rest
 
     async def read_all(self, workload: Workload, log_options: LogOptions) -> AsyncIterator[bytes]:
-        """Every pod's log, merged by time."""
+        """Every pod's log, merged by time; of ranks that have no pod, or one that has not started, the last pod's."""
         dated_options = replace(log_options, timestamps=True)
-        sources = [
-            (self._tag(workload, p), take_lines(split_lines(self.read_pod(p, dated_options)), log_options.tail))
-            for p in workload.pods
-            if has_started(p)
-        ]
-        heads = [(await anext(lines, None), tag, lines) for tag, lines in sources]
-        pending_lines = [(line, tag, lines) for line, tag, lines in heads if line is not None]
+        started = [pod for pod in workload.pods if has_started(pod)]
+        sources = [(pod, self.read_pod(pod, dated_options)) for pod in started]
+        readable = len(sources)
+        gone = ranks.gone_pods(workload.job, started) if _has_run(workload.job) else []
+        sources += [(pod, self.read_gone_pod(pod, dated_options)) for pod in gone]
+        pending_lines = []
+        for number, (pod, chunks) in enumerate(sources):
+            lines = take_lines(split_lines(chunks), log_options.tail)
+            try:
+                head = await anext(lines, None)
+            except (NotFound, BadRequest):
+                if number < len(started):
+                    raise
+                continue  # nothing is kept of this rank
+            readable += number >= len(started)
+            if head is not None:
+                pending_lines.append((head, self._tag(workload, pod), lines))
+        if not readable:
+            raise _no_logs_error(workload)
         while pending_lines:
             earliest = min(range(len(pending_lines)), key=lambda n: pending_lines[n][0].partition(b" ")[0])
             line, tag, lines = pending_lines[earliest]

@@ -36,6 +36,24 @@ def sort_by_rank(pods: Iterable[Object]) -> list[Object]:
     return sorted(pods, key=lambda p: (_ORDER.get(replica_role(p), 99), replica_index(p), objects.name(p)))
 
 
+def gone_pods(job: Object, pods: Iterable[Object]) -> list[Object]:
+    """The pods that the job's replicas have by name and that are not among `pods`, in the order of ranks, as far as
+    their names say: they were deleted, or were never made."""
+    present = {objects.name(pod) for pod in pods}
+    stubs = [
+        {
+            "metadata": {
+                "name": f"{objects.name(job)}-{role.lower()}-{index}",
+                "namespace": objects.namespace(job),
+                "labels": {TYPE_LABEL: role.lower(), INDEX_LABEL: str(index)},
+            }
+        }
+        for role, spec in replica_specs(job).items()
+        for index in range(int(spec["replicas"]) if spec.get("replicas") is not None else 1)
+    ]
+    return sort_by_rank(stub for stub in stubs if objects.name(stub) not in present)
+
+
 def chief_pod(pods: Iterable[Object]) -> Object | None:
     """The pod whose log people mean when they name none: master, launcher, chief, or worker 0."""
     sorted_pods = sort_by_rank(pods)

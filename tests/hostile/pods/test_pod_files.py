@@ -19,7 +19,7 @@ from rowlock.diagnosis.tracebacks import find_error, last_line
 from rowlock.diagnostics.rank_failures import find_run_error, read_error_file
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.files.names import NotAName, is_name, path_component
-from rowlock.kubelet.pod.directory import PodCard, PodDirectories
+from rowlock.kubelet.pod.directory import OWNER_FACT, PodCard, PodDirectories
 from rowlock.kubelet.pod.facts import ContainerConfigError, Run
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.runtime import processes
@@ -261,6 +261,30 @@ def test_a_deleted_pods_log_is_found_by_whole_names_only(tmp_path: Path) -> None
     for name in ("*", "?", "[a]", "..", "a_u"):
         assert directories.find_deleted_pod_log("default", name, "main") is None
         assert directories.find_deleted_pod_log(name, "a", "main") is None
+
+
+def test_a_deleted_pods_log_is_its_own_jobs(tmp_path: Path) -> None:
+    """Two jobs of one name, one after the other: each one's log is found by the job's uid, and a hostile fact by none."""
+    directories = PodDirectories(tmp_path)
+    for uid, owner in (("u1", "job-1"), ("u2", "job-2"), ("u3", "")):
+        card = PodCard("default", "a", uid, "node", "", 5.0, owner=owner)
+        directories.write_card(card)
+        assert [c.owner for c in directories.read_cards()] == [owner]
+        container = directories.container_directory(uid, "main")
+        container.mkdir()
+        (container / "log.0").write_text(owner)
+        directories.remove(card)
+    logs = directories.logs
+    assert directories.find_deleted_pod_log("default", "a", "", "job-1") == logs / "default_a_u1" / "main.0.log"
+    assert directories.find_deleted_pod_log("default", "a", "", "job-2") == logs / "default_a_u2" / "main.0.log"
+    fact = logs / "default_a_u1" / OWNER_FACT
+    others = logs / "default_a_u2" / OWNER_FACT
+    odd: list[Callable[[], None]] = [lambda: os.mkfifo(fact), lambda: fact.symlink_to(others), lambda: fact.mkdir()]
+    for make_odd in odd:
+        fact.unlink(missing_ok=True)
+        make_odd()
+        assert directories.find_deleted_pod_log("default", "a", "", "job-1") is None
+        assert directories.find_deleted_pod_log("default", "a", "", "job-2") == logs / "default_a_u2" / "main.0.log"
 
 
 # ---------------------------------------------------------------- against a node

@@ -15,14 +15,14 @@ import pytest
 from tests.kubelet.conftest import WAY, Node, on_node, pod, shim_request, until
 
 from rowlock import kinds
-from rowlock.api import DeleteOptions
+from rowlock.api import DeleteOptions, LogOptions
 from rowlock.errors import BadRequest, NotFound
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.runtime.processes import read_run
 from rowlock.kubelet.shim import container_init
-from rowlock.objects import is_condition_true
+from rowlock.objects import Object, is_condition_true
 from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model import snapshot as scheduling
 
@@ -200,6 +200,33 @@ def test_the_operators_init_container_waits_for_the_master(tmp_path: Path) -> No
         done = node.pod("w-0")["status"]["initContainerStatuses"][0]["state"]["terminated"]
         assert done["exitCode"] == 0 and await node.log("w-0") == "worker\n"
         await node.delete("m-0", DeleteOptions(grace=0))
+
+    on_node(tmp_path, body)
+
+
+def test_a_pod_that_is_made_anew_has_the_log_of_the_last_one_of_its_job(tmp_path: Path) -> None:
+    def made_by(job: str, script: str) -> Object:
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "j", "uid": job, "controller": True}
+        return pod("a", script, ownerReferences=[owner])
+
+    async def body(node: Node) -> None:
+        async def read(job: str) -> bytes:
+            options = LogOptions(previous=True, owner=job)
+            return b"".join([p async for p in node.kubelet.logs.read_log("default", "a", options)])
+
+        for number in (1, 2):
+            await node.add(made_by("job-1", f"echo run {number}; sleep {number - 1}0"))
+            await node.phase("a", "Running", "Succeeded")
+            await until(lambda: node.state("a", "state.running") or node.state("a", "state.terminated"))
+            if number == 1:
+                await node.ended("a")
+                await node.delete("a")
+                await until(lambda: not list((tmp_path / "pods").iterdir()))
+        assert await read("job-1") == b"run 1\n"
+        for stranger in ("job-2", ""):
+            with pytest.raises((BadRequest, NotFound)):
+                await read(stranger)
+        await node.delete("a", DeleteOptions(grace=0))
 
     on_node(tmp_path, body)
 

@@ -12,6 +12,9 @@ from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.output import parse_duration
 
+GONE_CHIEF = "chief"
+"""The server's word for the pod that is meant when none is named, of a job whose pods are gone."""
+
 
 def logs(line: CommandLine) -> int:
     name = line.word("job")
@@ -21,7 +24,7 @@ def logs(line: CommandLine) -> int:
     options = {"follow": line.follow, "timestamps": line.timestamps, "tail": line.tail}
     if line.since:
         options["since"] = parse_duration(line.since, "--since")
-    if pod := selected_pod(server, workload, line):
+    if pod := selected_pod(server, workload, line, gone=not line.follow):
         write_lines(server.stream_lines(f"{path}/pods/{pod}/logs", previous=line.previous, **options))
         return 0
     if line.previous:
@@ -43,34 +46,40 @@ def _earlier_logs_hint(server: client.ServerClient, workload: dict[str, Any]) ->
     return f" Logs of its earlier pods: {first}*/" if glob.glob(f"{first}*-[0-9]*_*") else ""
 
 
-def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: str) -> str:
-    """The pod that a word names: its name, or what comes after the job's."""
+def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: str, *, gone: bool = False) -> str:
+    """The pod that a word names: its name, or what comes after the job's. `gone`: it may be gone, the server knows."""
     names = [p["name"] for p in client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")]
     for name in names:
         if word in (name, name.removeprefix(f"{workload['name']}-")):
             return str(name)
+    if gone and not names:
+        return word if word.startswith(f"{workload['name']}-") else f"{workload['name']}-{word}"
     hint = f" Its pods: {', '.join(names)}." if names else " It has no pods."
     raise CommandError(
         f"Failed to find pod: '{word}' of job: '{workload['name']}'.{suggest_nearest(word, names)}{hint}"
     )
 
 
-def selected_pod(server: client.ServerClient, workload: dict[str, Any], line: CommandLine) -> str:
-    """The pod that `--pod` or `--rank` names; "" where neither is given."""
+def selected_pod(
+    server: client.ServerClient, workload: dict[str, Any], line: CommandLine, *, gone: bool = False
+) -> str:
+    """The pod that `--pod` or `--rank` names; "" where neither is given. `gone`: it may be gone, the server knows."""
     rank = getattr(line, "rank", None)
     if line.pod and rank is not None:
         raise CommandError("--pod and --rank both name a pod: give one of them", 2)
     if rank is not None:
-        return _pod_of_rank(server, workload, rank)
-    return find_pod_name(server, workload, line.pod) if line.pod else ""
+        return _pod_of_rank(server, workload, rank, gone=gone)
+    return find_pod_name(server, workload, line.pod, gone=gone) if line.pod else ""
 
 
-def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: int) -> str:
+def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: int, *, gone: bool) -> str:
     """The pod that is this rank of the job."""
     pods = client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")
     ranks = {p["rank"]: str(p["name"]) for p in pods}
     if name := ranks.get(f"rank {rank}"):
         return name
+    if gone and not pods:
+        return f"rank-{rank}"
     if not any(tag.startswith("rank ") for tag in ranks):
         raise CommandError(
             f"the pods of {workload['name']} do not have one rank each: choose one with --pod ({', '.join(ranks) or 'none yet'})"

@@ -9,7 +9,7 @@ from typing import Any
 from rowlock.cli import client, exec_commands
 from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import WORKLOADS, find_workload
-from rowlock.cli.commands.logs import find_pod_name, write_lines
+from rowlock.cli.commands.logs import GONE_CHIEF, find_pod_name, write_lines
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import parse_duration
@@ -24,7 +24,11 @@ def logs(line: CommandLine) -> int:
     server, workload = named_workload(line)
     if line.wait_timeout:
         _wait_for_start(server, workload, parse_duration(line.wait_timeout, "--wait-timeout"))
-    pod = find_pod_name(server, workload, line.pod) if line.pod else chief_pod(server, workload, follow=line.follow)
+    if line.pod:
+        pod = find_pod_name(server, workload, line.pod, gone=not line.follow)
+    else:
+        chief = str(workload["additionalFields"]["chief"])
+        pod = chief or (chief_pod(server, workload, follow=True) if line.follow else GONE_CHIEF)
     options: dict[str, Any] = {
         "follow": line.follow, "timestamps": line.timestamps, "sinceTime": line.since_time, "previous": line.previous,
         "container": line.container, "limitBytes": line.limit_bytes,

@@ -5,6 +5,7 @@ pods/<uid>/<container>/start.N …    see shim.py
 pods/<uid>/.volumes/                see directories.py
 pods/<uid>/.work/                   where programs begin that name no directory
 logs/<namespace>_<pod>_<uid>/<container>.N.log    after the pod was deleted; the newest, within KEPT and SIZE
+logs/<namespace>_<pod>_<uid>/.owner.json          the uid of the job that it was a rank of
 """
 
 import contextlib
@@ -25,6 +26,7 @@ MAX_KEPT_POD_LOGS = 1000
 """Deleted pods whose logs are kept."""
 _ATTEMPTS = 20
 WORK_DIRECTORY = ".work"
+OWNER_FACT = ".owner.json"
 _RUN_LOG, _KEPT_LOG = re.compile(r"log\.([0-9]+)"), re.compile(r"([^.].*)\.[0-9]+\.log")
 _ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 log = logging.getLogger("rowlock.kubelet")
@@ -45,6 +47,8 @@ class PodCard:
     devices: tuple[str, ...] = ()
     contained: bool = False
     """Does it run in containers of an engine?"""
+    owner: str = ""
+    """The uid of the object that controls it, a job; "" = none does."""
 
     @classmethod
     def from_fact(cls, fact: Mapping[str, Any]) -> "PodCard | None":
@@ -55,7 +59,8 @@ class PodCard:
             return None
         if (ip and not _ADDRESS.fullmatch(ip)) or not all(isinstance(device, str) for device in devices):
             return None
-        return cls(namespace, name, uid, node, ip, begun, tuple(devices), fact.get("contained") is True)
+        owner = untrusted.text_of(fact, "owner")
+        return cls(namespace, name, uid, node, ip, begun, tuple(devices), fact.get("contained") is True, owner)
 
 
 class PodDirectories:
@@ -118,6 +123,9 @@ class PodDirectories:
                     if (found := _RUN_LOG.fullmatch(entry.name)) and entry.is_file(follow_symlinks=False):
                         log_directory.mkdir(exist_ok=True, mode=0o700, parents=True)
                         os.rename(entry.path, log_directory / f"{container}.{found[1]}.log")
+        if card.owner and log_directory.is_dir():
+            with contextlib.suppress(OSError):  # a full disk: the log is kept, and read by the pod's name only
+                write_fact(str(log_directory / OWNER_FACT), {"uid": card.owner})
         for _ in range(_ATTEMPTS):
             beneath.remove_path(str(directory))
             if not directory.exists():
@@ -138,11 +146,14 @@ class PodDirectories:
             if number >= MAX_KEPT_POD_LOGS or remaining < 0:
                 beneath.remove_path(path)
 
-    def find_deleted_pod_log(self, namespace: str, pod: str, container: str) -> Path | None:
-        """The newest log of a deleted pod; of its first container when none is named."""
+    def find_deleted_pod_log(self, namespace: str, pod: str, container: str, owner: str = "") -> Path | None:
+        """The newest log of a deleted pod; of its first container when none is named. `owner`: only of a pod of the job
+        with this uid, for an earlier job may have had the same name."""
         logs: list[tuple[float, str]] = []
         for directory in os.scandir(self.logs) if self.logs.is_dir() else ():
             if directory.name.rpartition("_")[0] != f"{namespace}_{pod}":
+                continue
+            if owner and _read_owner(directory.path) != owner:
                 continue
             with contextlib.suppress(OSError):
                 logs += [
@@ -160,3 +171,8 @@ class PodDirectories:
         numbered = [f"{name}.{newest - 2}" for name in ("log", "start", "program", "message", "exit", "refused")]
         for name in (*numbered, f"error.{newest - 2}.json", "stop"):
             beneath.remove_path(str(directory / name))
+
+
+def _read_owner(log_directory: str) -> str:
+    """The uid of the job whose pod wrote the logs; "" when nothing says so."""
+    return untrusted.text_of(untrusted.read_object(f"{log_directory}/{OWNER_FACT}") or {}, "uid")

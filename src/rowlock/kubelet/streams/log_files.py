@@ -38,6 +38,10 @@ class PodLogs:
         facts = state.containers.get(container, NO_FACTS) if state else NO_FACTS
         number = facts.run.number if facts.run is not None else None
         if options.previous:
+            if not number and options.owner:
+                async for piece in self._read_deleted_pod_log(Key(namespace, pod_name), options):
+                    yield piece
+                return
             if not number:
                 raise BadRequest(f'previous terminated container "{container}" in pod "{pod_name}" not found')
             number -= 1
@@ -56,7 +60,8 @@ class PodLogs:
             yield piece
 
     async def _read_deleted_pod_log(self, pod_key: Key, options: LogOptions) -> AsyncIterator[bytes]:
-        path = self._directories.find_deleted_pod_log(pod_key.namespace, pod_key.name, options.container)
+        find = self._directories.find_deleted_pod_log
+        path = await asyncio.to_thread(find, pod_key.namespace, pod_key.name, options.container, options.owner)
         if path is None:
             raise not_found("pods", pod_key.name)
         ended = asyncio.Event()

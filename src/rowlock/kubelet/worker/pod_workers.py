@@ -109,8 +109,10 @@ class PodWorkers:
         held_devices = {
             other: t.card.devices for other, t in self._pod_states.items() if t.card.node == node and t.holds_devices()
         }
-        devices = assign_devices(parse_pod_spec(pod), self._node.nodes[node], held_devices)
-        card = PodCard(*key(pod), uid, node, self._network.address(uid), self._node.clock(), devices)
+        spec = parse_pod_spec(pod)
+        devices = assign_devices(spec, self._node.nodes[node], held_devices)
+        address, owner = self._network.address(uid), spec.owner_uid
+        card = PodCard(*key(pod), uid, node, address, self._node.clock(), devices, owner=owner)
         self._directories.write_card(card)
         self._pod_states[uid] = PodState(card)
 
