@@ -342,6 +342,19 @@ def test_several_ranks_in_a_pod_are_started_by_torchrun(typed: str, launched: st
     assert run.launch_command(typed.split(), 1) == typed.split()
 
 
+def test_delete_all_asks_or_refuses(served: Served) -> None:
+    """The stdin of a script is no terminal: nobody can be asked, and nobody has said yes."""
+    served.node("a")
+    served.ok(SUBMIT)
+    for program in ("rowlock", "runai"):
+        code, out, err = served.run(f"{program} delete --all")
+        assert code == 1 and not out
+        assert "Nothing was deleted: --all means 1 job of project default" in err and "--yes" in err
+    assert "t1" in served.ok("rowlock list")
+    assert served.ok("rowlock delete --all --yes") == "Job t1 deleted.\n"
+    assert served.ok("rowlock delete --all") == ""
+
+
 def test_run_without_a_command(served: Served) -> None:
     code, _, err = served.run("rowlock run -n 2")
     assert code == 2 and "say what to run" in err

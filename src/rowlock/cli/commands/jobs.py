@@ -240,11 +240,21 @@ def selected_job_names(line: CommandLine) -> list[str]:
     return [w["name"] for w in workloads]
 
 
+def confirm_delete(line: CommandLine, count: int) -> None:
+    """Ask before every job of a project is deleted. Raises CommandError unless somebody says yes."""
+    jobs = f"{count} {'job' if count == 1 else 'jobs'} of project {project(line)}"
+    if not sys.stdin.isatty():
+        raise CommandError(
+            f"Nothing was deleted: --all means {jobs}, and there is no terminal to ask at; --yes deletes without asking."
+        )
+    if ask(f"Delete {jobs}? [y/N] ") not in ("y", "yes"):
+        raise CommandError("Nothing was deleted.")
+
+
 def delete(line: CommandLine) -> int:
     job_names = selected_job_names(line)
-    if line.all and job_names and not line.yes and sys.stdin.isatty():
-        if ask(f"Delete {len(job_names)} jobs of project {project(line)}? [y/N] ") not in ("y", "yes"):
-            raise CommandError("Nothing was deleted.")
+    if line.all and job_names and not line.yes:
+        confirm_delete(line, len(job_names))
     return _for_each_job(
         line, job_names, "deleted", lambda server, workload_id: server.delete(f"{WORKLOADS}/distributed/{workload_id}")
     )

@@ -192,6 +192,8 @@ def delete_any(line: CommandLine) -> int:
     """`runai delete job A B`, and the older `runai delete A B`."""
     if line.words[:1] in (["job"], ["jobs"]) and (len(line.words) > 1 or line.all):
         line.words = line.words[1:]
+    if line.all and not line.yes and (job_names := jobs.selected_job_names(line)):
+        jobs.confirm_delete(line, len(job_names))
     return _for_each_job(
         line, "deleted", lambda server, workload_id: server.delete(f"{WORKLOADS}/distributed/{workload_id}")
     )
