@@ -12,11 +12,13 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Api, WriteOptions
-from rowlock.errors import AlreadyExists, ApiError, NotFound, Unavailable
+from rowlock.errors import AlreadyExists, Forbidden, NotFound, Unavailable
 from rowlock.kinds import Kind
 from rowlock.objects import Object, is_condition_true
 
 CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", ("crd",), False)
+BIND_REQUEST = Kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests")
+"""The kind that only KAI's binder has: Queue and PodGroup may be our own, and prove nothing."""
 OPERATOR_COMMAND = 'kubectl apply --server-side -k "github.com/kubeflow/training-operator.git/manifests/overlays/standalone?ref=v1.9.4"'
 ESTABLISH_TIMEOUT_S = 15.0
 """Seconds that an API server may take to serve a new kind."""
@@ -122,17 +124,13 @@ async def _describe_limits(api: Api, absent_jobs: Sequence[Kind]) -> str:
     sentences: list[str] = []
     if absent_jobs:
         sentences.append(f"the cluster does not serve {', '.join(kind.resource for kind in absent_jobs)}")
-    if not await _has_gang_scheduler(api):
+    try:
+        if await missing_kinds(api, (BIND_REQUEST,)):
+            sentences.append(
+                "the cluster has no gang scheduler that rowlock knows: pods of a job may start one by one, and quotas are not enforced"
+            )
+    except Forbidden:  # RBAC refuses before anybody looks whether the kind exists
         sentences.append(
-            "the cluster has no gang scheduler that rowlock knows: pods of a job may start one by one, and quotas are not enforced"
+            f"it is not known whether the cluster has KAI Scheduler: these credentials may not list {BIND_REQUEST.resource}"
         )
     return "; ".join(sentences)
-
-
-async def _has_gang_scheduler(api: Api) -> bool:
-    """KAI, by the kind that only its binder has; our own Queue and PodGroup prove nothing."""
-    bind_requests = Kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests")
-    try:
-        return not await missing_kinds(api, [bind_requests])
-    except ApiError:
-        return True  # whoever may not list them has a cluster that serves them
