@@ -132,6 +132,7 @@ def load_target(target: str) -> Any:
 
 
 def flags_of(command: Command) -> tuple[Flag, ...]:
+    """The flags that the command takes, `--help` among them; a table that is named is loaded now."""
     flags: tuple[Flag, ...] = load_target(command.flags) if isinstance(command.flags, str) else command.flags
     return (*flags, HELP)
 

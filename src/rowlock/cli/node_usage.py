@@ -41,11 +41,13 @@ def _node_row(node: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any
 
 
 def node_status(node: dict[str, Any]) -> str:
+    """`Ready` or `NotReady`, by the conditions of a Kubernetes Node."""
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or [])
     return "Ready" if ready else "NotReady"
 
 
 def internal_ip(node: dict[str, Any]) -> str:
+    """The address inside the cluster of a Kubernetes Node; empty where it has none."""
     addresses = node["status"].get("addresses") or []
     return next((str(a["address"]) for a in addresses if a.get("type") == "InternalIP"), "")
 

@@ -19,10 +19,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]], gap: int = 2) ->
 
 
 def show_json(value: Any) -> None:
+    """Print a value as indented JSON."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def show(text: str) -> None:
+    """Print a text, with a newline at its end."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
@@ -66,6 +68,7 @@ def _read_line(question: str) -> str:
 
 
 def parse_time(text: str | None) -> datetime | None:
+    """The RFC 3339 time with its zone; None for no text. Raises ValueError."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
 
 
@@ -78,6 +81,7 @@ def format_age(text: str | None, until: str | None = None) -> str:
 
 
 def format_duration(seconds: float) -> str:
+    """Whole units of the largest that fits: 14s, 5m, 3h, 2d, 1y."""
     remaining = max(0, int(seconds))
     for unit, size in (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("m", 60)):
         if remaining >= size:

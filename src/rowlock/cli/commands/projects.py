@@ -14,6 +14,7 @@ PATH = "/api/v1/org-unit/projects"
 
 
 def list_projects(server: client.ServerClient) -> list[dict[str, Any]]:
+    """All projects that this user may see, as the REST API answers them."""
     return client.list_all(server, PATH, "projects")
 
 

@@ -25,6 +25,7 @@ class Column(NamedTuple):
 
 
 def show_yaml(value: Any) -> None:
+    """Print a value as YAML, its keys in their own order."""
     import yaml
 
     show(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))

@@ -142,6 +142,7 @@ def _check_kind(line: CommandLine, workload: dict[str, Any]) -> None:
 
 
 def workload_by_id(server: ServerClient, identity: str) -> dict[str, Any]:
+    """The workload as the REST API answers it. Raises CommandError where there is none."""
     try:
         return dict(server.get(f"{WORKLOADS}/{identity}"))
     except client.StatusError as refusal:

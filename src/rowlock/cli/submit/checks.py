@@ -51,6 +51,7 @@ def requested_name(line: CommandLine) -> str:
 
 
 def typed_command(line: CommandLine) -> str:
+    """The command as it was typed, quoted for a shell."""
     return shlex.join([line.program, *line.argv])
 
 

@@ -23,6 +23,7 @@ def parse_pairs(entries: Sequence[str], flag: str) -> list[dict[str, Any]]:
 
 
 def parse_resources(entries: Sequence[str], flag: str) -> list[dict[str, Any]]:
+    """`name=quantity,...` each, as the REST API takes extended resources. `flag` is named in errors."""
     items = [part for item in entries for part in item.split(",")]
     return [{"resource": pair["name"], "quantity": pair["value"]} for pair in parse_pairs(items, flag)]
 
