@@ -172,7 +172,7 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai config set --status-timeout-duration 5s", 1, "a status is answered at once"),
         ("runai workload list --framework pytroch", 2, "Did you mean `pytorch`?"),
         ("runai login user -u a", 1, "this cluster has no passwords"),
-        ("runai login application --client-id a", 1, "issues no tokens for applications"),
+        ("runai login application --client-id a", 1, "commands act for who owns the data directory"),
         ("runai upgrade", 1, "rowlock never updates itself"),
         ("runai update", 1, "rowlock never updates itself"),
         ("runai report metrics a=1", 1, "let the program print them"),
