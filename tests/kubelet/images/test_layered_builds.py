@@ -113,7 +113,7 @@ def test_stages_arguments_shells_and_here_documents(shop: Workshop) -> None:
         "FROM alpine\nENV PATH=/opt/x/bin:$PATH NAME=value\nLABEL a=b\nEXPOSE 80\nVOLUME /v\nHEALTHCHECK CMD true\nSTOPSIGNAL SIGINT\n"
         "COPY --from=builder /out/ /opt/x/\nCOPY --chmod=755 <<-EOF /opt/x/bin/tool\n\t#!/bin/sh\n\techo tool of ${NAME}\nEOF\n"
         "COPY . /all/\nRUN --mount=type=cache,target=/cache echo kept >> /cache/f && wc -l < /cache/f > /cached\n"
-        "RUN --mount=type=bind,source=src,target=/srv/src cp /srv/src/a.txt /copied\n"
+        "RUN --mount=type=bind,source=src,target=/mnt/src cp /mnt/src/a.txt /copied\n"
         'ENTRYPOINT ["/bin/sh", "-c"]\n'
         "CMD [\"tool; cat /opt/x/link /cached /copied; ls /all /all/src; python -c 'import sys; print(sys.version_info.major)'\"]"
     )

@@ -160,6 +160,7 @@ class _Assembly:
         self._root, self._memory, self._work = (f"{spec['scratch']}/{name}" for name in ("root", "memory", "work"))
         self._count = 0
         self._root_fd = -1
+        self._skeleton = f"{self._memory}/skeleton"
         self._in_user_namespace = not _is_initial_user_namespace()
 
     def mount_all(self) -> str:
@@ -180,7 +181,9 @@ class _Assembly:
         calls.sys_mount("tmpfs", self._memory, "tmpfs", 0, "mode=755")
         os.mkdir(f"{self._memory}/empty")
         if self._in_user_namespace:
-            other_mounts = sorted([*other_mounts, *_directories_of_root({path for path, _ in other_mounts})])
+            os.mkdir(self._skeleton)
+            points = {path for path, _ in other_mounts}
+            other_mounts = sorted([*other_mounts, *_copy_skeleton("/", self._skeleton, points)])
         # before anything is mounted: an overlay may not be changed from below
         for path in (
             *TEMPORARY,
@@ -212,18 +215,11 @@ class _Assembly:
 
     def _mount_machine(self) -> None:
         """The overlay at /: in a user namespace the machine's root cannot be a layer, for mounts lie on it that may not
-        be taken away; there it is put together from its directories."""
+        be taken away; there it is put together from the directories on which and below which none lies."""
         if not self._in_user_namespace:
             self._overlay("/", machine=True)
             return
-        skeleton = f"{self._memory}/skeleton"
-        os.mkdir(skeleton)
-        for entry in os.scandir("/"):
-            if entry.is_symlink():
-                os.symlink(os.readlink(entry.path), f"{skeleton}/{entry.name}")
-            elif entry.is_dir(follow_symlinks=False):
-                os.mkdir(f"{skeleton}/{entry.name}")
-        self._overlay("/", machine=False, below=[skeleton])
+        self._overlay("/", machine=False, below=[self._skeleton])
 
     def _overlay(self, path: str, *, machine: bool, below: Sequence[str] = ()) -> None:
         """The image's layers, and below them the machine's files when `machine`, at `path`."""
@@ -334,12 +330,25 @@ def _may_be_layer(path: str, kind: str) -> bool:
     return kind not in _KERNEL_FILE_SYSTEMS and os.path.isdir(path)
 
 
-def _directories_of_root(others: set[str]) -> Iterator[tuple[str, str]]:
-    """The directories of / that nothing is mounted on."""
-    for entry in os.scandir("/"):
-        kept_apart = entry.path in others or entry.path in (*TEMPORARY, "/proc", "/sys", "/dev")
-        if entry.is_dir(follow_symlinks=False) and not kept_apart:
+def _copy_skeleton(path: str, copy: str, points: set[str]) -> Iterator[tuple[str, str]]:
+    """Makes the entries of a directory in `copy`, empty: links as they are, and what is to be mounted there. Goes down
+    where something is mounted (`points`) below; gives what nothing is mounted on, which can be a layer of its own."""
+    for entry in sorted(os.scandir(path), key=lambda e: e.name):
+        target = f"{copy}/{entry.name}"
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), target)
+        elif not entry.is_dir(follow_symlinks=False):
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
             yield entry.path, ""
+        else:
+            os.mkdir(target)
+            if entry.path in points or entry.path in (*TEMPORARY, "/proc", "/sys", "/dev"):
+                continue
+            if any(point.startswith(f"{entry.path}/") for point in points):
+                with contextlib.suppress(PermissionError):  # what we may not look into stays empty
+                    yield from _copy_skeleton(entry.path, target, points)
+            else:
+                yield entry.path, ""
 
 
 def _make_directories(base: str, path: str) -> None:
