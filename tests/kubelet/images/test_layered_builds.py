@@ -143,6 +143,22 @@ def test_what_was_done_before_is_not_done_again(shop: Workshop) -> None:
     assert sorted(p.path for p in os.scandir(store.directory)) == sorted(third.layers)
 
 
+def test_the_signal_of_the_image_stops_it(shop: Workshop) -> None:
+    shop.build(
+        "FROM x\nSTOPSIGNAL INT\nCMD trap 'echo interrupted; exit 0' INT; echo ready; while :; do sleep 0.05; done"
+    )
+
+    async def body(node: Node) -> None:
+        container = {"name": "main", "image": "made"}
+        await node.add({**pod("a", ""), "spec": {"restartPolicy": "Never", "containers": [container]}})
+        await node.phase("a", "Running")
+        await node.said("a", "ready")
+        await node.delete("a")
+        assert await node.log("a") == "ready\ninterrupted\n"
+
+    on_node(shop.data, body)
+
+
 def test_packages_are_the_images_own(shop: Workshop) -> None:
     shop.write("pkg/pyproject.toml", '[project]\nname = "rowlock-probe"\nversion = "1"\n[build-system]\nrequires = []\nbuild-backend = "b"\nbackend-path = ["."]\n')  # fmt: skip
     shop.write(
@@ -172,6 +188,7 @@ def test_packages_are_the_images_own(shop: Workshop) -> None:
         ("FROM x\nCOPY out /", "is outside of the build context: a link leads to /etc"),
         ("FROM x\nCOPY --from=gone /a /b", "there is no such stage before it"),
         ("FROM x AS one\nFROM y\nCOPY --from=one /gone /b", "ended with exit code 125"),
+        ("FROM x\nSTOPSIGNAL SIGNOTHING", "there is no such signal here"),
         ("FROM x\nUSER nobody-here", "unable to find user nobody-here"),
         ("FROM x\nCOPY --chmod=u+x Dockerfile /", "give an octal number"),
     ],

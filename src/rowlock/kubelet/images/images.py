@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -20,6 +21,7 @@ from rowlock.kubelet.pod.facts import Problem
 from rowlock.kubelet.pod.spec import ContainerSpec
 from rowlock.kubelet.shim import engine_client
 from rowlock.kubelet.shim.fact_files import write_fact
+from rowlock.objects import is_digits
 
 HOST_NAMES = ("host", "rowlock.dev/host")
 """Names that mean this machine's own programs without being in the table."""
@@ -261,6 +263,15 @@ def list_engine_images(env: Mapping[str, str]) -> list[Image]:
         (normalise(tag), id_) for tag, id_ in names if tag[0] != "<" and not tag.startswith(f"{OWN_PREFIX}/")
     )
     return [Image(name, engine=f"{container_engine.name}://{id_}") for name, id_ in tagged if container_engine]
+
+
+def signal_number(text: str) -> int | None:
+    """STOPSIGNAL: `SIGINT`, `INT`, `2`; None for what is no signal of this system."""
+    if is_digits(text):
+        return int(text) if 0 < int(text) < signal.NSIG else None
+    name = text.upper()
+    found = getattr(signal, name if name.startswith("SIG") else f"SIG{name}", None)
+    return int(found) if isinstance(found, signal.Signals) else None
 
 
 def kind_of(image: Image) -> str:

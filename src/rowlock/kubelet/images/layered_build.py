@@ -27,7 +27,7 @@ from rowlock.kubelet.images.base_environment import (
 from rowlock.kubelet.images.build_step import CopyStep, ImageUser, RunStep
 from rowlock.kubelet.images.dockerfile import BadDockerfile, Instruction, Stage
 from rowlock.kubelet.images.engine_build import BuildFailed
-from rowlock.kubelet.images.images import Image, Images
+from rowlock.kubelet.images.images import Image, Images, signal_number
 from rowlock.kubelet.images.layers import LayerStore, layer_key
 from rowlock.kubelet.mounts import rootfs
 from rowlock.kubelet.mounts.rootfs import RootfsSpec
@@ -316,6 +316,8 @@ class LayeredBuild:
         return replace(state, user=ImageUser(name, int(uid), int(gid), home, tuple(map(int, groups))))
 
     def _stopsignal(self, step: Instruction, state: BuildState) -> BuildState:
+        if signal_number(step.words[0]) is None:
+            raise BadDockerfile(f"line {step.line}: {step}: there is no such signal here; SIGINT or SIGUSR1 is one")
         return replace(state, stop_signal=step.words[0])
 
     def _cmd(self, step: Instruction, state: BuildState) -> BuildState:

@@ -200,7 +200,7 @@ class Shim:
         deadline = time.monotonic() + (self._request.grace if grace is None else grace)
         self._kill_at = deadline if self._kill_at is None else min(deadline, self._kill_at)
         if not self._stop_begun:
-            self._signal_tree(signal.SIGTERM)
+            self._signal_tree(self._request.stop_signal)
         self._stop_begun = True
 
     def _signal_tree(self, number: int) -> None:

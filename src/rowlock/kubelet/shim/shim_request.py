@@ -76,6 +76,8 @@ class ShimRequest(NamedTuple):
     """The pipe in which it is told."""
     backoff: int = 0
     """How many restarts are still remembered when it ends."""
+    stop_signal: int = 15
+    """What asks the program to end; SIGTERM unless its image says otherwise."""
     grace: float = 30.0
     """Seconds between SIGTERM and SIGKILL, when a stop does not say."""
     network: NetworkSpec | None = None

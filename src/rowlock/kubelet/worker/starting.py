@@ -5,6 +5,7 @@ one sentence. What the embedded node does not do is said, never ignored (`pod_wa
 """
 
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -176,6 +177,7 @@ class ContainerStarter:
             hint=f"{card.uid}/{container.name}",
             wake_path=self.node.wake_path,
             backoff=start.backoff,
+            stop_signal=images.signal_number(image.stop_signal) or signal.SIGTERM,
             grace=pod.grace_period,
             network=self.network.namespace_request(pod, card.ip),
             mounts=options.mounts,
