@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rowlock.api import NOTHING, Change, Create, Update
+from rowlock.api import NOTHING, Change, Create, Decision, Record, Update
 from rowlock.kinds import JOBS, MPIJOB, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, PYTORCHJOB, TFJOB, Kind
 from rowlock.objects import Key, Object, labels, owner_reference, with_field
 from rowlock.training.controller import JobController, controllers
@@ -219,3 +219,29 @@ def test_a_deleted_job_is_forgotten(world: World) -> None:
 def test_there_is_a_controller_for_each_kind() -> None:
     assert [c.framework.kind for c in controllers()] == list(JOBS)
     assert len({c.name for c in controllers()}) == len(JOBS)
+
+
+def decided_for_real_cluster(world: World, *scheduler_names: str) -> Decision:
+    obj = job(PYTORCHJOB, {"Master": 1, "Worker": 2})
+    replicas = obj["spec"]["pytorchReplicaSpecs"].values()
+    for replica, scheduler_name in zip(replicas, scheduler_names, strict=True):
+        if scheduler_name:
+            replica["template"]["spec"]["schedulerName"] = scheduler_name
+    world.create(PYTORCHJOB, obj)
+    controller = PodGroupController({"rowlock-scheduler"}, "rowlock-scheduler")
+    return controller.decide(world, Key("team", "pytorchjobs/j"), world.now)
+
+
+def test_a_job_of_another_scheduler_gets_no_group_from_us(world: World) -> None:
+    assert decided_for_real_cluster(world, "", "kai-scheduler") == NOTHING
+
+
+def test_a_job_whose_pods_all_name_us_gets_its_group(world: World) -> None:
+    (write,) = decided_for_real_cluster(world, "rowlock-scheduler", "rowlock-scheduler").writes
+    assert isinstance(write, Create) and write.object["spec"]["minMember"] == 3
+
+
+def test_a_job_whose_pods_name_several_schedulers_is_told_so(world: World) -> None:
+    (write,) = decided_for_real_cluster(world, "rowlock-scheduler", "").writes
+    assert isinstance(write, Record) and (write.reason, write.source) == ("MixedSchedulers", "rowlock-scheduler")
+    assert "Worker no schedulerName" in write.message and "the same spec.schedulerName" in write.message

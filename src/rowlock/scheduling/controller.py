@@ -19,6 +19,7 @@ from rowlock.scheduling.actions.stale_gangs import is_below_minimum
 from rowlock.scheduling.explain import queue_status, writes
 from rowlock.scheduling.explain.explanations import Explainer, Explanation
 from rowlock.scheduling.model.gang_state import GangState
+from rowlock.scheduling.model.scheduler_identity import EMBEDDED, SchedulerIdentity
 from rowlock.scheduling.model.snapshot import SchedulerSettings, Snapshot
 from rowlock.scheduling.plan import Hold, Plan
 from rowlock.scheduling.policy.usage import SAVE_INTERVAL, QueueUsage
@@ -57,6 +58,7 @@ class Scheduler:
     """Implements `api.Controller`."""
 
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
+    identity: SchedulerIdentity = EMBEDDED
     name: str = "scheduler"
     kinds: tuple[Kind, ...] = KINDS
     tracker: SnapshotTracker = field(init=False)
@@ -75,7 +77,7 @@ class Scheduler:
     """`snapshot` or `keys` took in changes that no cycle has seen yet."""
 
     def __post_init__(self) -> None:
-        self.tracker = SnapshotTracker(self.settings)
+        self.tracker = SnapshotTracker(self.settings, self.identity)
         self.usage = QueueUsage(self.settings.half_life)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
@@ -138,9 +140,9 @@ class Scheduler:
     # ------------------------------------------------------------ writes
 
     def _plan_writes(self, view: View, plan: Plan, now: float) -> Iterator[api.Write]:
-        session = self.tracker.planner.session
-        yield from writes.eviction_writes(session, view, plan.evictions, now)
-        yield from writes.bind_writes(session, plan.binds)
+        session, source = self.tracker.planner.session, self.identity.event_source
+        yield from writes.eviction_writes(session, view, plan.evictions, now, source)
+        yield from writes.bind_writes(session, plan.binds, source)
         for key in dict.fromkeys(b.gang for b in plan.binds):
             state = session.gangs[key]
             if self.last_explanations.pop(key, None) or state.gang.verdict or not state.gang.started:
@@ -219,7 +221,7 @@ class Scheduler:
         if len(gang.tasks) > LARGE_GANG_PODS:
             message = f"{explanation.reason}: the gang waits; PodGroup {gang.name} says why."
         if not gang.bare and not is_unchanged:
-            yield from writes.pending_writes(gang, explanation, now)
+            yield from writes.pending_writes(gang, explanation, now, self.identity.event_source)
         if explanation.reason is Reason.NOT_READY:
             return  # its pods are still being made: the group says so, once
         for t in state.tasks:
@@ -229,4 +231,4 @@ class Scheduler:
             if pod is not None and not is_condition_true(pod, "PodScheduled"):
                 yield writes.unschedulable_write(pod, message, now)
                 if gang.bare:
-                    yield writes.failed_scheduling_event(t.task, message)
+                    yield writes.failed_scheduling_event(t.task, message, self.identity.event_source)

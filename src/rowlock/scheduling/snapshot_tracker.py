@@ -13,6 +13,7 @@ from rowlock.api import Change, View
 from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, Kind
 from rowlock.objects import Key, Object, controller_of, key, meta, name, revision
 from rowlock.scheduling.model import from_objects
+from rowlock.scheduling.model.scheduler_identity import EMBEDDED, SchedulerIdentity
 from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Gang, Node, Queue, SchedulerSettings, Status
 from rowlock.scheduling.planner import Planner
@@ -28,6 +29,7 @@ class SnapshotTracker:
     """One planner that follows one cluster."""
 
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
+    identity: SchedulerIdentity = EMBEDDED
     planner: Planner = field(init=False)
     changed_keys: dict[tuple[Kind, Key], int] = field(default_factory=dict)
     """What changed, and at which revision."""
@@ -85,8 +87,7 @@ class SnapshotTracker:
         return self._apply_changes(view, changed)
 
     def _reset(self) -> None:
-        settings = self.settings
-        self.__init__(settings)  # type: ignore[misc]  # begin again as if new
+        self.__init__(self.settings, self.identity)  # type: ignore[misc]  # begin again as if new
 
     def _scan_view(self, view: View) -> None:
         for kind in KINDS:
@@ -248,11 +249,13 @@ class SnapshotTracker:
         if gang_name.startswith("pod/"):
             if not pods or self._waits_for_group(pods[0]):
                 return None
-            return from_objects.bare_pod_gang(pods[0], from_objects.queue_of(pods[0], None, namespace_object), classes)
+            queue = from_objects.queue_of(pods[0], None, namespace_object)
+            return from_objects.bare_pod_gang(pods[0], queue, classes, self.identity)
         group = view.get(POD_GROUP, gang_namespace, gang_name)
         if group is None or not pods:
             return None
-        return from_objects.pod_group_gang(group, pods, from_objects.queue_of(group, group, namespace_object), classes)
+        queue = from_objects.queue_of(group, group, namespace_object)
+        return from_objects.pod_group_gang(group, pods, queue, classes, self.identity)
 
     def _waits_for_group(self, pod: Object) -> bool:
         """Without its PodGroup an unbound pod of a gang is not schedulable yet; a bound one still takes its room."""

@@ -8,10 +8,10 @@ the job.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from rowlock.api import NOTHING, Change, Create, Decision, Update, View
+from rowlock.api import NOTHING, Change, Create, Decision, Record, Update, View
 from rowlock.kinds import JOBS, NAMESPACE, POD_GROUP, PRIORITY_CLASS, Kind
 from rowlock.kinds import by_api_version as kind_of
 from rowlock.objects import (
@@ -135,11 +135,31 @@ def wants_group(job: Job) -> bool:
     return is_ours and bool(job.replicas) and not (is_deleting(job.object) or job.policy.suspend or is_over)
 
 
+def mixed_schedulers_message(job: Job, scheduler_names: Collection[str]) -> str:
+    """Why no gang can be declared for a job whose pods ask for several schedulers, ours among them; else ""."""
+    ours = [role for role, name in _schedulers(job) if name in scheduler_names]
+    others = [f"{role} {name or 'no schedulerName'}" for role, name in _schedulers(job) if name not in scheduler_names]
+    if not ours or not others:
+        return ""
+    return (
+        f"{', '.join(ours)}: these pods wait for {sorted(scheduler_names)[0]}, which starts all pods of a job together, but the"
+        f" others have another scheduler ({', '.join(others)}): give all replicas the same spec.schedulerName"
+    )
+
+
+def _schedulers(job: Job) -> list[tuple[str, str]]:
+    """Each replica type and the schedulerName of its pods, "" where they have none."""
+    return [(role, str((r.template.get("spec") or {}).get("schedulerName") or "")) for role, r in job.replicas.items()]
+
+
 class PodGroupController:
-    """Declares the gang of every job."""
+    """Declares the gang of every job; with `scheduler_names`, of jobs all of whose pods ask for one of these schedulers."""
 
     name = "podgrouper"
     kinds: tuple[Kind, ...] = (*JOBS, POD_GROUP, NAMESPACE, PRIORITY_CLASS)
+
+    def __init__(self, scheduler_names: Collection[str] | None = None, event_source: str = "podgrouper") -> None:
+        self._scheduler_names, self._event_source = scheduler_names, event_source
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         """`kind/name` of the jobs concerned, since names are unique per kind only."""
@@ -162,6 +182,8 @@ class PodGroupController:
         if obj is None:
             return NOTHING
         job = parse_job(FRAMEWORKS[kind], obj)
+        if self._scheduler_names is not None and any(s not in self._scheduler_names for _, s in _schedulers(job)):
+            return self._refuse_mixed(job, self._scheduler_names) if wants_group(job) else NOTHING
         classes = [name(c) for c in view.all(PRIORITY_CLASS)]
         spec = group_spec(job, view.get(NAMESPACE, "", key.namespace), classes)
         group = view.get(POD_GROUP, key.namespace, group_name(job))
@@ -172,6 +194,12 @@ class PodGroupController:
         if is_deleting(group) or not wants_group(job) or {**other_fields, **spec} == group.get("spec"):
             return NOTHING
         return Decision((Update(POD_GROUP, {**group, "spec": {**other_fields, **spec}}),))
+
+    def _refuse_mixed(self, job: Job, scheduler_names: Collection[str]) -> Decision:
+        """Nothing for a job that is not ours; a word for one that is ours in part, since nobody can place it."""
+        message = mixed_schedulers_message(job, scheduler_names)
+        record = Record(job.object, "Warning", "MixedSchedulers", message, self._event_source)
+        return Decision((record,)) if message else NOTHING
 
 
 def _key(kind: Kind, obj: Object) -> Key:

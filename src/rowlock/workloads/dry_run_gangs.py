@@ -13,6 +13,7 @@ from rowlock.api import Create
 from rowlock.errors import BadRequest
 from rowlock.objects import Object, dig, name, namespace, timestamp, uid
 from rowlock.scheduling.model import from_objects
+from rowlock.scheduling.model.scheduler_identity import EMBEDDED
 from rowlock.scheduling.model.snapshot import Gang
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
@@ -49,7 +50,10 @@ def dry_run_gangs(
             namespace_object = namespaces.get(namespace(pod))
             result.append(
                 from_objects.bare_pod_gang(
-                    _with_creation_fields(pod, now), from_objects.queue_of(pod, None, namespace_object), classes
+                    _with_creation_fields(pod, now),
+                    from_objects.queue_of(pod, None, namespace_object),
+                    classes,
+                    EMBEDDED,
                 )
             )
     return result
@@ -88,4 +92,4 @@ def _pod_group_gang(
     group: Object, pods: Iterable[Object], namespace_object: Object | None, classes: Mapping[str, int], now: float
 ) -> Gang:
     queue = from_objects.queue_of(group, group, namespace_object)
-    return from_objects.pod_group_gang(group, [_with_creation_fields(p, now) for p in pods], queue, classes)
+    return from_objects.pod_group_gang(group, [_with_creation_fields(p, now) for p in pods], queue, classes, EMBEDDED)

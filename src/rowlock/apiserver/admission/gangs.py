@@ -25,6 +25,7 @@ from rowlock.scheduling.admission import (
 )
 from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model.pod_requests import node_pool
+from rowlock.scheduling.model.scheduler_identity import EMBEDDED
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.pod_group import queue_of
@@ -90,7 +91,7 @@ def _pod_templates(kind: Kind, job: Object) -> Iterator[tuple[str, Object]]:
 def _warn_pod(pod: Object, options: WriteOptions, view: View | None) -> None:
     """Only of a queue that it names itself: pods of jobs inherit theirs, and pods are made by the thousand."""
     queue = next((q for label in from_objects.QUEUE_LABELS if (q := objects.labels(pod).get(label))), "")
-    if queue and view is not None and not from_objects.is_foreign(pod) and view.get(kinds.QUEUE, "", queue) is None:
+    if queue and view is not None and not EMBEDDED.is_foreign(pod) and view.get(kinds.QUEUE, "", queue) is None:
         options.warnings.append(queue_warning(queue, lambda _: None, ()))
 
 

@@ -18,7 +18,6 @@ from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Gang, Task
 from rowlock.scheduling.plan import PlannedBind, PlannedEviction
 
-EVENT_SOURCE = "default-scheduler"
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
@@ -46,13 +45,13 @@ def event_targets(gang: Gang) -> Iterator[Object]:
         yield object_reference(kind, version, gang.namespace, name, uid)
 
 
-def bind_writes(session: Session, planned: list[PlannedBind]) -> Iterator[api.Write]:
-    """All binds first, so that a gang's binds are one commit; then their events."""
+def bind_writes(session: Session, planned: list[PlannedBind], source: str) -> Iterator[api.Write]:
+    """All binds first, so that a gang's binds are one commit; then their events, signed by `source`."""
     for bind in planned:
         yield api.Bind(bind.namespace, bind.pod, bind.node, bind.uid, device_annotations(session, bind))
     for bind in planned:
         text = f"Successfully assigned {bind.namespace}/{bind.pod} to {bind.node}"
-        yield api.Record(pod_reference(bind.namespace, bind.pod, bind.uid), "Normal", "Scheduled", text, EVENT_SOURCE)
+        yield api.Record(pod_reference(bind.namespace, bind.pod, bind.uid), "Normal", "Scheduled", text, source)
 
 
 def device_annotations(session: Session, bind: PlannedBind) -> dict[str, str]:
@@ -76,7 +75,7 @@ def with_condition(pod: Object, condition: dict[str, Any]) -> api.Write:
 
 
 def eviction_writes(
-    session: Session, view: api.View, planned: list[PlannedEviction], now: float
+    session: Session, view: api.View, planned: list[PlannedEviction], now: float, source: str
 ) -> Iterator[api.Write]:
     """First say why (a condition that job controllers respect), then delete gracefully, then tell."""
     for eviction in planned:
@@ -101,11 +100,11 @@ def eviction_writes(
     for eviction in planned:
         text = eviction_message(session, eviction)
         victim = pod_reference(eviction.namespace, eviction.pod, eviction.uid)
-        yield api.Record(victim, "Normal", "Preempted" if eviction.action == "preempt" else "Evict", text, EVENT_SOURCE)
+        yield api.Record(victim, "Normal", "Preempted" if eviction.action == "preempt" else "Evict", text, source)
         gang = session.gangs.get(eviction.gang)
         if gang is not None and not gang.gang.bare:
             for target in event_targets(gang.gang):
-                yield api.Record(target, "Normal", "Evict", text, EVENT_SOURCE)
+                yield api.Record(target, "Normal", "Evict", text, source)
 
 
 def _evicted_node(session: Session, eviction: PlannedEviction) -> str:
@@ -157,7 +156,7 @@ def _queue_line(q: QueueState) -> str:
     )
 
 
-def pending_writes(gang: Gang, explanation: Explanation, now: float) -> Iterator[api.Write]:
+def pending_writes(gang: Gang, explanation: Explanation, now: float, source: str) -> Iterator[api.Write]:
     """A PodGroup's status and Event when its sentence has changed."""
     condition = {
         "type": "UnschedulableOnNodePool",
@@ -175,7 +174,7 @@ def pending_writes(gang: Gang, explanation: Explanation, now: float) -> Iterator
     }
     yield api.Patch(POD_GROUP, gang.namespace, gang.name, {"status": status}, subresource="status")
     for target in event_targets(gang):
-        yield api.Record(target, "Warning", "FailedScheduling", explanation.message, EVENT_SOURCE)
+        yield api.Record(target, "Warning", "FailedScheduling", explanation.message, source)
 
 
 def unschedulable_write(pod: Object, message: str, now: float) -> api.Write:
@@ -191,10 +190,10 @@ def unschedulable_write(pod: Object, message: str, now: float) -> api.Write:
     return with_condition(pod, condition)
 
 
-def failed_scheduling_event(task: Task, message: str) -> api.Write:
+def failed_scheduling_event(task: Task, message: str, source: str) -> api.Write:
     """The Event that kube-scheduler writes when a pod does not fit."""
     pod = pod_reference(task.namespace, task.name, task.uid)
-    return api.Record(pod, "Warning", "FailedScheduling", message, EVENT_SOURCE)
+    return api.Record(pod, "Warning", "FailedScheduling", message, source)
 
 
 def running_write(gang: Gang, now: float) -> api.Write:

@@ -1,7 +1,7 @@
 """From objects to the planner's values: Node, Queue, Pod and PodGroup, one function each. Pure parsing, no policy."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from rowlock.objects import (
 )
 from rowlock.scheduling.model import pod_requests
 from rowlock.scheduling.model.resources import UNLIMITED, WHOLE_GPU, ResourceVector
+from rowlock.scheduling.model.scheduler_identity import SchedulerIdentity
 from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Status, Taint, Task
 
 DEVICES_ANNOTATION = "rowlock.dev/devices"
@@ -38,8 +39,6 @@ QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
 NAMESPACE_QUEUE_LABEL = "runai/queue"
 DEFAULT_QUEUE = "default"
 LAST_START_ANNOTATION, STALE_ANNOTATION = "kai.scheduler/last-start-timestamp", "kai.scheduler/stale-podgroup-timestamp"
-OUR_SCHEDULER_NAMES = frozenset({"", "default-scheduler", "kai-scheduler", "runai-scheduler", "rowlock"})
-"""The schedulerNames that mean this scheduler: there is one in the embedded cluster."""
 PRIORITY_CLASS_VALUES = {
     "train": 50,
     "interactive-preemptible": 75,
@@ -190,11 +189,6 @@ def assigned_devices(pod: Object) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(",") if is_digits(part.strip()))
 
 
-def is_foreign(pod: Object) -> bool:
-    """True for pods of another scheduler: they hold resources and are never touched."""
-    return str(dig(pod, "spec.schedulerName") or "") not in OUR_SCHEDULER_NAMES
-
-
 def queue_of(obj: Object, group: Object | None, namespace_object: Object | None) -> str:
     """The queue: the PodGroup's word, then labels on the object or the group, then the namespace, then `default`."""
     if group is not None and dig(group, "spec.queue"):
@@ -217,7 +211,7 @@ def _is_preemptible(preemptibility: str, priority: int) -> bool:
     return preemptibility == "preemptible" if preemptibility in ("preemptible", "non-preemptible") else priority < 100
 
 
-def bare_pod_gang(pod: Object, queue_name: str, classes: Mapping[str, int]) -> Gang:
+def bare_pod_gang(pod: Object, queue_name: str, classes: Mapping[str, int], identity: SchedulerIdentity) -> Gang:
     """A pod without a group is a gang of one."""
     spec = pod.get("spec") or {}
     class_name = str(labels(pod).get("priorityClassName") or spec.get("priorityClassName") or "")
@@ -233,7 +227,7 @@ def bare_pod_gang(pod: Object, queue_name: str, classes: Mapping[str, int]) -> G
         preemptible=_is_preemptible(labels(pod).get("kai.scheduler/preemptibility", ""), priority),
         created=created,
         bare=True,
-        foreign=is_foreign(pod),
+        foreign=identity.is_foreign(pod),
         started=seconds(dig(pod, "status.startTime")),
         delay=parse_duration(annotations(pod).get("kai.scheduler/preemption-delay")) or 0.0,
         lasts=parse_duration(annotations(pod).get(MAX_RUNTIME_ANNOTATION))
@@ -241,7 +235,9 @@ def bare_pod_gang(pod: Object, queue_name: str, classes: Mapping[str, int]) -> G
     )
 
 
-def pod_group_gang(group: Object, pods: Iterable[Object], queue_name: str, classes: Mapping[str, int]) -> Gang:
+def pod_group_gang(
+    group: Object, pods: Sequence[Object], queue_name: str, classes: Mapping[str, int], identity: SchedulerIdentity
+) -> Gang:
     """A PodGroup and its pods."""
     spec = group.get("spec") or {}
     pod_sets = _parse_pod_sets(spec)
@@ -265,6 +261,7 @@ def pod_group_gang(group: Object, pods: Iterable[Object], queue_name: str, class
         priority=priority,
         preemptible=_is_preemptible(str(spec.get("preemptibility") or ""), priority),
         created=seconds(meta(group).get("creationTimestamp")),
+        foreign=identity.is_foreign_gang(pods),
         started=seconds(dig(group, "status.startTime") or group_annotations.get(LAST_START_ANNOTATION)),
         stale=seconds(dig(group, "status.staleSince") or group_annotations.get(STALE_ANNOTATION)),
         verdict=str(dig(group, "status.explanation.message") or ""),
