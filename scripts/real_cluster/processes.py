@@ -41,13 +41,20 @@ def stop(where: Path, only: str = "") -> None:
         (where / PIDS).write_text(json.dumps(keep[::-1]))
 
 
+def runs(where: Path, name: str) -> bool:
+    """Whether the last program launched here by this name has not ended."""
+    pids = [(int(str(entry["pid"])), entry["born"]) for entry in _known(where) if entry["name"] == name]
+    return bool(pids) and _born(pids[-1][0]) == pids[-1][1] != ""
+
+
 def until(what: str, ready: Callable[[], bool], *, seconds: float = 60.0, log: Path | None = None) -> None:
-    """Ask until it is so. Raises TimeoutError with the end of the program's log."""
+    """Ask until it is so. Raises TimeoutError with the first errors and the end of the program's log."""
     deadline = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > deadline:
-            tail = log.read_text(errors="replace")[-1500:] if log and log.exists() else ""
-            raise TimeoutError(f"{what} was not ready after {seconds:.0f} s. {tail}")
+            text = log.read_text(errors="replace") if log and log.exists() else ""
+            errors = [line for line in text.splitlines() if "error" in line.lower()][:5]
+            raise TimeoutError("\n".join([f"{what} was not ready after {seconds:.0f} s.", *errors, "…", text[-1500:]]))
         time.sleep(0.1)
 
 

@@ -7,19 +7,19 @@ mount; here we put those files where it looks.
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 from control_plane import Plane
-from processes import launch, until
+from processes import launch, runs, until
 from recipe import MANIFESTS, OPERATOR_BINARY
 
 NAMESPACE = "kubeflow"
 SECRET = "training-operator-webhook-cert"
 FIXED = Path("/tmp/k8s-webhook-server/serving-certs")
-"""The operator waits for files here, wherever it then reads them from; the path is compiled in."""
+"""The operator waits until there are files here, and then reads them from its own directory; the path is compiled in."""
 
 KINDS = {
     "PyTorchJob": "pytorchReplicaSpecs",
@@ -65,10 +65,19 @@ def start_operator(plane: Plane) -> None:
         "kube-api-burst": 1000,
     }
     command = [plane.bin / OPERATOR_BINARY, *(f"--{name}={value}" for name, value in flags.items())]
-    launch(plane.dir, "training-operator", command, env={"TMPDIR": str(scratch)})
+    # What an earlier operator left here would let this one read its own certificate before we have written it.
+    for left in FIXED.glob("*"):
+        left.unlink(missing_ok=True)
     log = plane.dir / "training-operator.log"
-    until("the operator's certificate", lambda: _mount(plane, certificates), log=log)
-    until("the operator's webhook", lambda: _checks(plane), log=log)
+
+    def answers(ready: Callable[[], bool]) -> bool:
+        """Start the operator again when it has ended, as the kubelet would with its Deployment's pod."""
+        if not runs(plane.dir, "training-operator"):
+            launch(plane.dir, "training-operator", command, env={"TMPDIR": str(scratch)})
+        return ready()
+
+    until("the operator's certificate", lambda: answers(lambda: _mount(plane, certificates)), log=log)
+    until("the operator's webhook", lambda: answers(lambda: _checks(plane)), log=log)
 
 
 def _see_collection(plane: Plane) -> None:
@@ -123,10 +132,9 @@ def _mount(plane: Plane, certificates: Path) -> bool:
     if "tls.key" not in data:
         return False
     FIXED.mkdir(parents=True, exist_ok=True)
-    for name, content in data.items():
-        (certificates / name).write_bytes(base64.b64decode(content))
-        if not (FIXED / name).exists():
-            (FIXED / name).write_bytes(base64.b64decode(content))
+    for directory in (certificates, FIXED):  # all of its own files first: the other directory's let it read them
+        for name, content in data.items():
+            (directory / name).write_bytes(base64.b64decode(content))
     return True
 
 
