@@ -73,6 +73,29 @@ def test_a_pod_that_comes_later_is_known_to_those_that_run(tmp_path: Path) -> No
     on_namespaces(tmp_path, body)
 
 
+def test_a_pods_own_aliases_come_before_the_clusters_names_and_are_nobody_elses(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        aliased = pod("aliased", "getent hosts db; getent hosts other; getent hosts aliased; echo x >> /etc/hosts")
+        aliased["spec"]["hostAliases"] = [{"ip": "10.1.2.3", "hostnames": ["db", "other"]}]
+        await node.add(aliased, pod("other", "getent hosts db || echo nobody; sleep 30"))
+        await node.ended("aliased")
+        lines = (await node.log("aliased")).splitlines()
+        assert [line.split()[0] for line in lines[:3]] == [
+            "10.1.2.3",
+            "10.1.2.3",
+            node.pod("aliased")["status"]["podIP"],
+        ]
+        assert "Read-only" in lines[3]
+        await node.phase("other", "Running")
+        await node.said("other", "nobody")
+        files = {path.name for path in (node.data / "hosts").iterdir()}
+        assert files == {"default", f"default.{node.pod('aliased')['metadata']['uid']}"}
+        await node.delete("aliased")
+        await until(lambda: {path.name for path in (node.data / "hosts").iterdir()} == {"default"})
+
+    on_namespaces(tmp_path, body)
+
+
 def test_the_machines_own_names_and_users_are_untouched(tmp_path: Path) -> None:
     before = (Path("/etc/hosts").read_bytes(), os.uname().nodename)
 

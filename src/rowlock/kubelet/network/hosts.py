@@ -3,12 +3,13 @@
 Every pod gets an address when it is first seen, bound or not, so that all ranks of a gang are in the file before the
 first one starts. A pod's name resolves as Kubernetes resolves a headless service of that name: `p`, `p.ns`,
 `p.ns.svc`, `p.ns.svc.cluster.local`; services with selectors resolve to all their pods. There is one file a namespace,
-because short names belong to one.
+because short names belong to one, and one more for every pod that adds names of its own (`spec.hostAliases`).
 """
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rowlock.objects import Key, Object, dig, labels, namespace
 
@@ -68,6 +69,19 @@ def render_hosts_file(home: str, pods: Mapping[Key, str], services: Mapping[Key,
     for service, ips in sorted(services.items()):
         if service not in pods:
             lines += [f"{ip}\t{' '.join(dns_names(service.name, service.namespace, home))}\n" for ip in ips]
+    return HOSTS_HEADER + "".join(lines)
+
+
+def add_host_aliases(text: str, aliases: Sequence[Mapping[str, Any]]) -> str:
+    """A namespace's hosts file with a pod's `spec.hostAliases`. Admission has checked their addresses and names.
+
+    An alias hides a pod or service of its name: elsewhere those are in the cluster's DNS, which is asked after the file."""
+    lines = ["\t".join([alias["ip"], *alias.get("hostnames", ())]) + "\n" for alias in aliases]
+    hidden = {name for alias in aliases for name in alias.get("hostnames", ())}
+    for line in text.removeprefix(HOSTS_HEADER).splitlines():
+        ip, *names = line.split()
+        if left := [name for name in names if name not in hidden]:
+            lines.append(f"{ip}\t{' '.join(left)}\n")
     return HOSTS_HEADER + "".join(lines)
 
 

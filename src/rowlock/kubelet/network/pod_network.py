@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rowlock import kinds
 from rowlock.api import View
@@ -21,7 +22,7 @@ from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.kubelet.shim.shim_request import NetworkSpec
-from rowlock.objects import Key, Object, dig, key, phase
+from rowlock.objects import Key, Object, dig, key, namespace, phase
 from rowlock.objects import uid as uid_of
 
 LOOPBACK = env_rewrite.LOOPBACK
@@ -52,6 +53,16 @@ def choose_network(requested: str, fabric: bool, problem: str) -> NetworkChoice:
     return NetworkChoice(
         "rewrite", f"network namespaces cannot be made here ({problem}); names and ports are rewritten"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _HostsEntries:
+    """What hosts files say: the addresses of pods and of the pods behind services; and what pods add themselves, by
+    namespace and uid."""
+
+    pods: dict[Key, str]
+    services: dict[Key, list[str]]
+    aliases: dict[Key, list[dict[str, Any]]]
 
 
 @dataclass(slots=True)
@@ -109,30 +120,36 @@ class PodNetwork:
     def release(self, pod: PodCard) -> None:
         self._addresses.release(pod.uid)
         self.dirty = True
+        own = _own_hosts_file(pod.namespace, pod.uid)
+        if self._hosts_texts.pop(own, ""):
+            (self.data / "hosts" / own).unlink(missing_ok=True)
         pod_ports = [k for k in self._ports if k.startswith(f"{pod.namespace}/{pod.name}:")]
         for entry in pod_ports:
             del self._ports[entry]
 
-    def hosts_file(self, pod_namespace: str) -> Path:
-        return self.data / "hosts" / pod_namespace
+    def hosts_file(self, pod: PodSpec) -> Path:
+        """What is mounted at the pod's /etc/hosts: its namespace's file, or its own where it adds names to it."""
+        return (
+            self.data / "hosts" / (_own_hosts_file(pod.namespace, pod.uid) if pod.has_host_aliases else pod.namespace)
+        )
 
     def write_hosts(self) -> None:
         """Brings the hosts files up to date, in place: they are mounted in pods. Raises OSError; the next call tries anew."""
-        self._write_hosts_files(*self._collect_addresses())
+        self._write_hosts_files(self._collect_addresses())
 
     async def refresh_hosts(self) -> None:
         """The same, without keeping the event loop where there are many pods."""
-        addresses, services = self._collect_addresses()
-        if len(addresses) < _MANY_PODS:
-            self._write_hosts_files(addresses, services)
+        entries = self._collect_addresses()
+        if len(entries.pods) < _MANY_PODS:
+            self._write_hosts_files(entries)
         else:
-            await asyncio.to_thread(self._write_hosts_files, addresses, services)
+            await asyncio.to_thread(self._write_hosts_files, entries)
 
-    def _collect_addresses(self) -> tuple[dict[Key, str], dict[Key, list[str]]]:
-        """The addresses of pods, and of the pods behind services."""
+    def _collect_addresses(self) -> _HostsEntries:
+        """What the hosts files are to say now."""
         self.dirty = False
         if not self.has_namespaces and not self.prefix:
-            return {}, {}
+            return _HostsEntries({}, {}, {})
         pods = [p for p in self.view.all(kinds.POD) if phase(p) not in ("Succeeded", "Failed")]
         pods = pods if self.has_namespaces else [p for p in pods if self.runs_in_containers(p)]
         addresses: dict[Key, str] = {}
@@ -144,12 +161,22 @@ class PodNetwork:
         for service in self.view.all(kinds.SERVICE):
             if key(service) not in addresses:
                 services[key(service)] = [addresses[key(p)] for p in index.selected_pods(service)]
-        return addresses, services
+        aliases = {
+            Key(namespace(pod), uid_of(pod)): added
+            for pod in pods
+            if key(pod) in addresses and (added := dig(pod, "spec.hostAliases"))
+        }
+        return _HostsEntries(addresses, services, aliases)
 
-    def _write_hosts_files(self, addresses: dict[Key, str], services: dict[Key, list[str]]) -> None:
+    def _write_hosts_files(self, entries: _HostsEntries) -> None:
         try:
-            for pod_namespace in {pod.namespace for pod in addresses}:
-                self._write_hosts_file(pod_namespace, hosts.render_hosts_file(pod_namespace, addresses, services))
+            texts: dict[str, str] = {}
+            for pod_namespace in {pod.namespace for pod in entries.pods}:
+                texts[pod_namespace] = hosts.render_hosts_file(pod_namespace, entries.pods, entries.services)
+                self._write_hosts_file(pod_namespace, texts[pod_namespace])
+            for pod, aliases in entries.aliases.items():
+                text = hosts.add_host_aliases(texts[pod.namespace], aliases)
+                self._write_hosts_file(_own_hosts_file(pod.namespace, pod.name), text)
         except OSError:
             self.dirty = True
             raise
@@ -161,16 +188,16 @@ class PodNetwork:
             return self.container_address(uid_of(pod), host_network=bool(dig(pod, "spec.hostNetwork")))
         return self._addresses.address_of(uid_of(pod))
 
-    def _write_hosts_file(self, pod_namespace: str, text: str) -> None:
-        path = self.hosts_file(pod_namespace)
-        if self._hosts_texts.get(pod_namespace) == text and path.exists():
+    def _write_hosts_file(self, name: str, text: str) -> None:
+        path = self.data / "hosts" / name
+        if self._hosts_texts.get(name) == text and path.exists():
             return
         path.parent.mkdir(exist_ok=True)
         data = text.encode()
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), "wb") as file:
             file.write(data)
             file.truncate(len(data))
-        self._hosts_texts[pod_namespace] = text
+        self._hosts_texts[name] = text
 
     def rewrite_environment(self, pod: PodSpec, env: dict[str, str]) -> dict[str, str]:
         """The environment as a pod without an address of its own needs it."""
@@ -211,8 +238,12 @@ class PodNetwork:
         """What the pod host is told about a pod's network."""
         if not self.has_namespaces:
             return None
-        hosts_file = str(self.hosts_file(pod.namespace))
-        return {"uid": pod.uid, "ip": ip, "hosts": hosts_file, "hostname": pod.hostname}
+        return {"uid": pod.uid, "ip": ip, "hosts": str(self.hosts_file(pod)), "hostname": pod.hostname}
+
+
+def _own_hosts_file(pod_namespace: str, uid: str) -> str:
+    """The name of a pod's own hosts file: no namespace's name has a dot."""
+    return f"{pod_namespace}.{uid}"
 
 
 def _unused_port(taken: set[int]) -> int:

@@ -91,6 +91,8 @@ class PodSpec:
     volumes: Sequence[Fields]
     image_pull_secrets: Sequence[Fields]
     host_network: bool
+    has_host_aliases: bool
+    """Does the pod add names to its hosts file (`spec.hostAliases`)?"""
     host_pid: bool
     host_ipc: bool
     is_process_namespace_shared: bool
@@ -159,6 +161,7 @@ def parse_pod_spec(pod: Object) -> PodSpec:
         volumes=spec.get("volumes") or (),
         image_pull_secrets=spec.get("imagePullSecrets") or (),
         host_network=bool(spec.get("hostNetwork")),
+        has_host_aliases=bool(spec.get("hostAliases")),
         host_pid=bool(spec.get("hostPID")),
         host_ipc=bool(spec.get("hostIPC")),
         is_process_namespace_shared=bool(spec.get("shareProcessNamespace")),

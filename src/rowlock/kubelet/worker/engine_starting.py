@@ -86,7 +86,7 @@ def _engine_scene(starting: ContainerStarter, start: ContainerStart) -> PodSandb
         network=runtime.network_name,
         pod=pod,
         card=start.card,
-        hosts=str(starting.network.hosts_file(pod.namespace)),
+        hosts=str(starting.network.hosts_file(pod)),
         memory=tuple(volume for volume in start.volumes if volume.kind == "memory"),
         engine=starting.engine_images.name,
         shared_memory=shared_memory_limit(),
