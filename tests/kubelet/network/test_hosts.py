@@ -1,5 +1,7 @@
 """Who is called what in the pod network."""
 
+from typing import Any
+
 from rowlock.kubelet.network.hosts import HOSTS_HEADER, PodAddresses, PodIndex, add_host_aliases, render_hosts_file
 from rowlock.objects import Key
 
@@ -60,5 +62,5 @@ def test_many_services_look_at_each_pod_a_bounded_number_of_times() -> None:
 
 def test_an_alias_hides_what_has_its_name() -> None:
     text = f"{HOSTS_HEADER}10.77.1.1\tp p.a p.a.svc\n10.77.1.2\tq\n"
-    aliases = [{"ip": "1.2.3.4", "hostnames": ["p", "q", "db"]}, {"ip": "::1"}]
+    aliases: list[dict[str, Any]] = [{"ip": "1.2.3.4", "hostnames": ["p", "q", "db"]}, {"ip": "::1"}]
     assert add_host_aliases(text, aliases) == f"{HOSTS_HEADER}1.2.3.4\tp\tq\tdb\n::1\n10.77.1.1\tp.a p.a.svc\n"
