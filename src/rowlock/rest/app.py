@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from rowlock.api import Api
-from rowlock.errors import ApiError, Internal, NotFound
+from rowlock.errors import ApiError, Internal, NotFound, Unsupported
 from rowlock.rest import applications
 from rowlock.rest.authentication import Authenticator
 from rowlock.rest.call import (
@@ -39,7 +39,7 @@ from rowlock.rest.call import (
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.login_limits import LoginLimits
 from rowlock.rest.rights import AuthorizedApi, Right
-from rowlock.rest.routes import ROUTES
+from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
 from rowlock.rest.visible_cache import VisibleCache
 from rowlock.workloads.body_fields import did_you_mean
 
@@ -63,6 +63,7 @@ def json_response(code: int, body: Any) -> Response:
 
 _MISTAKEN_PATHS = ("workload", "distributed", "projects", "project", "cluster", "jobs")
 """What people take for resources of the REST API; else the Kubernetes API would answer that it has none."""
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class RestApi:
@@ -96,6 +97,7 @@ class RestApi:
         )
         self._logins = applications.Logins(settings.issue_token, LoginLimits(clock))
         self._authenticator = Authenticator(settings.token, settings.user, settings.authenticate_token)
+        self._known_routes = self._make_routes()
 
     async def run(self) -> None:
         """Keep the cache up to date, until cancelled."""
@@ -104,26 +106,21 @@ class RestApi:
     @property
     def routes(self) -> list[Route]:
         """Every route of the API, `ROUTES` first, then those that refuse unknown paths below its prefixes with Run:ai's Error."""
-        routes = [
-            Route(path, self._count_requests(path, self._endpoint(serve, right)), methods=[method])
+        first_words = {path.split("/")[3] for _, path, _, _ in ROUTES if paths_served(path)[0] == path}
+        prefixes = sorted(first_words | set(_MISTAKEN_PATHS) | {"token"})
+        everything_else = [one for p in prefixes for one in (f"/api/v1/{p}", f"/api/v1/{p}/{{rest:path}}")]
+        everything_else += [RUNAI_DOOR, f"{RUNAI_DOOR}/{{rest:path}}"]
+        refusals = [Route(path, self._serve_unmatched, methods=_METHODS) for path in everything_else]
+        return [*self._known_routes, *refusals]
+
+    def _make_routes(self) -> list[Route]:
+        served = [
+            (method, path, self._count_requests(path, self._endpoint(serve, right)))
             for method, path, right, serve in ROUTES
         ]
         for path, exchange in (("/api/v1/token", self._exchange_token), ("/api/v2/token", self._exchange_form)):
-            routes.append(Route(path, self._count_requests(path, exchange), methods=["POST"]))
-        prefixes = (
-            "applications",
-            "workloads",
-            "org-unit",
-            "clusters",
-            "workload-types",
-            "workload-priorities",
-            "scheduler",
-        )
-        routes += [
-            Route(f"/api/v1/{p}/{{rest:path}}", self._refuse_unknown_path) for p in (*prefixes, *_MISTAKEN_PATHS)
-        ]
-        routes += [Route(f"/api/v1/{p}", self._refuse_unknown_path) for p in _MISTAKEN_PATHS]
-        return routes
+            served.append(("POST", path, self._count_requests(path, exchange)))
+        return [Route(one, respond, methods=[method]) for method, path, respond in served for one in paths_served(path)]
 
     def _count_requests(self, path: str, respond: Respond) -> Respond:
         observe = self._observe
@@ -178,12 +175,23 @@ class RestApi:
             outcome.response = json_response(*await self._logins.exchange_form(body, _client_address(request)))
         return outcome.response
 
-    async def _refuse_unknown_path(self, request: Request) -> Response:
+    async def _serve_unmatched(self, request: Request) -> Response:
+        """What no route serves as it is: with the slash at its end, which counts for nothing; else a refusal."""
+        path = request.url.path.rstrip("/")
+        scope = {**request.scope, "path": path}
+        matches = [(*route.matches(scope), route) for route in self._known_routes]
+        for match, found, route in matches:
+            if match is Match.FULL:
+                respond: Respond = route.endpoint
+                return await respond(Request({**scope, **found}, request.receive))
         async with _error_boundary() as outcome:
             self._authenticator.authenticate(request)
+            known = [route for match, _, route in matches if match is Match.PARTIAL]
+            if allowed := sorted({method for route in known for method in route.methods or ()} - {"HEAD"}):
+                raise Unsupported(f"{path} knows no {request.method}; it knows {', '.join(allowed)}")
+            plain_path = path.removeprefix(RUNAI_DOOR)
             known_paths = sorted({path for _, path, _, _ in ROUTES})
-            path = request.url.path
-            raise NotFound(f"there is no {request.method} {path} in this API.{did_you_mean(path, known_paths)}")
+            raise NotFound(f"there is no {request.method} {path} in this API.{did_you_mean(plain_path, known_paths)}")
         return outcome.response
 
 

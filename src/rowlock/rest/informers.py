@@ -226,6 +226,12 @@ class InformerCache:
         system = self.namespace("kube-system")
         return self._cluster or (objects.uid(system) if system else "") or "00000000-0000-0000-0000-000000000000"
 
+    @property
+    def cluster_created(self) -> str:
+        """When the cluster was made: the age of its kube-system namespace; the beginning of time where there is none."""
+        system = self._stores[kinds.NAMESPACE].get(Key("", "kube-system")) or {}
+        return str(objects.meta(system).get("creationTimestamp") or "1970-01-01T00:00:00Z")
+
     def projects(self) -> dict[str, Project]:
         """Every project by its namespace."""
         if self._projects is None:

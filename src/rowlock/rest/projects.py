@@ -1,4 +1,4 @@
-"""Projects and the cluster: `GET/POST/PUT/DELETE /api/v1/org-unit/projects`, `GET /api/v1/clusters`.
+"""Projects: `GET/POST/PUT/DELETE /api/v1/org-unit/projects`.
 
 A project is two objects; they are written queue first, so that a namespace never names a queue that is not there.
 """
@@ -15,7 +15,6 @@ from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.workloads import list_query, projects
-from rowlock.workloads import runai_json as workload_json
 from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.projects import Project
@@ -150,20 +149,3 @@ async def delete(call: RestCall) -> Any:
 
     await cache.wait_until("", is_leaving)
     return JsonResult(202, ACCEPTED)
-
-
-async def clusters(call: RestCall) -> Any:
-    """A bare array, as Run:ai answers."""
-    settings, cache = call.context.settings, call.context.cache
-    system = cache.namespace("kube-system") or {}
-    created = str(objects.meta(system).get("creationTimestamp") or "1970-01-01T00:00:00Z")
-    return [
-        {
-            "uuid": cache.cluster,
-            "tenantId": workload_json.TENANT,
-            "name": settings.cluster_name,
-            "createdAt": created,
-            "version": settings.version,
-            "status": {"state": "Connected", "conditions": []},
-        }
-    ]

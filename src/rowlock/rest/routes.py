@@ -6,9 +6,13 @@ from __future__ import annotations
 from rowlock import kinds
 from rowlock.rest import applications, draining, logs, manifest_check, projects, scheduler, workloads
 from rowlock.rest.call import Endpoint
+from rowlock.rest.inventory import clusters, nodes
 from rowlock.rest.rights import EVERYBODY, Right
 
-_WORKLOADS = "/api/v1/workloads"
+RUNAI_DOOR = "/runai"
+"""Before a route's path: the API as Run:ai's own clients expect it, without the Kubernetes API between its routes."""
+
+_WORKLOADS, _CLUSTERS, _NODES = "/api/v1/workloads", "/api/v1/clusters", "/api/v1/nodes"
 _PROJECTS = "/api/v1/org-unit/projects"
 
 _SUBMIT = Right("body", "create")
@@ -23,6 +27,7 @@ _CHANGE_PROJECT, _DELETE_PROJECT = (
     Right("project", "patch", kinds.NAMESPACE),
     Right("project", "delete", kinds.NAMESPACE),
 )
+_LIST_NODES = Right("cluster", "list", kinds.NODE)
 _READ_CLUSTER, _DRAIN = Right("cluster", "list", kinds.POD), Right("cluster", "update", kinds.NODE)
 
 ROUTES: tuple[tuple[str, str, Right, Endpoint], ...] = (
@@ -55,7 +60,18 @@ ROUTES: tuple[tuple[str, str, Right, Endpoint], ...] = (
     ("POST", "/api/v1/applications", Right("cluster", "create", kinds.SECRET), applications.create),
     ("GET", "/api/v1/applications", Right("cluster", "list", kinds.SECRET), applications.index),
     ("DELETE", "/api/v1/applications/{id}", Right("cluster", "delete", kinds.SECRET), applications.delete),
-    ("GET", "/api/v1/clusters", EVERYBODY, projects.clusters),
+    ("GET", _CLUSTERS, EVERYBODY, clusters.index),
+    ("GET", f"{_CLUSTERS}/{{id}}", EVERYBODY, clusters.show),
+    ("GET", f"{_CLUSTERS}/{{id}}/nodes", _LIST_NODES, nodes.index_of_cluster),
+    ("GET", f"{_CLUSTERS}/{{id}}/nodes/count", _LIST_NODES, nodes.count_of_cluster),
+    ("GET", _NODES, _LIST_NODES, nodes.index),
+    ("GET", f"{_NODES}/count", _LIST_NODES, nodes.count),
     ("GET", "/api/v1/workload-priorities", EVERYBODY, workloads.priorities),
     ("GET", "/api/v1/workload-types", EVERYBODY, workloads.types),
 )
+
+
+def paths_served(path: str) -> tuple[str, ...]:
+    """Where a route's path is served: at both doors, but what Kubernetes calls by the same name at Run:ai's alone."""
+    behind_the_door = f"{RUNAI_DOOR}{path}"
+    return (behind_the_door,) if path.startswith(_NODES) else (path, behind_the_door)

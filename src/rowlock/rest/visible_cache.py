@@ -40,6 +40,10 @@ class VisibleCache(InformerCache):
     def cluster(self) -> str:
         return self._base.cluster
 
+    @property
+    def cluster_created(self) -> str:
+        return self._base.cluster_created
+
     # ------------------------------------------------------------ what is filtered
 
     def projects(self) -> dict[str, Project]:

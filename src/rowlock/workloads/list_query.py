@@ -156,3 +156,21 @@ def page_of(items: Sequence[T], query: Query) -> tuple[Sequence[T], int | None]:
     """The page that the query asks for and the offset of the next one, None at the end."""
     end = query.offset + query.limit
     return items[query.offset : end], end if end < len(items) else None
+
+
+def select(
+    parameters: Mapping[str, str], rows: Sequence[R], readers: Readers[R], *, other_parameters: Sequence[str] = ()
+) -> tuple[Sequence[R], Query]:
+    """The rows that a query string leaves, in its order, and the query; its fields are those that have a reader. Raises
+    BadRequest for what it does not know."""
+    fields = tuple(name for name in readers if name != SEARCH)
+    query = parse_query(parameters, fields, other_parameters=other_parameters)
+    return select_rows(rows, query, readers), query
+
+
+def list_body(name: str, rows: Sequence[R], query: Query, to_json: Callable[[R], dict[str, Any]]) -> dict[str, Any]:
+    """Run:ai's list: the page that the query asks for under its name, and `next` where there is more. Only the rows of the
+    page are described."""
+    page, next_offset = page_of(rows, query)
+    body: dict[str, Any] = {name: [to_json(row) for row in page]}
+    return body if next_offset is None else {**body, "next": next_offset}

@@ -7,6 +7,7 @@ for, but our command lines show, is in `additionalFields`.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -23,6 +24,8 @@ from rowlock.workloads.phase import TERMINAL, WorkloadStatus, count_pods, worklo
 from rowlock.workloads.projects import Project
 
 TENANT = 1
+_PHASE_REASONS = frozenset({"NonPreemptibleOverQuota", "OverLimit"})
+"""Reasons that Run:ai's API has a word for; every reason is in `additionalFields`."""
 
 
 def _unknown_card(node: str) -> int:
@@ -105,7 +108,7 @@ def workload_json(workload: Workload) -> dict[str, Any]:
         **_time_fields(job, status),
         "phase": status.phase,
         "phaseMessage": status.message,
-        "phaseReason": status.reason or None,
+        "phaseReason": status.reason if status.reason in _PHASE_REASONS else None,
         "k8sPhase": _last_condition(job),
         "conditions": _conditions(job),
         "actionsSupport": {"delete": True, "suspend": status.phase not in TERMINAL},
@@ -140,7 +143,7 @@ def _identity_fields(workload: Workload) -> dict[str, Any]:
         "priority": submission.PRIORITIES.get(priority_class(job)),
         "priorityClassName": priority_class(job),
         "preemptible": is_preemptible(job),
-        "sourceApi": source,
+        "sourceApi": None,
     }
 
 
@@ -229,8 +232,8 @@ def _content_fields(workload: Workload) -> dict[str, Any]:
     images = {c.get("image", "") for t, _ in pod_templates(workload.job) for c in objects.dig(t, "spec.containers", [])}
     return {
         "images": sorted(images),
-        "command": container.get("command") or [],
-        "arguments": container.get("args") or [],
+        "command": shlex.join(container.get("command") or []),
+        "arguments": shlex.join(container.get("args") or []),
         "environmentVariables": {v["name"]: v["value"] for v in container.get("env") or [] if "value" in v},
         "urls": [],
         "datasources": [],
@@ -248,9 +251,12 @@ def _main_container(job: Object) -> dict[str, Any]:
 def _additional_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
     counts = count_pods(workload.pods)
     chief = pods.chief_pod(workload.pods)
+    container = _main_container(workload.job)
     node_names = {str(objects.dig(p, "spec.nodeName")) for p in workload.pods if objects.dig(p, "spec.nodeName")}
     return {
         "status": status.status,
+        "reason": status.reason,
+        "argv": [*(container.get("command") or []), *(container.get("args") or [])],
         "pendingPods": counts.pending,
         "succeededPods": counts.succeeded,
         "failedPods": counts.failed,
@@ -259,14 +265,14 @@ def _additional_fields(workload: Workload, status: WorkloadStatus) -> dict[str, 
         "commandLine": objects.annotations(workload.job).get(job_objects.COMMAND_ANNOTATION, ""),
         "startedAt": objects.dig(workload.job, "status.startTime"),
         "kind": workload.job.get("kind"),
-        "image": _main_container(workload.job).get("image", ""),
+        "image": container.get("image", ""),
     }
 
 
 def workload_detail_json(workload: Workload) -> dict[str, Any]:
     """`GET /api/v1/workloads/{id}`: the list item and why it waits."""
     body = workload_json(workload)
-    is_waiting = body["phase"] in ("Pending", "Creating") and body["phaseMessage"]
+    is_waiting = body["phase"] in ("Pending", "Creating") and body["phaseMessage"] and body["phaseReason"]
     message = {
         "nodePool": node_pool_name(workload.job),
         "phaseReason": body["phaseReason"],
@@ -308,8 +314,8 @@ def _spec_of(job: Object) -> dict[str, Any]:
     workers = frameworks.replica_specs(job).get(WORKER) or {}
     return {
         "image": container.get("image"),
-        "command": " ".join(container.get("command") or []) or None,
-        "args": " ".join(container.get("args") or []) or None,
+        "command": shlex.join(container.get("command") or []) or None,
+        "args": shlex.join(container.get("args") or []) or None,
         "numWorkers": workers.get("replicas", 1),
         "distributedFramework": framework_name(job),
     }

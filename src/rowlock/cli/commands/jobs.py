@@ -133,7 +133,7 @@ def _describe_workload(body: dict[str, Any]) -> str:
         ("Why", body.get("phaseMessage") or ""),
         ("Since", format_age(body["phaseUpdatedAt"])),
         ("Image", ", ".join(body["images"])),
-        ("Command", _join_command(body["command"] + body["arguments"])),
+        ("Command", _join_command(extra["argv"])),
         ("Pods", f"{body['runningPods']} running, {extra['pendingPods']} pending, {extra['succeededPods']} succeeded, "
                  f"{extra['failedPods']} failed, of {body['requestedPods']['number']}"),
         ("GPUs", f"{format_number(body['allocatedResources']['gpu'])} held, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -63,8 +62,8 @@ def _general_rows(body: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "Node pools", ", ".join(body["requestedNodePools"])
     yield "Nodes", ", ".join(extra["nodes"])
     yield "Image", ", ".join(body["images"])
-    yield "Command", shlex.join(body["command"])
-    yield "Arguments", shlex.join(body["arguments"])
+    yield "Command", body["command"]
+    yield "Arguments", body["arguments"]
     yield "Submitted with", extra["commandLine"]
     yield "Created by", body["submittedBy"]
     yield "Created at", body["createdAt"]

@@ -1,0 +1,60 @@
+"""A Node → Run:ai's Node JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock import objects
+from rowlock.objects import Object
+from rowlock.scheduling.model import pod_requests
+from rowlock.scheduling.model.from_objects import parse_node
+
+DEFAULT_POOL = "default"
+
+
+def pool_name(node: Object) -> str:
+    """The name of the node pool that a node is in."""
+    return pod_requests.node_pool(node) or DEFAULT_POOL
+
+
+def node_status(node: Object) -> str:
+    """Ready, NotReady, or Unknown where nobody has said anything of it lately."""
+    ready = objects.condition(node, "Ready")
+    return {"True": "Ready", "False": "NotReady"}.get(str((ready or {}).get("status")), "Unknown")
+
+
+def gpu_type(node: Object) -> str:
+    """The product of its GPUs, as NVIDIA's labels name it; "" where it has none or does not say."""
+    return objects.labels(node).get("nvidia.com/gpu.product", "")
+
+
+def updated_at(node: Object) -> str:
+    """When one of its conditions changed last; heartbeats are no changes."""
+    conditions = objects.dig(node, "status.conditions", [])
+    changes = [str(condition.get("lastTransitionTime") or "") for condition in conditions]
+    return max([*changes, _created_at(node)])
+
+
+def _created_at(node: Object) -> str:
+    return str(objects.meta(node).get("creationTimestamp") or "")
+
+
+def node_json(node: Object, cluster: str) -> dict[str, Any]:
+    """Run:ai's Node JSON; `gpuInfo` is null for a node without GPUs."""
+    gpus = parse_node(node).gpus
+    conditions = objects.dig(node, "status.conditions", [])
+    taints = objects.dig(node, "spec.taints", [])
+    return {
+        "id": objects.uid(node),
+        "name": objects.name(node),
+        "status": node_status(node),
+        "conditions": [{field: str(c.get(field) or "") for field in ("type", "reason", "message")} for c in conditions],
+        "taints": [{field: str(t.get(field) or "") for field in ("key", "value", "effect")} for t in taints],
+        "nodePool": pool_name(node),
+        "gpuInfo": {"gpuType": gpu_type(node), "gpuCount": gpus} if gpus else None,
+        "nvLinkDomainUid": None,
+        "nvLinkCliqueId": None,
+        "clusterUuid": cluster,
+        "createdAt": _created_at(node),
+        "updatedAt": updated_at(node),
+    }

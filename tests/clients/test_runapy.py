@@ -1,0 +1,154 @@
+"""Run:ai's own Python client, unmodified: an application logs in, submits, lists, suspends and deletes.
+
+The client checks no answers itself; its models are the published contract, and every answer here goes through one.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.clients.conftest import Site
+
+kubernetes = pytest.importorskip("kubernetes", reason="the official Python client (kubernetes) is not installed")
+runai = pytest.importorskip("runai", reason="Run:ai's Python client (runapy) is not installed")
+client_module = pytest.importorskip("runai.api_client")
+configuration = pytest.importorskip("runai.configuration")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+IMAGE = "/kubeflow/pytorch-dist-mnist:latest"
+
+
+@dataclass
+class Platform:
+    """Run:ai's client at our door, logged in as an application that may do everything."""
+
+    client: Any
+    core: Any
+    project: dict[str, Any]
+    cluster: str
+    ask: Callable[..., Any]
+
+    def api(self, name: str) -> Any:
+        return getattr(runai.api, name)(self.client)
+
+    def submit(self, name: str) -> Any:
+        models = runai.models
+        compute = models.SupersetSpecAllOfCompute(
+            gpu_devices_request=1, gpu_request_type="portion", gpu_portion_request=0.1, cpu_core_request=0.1,
+            cpu_memory_request="100M",
+        )  # fmt: skip
+        spec = models.DistributedSpecSpec(image=IMAGE, num_workers=2, distributed_framework="PyTorch", compute=compute)
+        request = models.DistributedCreationRequest(
+            name=name, project_id=self.project["id"], cluster_id=self.cluster, spec=spec
+        )
+        return self.api("DistributedApi").create_distributed(request)
+
+
+def _settings(data_dir: Path) -> tuple[str, str, Path]:
+    """The server's URL, its owner's token and its certificate authority."""
+    state = json.loads((data_dir / "server.json").read_text())
+    return state["url"], (data_dir / "token").read_text().strip(), data_dir / "ca.crt"
+
+
+@pytest.fixture
+def platform(site: Site) -> Iterator[Platform]:
+    url, token, authority = _settings(site.kubeconfig.parent)
+    owner = kubernetes.config.new_client_from_config(str(site.kubeconfig))
+    name = f"app-{uuid.uuid4().hex[:8]}"
+
+    def ask(method: str, path: str, body: Any = None) -> Any:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        answer = owner.rest_client.pool_manager.request(
+            method, url + path, headers=headers, body=None if body is None else json.dumps(body)
+        )
+        assert answer.status < 300, answer.data
+        return json.loads(answer.data)
+
+    made = ask("POST", "/api/v1/applications", {"name": name})
+    everything = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "User", "name": f"app:{name}", "apiGroup": "rbac.authorization.k8s.io"}],
+    }
+    kubernetes.client.RbacAuthorizationV1Api(owner).create_cluster_role_binding(everything)
+    settings = configuration.Configuration(
+        client_id=made["clientId"], client_secret=made["clientSecret"], runai_base_url=f"{url}/runai",
+        ssl_ca_cert=str(authority),
+    )  # fmt: skip
+    with owner, client_module.ApiClient(settings) as client:
+        project = ask("POST", "/api/v1/org-unit/projects", {"name": f"team-{name}"})
+        yield Platform(
+            client, kubernetes.client.CoreV1Api(owner), project, ask("GET", "/api/v1/clusters")[0]["uuid"], ask
+        )
+
+
+def test_a_distributed_training_from_submit_to_delete(platform: Platform) -> None:
+    models = runai.models
+    made = platform.submit("dist-train1")
+    assert made.status_code == 202
+    identity = made.data["workloadId"]
+    assert models.DistributedWorkload.from_dict(made.data).desired_phase == "Running"
+    distributed, workloads = platform.api("DistributedApi"), platform.api("WorkloadsApi")
+    listed = workloads.get_workloads(filter_by=["name==dist-train1", f"projectId=={platform.project['id']}"])
+    (one,) = listed.data["workloads"]
+    assert models.Workload.from_dict(one).id == identity
+    assert workloads.count_workloads(filter_by=[f"projectId=={platform.project['id']}"]).data == {"count": 1}
+    assert models.WorkloadDetailed.from_dict(workloads.get_workload(identity).data).name == "dist-train1"
+    assert models.DistributedWorkload.from_dict(distributed.get_distributed(identity).data).workload_id == identity
+    assert distributed.suspend_distributed(identity).status_code == 202
+    assert distributed.get_distributed(identity).data["desiredPhase"] == "Stopped"
+    assert distributed.resume_distributed(identity).status_code == 202
+    for event in platform.api("EventsApi").get_workload_events(identity).data["events"]:
+        models.Event2.from_dict(event)
+    for record in platform.api("EventsApi").get_workload_history(identity).data["records"]:
+        models.HistoryRecord.from_dict(record)
+    assert distributed.delete_distributed(identity).status_code == 202
+
+
+def test_a_taken_name_is_a_conflict_that_the_client_raises_once(platform: Platform) -> None:
+    assert platform.submit("twice").status_code == 202
+    with pytest.raises(runai.exceptions.ConflictException) as refused:
+        platform.submit("twice")
+    assert "already exists" in str(refused.value)
+
+
+def test_the_pods_of_a_workload(platform: Platform) -> None:
+    identity = platform.submit("with-pods").data["workloadId"]
+    found: list[dict[str, Any]] = []
+
+    def has_pods() -> bool:
+        found[:] = platform.api("PodsApi").get_workload_pods(identity).data["pods"]
+        return len(found) == 3
+
+    wait_until(has_pods)
+    for pod in found:
+        assert runai.models.Pod1.from_dict(pod).workload_id == identity
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Ask again until it is so; each question goes to the server, which takes its time itself."""
+    import time
+
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about within 20 s"
+        time.sleep(0.05)
+
+
+def test_projects_clusters_and_nodes(platform: Platform) -> None:
+    name = f"node-{uuid.uuid4().hex[:8]}"
+    platform.core.create_node({"metadata": {"name": name}})
+    projects = platform.api("ProjectsApi").get_projects(filter_by=[f"name=={platform.project['name']}"])
+    assert [p["id"] for p in projects.data["projects"]] == [platform.project["id"]]
+    assert [c["uuid"] for c in platform.api("ClustersApi").get_clusters().data] == [platform.cluster]
+    nodes = platform.api("NodesApi").get_tenant_nodes(filter_by=[f"name=={name}"]).data["nodes"]
+    assert [runai.models.Node.from_dict(node).name for node in nodes] == [name]
+    same = platform.api("NodesApi").get_nodes(platform.cluster, node_name=name).data["nodes"]
+    assert same == nodes
+    assert platform.api("NodesApi").count_tenant_nodes(filter_by=[f"name=={name}"]).data == {"count": 1}
