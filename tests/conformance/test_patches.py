@@ -125,3 +125,22 @@ async def test_warnings_come_back_and_unknown_fields_are_dropped(world: World, m
     made = await world.api.create(kinds.by_object(given), given, options=options)
     assert "colour" not in made["spec"]
     assert options.warnings == ['unknown field "spec.colour"']
+
+
+async def test_who_applies_an_ephemeral_container_owns_it(world: World) -> None:
+    await world.create(world.pod("a"))
+    given = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    given |= {"spec": {"ephemeralContainers": [{"name": "look", "image": "example.test/none:1"}]}}
+    patched = await world.api.patch(
+        kinds.POD,
+        world.namespace,
+        "a",
+        given,
+        type="apply",
+        subresource="ephemeralcontainers",
+        options=WriteOptions(manager="me"),
+    )
+    assert [c["name"] for c in patched["spec"]["ephemeralContainers"]] == ["look"]
+    (entry,) = [e for e in patched["metadata"]["managedFields"] if e["manager"] == "me"]
+    assert (entry["operation"], entry["subresource"]) == ("Apply", "ephemeralcontainers")
+    assert 'k:{"name":"look"}' in entry["fieldsV1"]["f:spec"]["f:ephemeralContainers"]

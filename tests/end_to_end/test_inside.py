@@ -140,5 +140,3 @@ def test_kubectl_copies_and_runs(inside: Cluster, tmp_path: Path, websockets: st
     flags = ("--image=rowlock.dev/host", "--restart=Never", "--rm", "-i", "--quiet", "--command", "--", "sort")
     code, out, said = entered(inside, program, "run", "sorter", *flags, given=b"b\na\n")
     assert (code, out) == (0, "a\nb\n"), said
-    code, _, said = entered(inside, program, "debug", "alone", "--image=rowlock.dev/host", "--profile=general")
-    assert code == 1 and "rowlock has no ephemeral containers" in said

@@ -63,7 +63,7 @@ def _require_running(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_container(pod: dict[str, Any], line: CommandLine) -> dict[str, Any]:
-    containers = pod["spec"]["containers"]
+    containers = [*pod["spec"]["containers"], *pod["spec"].get("ephemeralContainers", ())]
     name = line.container or containers[0]["name"]
     for container in containers:
         if container["name"] == name:

@@ -73,7 +73,7 @@ class Diagnostics:
         if pod is None or uid(pod) != pod_state.card.uid or run.exit is None or run.exit.code == 0:
             return
         owner_uid, job = job_uid(pod), self._owner_job(pod)
-        if job is None or container in {c["name"] for c in pod["spec"].get("initContainers") or ()}:
+        if job is None or container not in {c["name"] for c in pod["spec"]["containers"]}:
             return
         failure = failure_of_run(job, pod, run, self._context.directory(pod_state.card.uid, container))
         if failure is not None and self.failures.add(owner_uid, failure) and owner_uid not in self._pending_jobs:

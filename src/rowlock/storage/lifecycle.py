@@ -111,8 +111,8 @@ def prepare_update(kind: Kind, old: Object, new: Object, subresource: str, *, fr
     """`new` as it enters admission: only what this subresource may change differs from `old`, and what nobody may change, for
     admission to refuse. An update means the object with its uid; a patch would give it another. Raises Conflict, Invalid."""
     check_current(kind, old, new, check_uid=not from_patch)
+    entries = objects.meta(new).get("managedFields", objects.meta(old).get("managedFields"))
     if subresource == "status" and kind.custom:
-        entries = objects.meta(new).get("managedFields", objects.meta(old).get("managedFields"))
         return objects.with_field(
             objects.with_field(old, "metadata.managedFields", entries),
             "status",
@@ -120,6 +120,9 @@ def prepare_update(kind: Kind, old: Object, new: Object, subresource: str, *, fr
         )
     if subresource == "finalize":
         return objects.with_field(old, "spec.finalizers", objects.dig(new, "spec.finalizers"))
+    if subresource == "ephemeralcontainers":
+        kept = objects.with_field(old, "metadata.managedFields", entries)
+        return objects.with_field(kept, "spec.ephemeralContainers", objects.dig(new, "spec.ephemeralContainers"))
     meta = dict(objects.meta(new))
     attempted = {
         f: meta[f]

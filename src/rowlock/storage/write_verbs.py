@@ -23,6 +23,7 @@ from rowlock.storage.staged_view import StagedView
 from rowlock.storage.state import State, StoredChange
 
 ChangeType = Literal["Added", "Modified", "Deleted"]
+_UPDATABLE_SUBRESOURCES = ("status", "finalize", "scale", "ephemeralcontainers")
 MAX_OBJECT_BYTES = 1_572_864  # bytes of one object: etcd's limit, so that what is accepted here is accepted there
 
 encode = msgspec.json.Encoder().encode
@@ -147,9 +148,7 @@ class Core:
     ) -> Object:
         """Replace an object, or the part that `subresource` covers. Raises NotFound, Conflict, Unsupported for a subresource that
         cannot be updated, and what admission raises. Upstream: `registry.Store.Update`."""
-        if subresource not in ("", "status", "finalize", "scale") or (
-            subresource and subresource not in kind.subresources
-        ):
+        if subresource not in ("", *_UPDATABLE_SUBRESOURCES) or (subresource and subresource not in kind.subresources):
             raise Unsupported(f'{kind.resource} has no subresource "{subresource}" that can be updated')
         old = self._get_existing(kind, objects.namespace(obj) if kind.namespaced else "", objects.name(obj))
         new = lifecycle.prepare_update(kind, old, obj, subresource, from_patch=from_patch)

@@ -169,3 +169,29 @@ def test_a_pod_that_has_failed_stays_so_and_tells_how_its_containers_end() -> No
     told = generate_pod_status(parse_pod_spec(failed), _facts(c0=ended(137)), NOW)
     assert (told["phase"], told["reason"], told["message"]) == ("Failed", "Evicted", "too much")
     assert told["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+
+
+@pytest.mark.parametrize(
+    ("main", "look", "phase"),
+    [
+        (RUNNING, RUNNING, "Running"),
+        (RUNNING, ended(1), "Running"),
+        (ContainerFacts(), RUNNING, "Pending"),
+        (ended(0), RUNNING, "Running"),  # it is stopped first, as by a real kubelet
+        (ended(0), ended(1), "Succeeded"),
+        (ended(0), ContainerFacts(), "Succeeded"),
+        (ended(1), ended(0), "Failed"),
+    ],
+)
+def test_an_ephemeral_container_never_decides_the_phase(main: ContainerFacts, look: ContainerFacts, phase: str) -> None:
+    given = pod("Never")
+    given["spec"]["ephemeralContainers"] = [_container("e")]
+    spec, facts = parse_pod_spec(given), PodFacts(containers={"c0": main, "e": look})
+    status = generate_pod_status(spec, facts, NOW)
+    assert status["phase"] == phase and [c["name"] for c in status["containerStatuses"]] == ["c0"]
+    (shown,) = status["ephemeralContainerStatuses"]
+    assert shown["name"] == "e" and shown["ready"] is False and shown["restartCount"] == 0 and "started" not in shown
+    assert status["conditions"][2]["message" if phase == "Pending" else "type"] in (
+        "containers with unready status: [c0]",
+        "Ready",
+    )

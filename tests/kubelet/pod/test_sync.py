@@ -164,3 +164,49 @@ def test_a_pods_object_is_read_once_and_anew_when_it_is_another_one() -> None:
     labelled = pod(labels={"a": "b"}, spec={"volumes": [{"name": "v"}]})
     read = parse_pod_spec(labelled)
     assert read.labels is labelled["metadata"]["labels"] and read.volumes is labelled["spec"]["volumes"], "no copies"
+
+
+LOOKED_INTO = pod(spec={"ephemeralContainers": [{"name": "e"}]})
+
+
+@pytest.mark.parametrize(
+    ("given", "known", "turn"),
+    [
+        (LOOKED_INTO, {"c0": run()}, PodActions((Start("e", 0, 0),), 0.5)),
+        (LOOKED_INTO, {}, PodActions((Start("c0", 0, 0), Start("e", 0, 0)), 0.5)),
+        (LOOKED_INTO, {"c0": run(), "e": ContainerFacts(asked=0)}, PodActions((), 0.5)),
+        (LOOKED_INTO, {"c0": run(), "e": run()}, PodActions((Publish(),))),
+        (LOOKED_INTO, {"c0": run(), "e": run(end=FAILED)}, PodActions((Publish(),))),
+        (
+            pod("Always", spec={"ephemeralContainers": [{"name": "e"}]}),
+            {"c0": run(), "e": run(end=FAILED)},
+            PodActions((Publish(),)),
+        ),
+        (
+            pod(init=[{"name": "i"}], spec={"ephemeralContainers": [{"name": "e"}]}),
+            {"i": run()},
+            PodActions((Start("e", 0, 0),), 0.5),
+        ),
+        (LOOKED_INTO, {"c0": run(end=DONE), "e": run()}, PodActions((Stop("e", 30.0), Publish()))),
+        (LOOKED_INTO, {"c0": run(end=DONE)}, PodActions((Publish(),))),
+        (
+            LOOKED_INTO,
+            {"c0": run(), "e": ContainerFacts(problem=Problem("ErrImagePull", ""), problem_since=NOW)},
+            PodActions((Publish(),), 5.0),
+        ),
+    ],
+)
+def test_an_ephemeral_container_starts_once_and_holds_nobody_up(
+    given: Object, known: dict[str, ContainerFacts], turn: PodActions
+) -> None:
+    assert compute_pod_actions(parse_pod_spec(given), PodFacts(start_time=NOW, containers=known), NOW) == turn
+
+
+def test_a_deleted_pod_waits_for_its_ephemeral_containers() -> None:
+    leaving = pod(
+        spec={"ephemeralContainers": [{"name": "e"}]},
+        deletionTimestamp=timestamp(NOW + 30),
+        deletionGracePeriodSeconds=30,
+    )
+    known = PodFacts(start_time=NOW, containers={"c0": run(end=DONE), "e": run()})
+    assert compute_pod_actions(parse_pod_spec(leaving), known, NOW) == PodActions((Stop("e", 30.0),), 31.0)

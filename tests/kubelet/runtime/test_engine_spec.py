@@ -13,6 +13,7 @@ from tests.kubelet.conftest import Node, on_node, pod
 
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.runtime import engine_spec, pause
@@ -166,3 +167,31 @@ def test_pods_as_processes_wait_for_no_engine(tmp_path: Path, monkeypatch: pytes
 
     with deaf:
         on_node(tmp_path / "data", body)
+
+
+def _looked_into(**more: Any) -> dict[str, Any]:
+    """HostConfig of an ephemeral container in a pod whose one container runs for the third time."""
+    look = {"name": "look", "image": "x:1", **more.pop("look", {})}
+    made = pod("a", "x", spec={"ephemeralContainers": [look], **more.pop("spec", {})})
+    where = scene(made, **{"running": {"main": 2}, **more})
+    config = ContainerConfig(where.pod.ephemeral_containers[0], Image("x:1", engine="docker://1"), ["sh"], {}, "/")
+    found: dict[str, Any] = engine_spec.container_create_body(where, config, 0)
+    assert "Hostname" not in found and "NetworkingConfig" not in found
+    return dict(found["HostConfig"])
+
+
+def test_an_ephemeral_container_joins_the_pod_as_it_runs() -> None:
+    name = "container:rowlock_main_a_default_u1_2"
+    alone = _looked_into()
+    assert alone["NetworkMode"] == name and "PidMode" not in alone and "IpcMode" not in alone
+    beside = _looked_into(look={"targetContainerName": "main"})
+    assert beside["PidMode"] == name and beside["Init"] is False
+    shared = _looked_into(
+        look={"targetContainerName": "main"},
+        spec={"shareProcessNamespace": True, "volumes": [{"name": "m", "emptyDir": {"medium": "Memory"}}]},
+    )
+    assert shared["PidMode"] == name and shared["NetworkMode"] == "container:rowlock_POD_a_default_u1_0"
+    assert _looked_into(spec={"hostNetwork": True}, running={})["NetworkMode"] == "host"
+    for look in ({}, {"targetContainerName": "main"}):
+        with pytest.raises(ContainerConfigError, match="unable to find target container main: it is not running"):
+            _looked_into(look=look, running={})

@@ -128,7 +128,7 @@ class AdmissionChain:
         if subresource == "status":
             self._validate_status(kind, old, new)
         else:
-            self._validate(kind, old, new)
+            self._validate(kind, old, new, subresource)
             if kind is kinds.PERSISTENT_VOLUME_CLAIM:
                 _check_not_resized(old, new)
             if not subresource:
@@ -152,7 +152,7 @@ class AdmissionChain:
             kind, new, FieldManager(options.manager, objects.timestamp(self._clock()))
         )
 
-    def _validate(self, kind: Kind, old: Object | None, new: Object) -> None:
+    def _validate(self, kind: Kind, old: Object | None, new: Object, subresource: str = "") -> None:
         causes = object_validation.meta_causes(kind, new)
         if old is not None:
             causes += object_validation.meta_update_causes(old, new)
@@ -165,7 +165,7 @@ class AdmissionChain:
             if old is None:
                 changed = object_validation.object_causes(kind, new, "new")
             else:
-                changed = object_validation.update_causes(kind, old, new)
+                changed = object_validation.update_causes(kind, old, new, subresource)
             first = kind in object_validation.UPDATES_CHECKED_FIRST
             causes += changed + rule_causes if first else rule_causes + changed
         if causes:

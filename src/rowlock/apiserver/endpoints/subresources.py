@@ -33,8 +33,6 @@ _LOG_PARAMETERS = frozenset(
 _CREATED_STATUS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 UNSUPPORTED = {
-    "pods/ephemeralcontainers": "rowlock has no ephemeral containers: `kubectl exec POD -- COMMAND` runs any program of this"
-    " machine inside the pod, and `kubectl debug POD --copy-to=NAME` makes a copy of it",
     "pods/resize": "rowlock does not resize running pods: delete the pod and create it again with other resources",
     "serviceaccounts/token": "this server was started without a key for service account tokens",
 }
@@ -126,16 +124,15 @@ def _resolve_container(pod: Object, requested: str) -> str:
     spec, name = pod.get("spec") or {}, objects.name(pod)
     main = [c["name"] for c in spec.get("containers") or ()]
     initial = [c["name"] for c in spec.get("initContainers") or ()]
+    ephemeral = [c["name"] for c in spec.get("ephemeralContainers") or ()]
     if requested:
-        if requested not in main + initial:
+        if requested not in main + initial + ephemeral:
             raise BadRequest(f"container {requested} is not valid for pod {name}")
         return requested
     if len(main) == 1:
         return str(main[0])
-    choice = f"choose one of: [{' '.join(main)}]"
-    if initial:
-        choice += f" or one of the init containers: [{' '.join(initial)}]"
-    raise BadRequest(f"a container name must be specified for pod {name}, {choice}")
+    choice = " ".join(initial + main + ephemeral)
+    raise BadRequest(f"a container name must be specified for pod {name}, choose one of: [{choice}]")
 
 
 CONNECT_SUBRESOURCES = ("exec", "attach", "portforward")

@@ -64,12 +64,24 @@ def _set_volume_defaults(obj: JsonObject) -> None:
         obj["emptyDir"] = {}
 
 
+_SWITCHED_OFF = {
+    "containers": ("restartPolicy", "restartPolicyRules"),
+    "initContainers": ("restartPolicyRules",),
+    "ephemeralContainers": ("restartPolicy", "restartPolicyRules"),
+}
+"""What a real server drops without a word: it belongs to the feature ContainerRestartRules, which is switched off there."""
+
+
 def _set_pod_spec_defaults(obj: JsonObject) -> None:
     if obj["terminationGracePeriodSeconds"] < 0:
         obj["terminationGracePeriodSeconds"] = 1  # once meant "at once"
     account = obj.get("serviceAccountName") or obj.get("serviceAccount")
     if account:
         obj["serviceAccountName"] = obj["serviceAccount"] = account
+    for field, dropped in _SWITCHED_OFF.items():
+        for container in obj.get(field) or ():
+            for name in dropped:
+                container.pop(name, None)
     if obj.get("hostNetwork"):
         for container in obj.get("containers") or ():
             for port in container.get("ports") or ():

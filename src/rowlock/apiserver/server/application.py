@@ -352,7 +352,7 @@ class ApiServer:
             return await token_requests.create_token(call, send, store, target, tokens)
         if sub == "scale" and call.method in ("GET", "PUT", "PATCH"):
             return await subresources.scale(call, send, store, target)
-        if call.method in {"status": ("GET", "PUT", "PATCH"), "finalize": ("PUT",)}.get(sub, ()):
+        if call.method in _OBJECT_SUBRESOURCES.get(sub, ()):
             verb = {"GET": verbs.get, "PUT": verbs.update, "PATCH": verbs.patch}[call.method]
             return await verb(call, send, store, target)
         if sub in subresources.CONNECT_SUBRESOURCES:
@@ -374,6 +374,12 @@ _UNSTORED_PATH_PARTS = frozenset(
 _READ_ONLY_PATHS = (["version"], ["api"], ["api", "v1"])
 _POD_STREAM_PATH = re.compile("/api/v1/namespaces/[^/]+/pods/[^/]+/(exec|attach|portforward)/*")
 _STREAMING_SUBRESOURCES = frozenset({"log", "exec", "attach", "portforward"})
+_OBJECT_SUBRESOURCES = {
+    "status": ("GET", "PUT", "PATCH"),
+    "finalize": ("PUT",),
+    "ephemeralcontainers": ("GET", "PUT", "PATCH"),
+}
+"""Those through which the object itself is read and written, and how."""
 _POST_SUBRESOURCES: dict[str, VerbHandler] = {"binding": subresources.bind, "eviction": subresources.evict}
 _VERB_HANDLERS: dict[str, VerbHandler] = {
     "get": verbs.get,

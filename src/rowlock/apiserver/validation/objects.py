@@ -14,6 +14,7 @@ from typing import Any
 from rowlock import kinds, objects
 from rowlock.apiserver.schema import json_errors, types
 from rowlock.apiserver.validation import resource_quotas, services, volumes  # noqa: F401  their rules
+from rowlock.apiserver.validation.ephemeral_containers import ephemeral_update_causes
 from rowlock.apiserver.validation.field_errors import (
     Causes,
     config_key_problems,
@@ -258,8 +259,10 @@ def cluster_subject(entry: dict[str, Any], _: Scope) -> Causes:
 Update = Callable[[Object, Object], Iterable[Cause]]
 
 
-def update_causes(kind: Kind, old: Object, new: Object) -> list[Cause]:
+def update_causes(kind: Kind, old: Object, new: Object, subresource: str = "") -> list[Cause]:
     """What an update of a built-in kind may not change."""
+    if subresource == "ephemeralcontainers":
+        return ephemeral_update_causes(old, new)
     return [cause for rule in _UPDATE_RULES.get(kind, ()) for cause in rule(old, new)]
 
 

@@ -129,7 +129,7 @@ def _without_seconds(toleration: dict[str, Any]) -> dict[str, Any]:
 
 def _immutable_fields(spec: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
     """What of a spec stays as it was `before`."""
-    mutable_fields = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"}
+    mutable_fields = {"activeDeadlineSeconds", "tolerations", "schedulingGates"}
     if before.get("schedulingGates"):  # `gate_update_causes` has judged these
         mutable_fields |= {"nodeSelector", "affinity"}
     if (before.get("terminationGracePeriodSeconds") or 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:

@@ -57,7 +57,7 @@ def _total_usage(pod: PodSpec, size_of: SizeOf) -> int:
     disks = [v["name"] for v in pod.volumes if "emptyDir" in v and (v["emptyDir"] or {}).get("medium") != "Memory"]
     return (
         size_of(WORK_DIRECTORY)
-        + sum(size_of(c.name) for c in pod.containers)
+        + sum(size_of(c.name) for c in pod.all_containers)
         + sum(size_of(f".volumes/{d}") for d in disks)
     )
 

@@ -144,5 +144,15 @@ def init_containers(pod: Object) -> list[dict[str, Any]]:
     return list(dig(pod, "spec.initContainers", ()))
 
 
+def ephemeral_containers(pod: Object) -> list[dict[str, Any]]:
+    return list(dig(pod, "spec.ephemeralContainers", ()))
+
+
 def all_containers(pod: Object) -> list[dict[str, Any]]:
-    return init_containers(pod) + main_containers(pod)
+    return init_containers(pod) + main_containers(pod) + ephemeral_containers(pod)
+
+
+def container_statuses(pod: Object) -> list[dict[str, Any]]:
+    """What the pod's status says of each of its containers."""
+    fields = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+    return [status for field in fields for status in dig(pod, f"status.{field}", ())]

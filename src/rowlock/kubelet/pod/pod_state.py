@@ -46,6 +46,10 @@ class PodState:
         """Runs that have not ended."""
         yield from (k.run for k in self.containers.values() if k.run is not None and k.run.exit is None)
 
+    def running_numbers(self) -> dict[str, int]:
+        """The containers whose programs run, and the number of each one's run."""
+        return {name: k.run.number for name, k in self.containers.items() if k.run is not None and k.run.is_running}
+
     def has_started(self) -> bool:
         return any(k.run is not None and k.run.started is not None for k in self.containers.values())
 

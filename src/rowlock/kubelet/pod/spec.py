@@ -57,6 +57,10 @@ class ContainerSpec:
     is_main: bool
     is_sidecar: bool
     """An init container that keeps running beside the others (main ones have no restart policy of their own)."""
+    is_ephemeral: bool
+    """Somebody's look into a pod that runs (`kubectl debug`): started once, and the pod does not depend on it."""
+    target: str
+    """Of an ephemeral one: the container whose processes it is to see; "" = none in particular."""
     awaited_master: str
     """The name that the operator's own init container looks up, so that the kubelet waits instead; else ""."""
 
@@ -102,6 +106,7 @@ class PodSpec:
     init_containers: tuple[ContainerSpec, ...]
     sidecars: tuple[ContainerSpec, ...]
     """Those of the init containers."""
+    ephemeral_containers: tuple[ContainerSpec, ...]
     restart_policy: str
     grace_period: float
     """Seconds between SIGTERM and SIGKILL."""
@@ -116,17 +121,22 @@ class PodSpec:
 
     @property
     def containers(self) -> tuple[ContainerSpec, ...]:
-        """Init containers, then the main ones."""
+        """Init containers, then the main ones: what the pod was made with."""
         return (*self.init_containers, *self.main_containers)
 
     @property
+    def all_containers(self) -> tuple[ContainerSpec, ...]:
+        """Those, and the ephemeral ones."""
+        return (*self.containers, *self.ephemeral_containers)
+
+    @property
     def real_containers(self) -> tuple[ContainerSpec, ...]:
-        """Those that have a program: all but the emulated init container."""
+        """Those of `containers` that have a program: all but the emulated init container."""
         return tuple(c for c in self.containers if not c.is_emulated_init)
 
     def container(self, name: str) -> ContainerSpec:
         """Raises KeyError when it has no such container."""
-        for container in self.containers:
+        for container in self.all_containers:
             if container.name == name:
                 return container
         raise KeyError(name)
@@ -144,7 +154,7 @@ class PodSpec:
 def parse_pod_spec(pod: Object) -> PodSpec:
     """Reads a pod that the API server has admitted."""
     metadata, spec = meta(pod), pod.get("spec") or {}
-    inits = tuple(parse_container(c, is_main=False) for c in spec.get("initContainers") or ())
+    inits = tuple(parse_container(c, "initContainers") for c in spec.get("initContainers") or ())
     name, grace = str(metadata.get("name") or ""), spec.get("terminationGracePeriodSeconds")
     deadline, deletion = spec.get("activeDeadlineSeconds"), metadata.get("deletionTimestamp")
     return PodSpec(
@@ -169,6 +179,9 @@ def parse_pod_spec(pod: Object) -> PodSpec:
         main_containers=tuple(parse_container(c) for c in spec.get("containers") or ()),
         init_containers=inits,
         sidecars=tuple(c for c in inits if c.is_sidecar),
+        ephemeral_containers=tuple(
+            parse_container(c, "ephemeralContainers") for c in spec.get("ephemeralContainers") or ()
+        ),
         restart_policy=str(spec.get("restartPolicy") or "Always"),
         grace_period=DEFAULT_GRACE if grace is None else float(grace),
         active_deadline=None if deadline is None else float(deadline),
@@ -179,7 +192,8 @@ def parse_pod_spec(pod: Object) -> PodSpec:
     )
 
 
-def parse_container(container: Fields, *, is_main: bool = True) -> ContainerSpec:
+def parse_container(container: Fields, field: str = "containers") -> ContainerSpec:
+    """One container of a pod; `field` of the pod's spec is the list that it stands in."""
     resources, lifecycle = container.get("resources") or {}, container.get("lifecycle") or {}
     return ContainerSpec(
         name=str(container["name"]),
@@ -206,9 +220,11 @@ def parse_container(container: Fields, *, is_main: bool = True) -> ContainerSpec
         termination_message_path=str(container.get("terminationMessagePath") or ""),
         is_message_from_log=container.get("terminationMessagePolicy") == "FallbackToLogsOnError",
         resources=resources,
-        is_main=is_main,
-        is_sidecar=not is_main and container.get("restartPolicy") == "Always",
-        awaited_master="" if is_main else _awaited_master(container),
+        is_main=field == "containers",
+        is_sidecar=field == "initContainers" and container.get("restartPolicy") == "Always",
+        is_ephemeral=field == "ephemeralContainers",
+        target=str(container.get("targetContainerName") or ""),
+        awaited_master=_awaited_master(container) if field == "initContainers" else "",
     )
 
 

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts
+from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts, container_statuses
 from rowlock.kubelet.pod.spec import (
     ContainerSpec,
     PodSpec,
@@ -45,10 +45,11 @@ def generate_pod_status(spec: PodSpec, facts: PodFacts, now: float, base: float 
     if spec.phase in TERMINAL_REASONS:
         now_phase = spec.phase  # for ever; how its containers end is still told
         failure = failure or _recorded_failure(spec.object)
-    elif now_phase in TERMINAL_REASONS and not failure and has_alive_container(facts, spec.sidecars):
-        now_phase = "Running" if is_initialised(spec, facts) else "Pending"  # over when its sidecars are
+    elif now_phase in TERMINAL_REASONS and not failure and has_alive_container(facts, _hangers_on(spec)):
+        now_phase = "Running" if is_initialised(spec, facts) else "Pending"  # over when they have been stopped
     mains = [container_status(spec, c, facts, now_base=(now, base)) for c in spec.main_containers]
     inits = [container_status(spec, c, facts, now_base=(now, base), init=True) for c in spec.init_containers]
+    ephemerals = [container_status(spec, c, facts, now_base=(now, base)) for c in spec.ephemeral_containers]
     status: dict[str, Any] = {"phase": now_phase, "conditions": _conditions(spec, facts, now_phase, now)}
     if failure:
         status["reason"], status["message"] = failure
@@ -59,9 +60,16 @@ def generate_pod_status(spec: PodSpec, facts: PodFacts, now: float, base: float 
     if inits:
         status["initContainerStatuses"] = inits
     status["containerStatuses"] = mains
+    if ephemerals:
+        status["ephemeralContainerStatuses"] = ephemerals
     if generation := meta(spec.object).get("generation"):
         status["observedGeneration"] = generation
     return status
+
+
+def _hangers_on(spec: PodSpec) -> tuple[ContainerSpec, ...]:
+    """Those that are stopped when the others are over."""
+    return (*spec.sidecars, *spec.ephemeral_containers)
 
 
 def _recorded_failure(pod: Object) -> tuple[str, str] | None:
@@ -122,7 +130,7 @@ def container_status(
     now_base: tuple[float, float] = (0.0, 10.0),
     init: bool = False,
 ) -> dict[str, Any]:
-    """One entry of containerStatuses or initContainerStatuses."""
+    """One entry of containerStatuses, initContainerStatuses or ephemeralContainerStatuses."""
     container_facts = facts.for_container(container.name)
     if init and container.is_emulated_init:
         container_facts = ContainerFacts(image_id="rowlock://waits-for-the-master")
@@ -145,6 +153,9 @@ def container_status(
         "started": "running" in state if plain_init else has_started(container, container_facts),
         "state": state,
     }
+    if container.is_ephemeral:  # nobody asks whether it is ready, or has started
+        status["ready"] = False
+        del status["started"]
     if container_facts.run:
         status["containerID"] = container_facts.run.container or container_id(
             spec.object, container.name, restart_count
@@ -154,8 +165,7 @@ def container_status(
 
 def _image_id(pod: Object, container: ContainerSpec) -> str:
     """What the pod's status says already: after a restart of the server nothing else knows."""
-    statuses = [*dig(pod, "status.initContainerStatuses", ()), *dig(pod, "status.containerStatuses", ())]
-    return next((str(c.get("imageID") or "") for c in statuses if c.get("name") == container.name), "")
+    return next((str(c.get("imageID") or "") for c in container_statuses(pod) if c.get("name") == container.name), "")
 
 
 def container_id(pod: Object, container: str, restart_count: int) -> str:

@@ -3,7 +3,7 @@
 The rules are Kubernetes': init containers one after the other, then all others; restarts by policy
 with a back-off that doubles and is forgotten after ten good minutes (the first restart is immediate). A sidecar is an
 init container that lets the next one begin when it has started, and is restarted until the main containers are over;
-then sidecars stop, the last one first. A deleted pod gets SIGTERM, its grace, SIGKILL (sidecars after the others), and
+then sidecars stop, the last one first. Ephemeral containers start at once, once. A deleted pod gets SIGTERM, its grace, SIGKILL (sidecars after the others), and
 its object goes when the last program has gone.
 """
 
@@ -79,6 +79,8 @@ def remaining_wait(since: float, length: float, now: float) -> float:
 
 def should_restart(spec: PodSpec, container: ContainerSpec, run_exit: Exit, facts: PodFacts) -> bool:
     """Shall this container run again?"""
+    if container.is_ephemeral:
+        return False
     if container.is_main:
         return spec.restart_policy == "Always" or (spec.restart_policy == "OnFailure" and run_exit.code != 0)
     if container.is_sidecar:
@@ -116,13 +118,23 @@ def compute_pod_actions(spec: PodSpec, facts: PodFacts, now: float, base: float 
     ready, actions = _init_actions(spec, facts, now, base)
     if ready:
         actions = _start_actions([*spec.sidecars, *spec.main_containers], spec, facts, (now, base))
+    if spec.ephemeral_containers:  # they wait for nobody
+        actions = _join_actions(actions, _start_actions(list(spec.ephemeral_containers), spec, facts, (now, base)))
     deadline = _seconds_to_deadline(spec, facts, now)
     requeue_after = min((x for x in (actions.requeue_after, deadline) if x is not None), default=None)
     return PodActions(actions.actions, requeue_after)
 
 
+def _join_actions(first: PodActions, second: PodActions) -> PodActions:
+    """Both; the status is published when neither waits for something that will be told in a moment."""
+    starts = [action for action in (*first.actions, *second.actions) if not isinstance(action, Publish)]
+    is_settled = Publish() in first.actions and Publish() in second.actions
+    waits = [wait for wait in (first.requeue_after, second.requeue_after) if wait is not None]
+    return PodActions((*starts, Publish()) if is_settled else tuple(starts), min(waits, default=None))
+
+
 def _delete_actions(spec: PodSpec, facts: PodFacts, deletion_time: float, now: float) -> PodActions:
-    if not has_alive_container(facts, spec.containers):
+    if not has_alive_container(facts, spec.all_containers):
         return PodActions((Remove(),))
     grace = max(0.0, deletion_time - now)
     stops = _stop_actions(spec, facts, min(grace, spec.deletion_grace_period), now)
@@ -140,11 +152,11 @@ def _has_failed_init(spec: PodSpec, facts: PodFacts) -> bool:
 
 def _stop_actions(spec: PodSpec, facts: PodFacts, grace: float, now: float) -> tuple[PodAction, ...]:
     """Everything that runs; sidecars only when nothing else does, one after the other, the last one first."""
-    to_stop = [c for c in spec.containers if not c.is_sidecar]
+    to_stop = [c for c in spec.all_containers if not c.is_sidecar]
     if not has_alive_container(facts, to_stop):
         to_stop = [c for c in spec.sidecars if facts.for_container(c.name).is_alive][-1:]
     if grace <= 0:
-        to_stop = list(spec.containers)
+        to_stop = list(spec.all_containers)
     stops = []
     for container in to_stop:
         container_facts = facts.for_container(container.name)
@@ -164,7 +176,7 @@ def _failure_actions(spec: PodSpec, facts: PodFacts, now: float) -> PodActions |
     if kubelet_failure(spec, facts, now) is None:
         return None
     grace = 0.0 if facts.evicted else spec.grace_period
-    requeue_after = 1.0 if has_alive_container(facts, spec.containers) else None
+    requeue_after = 1.0 if has_alive_container(facts, spec.all_containers) else None
     return PodActions((*_stop_actions(spec, facts, grace, now), Publish()), requeue_after)
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rowlock.kubelet.pod.directory import PodCard
-from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts
+from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts, container_statuses
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import ContainerSpec, Fields, PodSpec
 from rowlock.kubelet.prober.probe_handlers import Outcome
-from rowlock.objects import Object, dig
+from rowlock.objects import Object
 
 EARLY_DELAY, EARLY_WINDOW = 0.1, 2.0
 """Seconds until the first of the early tries, and the least time for them all."""
@@ -201,10 +201,7 @@ class Prober:
 def _restored_facts(target: ProbeTarget) -> ContainerFacts:
     """The container's facts, with what the pod's status says of this very run: a new server knows no more."""
     facts = target.state.containers[target.name]
-    statuses = [
-        *dig(target.pod.object, "status.initContainerStatuses", ()),
-        *dig(target.pod.object, "status.containerStatuses", ()),
-    ]
+    statuses = container_statuses(target.pod.object)
     status: Mapping[str, Any] = next((c for c in statuses if c["name"] == target.name), {})
     if status.get("restartCount") == target.number and status.get("started") and not facts.started:
         facts = replace(facts, started=True, ready=bool(status.get("ready")))

@@ -67,7 +67,7 @@ class EngineImages:
 
     async def inspect_images(self, pod: PodSpec) -> None:
         """Brings up to date what is known of the pod's images. A machine whose engine comes later is noticed here."""
-        names = {c.image for c in pod.real_containers}
+        names = {c.image for c in (*pod.real_containers, *pod.ephemeral_containers)}
         engine_images = [normalise(name) for name in names if not self.images.is_local(name)]
         if self.mode == "process" or not engine_images:
             return  # so that pods as processes wait for no engine

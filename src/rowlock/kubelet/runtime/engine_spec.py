@@ -7,7 +7,7 @@ address itself. Where several share an address, or memory, a *sandbox* holds it:
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock.kubelet.images.images import Image
@@ -49,6 +49,8 @@ class PodSandboxConfig:
     engine: str = "docker"
     shared_memory: int = 0
     """The most bytes of /dev/shm."""
+    running: Mapping[str, int] = field(default_factory=dict)
+    """The pod's containers that run: the number of each one's run."""
 
     @property
     def sandbox_name(self) -> str:
@@ -58,6 +60,12 @@ class PodSandboxConfig:
         """The container's name in the engine, as Docker was used by Kubernetes."""
         pod = self.pod
         return f"rowlock_{container}_{pod.name}_{pod.namespace}_{pod.uid}_{number}"
+
+    def running_name(self, container: str) -> str:
+        """The name in the engine of one that runs. Raises ContainerConfigError when it does not."""
+        if container not in self.running:
+            raise ContainerConfigError(f"unable to find target container {container}: it is not running")
+        return self.container_name(container, self.running[container])
 
     def volume_name(self, name: str) -> str:
         """The engine's volume behind a memory volume."""
@@ -102,7 +110,7 @@ def container_create_body(pod_config: PodSandboxConfig, config: ContainerConfig,
     """The container to create."""
     container = config.container
     security_context = pod_config.pod.container_security_context(container)
-    host, networking = _network_config(pod_config)
+    host, networking = _network_config(pod_config, container)
     create_body: dict[str, Any] = {
         "Image": config.image.engine.partition("://")[2],
         "Entrypoint": list(config.argv[:1]),
@@ -118,11 +126,12 @@ def container_create_body(pod_config: PodSandboxConfig, config: ContainerConfig,
         "HostConfig": host
         | _resource_limits(config)
         | _security_options(pod_config, security_context)
+        | _target_options(pod_config, container)
         | _device_requests(pod_config, config),
         **networking,
     }
     create_body["HostConfig"]["Mounts"] = [_mount(pod_config, bind) for bind in config.binds]
-    create_body["HostConfig"]["Init"] = True
+    create_body["HostConfig"]["Init"] = not container.target  # among others' processes it would not be the first
     return create_body
 
 
@@ -169,12 +178,15 @@ def _endpoint_config(pod_config: PodSandboxConfig) -> dict[str, Any]:
     }
 
 
-def _network_config(pod_config: PodSandboxConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+def _network_config(pod_config: PodSandboxConfig, container: ContainerSpec) -> tuple[dict[str, Any], dict[str, Any]]:
     """HostConfig's part of it, and what stands beside HostConfig."""
     host: dict[str, Any] = {"LogConfig": {"Type": "none"}}
     if needs_sandbox(pod_config.pod):
         shared = f"container:{pod_config.sandbox_name}"
         return host | {"NetworkMode": shared, "IpcMode": shared}, {}
+    if container.is_ephemeral and not pod_config.pod.host_network:  # the pod's one container has its address
+        only = pod_config.pod.real_containers[0].name
+        return host | {"NetworkMode": f"container:{pod_config.running_name(only)}"}, {}
     host |= {"NetworkMode": _host_network_mode(pod_config) or pod_config.network, "ShmSize": pod_config.shared_memory}
     return host, _endpoint_config(pod_config)
 
@@ -221,6 +233,11 @@ def _security_options(pod_config: PodSandboxConfig, security_context: Mapping[st
     if pod.is_process_namespace_shared and needs_sandbox(pod):
         options["PidMode"] = f"container:{pod_config.sandbox_name}"
     return options
+
+
+def _target_options(pod_config: PodSandboxConfig, container: ContainerSpec) -> dict[str, Any]:
+    """An ephemeral container that has a target sees the processes of that one."""
+    return {"PidMode": f"container:{pod_config.running_name(container.target)}"} if container.target else {}
 
 
 def _device_requests(pod_config: PodSandboxConfig, config: ContainerConfig) -> dict[str, Any]:

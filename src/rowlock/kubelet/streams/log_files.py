@@ -11,7 +11,12 @@ from rowlock import kinds
 from rowlock.api import LOG, LogOptions, View
 from rowlock.errors import BadRequest, not_found
 from rowlock.kubelet.pod.directory import PodDirectories
-from rowlock.kubelet.pod.facts import NO_FACTS, all_containers, init_containers, main_containers
+from rowlock.kubelet.pod.facts import (
+    NO_FACTS,
+    all_containers,
+    container_statuses,
+    main_containers,
+)
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.streams import logs
 from rowlock.objects import Key, Object, dig
@@ -81,16 +86,12 @@ def select_container(pod: Object, requested: str) -> str:
             raise BadRequest(f"container {requested} is not valid for pod {name_of(pod)}")
         return requested
     if len(mains) > 1:
-        inits = [c["name"] for c in init_containers(pod)]
-        choices = f"choose one of: [{' '.join(mains)}]" + (
-            f" or one of the init containers: [{' '.join(inits)}]" if inits else ""
-        )
-        raise BadRequest(f"a container name must be specified for pod {name_of(pod)}, {choices}")
+        choices = " ".join(c["name"] for c in all_containers(pod))
+        raise BadRequest(f"a container name must be specified for pod {name_of(pod)}, choose one of: [{choices}]")
     return str(mains[0])
 
 
 def _waiting_message(pod: Object, container: str) -> str:
-    statuses = [*dig(pod, "status.containerStatuses", ()), *dig(pod, "status.initContainerStatuses", ())]
-    status = next((s for s in statuses if s["name"] == container), None)
+    status = next((s for s in container_statuses(pod) if s["name"] == container), None)
     reason = dig(status, "state.waiting.reason", "ContainerCreating")
     return f'container "{container}" in pod "{name_of(pod)}" is waiting to start: {reason}'

@@ -90,6 +90,7 @@ def _engine_scene(starting: ContainerStarter, start: ContainerStart) -> PodSandb
         memory=tuple(volume for volume in start.volumes if volume.kind == "memory"),
         engine=starting.engine_images.name,
         shared_memory=shared_memory_limit(),
+        running=start.running,
     )
 
 
@@ -110,7 +111,7 @@ def _engine_program(
         engine_spec.message_path(container): f"{directory}/message.{start.number}",
         checkpoints: checkpoints,
     }
-    if pod.owner_uid:
+    if pod.owner_uid and not container.is_ephemeral:
         env.setdefault("TORCHELASTIC_ERROR_FILE", TORCH_ERROR_FILE)
         own_mounts[TORCH_ERROR_FILE] = f"{directory}/error.{start.number}.json"
     mounted_targets = {bind["target"] for bind in binds}

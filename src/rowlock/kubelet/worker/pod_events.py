@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from rowlock.api import Record
-from rowlock.kubelet.pod.facts import init_containers
+from rowlock.kubelet.pod.facts import ephemeral_containers, init_containers
 from rowlock.objects import Object
 
 
@@ -23,5 +23,6 @@ def _field_path(pod: Object, container: str) -> str:
     """Where the pod speaks of the container, as Kubernetes writes it in events."""
     if not container:
         return ""
-    field = "initContainers" if container in [c["name"] for c in init_containers(pod)] else "containers"
+    fields = {"initContainers": init_containers(pod), "ephemeralContainers": ephemeral_containers(pod)}
+    field = next((f for f, listed in fields.items() if container in [c["name"] for c in listed]), "containers")
     return f"spec.{field}{{{container}}}"

@@ -21,6 +21,7 @@ from rowlock.kubelet.pod.facts import (
     NO_PULL,
     ContainerConfigError,
     Problem,
+    container_statuses,
 )
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import PodSpec
@@ -153,7 +154,9 @@ class PodWorker:
         container = pod.container(start.container)
         request = engine_starting.start_request(
             self._starter,
-            ContainerStart(pod, container, state.card, state.volumes or (), start.number, start.backoff),
+            ContainerStart(
+                pod, container, state.card, state.volumes or (), start.number, start.backoff, state.running_numbers()
+            ),
         )
         if isinstance(request, Problem):
             if request.reason not in IMAGE_PULL_REASONS or not self._image_puller.ensure_image_pull(
@@ -193,6 +196,9 @@ class PodWorker:
             f"Started container {container_name}{_warm_start_note(answer)}",
             container_name,
         )
+        if container.is_ephemeral and not state.card.contained:  # the others' were said with the pod
+            for sentence in security_context.unapplied_warnings(container.security_context, container_name):
+                self._record_event(pod.object, "Warning", "Unsupported", sentence, container_name)
         for sentence in (
             security_context.unwritable_mounts(shim_request.mounts, shim_request.user) if start.number == 0 else ()
         ):
@@ -247,7 +253,7 @@ class PodWorker:
 
     def _report_exits(self, pod: PodSpec, state: PodState) -> None:
         """An event for every program that could not begin or ended for want of memory, once: before its status says so."""
-        statuses = {c["name"]: c for c in dig(pod.object, "status.containerStatuses", ())}
+        statuses = {c["name"]: c for c in container_statuses(pod.object)}
         for name, facts in state.containers.items():
             run, status = facts.run, statuses.get(name, {})
             if (

@@ -162,14 +162,15 @@ def fs_group(pod: PodSpec, euid: int = os.geteuid()) -> int | None:
 
 def security_context_warnings(pod: PodSpec, euid: int = os.geteuid()) -> list[str]:
     """What the pod's security contexts ask for and do not get, a sentence each."""
-    warnings = _unapplied_warnings(pod.security_context, "the pod", euid)
+    warnings = unapplied_warnings(pod.security_context, "the pod", euid)
     for container in pod.containers:
-        warnings += _unapplied_warnings(container.security_context, container.name, euid)
+        warnings += unapplied_warnings(container.security_context, container.name, euid)
     return warnings
 
 
-def _unapplied_warnings(security_context: Mapping[str, Any], owner: str, euid: int) -> list[str]:
-    """Empty wishes and `false` ask for nothing; whoever one is already is no wish either."""
+def unapplied_warnings(security_context: Mapping[str, Any], owner: str, euid: int = os.geteuid()) -> list[str]:
+    """What of one security context is not applied, a sentence or none. Empty wishes and `false` ask for nothing; whoever
+    one is already is no wish either."""
     applied = {*ALWAYS_APPLIED_FIELDS, *(ROOT_ONLY_FIELDS if euid == 0 else ())}
     unapplied = sorted(
         key

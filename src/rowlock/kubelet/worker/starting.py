@@ -7,7 +7,7 @@ one sentence. What the embedded node does not do is said, never ignored (`pod_wa
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -122,6 +122,8 @@ class ContainerStart:
     number: int
     """Of the run that begins."""
     backoff: int
+    running: Mapping[str, int] = field(default_factory=dict)
+    """The pod's other containers that run: the number of each one's run."""
 
 
 @dataclass(slots=True)
@@ -161,7 +163,9 @@ class ContainerStarter:
         if isinstance(command, Problem):
             return command
         directory = self.directories.container_directory(card.uid, container.name)
-        if pod.owner_uid:  # torch's own account of a failure, of programs under `@record` and of torchrun
+        if (
+            pod.owner_uid and not container.is_ephemeral
+        ):  # torch's own account of a failure, of programs under `@record` and of torchrun
             options.env.setdefault("TORCHELASTIC_ERROR_FILE", str(directory / f"error.{start.number}.json"))
         argv = [options.expand_word(word) for word in command]
         console = console_spec(container)

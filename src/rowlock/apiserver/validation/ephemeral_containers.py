@@ -1,0 +1,64 @@
+"""The rules of ephemeral containers, which `kubectl debug` adds to a pod that runs: pure.
+
+They are for a look, and the pod must not come to depend on them: no ports, probes, hooks or resources. Who is there
+stays as he is; nobody can be taken away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.apiserver.validation.field_errors import Causes, duplicate_value, forbidden_field, not_found
+from rowlock.apiserver.validation.pods import MAX_SHOWN_CHANGES, field_differences
+from rowlock.apiserver.validation.rules import Scope, check_struct, rule
+from rowlock.errors import Cause
+from rowlock.objects import Object
+
+_REFUSED_FIELDS = (
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+)
+"""In the order of upstream's struct."""
+_REFUSED_TEXT = "cannot be set for an Ephemeral Container"
+
+
+@rule
+def ephemeral_container(container: dict[str, Any], scope: Scope) -> Causes:
+    """One of a pod's; `scope` is the pod's spec."""
+    yield from check_struct("Container", container, scope)
+    others = {c.get("name") for field in ("containers", "initContainers") for c in scope.struct.get(field) or ()}
+    name, target = container.get("name") or "", container.get("targetContainerName") or ""
+    if name in others or scope.is_repeated("ephemeral containers", name):
+        yield duplicate_value(".name", name)
+    if target and target not in others:
+        yield not_found(".targetContainerName", target)
+    for field in _REFUSED_FIELDS:
+        if container.get(field):
+            yield forbidden_field(f".{field}", _REFUSED_TEXT)
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        for field in ("subPath", "subPathExpr"):
+            if mount.get(field):
+                yield forbidden_field(f".volumeMounts[{index}].{field}", _REFUSED_TEXT)
+
+
+def ephemeral_update_causes(old: Object, new: Object) -> list[Cause]:
+    """What the subresource `ephemeralcontainers` may not change: those that are there."""
+    before, after = ((pod.get("spec") or {}).get("ephemeralContainers") or () for pod in (old, new))
+    kept = {container.get("name"): container for container in after}
+    field, causes = "spec.ephemeralContainers", []
+    for container in before:
+        name = container["name"]
+        if name not in kept:
+            causes.append(forbidden_field(field, f'existing ephemeral containers "{name}" may not be removed\n'))
+        elif kept[name] != container:
+            text = f'existing ephemeral containers "{name}" may not be changed'
+            shown = list(field_differences(container, kept[name], f'{field}["{name}"]'))[:MAX_SHOWN_CHANGES]
+            causes.append(forbidden_field(field, "\n".join((text, *shown))))
+    return causes
