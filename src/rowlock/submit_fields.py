@@ -89,9 +89,10 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
       refuse="the launcher is created together with the workers, and waits for them"),
     F("sshAuthMountPath", "text", "where the ssh keys are mounted", v2="--ssh-auth-mount-path", frameworks="MPI",
       value="DIR", neutral=SSH_MOUNT, refuse=_MPI_SSH),
-    F("", "int", "pods at the same time", v1="--parallelism", v2="--parallelism", frameworks="Standard", value="N",
+    F("parallelism", "int", "pods at the same time", v1="--parallelism", v2="--parallelism", frameworks="Standard", value="N",
+      neutral=1, refuse=_ONE_POD_RUN),
+    F("completions", "int", "number of runs", v1="--completions", v2="--runs", frameworks="Standard", value="N", neutral=1,
       refuse=_ONE_POD_RUN),
-    F("", "int", "number of runs", v1="--completions", v2="--runs", frameworks="Standard", value="N", refuse=_ONE_POD_RUN),
     # -------------------------------------------------- the container
     F("priorityClass", "switch", "an interactive session: high priority, never preempted", v1="--interactive",
       frameworks="Standard", const="high"),
@@ -283,6 +284,11 @@ WHOLE_JOB = frozenset({
     "terminateAfterPreemption", "priorityClass", "preemptibility", "nodePools", "podAffinity",
 })  # fmt: skip
 """Fields of the whole job: `masterSpec` has none of them."""
+DISTRIBUTED = frozenset({
+    "distributedFramework", "numWorkers", "noMaster", "noWorkers", "minReplicas", "maxReplicas", "slotsPerWorker",
+    "cleanPodPolicy", "mpiLauncherCreationPolicy", "sshAuthMountPath",
+})  # fmt: skip
+"""Fields of distributed workloads alone: trainings and workspaces, which are one pod, have none of them."""
 TOP_FIELDS = (
     "name", "useGivenNameAsPrefix", "projectId", "clusterId", "templateId", "spec", "masterSpecSameAsWorker",
     "masterSpec", "submitCommand",

@@ -129,6 +129,36 @@ def test_the_pods_of_a_workload(platform: Platform) -> None:
     wait_until(has_pods)
     for pod in found:
         assert runai.models.Pod1.from_dict(pod).workload_id == identity
+    everywhere = platform.api("PodsApi").list_pods(filter_by=[f"workloadId=={identity}"], verbosity="full").data["pods"]
+    assert everywhere == found
+    assert platform.api("PodsApi").count_pods(filter_by=[f"workloadId=={identity}"]).data == {"count": 3}
+
+
+def test_trainings_and_workspaces(platform: Platform) -> None:
+    models = runai.models
+    common = {"project_id": platform.project["id"], "cluster_id": platform.cluster}
+    training = models.TrainingCreationRequest(name="alone", spec=models.TrainingSpecSpec(image=IMAGE), **common)
+    workspace = models.WorkspaceCreationRequest(name="desk", spec=models.WorkspaceSpecSpec(image=IMAGE), **common)
+    trainings, workspaces = platform.api("TrainingsApi"), platform.api("WorkspacesApi")
+    one, other = trainings.create_training1(training), workspaces.create_workspace1(workspace)
+    assert (one.status_code, other.status_code) == (202, 202)
+    models.Training1.from_dict(trainings.get_training(one.data["workloadId"]).data)
+    models.Workspace1.from_dict(workspaces.get_workspace(other.data["workloadId"]).data)
+    assert trainings.suspend_training(one.data["workloadId"]).status_code == 202
+    assert trainings.resume_training(one.data["workloadId"]).status_code == 202
+    batch = models.WorkloadBatch(ids=[one.data["workloadId"], other.data["workloadId"]], action="delete")
+    answer = platform.api("WorkloadsBatchApi").batch_workloads(batch)
+    assert models.BatchResponse.from_dict(answer.data).failed == []
+
+
+def test_the_dictionaries(platform: Platform) -> None:
+    models, properties = runai.models, platform.api("WorkloadPropertiesApi")
+    for entry in properties.list_workload_types().data["types"]:
+        models.WorkloadTypeConfig.from_dict(entry)
+    for entry in properties.get_workload_priorities().data["priorities"]:
+        models.WorkloadPriority.from_dict(entry)
+    for entry in properties.list_categories().data["categories"]:
+        models.WorkloadCategory.from_dict(entry)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -38,6 +38,7 @@ from rowlock.storage.store import Store
 OWNER = "owner-owner-owner-owner"
 PEOPLE = {name * 8: User(name, (AUTHENTICATED,)) for name in ("editor", "viewer", "admin", "nobody")}
 MINE, THEIRS = "mine", "theirs"
+STANDARD = ("trainings", "workspaces")
 MARK = "hush"
 """In every name, label and text of the other project's objects."""
 
@@ -82,6 +83,11 @@ class Tenancy:
             answer = await self.ask(OWNER, "POST", "/api/v1/workloads/distributed", body)
             assert answer.status_code == 202, answer.text
             self.ids[f"{project} workload"] = answer.json()["workloadId"]
+            for word in STANDARD:
+                body = {"name": f"{word}-{mark}", "projectId": self.ids[f"{project} project"], "spec": {"image": mark}}
+                answer = await self.ask(OWNER, "POST", f"/api/v1/workloads/{word}", body)
+                assert answer.status_code == 202, answer.text
+                self.ids[f"{project} {word}"] = answer.json()["workloadId"]
             for kind, obj in self._objects(f"runai-{project}-{mark}", mark):
                 await self.store.create(kind, obj)
         for name, role in (("editor", "rowlock:editor"), ("viewer", "rowlock:viewer"), ("admin", "rowlock:admin")):
@@ -93,7 +99,8 @@ class Tenancy:
             await self.store.create(kinds.ROLE_BINDING, binding)
 
     def _objects(self, namespace: str, mark: str) -> list[tuple[Kind, Object]]:
-        (job,) = [one for one in self.store.view.all(kinds.PYTORCHJOB) if one["metadata"]["namespace"] == namespace]
+        job = self.store.view.get(kinds.PYTORCHJOB, namespace, f"job-{mark}")
+        assert job is not None
         owner = {
             "apiVersion": "kubeflow.org/v1",
             "kind": "PyTorchJob",
@@ -153,14 +160,20 @@ def fill(path: str, identity: str, mark: str) -> str:
     )
 
 
+def workload_of(tenancy: Tenancy, whose: str, path: str) -> str:
+    """The id of somebody's workload of the type that a path is about."""
+    return tenancy.ids[f"{whose} {next((word for word in STANDARD if word in path), 'workload')}"]
+
+
 BODIES = {
+    **{f"/api/v1/workloads/{word}": lambda project: {"name": "new", "projectId": project, "spec": {"image": "i"}} for word in STANDARD},
     "/api/v1/workloads/distributed": lambda project: {"name": "new", "projectId": project, "spec": {"image": "i", "numWorkers": 1, "distributedFramework": "PyTorch"}},
     "/api/v1/check": lambda project: {"objects": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}], "project": project},
 }  # fmt: skip
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 BY_SCOPE = {
     scope: [(m, p, r) for m, p, r, _ in ROUTES if r.scope == scope]
-    for scope in ("everybody", "cluster", "project", "workload", "list", "body")
+    for scope in ("everybody", "cluster", "project", "workload", "list", "body", "batch")
 }
 
 
@@ -179,8 +192,9 @@ def test_every_route_names_its_right() -> None:
 def test_what_one_may_not_read_is_not_there(person: str) -> None:
     async def check(tenancy: Tenancy) -> None:
         token = person * 8
-        for scope, theirs in (("workload", tenancy.ids["theirs workload"]), ("project", tenancy.ids["theirs project"])):
+        for scope in ("workload", "project"):
             for method, path, _ in BY_SCOPE[scope]:
+                theirs = tenancy.ids["theirs project"] if scope == "project" else workload_of(tenancy, "theirs", path)
                 body = {"name": "x"} if method == "PUT" else None
                 secret = await tenancy.ask(token, method, fill(path, theirs, MARK), body)
                 absent = await tenancy.ask(token, method, fill(path, NOWHERE, MARK), body)
@@ -206,7 +220,7 @@ def test_what_one_may_not_read_is_not_there(person: str) -> None:
         for search in searches:
             answer = await tenancy.ask(token, "GET", f"/api/v1/workloads?{search}")
             assert MARK not in answer.text.replace(search, ""), answer.text
-            assert (await tenancy.ask(token, "GET", f"/api/v1/workloads/count?{search}")).json()["count"] <= 1
+            assert (await tenancy.ask(token, "GET", f"/api/v1/workloads/count?{search}")).json()["count"] <= 3
 
     play(check)
 
@@ -224,10 +238,10 @@ def test_what_one_may_do_in_ones_own_project(person: str, refused: set[str], mon
     monkeypatch.setattr(workloads, "_SCHEDULER_TIMEOUT", 0.0)  # there is no scheduler to wait for
 
     async def check(tenancy: Tenancy) -> None:
-        token, mine = person * 8, tenancy.ids["mine workload"]
+        token = person * 8
         routes = [(m, p, r) for scope in ("list", "workload") for m, p, r in BY_SCOPE[scope]]
         for method, path, _ in sorted(routes, key=lambda one: one[0] == "DELETE"):
-            answer = await tenancy.ask(token, method, fill(path, mine, "plain"))
+            answer = await tenancy.ask(token, method, fill(path, workload_of(tenancy, "mine", path), "plain"))
             expected = 403 if method in refused else 202 if method in ("POST", "DELETE") else 200
             silent = path.endswith("/logs") and "started yet" in answer.text
             assert silent or answer.status_code == expected, (method, path, answer.text)
@@ -243,6 +257,24 @@ def test_what_one_may_do_in_ones_own_project(person: str, refused: set[str], mon
         assert (await tenancy.ask(token, "PUT", where, {"description": "x"})).status_code == 403
         assert (await tenancy.ask(token, "DELETE", where)).status_code == 403
         assert tenancy.store.view.get(kinds.NAMESPACE, "", "runai-mine-plain") is not None
+
+    play(check)
+
+
+@pytest.mark.parametrize("action", ["delete", "suspend", "resume"])
+def test_a_batch_reaches_only_what_one_may_change(action: str) -> None:
+    """What is not there, what one may not see and what one may not change fail alone; the first two look the same."""
+
+    async def check(tenancy: Tenancy) -> None:
+        mine, theirs = tenancy.ids["mine workload"], tenancy.ids["theirs workload"]
+        body = {"ids": [theirs, NOWHERE, mine], "action": action}
+        for person, mine_is in (("viewer", 403), ("nobody", 404), ("editor", 200)):
+            answer = (await tenancy.ask(person * 8, "POST", "/api/v1/workloads/batch", body)).json()
+            failures = {one["id"]: (one["code"], one["message"].replace(one["id"], "")) for one in answer["failed"]}
+            assert failures[theirs] == failures[NOWHERE] and failures[theirs][0] == 404, answer
+            assert failures.get(mine, (200,))[0] == mine_is, answer
+            assert answer["succeeded"] == ([mine] if mine_is == 200 else []), answer
+        assert tenancy.store.view.get(kinds.PYTORCHJOB, f"runai-theirs-{MARK}", f"job-{MARK}") is not None
 
     play(check)
 

@@ -84,7 +84,7 @@ class RestApi:
     ) -> None:
         """`observe` hears of each request that is answered: method, route, code, seconds."""
         self._observe = observe
-        self.cache = InformerCache(api, settings.cluster_id, diagnosis_message)
+        self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock)
         self._context = AppContext(
             api,
             self.cache,

@@ -115,6 +115,10 @@ class RestCall:
         """Raises Forbidden where the caller may not."""
         require(self.rights, verb, kind, namespace, name=name, subresource=subresource)
 
+    def allows(self, verb: str, kind: Kind, namespace: str = "") -> bool:
+        """Whether the caller may, for lists that leave out what he may not see."""
+        return self.rights is None or self.rights.allows(verb, kind, namespace)
+
     def require_right(self, kind: Kind, namespace: str, name: str) -> None:
         """The route's own right, to an object of this kind or to what belongs to it. Raises Forbidden."""
         right = self.right

@@ -8,6 +8,7 @@ again and what vanished in between is dropped.
 from __future__ import annotations
 
 import asyncio
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from rowlock.objects import Key, Object
 from rowlock.scheduling.model import from_objects
 from rowlock.workloads import list_query, projects, runai_json
 from rowlock.workloads import pods as ranks
+from rowlock.workloads.figures import times
+from rowlock.workloads.figures.resources import json_number
 from rowlock.workloads.phase import WorkloadStatus, phase_of, workload_status
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
@@ -39,8 +42,15 @@ _JOBS_PER_TURN = 256
 class InformerCache:
     """The cluster at a glance. `version` counts changes; it moves whenever anything does."""
 
-    def __init__(self, api: Api, cluster: str = "", diagnosis_message: Callable[[str, str], str] | None = None) -> None:
+    def __init__(
+        self,
+        api: Api,
+        cluster: str = "",
+        diagnosis_message: Callable[[str, str], str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._api = api
+        self.clock = clock
         self._cluster = cluster
         self.diagnosis_message = diagnosis_message
         self._stores: dict[Kind, dict[Key, Object]] = {kind: {} for kind in WATCHED}
@@ -279,9 +289,8 @@ class InformerCache:
         if job is None or project is None:
             return None
         job_pods = ranks.sort_by_rank(self._pods.get(uid, {}).values())
-        return Workload(
-            job, job_pods, self._groups.get(uid), project, self.cluster, self.card_memory, self.diagnosis_message
-        )
+        group, cluster = self._groups.get(uid), self.cluster
+        return Workload(job, job_pods, group, project, cluster, self.card_memory, self.clock, self.diagnosis_message)
 
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""
@@ -390,7 +399,7 @@ def _search_text(row: WorkloadRow) -> str:
 
 def _allocated_gpus(row: WorkloadRow) -> Any:
     workload = row.cache.workload(row.uid)
-    return runai_json.json_number(runai_json.allocated_gpus(workload)) if workload else 0
+    return json_number(runai_json.allocated_gpus(workload)) if workload else 0
 
 
 FIELDS: list_query.Readers[WorkloadRow] = {
@@ -414,6 +423,8 @@ FIELDS: list_query.Readers[WorkloadRow] = {
     "nodepool": lambda row: runai_json.node_pool_name(row.job),
     "distributedFramework": lambda row: runai_json.framework_name(row.job),
     "allocatedGPU": _allocated_gpus,
+    "totalPendingTimeSeconds": lambda row: times.waiting_seconds(row.job, row.cache.clock()),
+    "totalRunningTimeSeconds": lambda row: times.running_seconds(row.job, row.cache.clock()),
     "priority": lambda row: PRIORITIES.get(runai_json.priority_class(row.job)),
     "priorityClassName": lambda row: runai_json.priority_class(row.job),
 }

@@ -8,6 +8,7 @@ from rowlock.rest import applications, draining, logs, manifest_check, projects,
 from rowlock.rest.call import Endpoint
 from rowlock.rest.inventory import clusters, nodes
 from rowlock.rest.rights import EVERYBODY, Right
+from rowlock.rest.workload_routes import batch, pods, standard
 
 RUNAI_DOOR = "/runai"
 """Before a route's path: the API as Run:ai's own clients expect it, without the Kubernetes API between its routes."""
@@ -20,6 +21,7 @@ _CHECK = Right("body", "create")
 _READ, _LIST = Right("workload", "get"), Right("list", "list")
 _DELETE, _CHANGE = Right("workload", "delete"), Right("workload", "patch")
 _READ_PODS, _READ_EVENTS = Right("workload", "list", kinds.POD), Right("workload", "list", kinds.EVENT)
+_LIST_PODS = Right("list", "list", kinds.POD)
 _READ_LOGS = Right("workload", "get", kinds.POD, "log")
 _READ_PROJECT, _LIST_PROJECTS = Right("project", "get", kinds.NAMESPACE), Right("list", "get", kinds.NAMESPACE)
 _CREATE_PROJECT = Right("cluster", "create", kinds.NAMESPACE)
@@ -30,12 +32,32 @@ _CHANGE_PROJECT, _DELETE_PROJECT = (
 _LIST_NODES = Right("cluster", "list", kinds.NODE)
 _READ_CLUSTER, _DRAIN = Right("cluster", "list", kinds.POD), Right("cluster", "update", kinds.NODE)
 
-ROUTES: tuple[tuple[str, str, Right, Endpoint], ...] = (
+RouteRow = tuple[str, str, Right, Endpoint]
+
+
+def _standard_routes(word: str, workload_type: str, submit: Endpoint) -> tuple[RouteRow, ...]:
+    """The routes of workloads of one pod."""
+    path, serve = f"{_WORKLOADS}/{word}", standard.ENDPOINTS[workload_type]
+    return (
+        ("POST", path, _SUBMIT, submit),
+        ("GET", f"{path}/{{id}}", _READ, serve["show"]),
+        ("DELETE", f"{path}/{{id}}", _DELETE, serve["delete"]),
+        ("POST", f"{path}/{{id}}/suspend", _CHANGE, serve["suspend"]),
+        ("POST", f"{path}/{{id}}/resume", _CHANGE, serve["resume"]),
+    )
+
+
+ROUTES: tuple[RouteRow, ...] = (
     ("POST", f"{_WORKLOADS}/distributed", _SUBMIT, workloads.submit),
     ("GET", f"{_WORKLOADS}/distributed/{{id}}", _READ, workloads.show_distributed),
     ("DELETE", f"{_WORKLOADS}/distributed/{{id}}", _DELETE, workloads.delete),
     ("POST", f"{_WORKLOADS}/distributed/{{id}}/suspend", _CHANGE, workloads.suspend),
     ("POST", f"{_WORKLOADS}/distributed/{{id}}/resume", _CHANGE, workloads.resume),
+    *_standard_routes("trainings", "Training", standard.submit_training),
+    *_standard_routes("workspaces", "Workspace", standard.submit_workspace),
+    ("POST", f"{_WORKLOADS}/batch", Right("batch", "delete"), batch.run_action),
+    ("GET", f"{_WORKLOADS}/pods", _LIST_PODS, pods.index),
+    ("GET", f"{_WORKLOADS}/pods/count", _LIST_PODS, pods.count),
     ("GET", _WORKLOADS, _LIST, workloads.index),
     ("GET", f"{_WORKLOADS}/count", _LIST, workloads.count),
     ("GET", f"{_WORKLOADS}/{{id}}", _READ, workloads.show),
@@ -68,6 +90,7 @@ ROUTES: tuple[tuple[str, str, Right, Endpoint], ...] = (
     ("GET", f"{_NODES}/count", _LIST_NODES, nodes.count),
     ("GET", "/api/v1/workload-priorities", EVERYBODY, workloads.priorities),
     ("GET", "/api/v1/workload-types", EVERYBODY, workloads.types),
+    ("GET", "/api/v1/workload-categories", EVERYBODY, workloads.categories),
 )
 
 

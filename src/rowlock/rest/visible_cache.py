@@ -22,6 +22,7 @@ class VisibleCache(InformerCache):
     def __init__(self, cache: InformerCache, rights: Rights) -> None:
         self._base, self._rights = cache, rights
         self.diagnosis_message = cache.diagnosis_message
+        self.clock = cache.clock
 
     async def run(self) -> NoReturn:
         """It follows nothing itself."""

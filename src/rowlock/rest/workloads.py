@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,13 +46,14 @@ def _kind(job: Object) -> Kind:
 
 def find_workload(call: RestCall) -> Workload:
     """The workload that the path names, where the caller has the route's right to it. Raises NotFound, Forbidden."""
-    workload = _lookup_workload(call.context.cache, str(call.path["id"]))
+    workload = lookup_workload(call.context.cache, str(call.path["id"]))
     job = workload.job
     call.require_right(_kind(job), objects.namespace(job), objects.name(job))
     return workload
 
 
-def _lookup_workload(cache: InformerCache, identifier: str) -> Workload:
+def lookup_workload(cache: InformerCache, identifier: str) -> Workload:
+    """The workload of an id, whatever the caller may do with it. Raises NotFound."""
     workload = cache.workload(cache.job_uid(identifier))
     if workload is None:
         raise NotFound(f"Resource id not found: there is no workload {identifier!r}. GET /api/v1/workloads lists them.")
@@ -65,8 +66,15 @@ def _lookup_workload(cache: InformerCache, identifier: str) -> Workload:
 async def submit(call: RestCall) -> Any:
     """POST /workloads/distributed: make a job and its claims from Run:ai's body; with dryRun=true only show them. Raises
     BadRequest, AlreadyExists, Conflict, and what admission raises."""
-    dry_run = call.validate_query("dryRun").get("dryRun") == "true"
+    call.validate_query("dryRun")
     request = submission.parse_submission(await call.json())
+    return await submit_workload(call, request, runai_json.distributed_workload_json)
+
+
+async def submit_workload(call: RestCall, request: Submission, to_json: Callable[[Workload], dict[str, Any]]) -> Any:
+    """Make what a parsed request asks for, and answer 202 with it as `to_json` describes it; with dryRun=true only show it.
+    Raises BadRequest, AlreadyExists, Conflict, and what admission raises."""
+    dry_run = call.query.get("dryRun") == "true"
     cache = call.context.cache
     project = _find_project(cache, request)
     _check_cluster(cache, request)
@@ -88,7 +96,7 @@ async def submit(call: RestCall) -> Any:
     await _create_claims(call, created, claims)
     await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
     workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
-    return JsonResult(202, runai_json.distributed_workload_json(workload))
+    return JsonResult(202, to_json(workload))
 
 
 def _find_project(cache: InformerCache, request: Submission) -> Project:
@@ -210,7 +218,13 @@ async def delete(call: RestCall) -> Any:
     """DELETE /workloads/distributed/{id}: delete the job, and what it owns in the background; answers 202 when the job is on its
     way out. Raises NotFound."""
     call.validate_query("force")
-    job = find_workload(call).job
+    await delete_workload(call, find_workload(call))
+    return JsonResult(202, ACCEPTED)
+
+
+async def delete_workload(call: RestCall, workload: Workload) -> None:
+    """Delete the job, and what it owns in the background; returns when the job is on its way out."""
+    job = workload.job
     uid, cache = objects.uid(job), call.context.cache
     options = DeleteOptions(propagation="Background", uid=uid)
     await call.context.api.delete(_kind(job), objects.namespace(job), objects.name(job), options=options)
@@ -220,22 +234,24 @@ async def delete(call: RestCall) -> Any:
         return remaining is None or objects.is_deleting(remaining.job)
 
     await cache.wait_until(uid, is_leaving)
-    return JsonResult(202, ACCEPTED)
 
 
 async def suspend(call: RestCall) -> Any:
     """POST /workloads/distributed/{id}/suspend: `spec.runPolicy.suspend` = true, so the operator deletes the pods."""
-    return await _set_suspended(call, suspended=True)
+    call.validate_query()
+    await set_suspended(call, find_workload(call), suspended=True)
+    return JsonResult(202, ACCEPTED)
 
 
 async def resume(call: RestCall) -> Any:
     """POST /workloads/distributed/{id}/resume: `spec.runPolicy.suspend` = false."""
-    return await _set_suspended(call, suspended=False)
-
-
-async def _set_suspended(call: RestCall, *, suspended: bool) -> Any:
     call.validate_query()
-    workload = find_workload(call)
+    await set_suspended(call, find_workload(call), suspended=False)
+    return JsonResult(202, ACCEPTED)
+
+
+async def set_suspended(call: RestCall, workload: Workload, *, suspended: bool) -> None:
+    """Suspend a workload, or let it go on; returns when every list says so. Raises Conflict for one that has finished."""
     job, phase = workload.job, workload.status().phase
     word = "suspended" if suspended else "resumed"
     if phase in TERMINAL:
@@ -247,7 +263,6 @@ async def _set_suspended(call: RestCall, *, suspended: bool) -> Any:
     changed = await call.context.api.patch(kind, namespace, name, patch, type="merge", options=WRITE_OPTIONS)
     cache, uid = call.context.cache, objects.uid(job)
     await cache.wait_until(uid, lambda: _has_observed(cache, uid, objects.revision(changed)))
-    return JsonResult(202, ACCEPTED)
 
 
 def _has_observed(cache: InformerCache, uid: str, revision: int) -> bool:
@@ -426,4 +441,17 @@ async def priorities(call: RestCall) -> Any:
 
 async def types(call: RestCall) -> Any:
     """GET /workload-types: the kinds of jobs that are served."""
-    return {"types": [{"name": framework.kind.name, "category": "Train"} for framework in FRAMEWORKS]}
+    fixed = {
+        "categoryId": "Train",
+        "categoryName": "Train",
+        "category": "Train",
+        "priorityId": "low",
+        "priorityName": "low",
+    }
+    all_kinds = [framework.kind for framework in FRAMEWORKS]
+    return {"types": [{"id": kind.name.lower(), "name": kind.name, "group": kind.group, **fixed} for kind in all_kinds]}
+
+
+async def categories(call: RestCall) -> Any:
+    """GET /workload-categories: what a workload is for."""
+    return {"categories": [{"id": name, "name": name} for name in ("Build", "Train")]}

@@ -21,9 +21,10 @@ WORKLOAD_FIELDS = (
     "type", "name", "clusterId", "projectId", "projectName", "departmentId", "departmentName", "createdAt",
     "deletedAt", "submittedBy", "phase", "completedAt", "nodepool", "distributedFramework", "allocatedGPU",
     "phaseUpdatedAt", "category", "priority", "priorityClassName", "id", "namespace",
+    "totalPendingTimeSeconds", "totalRunningTimeSeconds",
 )  # fmt: skip
 """What workloads can be filtered and sorted by."""
-NUMERIC_FIELDS = frozenset({"allocatedGPU", "priority"})
+NUMERIC_FIELDS = frozenset({"allocatedGPU", "priority", "totalPendingTimeSeconds", "totalRunningTimeSeconds"})
 _TERM = re.compile(r"\s*(\w+)\s*(==|!=|<=|>=|=@|!@|=\^|=\$|<|>)\s*(.*?)\s*")
 DEFAULT_LIMIT, MAX_LIMIT = 50, 500
 

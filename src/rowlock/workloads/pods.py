@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import Decimal
 from typing import Any
 
 from rowlock import objects
 from rowlock.objects import Object
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.model import INDEX_LABEL, MASTER, TYPE_LABEL, WORKER
-from rowlock.workloads import compute
+from rowlock.workloads.figures.resources import allocated_resources, requested_resources
 from rowlock.workloads.frameworks import LEAD_ROLES, ROLES, replica_specs
 from rowlock.workloads.phase import is_running, pod_status
 
@@ -93,7 +92,7 @@ def pod_json(pod: Object, workload: dict[str, Any], card_memory: int = 0) -> dic
     """Run:ai's Pod JSON; `workload` is the presented workload that it belongs to, `card_memory` the MiB of its cards."""
     created = str(objects.meta(pod).get("creationTimestamp") or "")
     states = objects.dig(pod, "status.containerStatuses", [])
-    gpus = compute.pod_gpus(pod, card_memory)
+    holds_node = bool(objects.dig(pod, "spec.nodeName")) and objects.phase(pod) in ("Running", "Pending")
     return {
         "name": objects.name(pod),
         "id": objects.uid(pod),
@@ -106,7 +105,7 @@ def pod_json(pod: Object, workload: dict[str, Any], card_memory: int = 0) -> dic
         "priorityClassName": workload["priorityClassName"],
         "createdAt": created,
         "updatedAt": _last_transition(pod) or created,
-        "completedAt": _finished_at(states),
+        "completedAt": completed_at(pod),
         "k8sPhase": objects.phase(pod) or "Pending",
         "k8sPhaseUpdatedAt": _last_transition(pod) or created,
         "nodeName": objects.dig(pod, "spec.nodeName"),
@@ -115,9 +114,12 @@ def pod_json(pod: Object, workload: dict[str, Any], card_memory: int = 0) -> dic
         "containers": [_container(c, states) for c in objects.dig(pod, "spec.containers", [])],
         "currentNodePool": workload["requestedNodePools"][0],
         "requestedNodePools": workload["requestedNodePools"],
-        "requestedResources": {"gpu": {"request": _json_number(gpus)}},
-        "allocatedResources": {"gpu": _json_number(gpus) if objects.phase(pod) in ("Running", "Pending") else 0},
-        "tolerations": [],
+        "requestedResources": requested_resources([(pod, 1)], card_memory),
+        "allocatedResources": allocated_resources([(pod, card_memory)] if holds_node else []),
+        "tolerations": [_toleration(entry) for entry in objects.dig(pod, "spec.tolerations", [])],
+        "nodeAffinity": None,
+        "revisionId": None,
+        "deletedAt": objects.meta(pod).get("deletionTimestamp"),
         "status": pod_status(pod),
         "ready": is_running(pod),
         "role": replica_role(pod),
@@ -128,8 +130,9 @@ def pod_json(pod: Object, workload: dict[str, Any], card_memory: int = 0) -> dic
     }
 
 
-def _json_number(value: Decimal) -> int | float:
-    return int(value) if value == value.to_integral_value() else float(value)
+def _toleration(entry: dict[str, Any]) -> dict[str, Any]:
+    fields = ("key", "operator", "value", "effect", "tolerationSeconds")
+    return {field: entry.get(field) for field in fields}
 
 
 def _container(container: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, Any]:
@@ -138,7 +141,9 @@ def _container(container: dict[str, Any], states: list[dict[str, Any]]) -> dict[
     return {"name": container["name"], "image": container.get("image", ""), "startedAt": started}
 
 
-def _finished_at(states: list[dict[str, Any]]) -> str | None:
+def completed_at(pod: Object) -> str | None:
+    """When its last container ended; None while one runs or none has begun."""
+    states = objects.dig(pod, "status.containerStatuses", [])
     end_times = [(s.get("state") or {}).get("terminated", {}).get("finishedAt") for s in states]
     return max((e for e in end_times if e), default=None) if states and all(end_times) else None
 

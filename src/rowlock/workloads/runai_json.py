@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from rowlock import kinds, objects
+from rowlock import kinds, objects, submit_fields
 from rowlock.objects import Object
 from rowlock.scheduling.model import pod_requests
 from rowlock.scheduling.model.from_objects import PRIORITY_CLASS_VALUES
 from rowlock.training.model import WORKER
 from rowlock.workloads import compute, frameworks, pods, submission
 from rowlock.workloads import objects as job_objects
+from rowlock.workloads.figures import times
+from rowlock.workloads.figures.resources import allocated_resources, requested_resources
 from rowlock.workloads.phase import TERMINAL, WorkloadStatus, count_pods, workload_status
 from rowlock.workloads.projects import Project
 
@@ -43,6 +45,8 @@ class Workload:
     cluster: str
     card_memory: Callable[[str], int] = _unknown_card
     """MiB of a card of a node; of "" (not placed yet) the smallest card's, as the scheduler reckons. 0: there is none."""
+    clock: Callable[[], float] = lambda: 0.0
+    """Seconds since the epoch: what waits and runs is counted up to now."""
     diagnose: Callable[[str, str], str] | None = None
     """(uid of a job, phase) → the sentence of its diagnosis: who failed first, who keeps the others waiting; "" = none."""
 
@@ -105,7 +109,7 @@ def workload_json(workload: Workload) -> dict[str, Any]:
     job, status = workload.job, workload.status()
     return {
         **_identity_fields(workload),
-        **_time_fields(job, status),
+        **_time_fields(workload, status),
         "phase": status.phase,
         "phaseMessage": status.message,
         "phaseReason": status.reason if status.reason in _PHASE_REASONS else None,
@@ -116,7 +120,7 @@ def workload_json(workload: Workload) -> dict[str, Any]:
         "currentNodePools": [node_pool_name(job)]
         if any(objects.dig(p, "spec.nodeName") for p in workload.pods)
         else [],
-        **_resource_fields(workload, status),
+        **_resource_fields(workload),
         **_content_fields(workload),
         "additionalFields": _additional_fields(workload, status),
     }
@@ -147,7 +151,8 @@ def _identity_fields(workload: Workload) -> dict[str, Any]:
     }
 
 
-def _time_fields(job: Object, status: WorkloadStatus) -> dict[str, Any]:
+def _time_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
+    job, now = workload.job, workload.clock()
     created = created_at(job)
     return {
         "createdAt": created,
@@ -156,6 +161,8 @@ def _time_fields(job: Object, status: WorkloadStatus) -> dict[str, Any]:
         "completedAt": completed_at(job),
         "phaseUpdatedAt": status.since or created,
         "k8sPhaseUpdatedAt": status.since or created,
+        "totalPendingTimeSeconds": times.waiting_seconds(job, now),
+        "totalRunningTimeSeconds": times.running_seconds(job, now),
     }
 
 
@@ -176,21 +183,17 @@ def _conditions(job: Object) -> list[dict[str, Any]]:
     return [{n: c.get(n) for n in names} for c in objects.dig(job, "status.conditions", [])]
 
 
-def _resource_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
+def _resource_fields(workload: Workload) -> dict[str, Any]:
     counts, desired_pods = count_pods(workload.pods), frameworks.desired_pods(workload.job)
-    smallest_card = workload.card_memory("")
-    gpus = requested_gpus(workload.job, smallest_card)
-    per_pod = max((compute.pod_gpus(t, smallest_card) for t, _ in pod_templates(workload.job)), default=Decimal(0))
+    smallest_card, templates = workload.card_memory(""), pod_templates(workload.job)
+    largest = max((t for t, _ in templates), key=lambda t: compute.pod_gpus(t, smallest_card), default={})
     elastic = objects.dig(workload.job, "spec.elasticPolicy", {})
     return {
         "runningPods": counts.running,
         "requestedPods": {"number": desired_pods, "min": elastic.get("minReplicas"), "max": elastic.get("maxReplicas")},
-        "workloadRequestedResources": {"gpu": {"request": json_number(gpus)}},
-        "podsRequestedResources": {"gpu": {"request": json_number(per_pod)}},
-        "allocatedResources": {
-            "gpu": json_number(allocated_gpus(workload)),
-            "gpuMemory": f"{allocated_gpu_memory(workload)}Mi",
-        },
+        "workloadRequestedResources": requested_resources(templates, smallest_card),
+        "podsRequestedResources": requested_resources([(largest, 1)], smallest_card),
+        "allocatedResources": allocated_resources(_holding_pods(workload)),
     }
 
 
@@ -198,10 +201,6 @@ def pod_templates(job: Object) -> list[tuple[Object, int]]:
     """The pod templates with how many pods are made of each."""
     specs = frameworks.replica_specs(job).values()
     return [(r.get("template") or {}, 1 if r.get("replicas") is None else int(r["replicas"])) for r in specs]
-
-
-def requested_gpus(job: Object, card_memory: int = 0) -> Decimal:
-    return sum((compute.pod_gpus(template, card_memory) * count for template, count in pod_templates(job)), Decimal(0))
 
 
 def _holding_pods(workload: Workload) -> list[tuple[Object, int]]:
@@ -216,15 +215,6 @@ def _holding_pods(workload: Workload) -> list[tuple[Object, int]]:
 def allocated_gpus(workload: Workload) -> Decimal:
     """GPUs held now: those of bound pods that have not ended."""
     return sum((compute.pod_gpus(pod, card) for pod, card in _holding_pods(workload)), Decimal(0))
-
-
-def allocated_gpu_memory(workload: Workload) -> int:
-    """MiB of GPU memory held now."""
-    return int(sum((compute.pod_gpus(pod, card) * card for pod, card in _holding_pods(workload)), Decimal(0)))
-
-
-def json_number(value: Decimal) -> int | float:
-    return int(value) if value == value.to_integral_value() else float(value)
 
 
 def _content_fields(workload: Workload) -> dict[str, Any]:
@@ -306,6 +296,13 @@ def distributed_workload_json(workload: Workload) -> dict[str, Any]:
         "masterSpecSameAsWorker": request.get("masterSpecSameAsWorker"),
         "masterSpec": request.get("masterSpec"),
     }
+
+
+def standard_workload_json(workload: Workload) -> dict[str, Any]:
+    """`GET /api/v1/workloads/trainings/{id}` and `workspaces/{id}`: one pod, so nothing of masters and workers."""
+    body = distributed_workload_json(workload)
+    spec = {name: value for name, value in body["spec"].items() if name not in submit_fields.DISTRIBUTED}
+    return {k: v for k, v in body.items() if not k.startswith("masterSpec")} | {"spec": spec}
 
 
 def _spec_of(job: Object) -> dict[str, Any]:

@@ -143,6 +143,27 @@ def parse_submission(body: Any) -> Submission:
     return submission
 
 
+def parse_standard_submission(body: Any, category: str) -> Submission:
+    """The submission of one pod that a TrainingCreationRequest (`category` Train) or a WorkspaceCreationRequest (Build) asks
+    for: a distributed workload that is its master alone. Raises BadRequest with one cause per mistake."""
+    errors = BodyErrors()
+    top = Fields("", body if isinstance(body, Mapping) else {}, errors)
+    top.allow_only(*(name for name in submit_fields.TOP_FIELDS if not name.startswith("masterSpec")))
+    spec = top.object("spec")
+    supported = [name for name in submit_fields.field_names() if name not in submit_fields.DISTRIBUTED]
+    refused = {k: v for k, v in submit_fields.refused_fields().items() if k not in submit_fields.DISTRIBUTED}
+    spec.allow_only(*supported, refused=refused)
+    spec.choice("category", category)
+    errors.raise_if_any()
+    if not isinstance(body, Mapping):
+        return parse_submission(body)
+    own = {"distributedFramework": PYTORCH.name, "noWorkers": True, "category": category}
+    if category == "Build" and not spec.get("priorityClass"):
+        own["priorityClass"] = "high"  # who works in it waits for it; so it is never preempted, either
+    request = parse_submission({**body, "spec": {**spec.values, **own}})
+    return replace(request, body=top.values)
+
+
 def _parse_name(top: Fields) -> str:
     name = top.text("name")
     if not name:

@@ -1,0 +1,97 @@
+"""What pods ask for and hold, in Run:ai's shapes: GPUs and CPU cores as numbers, memory as quantities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from rowlock import objects, quantity
+from rowlock.errors import BadRequest
+from rowlock.objects import Object, is_digits
+from rowlock.workloads import compute
+
+_CPU, _MEMORY = "cpu", "memory"
+Amounts = dict[str, Decimal]
+
+
+def json_number(value: Decimal) -> int | float:
+    """The number as JSON writes it: whole ones without a point."""
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _pod_amounts(pod: Object, section: str) -> Amounts:
+    """The sum over a pod's containers of their `requests` or `limits`; what cannot be read counts as nothing."""
+    total: Amounts = {}
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        for name, text in ((container.get("resources") or {}).get(section) or {}).items():
+            try:
+                total[name] = total.get(name, Decimal(0)) + quantity.parse(text)
+            except BadRequest:
+                continue
+    return total
+
+
+def _sum_amounts(parts: Iterable[tuple[Amounts, int]]) -> Amounts:
+    total: Amounts = {}
+    for amounts, count in parts:
+        for name, amount in amounts.items():
+            total[name] = total.get(name, Decimal(0)) + amount * count
+    return total
+
+
+def _gpu_memory_bytes(pod: Object) -> Decimal:
+    notes = objects.annotations(pod)
+    mebibytes, devices = notes.get("gpu-memory", ""), notes.get("gpu-fraction-num-devices", "1")
+    return Decimal(int(mebibytes) * 2**20 * int(devices)) if is_digits(mebibytes) and is_digits(devices) else Decimal(0)
+
+
+def _share_kind(pods: Iterable[Object]) -> str | None:
+    """How Run:ai calls the way in which a share of a GPU is asked for; None for whole GPUs, or none."""
+    notes = [objects.annotations(pod) for pod in pods]
+    if any("gpu-memory" in note for note in notes):
+        return "memory"
+    return "portion" if any("gpu-fraction" in note for note in notes) else None
+
+
+def requested_resources(pods: Iterable[tuple[Object, int]], card_memory: int = 0) -> dict[str, Any]:
+    """What pods (or pod templates), each so many times, ask for together; a share that is given as memory is counted by cards
+    of `card_memory` MiB."""
+    counted = list(pods)
+    requests = _sum_amounts((_pod_amounts(pod, "requests"), count) for pod, count in counted)
+    limits = _sum_amounts((_pod_amounts(pod, "limits"), count) for pod, count in counted)
+    gpus = json_number(sum((compute.pod_gpus(pod, card_memory) * count for pod, count in counted), Decimal(0)))
+    gpu_memory = _quantity(sum((_gpu_memory_bytes(pod) * count for pod, count in counted), Decimal(0)))
+    others = sorted(set(requests) - {_CPU, _MEMORY, compute.GPU})
+    return {
+        "gpuRequestType": _share_kind(pod for pod, _ in counted),
+        "gpu": {"request": gpus, "limit": gpus},
+        "gpuMemory": {"request": gpu_memory, "limit": gpu_memory},
+        "cpu": {"request": _cores(requests), "limit": _cores(limits)},
+        "cpuMemory": {"request": _quantity(requests.get(_MEMORY)), "limit": _quantity(limits.get(_MEMORY))},
+        "extendedResources": [{"resource": name, "quantity": quantity.render(requests[name])} for name in others],
+    }
+
+
+def allocated_resources(pods: Iterable[tuple[Object, int]]) -> dict[str, Any]:
+    """What pods that hold their nodes have together, each with the MiB of its node's cards."""
+    counted = list(pods)
+    requests = _sum_amounts((_pod_amounts(pod, "requests"), 1) for pod, _ in counted)
+    shares = [(compute.pod_gpus(pod, card), card) for pod, card in counted]
+    return {
+        "gpu": json_number(sum((gpus for gpus, _ in shares), Decimal(0))),
+        "gpuMemory": f"{int(sum((gpus * card for gpus, card in shares), Decimal(0)))}Mi",
+        "cpu": _cores(requests) or 0,
+        "cpuMemory": _quantity(requests.get(_MEMORY)) or "0",
+        "extendedResources": [],
+    }
+
+
+def _cores(amounts: Mapping[str, Decimal]) -> int | float | None:
+    return json_number(amounts[_CPU]) if _CPU in amounts else None
+
+
+def _quantity(amount: Decimal | None) -> str | None:
+    if not amount:
+        return None
+    return quantity.render(amount, binary=amount % 2**20 == 0)
