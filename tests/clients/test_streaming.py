@@ -18,10 +18,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from tests.apiserver.streams import test_spdy as spdy_client
 from tests.conformance.subjects import embedded_server
-
-from rowlock.apiserver.streams import spdy
 
 PATIENCE = 60.0
 ECHO = """
@@ -393,53 +390,6 @@ def test_a_port_where_nobody_listens(place: Place, echoing: str) -> None:
         until(lambda: forwarded.error(7), "the sentence about port 7")
         text = forwarded.error(7)
     assert text.startswith(f"error forwarding port 7 to pod {echoing}, uid ") and text.endswith("connection refused")
-
-
-def test_older_clients_speak_spdy_on_the_connection_itself(place: Place, shell: str) -> None:
-    client = spdy_client.Client()
-    query = "command=sh&command=-c&command=read+a;echo+$a;echo+oops+>%262;exit+4&stdin=1&stdout=1&stderr=1"
-    with upgraded(place, f"/api/v1/namespaces/{place.namespace}/pods/{shell}/exec?{query}") as connection:
-        streams = {name: number for number, name in ((1, "error"), (3, "stdin"), (5, "stdout"), (7, "stderr"))}
-        for name, number in streams.items():
-            connection.sendall(client.open(number, streamtype=name))
-        connection.sendall(control_ping := spdy.encode_ping(9))
-        connection.sendall(spdy.encode_data(3, b"hello\n") + spdy.encode_data(3, b"", last=True))
-        said, ended = dict.fromkeys(streams.values(), b""), set[int]()
-        buffer = b""
-        while not {1, 5, 7} <= ended:
-            buffer += connection.recv(65536)
-            while len(buffer) >= 8 and len(buffer) >= 8 + int.from_bytes(buffer[5:8], "big"):
-                frame, buffer = buffer[: 8 + (size := int.from_bytes(buffer[5:8], "big"))], buffer[8 + size :]
-                if not frame[0] >> 7:
-                    number = int.from_bytes(frame[:4], "big")
-                    said[number] += frame[8:]
-                    ended |= {number} if frame[4] & 1 else set()
-                elif frame[:4] == control_ping[:4]:
-                    assert frame == control_ping
-    assert (said[5], said[7]) == (b"hello\n", b"oops\n")
-    assert json.loads(said[1])["details"]["causes"] == [{"reason": "ExitCode", "message": "4"}]
-
-
-@contextmanager
-def upgraded(place: Place, path: str) -> Iterator[ssl.SSLSocket]:
-    """A connection after its upgrade to SPDY/3.1."""
-    host, _, port = place.url.removeprefix("https://").partition(":")
-    tls = ssl.create_default_context(cafile=str(place.data / "ca.crt"))
-    head = [
-        f"POST {path} HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {(place.data / 'token').read_text().strip()}",
-        "Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v4.channel.k8s.io",
-        "X-Stream-Protocol-Version: v3.channel.k8s.io", "Content-Length: 0", "", "",
-    ]  # fmt: skip
-    with (
-        socket.create_connection((host, int(port)), PATIENCE) as plain,
-        tls.wrap_socket(plain, server_hostname=host) as made,
-    ):
-        made.sendall("\r\n".join(head).encode())
-        answer = b""
-        while not answer.endswith(b"\r\n\r\n"):
-            answer += made.recv(1)
-        assert answer.startswith(b"HTTP/1.1 101 ") and b"X-Stream-Protocol-Version: v4.channel.k8s.io\r\n" in answer
-        yield made
 
 
 def test_kr8s_goes_in_and_through(place: Place, echoing: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import zlib
 
 import pytest
+from starlette.types import Message
 
-from rowlock.apiserver.streams import spdy
+from rowlock.apiserver.streams import spdy, spdy_upgrade
+from rowlock.apiserver.streams.websockets import ExecOptions
 
 
 class Client:
@@ -78,3 +81,19 @@ def test_a_stream_may_be_half_closed_from_its_beginning() -> None:
 def test_what_is_not_spdy_is_said(sent: bytes, why: str) -> None:
     with pytest.raises(spdy.SpdyError, match=why):
         list(spdy.Framer().parse_frames(sent))
+
+
+def test_a_client_that_opens_no_streams_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silence() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError("it was waited for")
+
+    async def send(message: Message) -> None:
+        """Nobody reads it."""
+
+    async def accept() -> None:
+        await spdy_upgrade.SpdyChannels(silence, send, ExecOptions("main", ["true"], stdout=True)).accept()
+
+    monkeypatch.setattr(spdy_upgrade, "STREAM_CREATION_TIMEOUT", 0.01)
+    with pytest.raises(TimeoutError):
+        asyncio.run(accept())

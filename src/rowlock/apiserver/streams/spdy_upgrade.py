@@ -21,6 +21,10 @@ from rowlock.apiserver.streams.websockets import CLOSE, ERROR, RESIZE, STDERR, S
 PROTOCOL = "SPDY/3.1"
 VERSION_HEADER = b"x-stream-protocol-version"
 FORWARD_PROTOCOL = "portforward.k8s.io"
+STREAM_CREATION_TIMEOUT = 30.0
+"""Seconds in which a client opens its streams, as of a real API server."""
+GOODBYE_TIMEOUT = 5.0
+"""Seconds that a client has to close the connection after the last word."""
 HIGH_WATER = 1 << 18
 """Bytes that may wait here for who reads them, before the client is made to wait."""
 _STREAM_TYPES = {"error": ERROR, "stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "resize": RESIZE}
@@ -84,9 +88,10 @@ class SpdyChannels:
     async def accept(self) -> None:
         """The upgrade, and every stream that is needed."""
         await self._send({"type": "websocket.accept"})
-        while self._awaited:
-            if not await self._read():
-                raise ConnectionResetError("the client has gone")
+        async with asyncio.timeout(STREAM_CREATION_TIMEOUT):
+            while self._awaited:
+                if not await self._read():
+                    raise ConnectionResetError("the client has gone")
 
     async def send(self, channel: int, data: bytes) -> None:
         await self._spdy.send(spdy.encode_data(self._streams[channel], data))
@@ -101,8 +106,10 @@ class SpdyChannels:
         frames = [spdy.encode_data(self._streams[ERROR], encode(status), last=True)]
         frames += [spdy.encode_data(s, b"", last=True) for c, s in self._streams.items() if c in (STDOUT, STDERR)]
         await self._spdy.send(b"".join(frames))
-        while await self._read():  # the client closes when it has read everything
-            self._events.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_TIMEOUT):
+                while await self._read():  # the client closes when it has read everything
+                    self._events.clear()
 
     async def _read(self) -> bool:
         """One piece of the client's; False when it has gone."""
