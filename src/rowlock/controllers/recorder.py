@@ -1,4 +1,4 @@
-"""Records become Events: counted when they repeat, capped when they flood, written aside.
+"""Records become Events: counted when they repeat, capped when they flood, written aside (`record_queue.py`).
 
 The rules are client-go's: an equal record (same object, part, type, reason, message, source) patches `count` and
 `lastTimestamp` of the Event that is there; one object may have 25 Events of one type from one source at once and
@@ -17,6 +17,7 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import Api, Record
+from rowlock.controllers.record_queue import MAX_MESSAGE_LENGTH, RecordKey, RecordQueue, record_key
 from rowlock.errors import AlreadyExists, ApiError, NotFound
 from rowlock.objects import Object
 
@@ -53,83 +54,74 @@ class _LastEvent:
 ACTION_BY_REASON = {"Scheduled": "Binding", "Preempted": "Preempting"}
 """What the source was about to do, by the reason it gives."""
 
-_EventKey = tuple[str, str, str, str, str, str, str]
-
 
 class Recorder:
     """Takes records at any time; `run` writes them."""
 
     def __init__(self, api: Api, clock: Callable[[], float], allowance: Allowance = Allowance()) -> None:
         self._api, self._clock, self._allowance = api, clock, allowance
-        self._queue: asyncio.Queue[Record] = asyncio.Queue()
-        self._last_events: OrderedDict[_EventKey, _LastEvent] = OrderedDict()
+        self._queue, self._told_dropped = RecordQueue(), 0
+        self._last_events: OrderedDict[RecordKey, _LastEvent] = OrderedDict()
         self._buckets: OrderedDict[tuple[str, str, str], _Bucket] = OrderedDict()
         self._last_suffix = 0
 
     def record(self, record: Record) -> None:
-        """Remember to write it; returns at once."""
+        """Remember to write it, if there is room; returns at once."""
         if self._take_token(record):
-            self._queue.put_nowait(record)
+            self._queue.put(record)
 
     async def run(self) -> None:
         """Write what is recorded, for ever. Different Events go together, equal ones one after the other."""
         while True:
-            records = [await self._queue.get()]
-            while not self._queue.empty():
-                records.append(self._queue.get_nowait())
-            groups: dict[_EventKey, list[Record]] = {}
-            for record in records:
-                groups.setdefault(_event_key(record), []).append(record)
-            pending = list(groups.items())
-            for start in range(0, len(pending), WRITES_PER_SLICE):
-                some = pending[start : start + WRITES_PER_SLICE]
-                await asyncio.gather(*(self._write(same, group) for same, group in some))
+            some = await self._queue.get(WRITES_PER_SLICE)
+            await asyncio.gather(*(self._write(record, count) for record, count in some))
+            if not self._queue and self._queue.dropped > self._told_dropped:
+                log.warning("%d events were dropped: too many were waiting", self._queue.dropped - self._told_dropped)
+                self._told_dropped = self._queue.dropped
 
     async def flush(self) -> None:
         """Write what is recorded now, once; for the end of a run."""
-        while not self._queue.empty():
-            record = self._queue.get_nowait()
-            await self._write(_event_key(record), [record])
+        for record, count in self._queue.take(len(self._queue)):
+            await self._write(record, count)
 
-    async def _write(self, key: _EventKey, records: list[Record]) -> None:
+    async def _write(self, record: Record, repeats: int) -> None:
         now = self._clock()
         try:
-            if not await self._patch_count(key, records, now):
-                await self._create(key, records, now)
+            if not await self._patch_count(record, repeats, now):
+                await self._create(record, repeats, now)
         except ApiError as error:
-            log.info("an event was dropped (%s %s): %s", records[0].reason, objects.key(records[0].regarding), error)
+            log.info("an event was dropped (%s %s): %s", record.reason, objects.key(record.regarding), error)
 
-    async def _patch_count(self, key: _EventKey, records: list[Record], now: float) -> bool:
+    async def _patch_count(self, record: Record, repeats: int, now: float) -> bool:
         """Patch the Event that says the same; False when there is none any more."""
+        key = record_key(record)
         last = self._last_events.get(key)
         if last is None:
             return False
-        count = last.count + len(records)
+        count = last.count + repeats
         patch: dict[str, Any] = {"count": count, "lastTimestamp": objects.timestamp(now)}
-        if records[-1].source in SERIES_SOURCES:
+        if record.source in SERIES_SOURCES:
             patch = {"series": {"count": count, "lastObservedTime": objects.micro_timestamp(now)}}
-        patch["message"] = records[-1].message
+        patch["message"] = record.message
         try:
-            await self._api.patch(kinds.EVENT, _event_namespace(records[0].regarding), last.name, patch)
+            await self._api.patch(kinds.EVENT, _event_namespace(record.regarding), last.name, patch)
         except NotFound:
             return False
         self._remember(key, _LastEvent(last.name, count))
         return True
 
-    async def _create(self, key: _EventKey, records: list[Record], now: float) -> None:
+    async def _create(self, record: Record, repeats: int, now: float) -> None:
         for _ in range(3):
             self._last_suffix = max(self._last_suffix + 1, int(now * 1e9))
-            body = make_event(
-                records[-1], f"{objects.name(records[-1].regarding)}.{self._last_suffix:016x}", now, len(records)
-            )
+            body = make_event(record, f"{objects.name(record.regarding)}.{self._last_suffix:016x}", now, repeats)
             try:
                 await self._api.create(kinds.EVENT, body)
             except AlreadyExists:
                 continue
-            self._remember(key, _LastEvent(objects.name(body), len(records)))
+            self._remember(record_key(record), _LastEvent(objects.name(body), repeats))
             return
 
-    def _remember(self, key: _EventKey, last: _LastEvent) -> None:
+    def _remember(self, key: RecordKey, last: _LastEvent) -> None:
         self._last_events[key] = last
         self._last_events.move_to_end(key)
         if len(self._last_events) > CACHE_SIZE:
@@ -149,12 +141,6 @@ class Recorder:
             return False
         bucket.tokens -= 1
         return True
-
-
-def _event_key(record: Record) -> _EventKey:
-    about = record.regarding
-    content = (record.type, record.reason, record.message, record.source)
-    return objects.uid(about), objects.name(about), record.field_path, *content
 
 
 def _event_namespace(regarding: Object) -> str:
@@ -179,7 +165,7 @@ def make_event(record: Record, name: str, now: float, count: int = 1) -> Object:
         "metadata": {"name": name, "namespace": _event_namespace(about)},
         "involvedObject": {field: value for field, value in involved.items() if value},
         "reason": record.reason,
-        "message": record.message[:1024],  # the API's limit
+        "message": record.message[:MAX_MESSAGE_LENGTH],
         "type": record.type,
         "reportingComponent": record.source,
     }
