@@ -182,3 +182,31 @@ def test_projects_clusters_and_nodes(platform: Platform) -> None:
     same = platform.api("NodesApi").get_nodes(platform.cluster, node_name=name).data["nodes"]
     assert same == nodes
     assert platform.api("NodesApi").count_tenant_nodes(filter_by=[f"name=={name}"]).data == {"count": 1}
+
+
+def test_departments(platform: Platform) -> None:
+    models, departments = runai.models, platform.api("DepartmentsApi")
+    name = f"lab-{uuid.uuid4().hex[:8]}"
+    bounds = models.ResourcesNullable(gpu=models.NonNullResource(deserved=2), cpu=models.Resource(deserved=1000))
+    made = departments.create_department(
+        models.DepartmentCreationRequest(name=name, cluster_id=platform.cluster, resources=[bounds])
+    )
+    assert made.status_code == 201
+    one = models.DepartmentForList.from_dict(departments.get_department(made.data["id"]).data)
+    assert (one.name, one.total_resources.gpu_quota) == (name, 2)
+    projects = platform.api("ProjectsApi")
+    request = models.ProjectCreationRequest(
+        name=f"in-{name}", cluster_id=platform.cluster, parent_id=made.data["id"], resources=[bounds]
+    )
+    inside = projects.create_project(request)
+    assert inside.status_code == 201
+    less = models.ResourcesNullable(gpu=models.NonNullResource(deserved=1))
+    update = models.ProjectUpdateRequest(description="changed", resources=[less])
+    assert projects.update_project(inside.data["id"], update).data["description"] == "changed"
+    projects.patch_project_resources(inside.data["id"], [models.ResourcesNullable(cpu=models.Resource(deserved=2000))])
+    (pool,) = projects.get_project(inside.data["id"]).data["resources"]
+    assert (pool["gpu"]["deserved"], pool["cpu"]["deserved"]) == (1, 2000)
+    for entry in departments.get_departments(filter_by=[f"name=={name}"]).data["departments"]:
+        assert [child.name for child in models.DepartmentForList.from_dict(entry).children] == [f"in-{name}"]
+    assert projects.delete_project(inside.data["id"]).status_code == 202
+    assert departments.delete_department(made.data["id"]).status_code == 202

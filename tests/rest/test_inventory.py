@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.rest.conftest import CLUSTER, World, node
 
@@ -74,3 +76,107 @@ def test_both_doors_serve_the_same(world: World, door: str) -> None:
     for (method, path), (code, words) in refusals.items():
         answer = world.client.request(method, f"{door}/api/v1/{path}")
         assert (answer.status_code, answer.json()["code"]) == (code, code) and words in answer.json()["message"], path
+
+
+# ---------------------------------------------------------------- departments and quotas
+
+
+DEPARTMENTS, PROJECTS = "/api/v1/org-unit/departments", "/api/v1/org-unit/projects"
+BOUNDS = {
+    "gpu": {"deserved": 4, "limit": 8, "overQuotaWeight": 2},
+    "cpu": {"deserved": 2000, "limit": None},
+    "memory": {"deserved": 2, "units": "GB"},
+    "priority": "high",
+}
+
+
+def test_a_department_holds_projects(world: World) -> None:
+    world.project()
+    made = world.client.post(DEPARTMENTS, json={"name": "Vision_Lab", "clusterId": CLUSTER, "resources": [BOUNDS]})
+    assert made.status_code == 201, made.text
+    body = made.json()
+    assert (body["id"], body["name"]) == ("vision-lab", "Vision_Lab")
+    (pool,) = body["resources"]
+    assert pool["gpu"] == {"deserved": 4, "limit": 8, "overQuotaWeight": 2} and pool["priority"] == "high"
+    assert pool["cpu"]["deserved"] == 2000 and pool["memory"] == {
+        "deserved": 2000,
+        "limit": -1,
+        "overQuotaWeight": 1,
+        "units": "MB",
+    }
+    queue = world.store.view.get(kinds.QUEUE, "", "department-vision-lab")
+    assert (
+        queue is not None and queue["spec"]["priority"] == 120 and queue["spec"]["resources"]["memory"]["quota"] == 2000
+    )
+    project = world.client.post(
+        PROJECTS, json={"name": "eyes", "parentId": "vision-lab", "resources": [{"gpu": {"deserved": 1}}]}
+    )
+    assert project.status_code == 201, project.text
+    one = world.client.get(f"{DEPARTMENTS}/Vision_Lab").json()
+    assert [child["name"] for child in one["children"]] == ["eyes"]
+    assert (
+        world.client.get(PROJECTS, params={"filterBy": "departmentId==vision-lab"}).json()["projects"][0]["name"]
+        == "eyes"
+    )
+    assert [d["name"] for d in world.client.get(DEPARTMENTS, params={"sortBy": "totalGpuQuota"}).json()["departments"]] == [
+        "default", "Vision_Lab"
+    ]  # fmt: skip
+    assert world.client.get(f"{DEPARTMENTS}/count", params={"search": "vision"}).json() == {"count": 1}
+    assert world.client.post(DEPARTMENTS, json={"name": "vision-lab"}).status_code == 409
+    refusal = world.client.delete(f"{DEPARTMENTS}/vision-lab")
+    assert refusal.status_code == 409 and "has 1 projects (eyes)" in refusal.json()["message"]
+    assert world.client.delete(f"{PROJECTS}/eyes").status_code == 202
+    assert world.client.delete(f"{DEPARTMENTS}/vision-lab").status_code == 202
+    assert world.client.get(f"{DEPARTMENTS}/vision-lab").status_code == 404
+
+
+@pytest.mark.parametrize("path", [f"{DEPARTMENTS}/lab", f"{PROJECTS}/team-a"])
+def test_quotas_are_changed_as_far_as_the_request_says(world: World, path: str) -> None:
+    """PUT replaces the quotas that it has, PATCH what it names; what is left out stays."""
+    world.project()
+    assert world.client.post(DEPARTMENTS, json={"name": "lab"}).status_code == 201
+
+    def pool() -> dict[str, Any]:
+        body: dict[str, Any] = world.client.get(path).json()["resources"][0]
+        return body
+
+    assert world.client.put(path, json={"resources": [BOUNDS], "clusterId": CLUSTER}).status_code == 200
+    before = pool()
+    assert (before["gpu"]["deserved"], before["priority"]) == (4, "high")
+    assert world.client.put(path, json={"description": "new words"}).json()["description"] == "new words"
+    assert pool() == before, "a description is no quota"
+    assert world.client.patch(f"{path}/resources", json=[{"cpu": {"deserved": 500}, "gpu": None}]).status_code == 200
+    assert pool() == {**before, "cpu": {"deserved": 500, "limit": -1, "overQuotaWeight": 1}}
+    assert world.client.put(f"{path}/resources", json=[{"gpu": {"deserved": 1}}]).status_code == 200
+    assert (pool()["cpu"]["deserved"], pool()["gpu"]["deserved"], pool()["priority"]) == (-1, 1, "medium")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"schedulingRules": {"trainingJobTimeLimitSeconds": 5}}, "schedulingRules: is not supported"),
+        ({"defaultNodePools": ["a100"]}, "spec.nodePools"),
+        ({"resources": [{"nodePool": {"id": "a100"}}]}, "quotas count over all node pools"),
+        ({"resources": [{}, {}]}, "give one item"),
+        ({"resources": [{"gpu": {"deserved": 2, "limit": 1}}]}, "no less than deserved (2)"),
+        ({"resources": [{"memory": {"deserved": 2, "units": "GiB"}}]}, "must be one of MB, Mib, GB"),
+        ({"resources": [{"priority": "hight"}]}, 'Did you mean "high"?'),
+        ({"resource": []}, 'Did you mean "resources"?'),
+        ({"clusterId": "x"}, "there is no cluster 'x'"),
+        ({"name": "other"}, "cannot be renamed"),
+    ],
+)
+@pytest.mark.parametrize("path", [f"{DEPARTMENTS}/default", f"{PROJECTS}/team-a"])
+def test_what_is_no_quota_is_refused_with_its_reason(world: World, path: str, body: dict[str, Any], words: str) -> None:
+    world.project()
+    answer = world.client.put(path, json=body)
+    assert answer.status_code == 400 and words in answer.json()["message"], answer.text
+
+
+def test_what_clients_send_without_a_wish_is_accepted(world: World) -> None:
+    body = {"name": "p", "clusterId": CLUSTER, "resources": [{"gpu": {"deserved": 0}}], "defaultNodePools": ["default"]}
+    more: dict[str, Any] = {"schedulingRules": None, "nodeTypes": {}, "enforceRunaiScheduler": True}
+    assert world.client.post(PROJECTS, json={**body, **more}).status_code == 201
+    assert world.client.get("/api/v1/org-unit/priorities").json()["priorities"][3] == {
+        "name": "medium", "value": 100, "isDefault": True,
+    }  # fmt: skip

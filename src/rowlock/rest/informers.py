@@ -262,6 +262,10 @@ class InformerCache:
         """The Queue of this name; None when there is none."""
         return self._stores[kinds.QUEUE].get(Key("", name))
 
+    def queues(self) -> Iterable[Object]:
+        """All Queues, in no order."""
+        return self._stores[kinds.QUEUE].values()
+
     def namespace(self, name: str) -> Object | None:
         """The Namespace of this name; None when there is none."""
         return self._stores[kinds.NAMESPACE].get(Key("", name))

@@ -13,39 +13,44 @@ from rowlock.api import DeleteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.inventory.clusters import check_cluster_id
+from rowlock.rest.inventory.queue_quotas import parse_resources_body, set_queue_quota
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.workloads import list_query, projects
 from rowlock.workloads.body_fields import did_you_mean
+from rowlock.workloads.inventory import quotas
 from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.projects import Project
-
-_FIELDS = ("name", "id", "clusterId", "createdAt", "departmentName")
-
 
 _READERS: list_query.Readers[Project] = {
     "name": lambda project: project.name,
     "id": lambda project: project.id,
     "createdAt": lambda project: project.created,
+    "departmentId": lambda project: project.department,
     "departmentName": lambda project: project.department,
+    "parentId": lambda project: project.department,
+    "parentName": lambda project: project.department,
+    "phase": lambda project: "Deleting" if project.deleting else "Ready",
+    "totalGpuQuota": lambda project: project.quota,
     list_query.SEARCH: lambda project: project.name.lower(),
 }
 
 
 def _select_projects(call: RestCall) -> tuple[Sequence[Project], list_query.Query]:
     cache = call.context.cache
-    parsed_query = list_query.parse_query(call.query, _FIELDS)
     all_projects = sorted(cache.projects().values(), key=lambda p: p.name)
-    return list_query.select_rows(
-        all_projects, parsed_query, {**_READERS, "clusterId": lambda _: cache.cluster}
-    ), parsed_query
+
+    def allocated_gpus(project: Project) -> float:
+        return float(quotas.quota_status_json(cache.queue(project.queue))["allocated"]["gpu"])
+
+    readers = {**_READERS, "clusterId": lambda _: cache.cluster, "gpuAllocated": allocated_gpus}
+    return list_query.select(call.query, all_projects, readers, other_parameters=("verbosity", "memoryUnitMb"))
 
 
 async def index(call: RestCall) -> Any:
     """GET /org-unit/projects: the projects as Run:ai's list, filtered and paged."""
-    matches, parsed_query = _select_projects(call)
-    page, next_offset = list_query.page_of(matches, parsed_query)
-    body: dict[str, Any] = {"projects": [_project_json(call.context.cache, project) for project in page]}
-    return body if next_offset is None else {**body, "next": next_offset}
+    matches, query = _select_projects(call)
+    return list_query.list_body("projects", matches, query, lambda one: _project_json(call.context.cache, one))
 
 
 async def count(call: RestCall) -> Any:
@@ -75,6 +80,7 @@ async def show(call: RestCall) -> Any:
 async def create(call: RestCall) -> Any:
     """POST /org-unit/projects: make the queue and the namespace of a project. Raises AlreadyExists, BadRequest."""
     project = projects.parse_project_request(await call.json())
+    check_cluster_id(call, project.cluster)
     cache, api = call.context.cache, call.context.api
     existing = cache.projects().get(project.namespace)
     if existing is not None:
@@ -84,7 +90,10 @@ async def create(call: RestCall) -> Any:
     department = projects.to_department(project.department)
     if cache.queue(objects.name(department)) is None:
         if project.department != "default":
-            raise BadRequest(f"there is no department {project.department!r}; leave parentId out for the default one")
+            raise BadRequest(
+                f"there is no department {project.department!r}: GET /api/v1/org-unit/departments lists them, and without"
+                " parentId a project is in the default one"
+            )
         await api.create(kinds.QUEUE, department, options=WRITE_OPTIONS)
     queue = projects.to_queue(project)
     if cache.queue(objects.name(queue)) is not None:
@@ -102,25 +111,31 @@ async def create(call: RestCall) -> Any:
 
 
 async def update(call: RestCall) -> Any:
-    """New quotas, or another description; a project keeps its name."""
+    """PUT /org-unit/projects/{id}: new quotas, or another description; a project keeps its name, and what the request leaves
+    out stays. Raises NotFound, BadRequest."""
     project, body = _find_project(call), await call.json()
     requested = projects.parse_project_request(
         {**body, "name": body.get("name", project.name)} if isinstance(body, dict) else body
     )
+    check_cluster_id(call, requested.cluster)
     if requested.name != project.name:
         raise BadRequest(f"a project cannot be renamed ({project.name!r} to {requested.name!r}); create another one")
-    gpu = projects.to_queue(requested)["spec"]["resources"]["gpu"]
-    patch = {"spec": {"resources": {"gpu": gpu}}}
-    changed = await call.context.api.patch(kinds.QUEUE, "", project.queue, patch, type="merge", options=WRITE_OPTIONS)
     cache = call.context.cache
-    if "description" in body and requested.description != project.description:
+    if requested.quota is not None:
+        await set_queue_quota(call, project.queue, requested.quota)
+    if requested.description is not None and requested.description != project.description:
         note = {"metadata": {"annotations": {projects.DESCRIPTION_ANNOTATION: requested.description}}}
         api = call.context.api
         await api.patch(kinds.NAMESPACE, "", project.namespace, note, type="merge", options=WRITE_OPTIONS)
         await cache.wait_until("", lambda: cache.projects()[project.namespace].description == requested.description)
-    await cache.wait_until(
-        "", lambda: objects.revision(cache.queue(project.queue) or changed) >= objects.revision(changed)
-    )
+    return _project_json(cache, cache.project(project.id) or project)
+
+
+async def update_resources(call: RestCall) -> Any:
+    """PUT and PATCH /org-unit/projects/{id}/resources: the quotas alone, as a list. Raises NotFound, BadRequest."""
+    project = _find_project(call)
+    await set_queue_quota(call, project.queue, *await parse_resources_body(call))
+    cache = call.context.cache
     return _project_json(cache, cache.project(project.id) or project)
 
 

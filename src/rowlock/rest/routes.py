@@ -6,7 +6,7 @@ from __future__ import annotations
 from rowlock import kinds
 from rowlock.rest import applications, draining, logs, manifest_check, projects, scheduler, workloads
 from rowlock.rest.call import Endpoint
-from rowlock.rest.inventory import clusters, nodes
+from rowlock.rest.inventory import clusters, departments, nodes, queue_quotas
 from rowlock.rest.rights import EVERYBODY, Right
 from rowlock.rest.workload_routes import batch, pods, standard
 
@@ -14,7 +14,7 @@ RUNAI_DOOR = "/runai"
 """Before a route's path: the API as Run:ai's own clients expect it, without the Kubernetes API between its routes."""
 
 _WORKLOADS, _CLUSTERS, _NODES = "/api/v1/workloads", "/api/v1/clusters", "/api/v1/nodes"
-_PROJECTS = "/api/v1/org-unit/projects"
+_PROJECTS, _DEPARTMENTS = "/api/v1/org-unit/projects", "/api/v1/org-unit/departments"
 
 _SUBMIT = Right("body", "create")
 _CHECK = Right("body", "create")
@@ -29,6 +29,7 @@ _CHANGE_PROJECT, _DELETE_PROJECT = (
     Right("project", "patch", kinds.NAMESPACE),
     Right("project", "delete", kinds.NAMESPACE),
 )
+_LIST_QUEUES, _CHANGE_QUEUE = Right("cluster", "list", kinds.QUEUE), Right("cluster", "patch", kinds.QUEUE)
 _LIST_NODES = Right("cluster", "list", kinds.NODE)
 _READ_CLUSTER, _DRAIN = Right("cluster", "list", kinds.POD), Right("cluster", "update", kinds.NODE)
 
@@ -75,6 +76,17 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", f"{_PROJECTS}/{{id}}", _READ_PROJECT, projects.show),
     ("PUT", f"{_PROJECTS}/{{id}}", _CHANGE_PROJECT, projects.update),
     ("DELETE", f"{_PROJECTS}/{{id}}", _DELETE_PROJECT, projects.delete),
+    ("PUT", f"{_PROJECTS}/{{id}}/resources", _CHANGE_PROJECT, projects.update_resources),
+    ("PATCH", f"{_PROJECTS}/{{id}}/resources", _CHANGE_PROJECT, projects.update_resources),
+    ("GET", _DEPARTMENTS, _LIST_QUEUES, departments.index),
+    ("POST", _DEPARTMENTS, Right("cluster", "create", kinds.QUEUE), departments.create),
+    ("GET", f"{_DEPARTMENTS}/count", _LIST_QUEUES, departments.count),
+    ("GET", f"{_DEPARTMENTS}/{{id}}", _LIST_QUEUES, departments.show),
+    ("PUT", f"{_DEPARTMENTS}/{{id}}", _CHANGE_QUEUE, departments.update),
+    ("DELETE", f"{_DEPARTMENTS}/{{id}}", Right("cluster", "delete", kinds.QUEUE), departments.delete),
+    ("PUT", f"{_DEPARTMENTS}/{{id}}/resources", _CHANGE_QUEUE, departments.update_resources),
+    ("PATCH", f"{_DEPARTMENTS}/{{id}}/resources", _CHANGE_QUEUE, departments.update_resources),
+    ("GET", "/api/v1/org-unit/priorities", EVERYBODY, queue_quotas.priorities),
     ("GET", "/api/v1/scheduler/snapshot", _READ_CLUSTER, scheduler.snapshot),
     ("POST", "/api/v1/scheduler/what-if", _READ_CLUSTER, scheduler.what_if),
     ("POST", "/api/v1/drain", _DRAIN, draining.drain),

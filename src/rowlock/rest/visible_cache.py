@@ -101,6 +101,9 @@ class VisibleCache(InformerCache):
     def queue(self, name: str) -> Object | None:
         return self._base.queue(name)
 
+    def queues(self) -> Iterable[Object]:
+        return self._base.queues()
+
     def nodes(self) -> Iterable[Object]:
         return self._base.nodes()
 

@@ -6,8 +6,6 @@ back and an edited one stays as it is.
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.objects import Object
@@ -35,14 +33,10 @@ def _object(kind: Kind, name: str, **fields: object) -> Object:
 
 def initial_objects() -> list[tuple[Kind, Object]]:
     """Everything, parents before children. The default project may use the whole cluster: its quota has no bound."""
-    unbounded = Decimal(projects.UNLIMITED)
     project = projects.ProjectRequest(
         name=DEFAULT_NAME,
         namespace=projects.namespace_of(DEFAULT_NAME),
         department=DEFAULT_NAME,
-        quota=unbounded,
-        limit=unbounded,
-        weight=Decimal(1),
     )
     return [
         *((kinds.NAMESPACE, _object(kinds.NAMESPACE, name)) for name in NAMESPACES),

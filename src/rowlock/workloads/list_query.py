@@ -24,7 +24,9 @@ WORKLOAD_FIELDS = (
     "totalPendingTimeSeconds", "totalRunningTimeSeconds",
 )  # fmt: skip
 """What workloads can be filtered and sorted by."""
-NUMERIC_FIELDS = frozenset({"allocatedGPU", "priority", "totalPendingTimeSeconds", "totalRunningTimeSeconds"})
+NUMERIC_FIELDS = frozenset(
+    {"allocatedGPU", "priority", "totalPendingTimeSeconds", "totalRunningTimeSeconds", "totalGpuQuota", "gpuAllocated"}
+)
 _TERM = re.compile(r"\s*(\w+)\s*(==|!=|<=|>=|=@|!@|=\^|=\$|<|>)\s*(.*?)\s*")
 DEFAULT_LIMIT, MAX_LIMIT = 50, 500
 

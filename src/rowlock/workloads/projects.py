@@ -15,15 +15,20 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.objects import Object
-from rowlock.quantity import parse
 from rowlock.workloads.body_fields import BodyErrors, Fields
-from rowlock.workloads.compute import format_number
+from rowlock.workloads.inventory.quotas import (
+    UNLIMITED,
+    Quota,
+    parse_resources,
+    quota_status_json,
+    resources_json,
+    total_resources_json,
+)
 
 QUEUE_LABEL = "runai/queue"
 PROJECT_ANNOTATION = "rowlock.dev/project"
 DESCRIPTION_ANNOTATION = "rowlock.dev/description"
 DEPARTMENT_PREFIX = "department-"
-UNLIMITED = -1
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _MAX_NAME_LENGTH = 50
 
@@ -90,15 +95,34 @@ def _gpu_bound(queue: Object | None, bound: str) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class ProjectRequest:
-    """A project as asked for."""
+    """A project as asked for; `quota` None is none of its own, or leaves it as it is."""
 
     name: str
     namespace: str
     department: str
-    quota: Decimal
-    limit: Decimal
-    weight: Decimal
-    description: str = ""
+    quota: Quota | None = None
+    description: str | None = None
+    cluster: str = ""
+
+
+_NO_RULES = "jobs have no limits of time by project; give a job autoDeletionTimeAfterCompletionSeconds"
+REFUSED_FIELDS: dict[str, tuple[Any, str]] = {
+    "schedulingRules": (None, _NO_RULES),
+    "nodeTypes": (None, "a job names its own: spec.nodeType"),
+    "defaultNodePools": (["default"], "a job names its own: spec.nodePools"),
+    "overtimeData": (None, "averages over days are not kept"),
+}
+"""Known fields of projects and departments: the value that means nothing new, and why another is refused."""
+
+
+def parse_name(top: Fields) -> str:
+    """The name of a project or department; mistakes are noted, with a name like it that could be."""
+    name = top.text("name")
+    if not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
+        fix = f"Use {dns_label(name)[:_MAX_NAME_LENGTH].strip('-')!r}, for example."
+        message = f"{name!r} must be 1 to {_MAX_NAME_LENGTH} letters, digits, '-', '_' or '.', a letter or digit at both ends."
+        top.add_error("name", "format", f"{message} {fix}")
+    return name
 
 
 def parse_project_request(body: Any) -> ProjectRequest:
@@ -108,42 +132,22 @@ def parse_project_request(body: Any) -> ProjectRequest:
     if not isinstance(body, Mapping):
         errors.add("body", "type", "must be a JSON object.")
     top.allow_only(
-        "name", "clusterId", "description", "parentId", "requestedNamespace", "resources", "enforceRunaiScheduler"
+        "name", "clusterId", "description", "parentId", "requestedNamespace", "resources", "enforceRunaiScheduler",
+        refused=REFUSED_FIELDS,
+    )  # fmt: skip
+    if top.get("enforceRunaiScheduler") is not None and not top.flag("enforceRunaiScheduler"):
+        top.add_error("enforceRunaiScheduler", "unsupported", "pods of projects have one scheduler. Leave it out.")
+    name = parse_name(top)
+    request = ProjectRequest(
+        name=name,
+        namespace=top.text("requestedNamespace") or namespace_of(name),
+        department=top.text("parentId") or "default",
+        quota=parse_resources(top) if top.get("resources") is not None else None,
+        description=None if top.get("description") is None else top.text("description"),
+        cluster=top.text("clusterId"),
     )
-    name = top.text("name")
-    if not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
-        fix = f"Use {dns_label(name)[:_MAX_NAME_LENGTH].strip('-')!r}, for example."
-        message = f"{name!r} must be 1 to {_MAX_NAME_LENGTH} letters, digits, '-', '_' or '.', a letter or digit at both ends."
-        top.add_error("name", "format", f"{message} {fix}")
-    namespace = top.text("requestedNamespace") or namespace_of(name)
-    quota, limit, weight = _parse_quota(top)
     errors.raise_if_any()
-    return ProjectRequest(
-        name, namespace, top.text("parentId") or "default", quota, limit, weight, top.text("description")
-    )
-
-
-def _parse_quota(top: Fields) -> tuple[Decimal, Decimal, Decimal]:
-    """The first node pool's GPUs; there is one pool. Unset means unbounded, in rowlock as in no other default."""
-    pools = top.items("resources")
-    if len(pools) > 1:
-        top.add_error("resources", "max", 'there is one node pool, "default"; give one item.')
-    gpu = pools[0].object("gpu") if pools else Fields("resources[0].gpu", {}, top.errors)
-    if pools:
-        pools[0].allow_only("nodePool", "gpu", "cpu", "memory", "priority")
-        for other in ("cpu", "memory"):
-            if (pools[0].object(other).number("deserved") or -1) > 0:
-                pools[0].add_error(
-                    other, "unsupported", "quotas of CPU and memory cannot be set here yet. Leave it out."
-                )
-    gpu.allow_only("deserved", "limit", "overQuotaWeight")
-    amounts = []
-    for name, default in (("deserved", UNLIMITED), ("limit", UNLIMITED), ("overQuotaWeight", 1)):
-        amount = gpu.number(name)
-        if amount is not None and amount < 0 and amount != UNLIMITED:
-            gpu.add_error(name, "min", f"must be no less than 0, or -1 for unlimited, but is {amount:g}.")
-        amounts.append(Decimal(str(default if amount is None else amount)))
-    return amounts[0], amounts[1], amounts[2]
+    return request
 
 
 def to_namespace(project: ProjectRequest) -> Object:
@@ -156,13 +160,8 @@ def to_namespace(project: ProjectRequest) -> Object:
 
 
 def to_queue(project: ProjectRequest) -> Object:
-    """All nine numbers are written: KAI takes an absent limit for zero."""
-    unbounded = {"quota": UNLIMITED, "limit": UNLIMITED, "overQuotaWeight": 1}
-    gpu = {
-        "quota": _json_number(project.quota),
-        "limit": _json_number(project.limit),
-        "overQuotaWeight": _json_number(project.weight),
-    }
+    """The leaf Queue of a new project."""
+    quota = project.quota or Quota()
     return {
         "apiVersion": "scheduling.run.ai/v2",
         "kind": "Queue",
@@ -170,44 +169,29 @@ def to_queue(project: ProjectRequest) -> Object:
         "spec": {
             "displayName": project.name,
             "parentQueue": department_queue(project.department),
-            "resources": {"cpu": dict(unbounded), "memory": dict(unbounded), "gpu": gpu},
+            **quota.queue_fields(),
         },
     }
 
 
-def _json_number(number: Decimal) -> int | float:
-    return int(number) if number == number.to_integral_value() else float(number)
-
-
 def to_department(name: str) -> Object:
     """A department that nothing bounds."""
-    unbounded = {"quota": UNLIMITED, "limit": UNLIMITED, "overQuotaWeight": 1}
     return {
         "apiVersion": "scheduling.run.ai/v2",
         "kind": "Queue",
         "metadata": {"name": department_queue(name)},
-        "spec": {
-            "displayName": name,
-            "resources": {"cpu": dict(unbounded), "memory": dict(unbounded), "gpu": dict(unbounded)},
-        },
+        "spec": {"displayName": name, **Quota().queue_fields()},
     }
 
 
 def project_json(project: Project, queue: Object | None, cluster: str) -> dict[str, Any]:
     """Run:ai's Project JSON."""
-    gpu = {
-        "deserved": _json_number(project.quota),
-        "limit": _json_number(project.limit),
-        "overQuotaWeight": _weight(queue),
-    }
-    figures = objects.dig(queue or {}, "status", {})
+    quota_status = quota_status_json(queue)
     status: dict[str, Any] = {
         "namespace": project.namespace,
         "phase": "Deleting" if project.deleting else "Ready" if queue else "NotReady",
         "phaseMessage": "" if queue else f"The project's queue {project.queue!r} does not exist.",
-        "quotaStatus": {
-            name: _usage(figures.get(name) or {}) for name in ("allocated", "allocatedNonPreemptible", "requested")
-        },
+        "quotaStatus": quota_status,
         "nodePoolQuotaStatuses": [],
     }
     return {
@@ -217,8 +201,8 @@ def project_json(project: Project, queue: Object | None, cluster: str) -> dict[s
         "parentId": project.department,
         "description": project.description,
         "status": status,
-        "totalResources": {"gpuQuota": float(format_number(project.quota)), "cpuQuota": -1, "memoryQuota": -1},
-        "resources": [{"nodePool": {"id": "default", "name": "default"}, "gpu": gpu}],
+        "totalResources": total_resources_json(queue),
+        "resources": resources_json(queue),
         "effective": {},
         "enforceRunaiScheduler": True,
         "parent": {"id": project.department, "name": project.department, "type": "department"},
@@ -226,13 +210,3 @@ def project_json(project: Project, queue: Object | None, cluster: str) -> dict[s
         "createdAt": project.created,
         "updatedAt": project.created,
     }
-
-
-def _weight(queue: Object | None) -> int | float:
-    return _json_number(Decimal(str(objects.dig(queue or {}, "spec.resources.gpu.overQuotaWeight", 1))))
-
-
-def _usage(amounts: Mapping[str, Any]) -> dict[str, float]:
-    """A queue's figures in Run:ai's units: GPUs, millicores, MB."""
-    units = {"gpu": ("nvidia.com/gpu", "1"), "cpu": ("cpu", "0.001"), "memory": ("memory", "1000000")}
-    return {ours: float(parse(amounts.get(name, 0)) / Decimal(unit)) for ours, (name, unit) in units.items()}

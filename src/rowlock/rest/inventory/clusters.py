@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from rowlock.errors import NotFound
+from rowlock.errors import BadRequest, Cause, NotFound
 from rowlock.rest.call import RestCall
 from rowlock.workloads.runai_json import TENANT
 
@@ -17,6 +17,14 @@ def check_cluster(call: RestCall) -> None:
         raise NotFound(
             f"Resource id not found: there is no cluster {call.path['id']!r}. This server has one: {cluster}."
         )
+
+
+def check_cluster_id(call: RestCall, identifier: str) -> None:
+    """That a request's clusterId, where it has one, is ours. Raises BadRequest."""
+    cluster = call.context.cache.cluster
+    if identifier and identifier.lower() != cluster.lower():
+        message = f"there is no cluster {identifier!r}. This server has one: {cluster}."
+        raise BadRequest(message, causes=[Cause("unknown", message, "clusterId")])
 
 
 def _cluster_json(call: RestCall) -> dict[str, Any]:

@@ -1,0 +1,152 @@
+"""What a project or department may use: Run:ai's `resources` ↔ the amounts of a KAI Queue.
+
+A Queue counts GPUs, millicores and megabytes, and -1 is no bound. Unset means unbounded, in rowlock as in no other default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from rowlock import objects
+from rowlock.objects import Object
+from rowlock.quantity import parse
+from rowlock.workloads.body_fields import Fields
+from rowlock.workloads.compute import format_number
+from rowlock.workloads.figures.resources import json_number
+
+UNLIMITED = -1
+RANKS = {
+    "very-low": 70, "low": 80, "medium-low": 90, "medium": 100, "medium-high": 110, "high": 120, "very-high": 130,
+}  # fmt: skip
+"""Run:ai's ranks of projects and departments as priorities of queues; who says nothing has the middle one, as in KAI."""
+DEFAULT_RANK = "medium"
+_MEGABYTES = {"": Decimal(1), "MB": Decimal(1), "Mib": Decimal(2**20) / 10**6, "GB": Decimal(1000)}
+_RESOURCES = ("gpu", "cpu", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of one resource: what is promised, the most that may ever be held, and the weight beyond what is promised."""
+
+    quota: Decimal = Decimal(UNLIMITED)
+    limit: Decimal = Decimal(UNLIMITED)
+    weight: Decimal = Decimal(1)
+
+    def to_json(self) -> dict[str, int | float]:
+        """As a Queue has them. All are written: KAI takes an absent limit for zero."""
+        return {
+            "quota": json_number(self.quota),
+            "limit": json_number(self.limit),
+            "overQuotaWeight": json_number(self.weight),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Of a project or department; `rank` is its queue's priority."""
+
+    gpu: Bounds = Bounds()
+    cpu: Bounds = Bounds()
+    memory: Bounds = Bounds()
+    rank: int = RANKS[DEFAULT_RANK]
+
+    def queue_fields(self) -> dict[str, Any]:
+        """The fields of a Queue's spec that say so."""
+        resources = {name: getattr(self, name).to_json() for name in ("cpu", "memory", "gpu")}
+        return {"resources": resources} | ({"priority": self.rank} if self.rank != RANKS[DEFAULT_RANK] else {})
+
+
+def parse_resources(top: Fields, name: str = "resources") -> Quota:
+    """The list of node pools in a request, of which there is one: quotas count over all node pools."""
+    pools = top.items(name)
+    if len(pools) > 1:
+        top.add_error(name, "max", 'quotas count over all node pools: give one item, for the node pool "default".')
+    return _parse_pool(pools[0]) if pools else Quota()
+
+
+def _parse_pool(item: Fields) -> Quota:
+    item.allow_only("nodePool", *_RESOURCES, "priority")
+    pool = item.object("nodePool")
+    pool.allow_only("id", "name")
+    if {pool.text("id"), pool.text("name")} - {"", "default"}:
+        pool.add_error("id", "unsupported", 'quotas count over all node pools: name the node pool "default", or none.')
+    bounds = {resource: _parse_bounds(item.object(resource), resource) for resource in _RESOURCES}
+    return Quota(**bounds, rank=RANKS[item.choice("priority", *RANKS) or DEFAULT_RANK])
+
+
+def _parse_bounds(body: Fields, resource: str) -> Bounds:
+    allowed = ("deserved", "limit", "overQuotaWeight", *(("units",) if resource == "memory" else ()))
+    body.allow_only(*allowed)
+    unit = _MEGABYTES[body.choice("units", *filter(None, _MEGABYTES))] if resource == "memory" else Decimal(1)
+    quota, limit = (_parse_amount(body, name, unit) for name in ("deserved", "limit"))
+    weight = _parse_amount(body, "overQuotaWeight", Decimal(1))
+    if quota > 0 and 0 <= limit < quota:
+        body.add_error(
+            "limit",
+            "min",
+            f"must be no less than deserved ({format_number(quota)}), or -1 for unlimited, but is {format_number(limit)}.",
+        )
+    return Bounds(quota, limit, Decimal(1) if body.get("overQuotaWeight") is None else weight)
+
+
+def _parse_amount(body: Fields, name: str, unit: Decimal) -> Decimal:
+    amount = body.number(name)
+    if amount is None:
+        return Decimal(UNLIMITED)
+    if amount < 0 and amount != UNLIMITED:
+        body.add_error(name, "min", f"must be no less than 0, or -1 for unlimited, but is {amount:g}.")
+    return Decimal(UNLIMITED) if amount < 0 else Decimal(str(amount)) * unit
+
+
+def resources_json(queue: Object | None) -> list[dict[str, Any]]:
+    """Run:ai's `resources` of a project or department: one item, for the node pool that stands for all."""
+    return [
+        {
+            "nodePool": {"id": "default", "name": "default"},
+            "gpu": _bounds_json(queue, "gpu"),
+            "cpu": _bounds_json(queue, "cpu"),
+            "memory": {**_bounds_json(queue, "memory"), "units": "MB"},
+            "priority": rank_name(queue),
+        }
+    ]
+
+
+def rank_name(queue: Object | None) -> str:
+    """The rank whose priority is nearest to the queue's, from below."""
+    priority = (queue or {}).get("spec", {}).get("priority")
+    at_most = [
+        name for name, value in RANKS.items() if value <= (RANKS[DEFAULT_RANK] if priority is None else priority)
+    ]
+    return at_most[-1] if at_most else next(iter(RANKS))
+
+
+def _bounds_json(queue: Object | None, resource: str) -> dict[str, int | float]:
+    defaults = {
+        "deserved": ("quota", UNLIMITED),
+        "limit": ("limit", UNLIMITED),
+        "overQuotaWeight": ("overQuotaWeight", 1),
+    }
+    return {ours: _read_bound(queue, resource, theirs, default) for ours, (theirs, default) in defaults.items()}
+
+
+def _read_bound(queue: Object | None, resource: str, name: str, default: int) -> int | float:
+    return json_number(Decimal(str(objects.dig(queue or {}, f"spec.resources.{resource}.{name}", default))))
+
+
+def total_resources_json(queue: Object | None) -> dict[str, int | float]:
+    """Run:ai's `totalResources`: the quotas over all node pools."""
+    return {f"{resource}Quota": _read_bound(queue, resource, "quota", UNLIMITED) for resource in _RESOURCES}
+
+
+def quota_status_json(queue: Object | None) -> dict[str, Any]:
+    """What the scheduler counted last, in Run:ai's units: GPUs, millicores, MB."""
+    figures = objects.dig(queue or {}, "status", {})
+    return {name: _usage(figures.get(name) or {}) for name in ("allocated", "allocatedNonPreemptible", "requested")}
+
+
+def _usage(amounts: Mapping[str, Any]) -> dict[str, float]:
+    units = {"gpu": ("nvidia.com/gpu", "1"), "cpu": ("cpu", "0.001"), "memory": ("memory", "1000000")}
+    return {ours: float(parse(amounts.get(name, 0)) / Decimal(unit)) for ours, (name, unit) in units.items()}
