@@ -12,8 +12,9 @@ from pathlib import Path
 
 from rowlock.diagnosis.root_cause import RankFailure, failure_from_dict
 from rowlock.diagnosis.tracebacks import LoggedError, find_error, last_line
-from rowlock.kubelet.files import untrusted
+from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.pod.facts import Run
+from rowlock.kubelet.worker import error_files
 from rowlock.objects import Object, controller_of, dig, name
 from rowlock.workloads import pods as ranks
 
@@ -104,7 +105,16 @@ def _rank_name(job: Object, pod: Object, container: str) -> str:
 
 def find_run_error(directory: Path, number: int) -> LoggedError | None:
     """What torch's error file says (programs under `@record` and torchrun write one), else what the log says."""
-    return read_error_file(directory / f"error.{number}.json") or find_error(_read_tail(directory / f"log.{number}"))
+    reported = read_error_file(directory / f"error.{number}.json") or _read_foreign_error(directory, number)
+    return reported or find_error(_read_tail(directory / f"log.{number}"))
+
+
+def _read_foreign_error(directory: Path, number: int) -> LoggedError | None:
+    """What a program of another user left in the run's directory that is its own."""
+    with contextlib.suppress(OSError), beneath.open_directory(str(directory)) as outer:
+        with beneath.open_directory(error_files.directory_of_run(directory, number).name, beneath=outer) as fd:
+            return read_error_file(Path(f"/proc/self/fd/{fd}/{error_files.FILE_NAME}"))
+    return None
 
 
 def read_error_file(path: Path) -> LoggedError | None:

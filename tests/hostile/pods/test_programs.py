@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import pwd
 from pathlib import Path
 
 import pytest
-from tests.kubelet.conftest import Node, on_node, pod
+from tests.kubelet.conftest import Node, on_node, pod, until
 
+from rowlock.diagnostics.rank_failures import find_run_error
 from rowlock.kubelet.files import log_writer
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -47,6 +49,52 @@ def test_a_program_of_another_user_writes_checkpoints_that_stay(tmp_path: Path, 
         assert kept.read_text() == "x\nx\n" and kept.stat().st_uid == nobody
 
     on_node(tmp_path, body, network=network)
+
+
+@ROOT_ONLY
+def test_a_program_of_another_user_tells_its_failure_as_torch_does(tmp_path: Path) -> None:
+    """torch removes an older file and writes another: a directory of its own for each run."""
+    report = json.dumps({"message": {"message": "ValueError: bad batch", "extraInfo": {}}})
+    script = (
+        "test ! -e $TORCHELASTIC_ERROR_FILE && echo old > $TORCHELASTIC_ERROR_FILE && rm $TORCHELASTIC_ERROR_FILE"
+        f" && echo '{report}' > $TORCHELASTIC_ERROR_FILE && id -u; exit 3"
+    )
+
+    async def body(node: Node) -> None:
+        if why := node.kubelet.node.mount_problem:
+            pytest.skip(f"containers cannot have mounts of their own here: {why}")
+        os.chmod(tmp_path, 0o700)
+        nobody = pwd.getpwnam("nobody").pw_uid
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "j", "uid": "j1", "controller": True}
+        container = {"securityContext": {"runAsUser": nobody}}
+        await node.add(pod("a", script, "OnFailure", container=container, ownerReferences=[owner]))
+        await until(lambda: (node.state("a", "restartCount") or 0) >= 1, "a restart")
+        await until(lambda: node.state("a", "lastState.terminated.exitCode") == 3, "its first end")
+        (directory,) = (tmp_path / "pods").glob("*/main")
+        error = find_run_error(directory, 0)
+        assert error is not None and (error.kind, error.text) == ("ValueError", "bad batch")
+        assert (directory / "errors.0").stat().st_uid == nobody
+        await until(lambda: not (directory / "errors.0").exists(), "what is older than the last two runs to go")
+
+    on_node(tmp_path, body, restart_backoff=0.2)
+
+
+def test_an_error_file_of_another_user_is_an_enemys(tmp_path: Path) -> None:
+    """Neither the file nor the directory may be a link, and nothing is waited for."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "error.json").write_text(json.dumps({"message": "Secret: it is out"}))
+    (tmp_path / "errors.0").symlink_to(elsewhere)
+    assert find_run_error(tmp_path, 0) is None
+    for number in (1, 2, 3):
+        (tmp_path / f"errors.{number}").mkdir()
+    os.mkfifo(tmp_path / "errors.1" / "error.json")
+    (tmp_path / "errors.2" / "error.json").mkdir()
+    (tmp_path / "errors.3" / "error.json").symlink_to(elsewhere / "error.json")
+    assert [find_run_error(tmp_path, number) for number in (1, 2, 3)] == [None] * 3
+    (tmp_path / "errors.9").mkdir()
+    (tmp_path / "errors.9" / "error.json").write_text(json.dumps({"message": "ValueError: no"}))
+    assert find_run_error(tmp_path, 9) is not None
 
 
 class Disk:

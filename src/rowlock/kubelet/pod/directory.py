@@ -168,7 +168,9 @@ class PodDirectories:
         if newest == 0:
             return
         directory = self.container_directory(uid, container)
-        numbered = [f"{name}.{newest - 2}" for name in ("log", "start", "program", "message", "exit", "refused")]
+        numbered = [
+            f"{name}.{newest - 2}" for name in ("log", "start", "program", "message", "exit", "refused", "errors")
+        ]
         for name in (*numbered, f"error.{newest - 2}.json", "stop"):
             beneath.remove_path(str(directory / name))
 

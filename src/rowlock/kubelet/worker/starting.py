@@ -42,7 +42,7 @@ from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.volumes.volumes import VolumeContext
 from rowlock.kubelet.warm import eligibility
 from rowlock.kubelet.warm.eligibility import WarmStart
-from rowlock.kubelet.worker import environment
+from rowlock.kubelet.worker import environment, error_files
 from rowlock.kubelet.worker import security_context as security
 from rowlock.kubelet.worker.environment import EnvironmentContext
 from rowlock.kubelet.worker.run_options import ImageCopy, RunContainerOptions
@@ -57,6 +57,7 @@ MESSAGE_PATH = "/dev/termination-log"
 WATCHDOG_REASON = "the control groups of this machine cannot be written here"
 _DISK_KINDS = {"memory": "empty"}
 CHECKPOINT_DIR_VARIABLE = "ROWLOCK_CHECKPOINT_DIR"
+ERROR_FILE_VARIABLE = "TORCHELASTIC_ERROR_FILE"
 PROXY_URL = "http://10.77.0.1:3128"
 MAX_NO_PROXY_PEERS = 128
 """Names in no_proxy: a job of more pods than that on one machine does not talk HTTP between them."""
@@ -163,10 +164,7 @@ class ContainerStarter:
         if isinstance(command, Problem):
             return command
         directory = self.directories.container_directory(card.uid, container.name)
-        if (
-            pod.owner_uid and not container.is_ephemeral
-        ):  # torch's own account of a failure, of programs under `@record` and of torchrun
-            options.env.setdefault("TORCHELASTIC_ERROR_FILE", str(directory / f"error.{start.number}.json"))
+        self._offer_error_file(start, options)
         argv = [options.expand_word(word) for word in command]
         console = console_spec(container)
         warm_start: WarmStart | None = None
@@ -198,6 +196,18 @@ class ContainerStarter:
             warm=warm_start.spec() if warm_start else None,
         )
         return request, image
+
+    def _offer_error_file(self, start: ContainerStart, options: RunContainerOptions) -> None:
+        """For torch's own account of a failure, of programs under `@record` and of torchrun."""
+        if not start.pod.owner_uid or start.container.is_ephemeral or ERROR_FILE_VARIABLE in options.env:
+            return
+        directory = self.directories.container_directory(start.card.uid, start.container.name)
+        account = options.security_context.account
+        if account is None:
+            options.env[ERROR_FILE_VARIABLE] = str(directory / f"error.{start.number}.json")
+        elif not self.node.mount_problem:
+            options.mounts.append(error_files.make_mount(directory, start.number, account))
+            options.env[ERROR_FILE_VARIABLE] = f"{error_files.MOUNT_PATH}/{error_files.FILE_NAME}"
 
     def _may_start_warm(self, start: ContainerStart, image: Image) -> bool:
         wanted = start.pod.annotations.get(eligibility.WARM_START_ANNOTATION) != "false"
