@@ -75,7 +75,6 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
       frameworks="PyTorch TF XGBoost"),
     F("noWorkers", "switch", "one pod, which is the master"),
     F("nprocPerNode", "text", "processes per pod"),
-    F("inheritEnv", "text", "names of the server's variables that pods get"),
     F("minReplicas", "int", "minimum number of pods of an elastic job", v1="--min-replicas", v2="--min-replicas",
       frameworks="PyTorch", value="N"),
     F("maxReplicas", "int", "maximum number of pods of an elastic job", v1="--max-replicas", v2="--max-replicas",
@@ -124,6 +123,7 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
     F("", "list", "a variable from your credentials", v2="--env-my-credentials", value="NAME", refuse=_NO_CREDENTIALS),
     F("workingDir", "text", "the directory in which the command runs", v1="--working-dir", v2="--working-dir", value="DIR"),
     F("stdin", "switch", "keep stdin open", v1="--stdin", v2="--stdin"),
+    F("stdinOnce", "switch", "stdin ends with the first client that is attached"),
     F("tty", "switch", "allocate a terminal; needs --stdin", v1="-t --tty", v2="-t --tty"),
     F("", "switch", "wait until the job runs, and attach to it", v1="--attach", v2="--attach"),
     F("", "duration", "how long --attach waits for the job to run (default: for ever)", v2="--pod-running-timeout",
@@ -278,7 +278,7 @@ the key "" what every item says."""
 ITEM_KEYS["--configmap-volume"] = ITEM_KEYS["--configmap-map-volume"]
 
 WHOLE_JOB = frozenset({
-    "distributedFramework", "category", "numWorkers", "noMaster", "noWorkers", "nprocPerNode", "inheritEnv",
+    "distributedFramework", "category", "numWorkers", "noMaster", "noWorkers", "nprocPerNode",
     "minReplicas", "maxReplicas", "cleanPodPolicy", "slotsPerWorker", "mpiLauncherCreationPolicy", "sshAuthMountPath",
     "backoffLimit", "autoDeletionTimeAfterCompletionSeconds", "terminationGracePeriodSeconds",
     "terminateAfterPreemption", "priorityClass", "preemptibility", "nodePools", "podAffinity",
@@ -291,7 +291,7 @@ DISTRIBUTED = frozenset({
 """Fields of distributed workloads alone: trainings and workspaces, which are one pod, have none of them."""
 TOP_FIELDS = (
     "name", "useGivenNameAsPrefix", "projectId", "clusterId", "templateId", "spec", "masterSpecSameAsWorker",
-    "masterSpec", "submitCommand",
+    "masterSpec", "submitCommand", "shellEnvironment",
 )  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from rowlock.cli import client
-from rowlock.cli.commands import cluster, doctor, run
+from rowlock.cli.commands import cluster, doctor
+from rowlock.cli.run import command as run
 
 DiskUsage = namedtuple("DiskUsage", "total used free")
 

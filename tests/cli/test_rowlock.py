@@ -16,11 +16,12 @@ from tests.rest.served import NOW, Served, call
 
 from rowlock import kinds
 from rowlock.cli import client
-from rowlock.cli.commands import cluster, run
+from rowlock.cli.commands import cluster
 from rowlock.cli.commands.tree import ROOT as ROWLOCK
 from rowlock.cli.grammar import Command, CommandError, CommandLine, Group, flags_of, help_of
 from rowlock.cli.output import format_memory
 from rowlock.cli.progress import ProgressReporter
+from rowlock.cli.run.request import launch_command
 from rowlock.cli.runai_tree import ROOT as RUNAI
 from rowlock.rest import logs
 from rowlock.workloads import history
@@ -324,7 +325,9 @@ def test_run_submits_what_was_typed(served: Served) -> None:
     assert container["workingDir"] == str(Path.cwd())
     env = {e["name"]: e.get("value") for e in container["env"]}
     assert (env["X"], env["PET_NPROC_PER_NODE"], env["PET_NNODES"], env["PET_NODE_RANK"]) == ("1", "2", "2", "1")
-    assert pod["metadata"]["annotations"]["rowlock.dev/inherit-env"] == "*"
+    assert container["envFrom"] == [
+        {"secretRef": {"name": pod["metadata"]["annotations"]["rowlock.dev/shell-environment"]}}
+    ]
     assert served.ok("rowlock run -d python other.py --help") == "other-0\n"
 
 
@@ -338,8 +341,8 @@ def test_run_submits_what_was_typed(served: Served) -> None:
     ],
 )
 def test_several_ranks_in_a_pod_are_started_by_torchrun(typed: str, launched: str) -> None:
-    assert run.launch_command(typed.split(), 2) == launched.split()
-    assert run.launch_command(typed.split(), 1) == typed.split()
+    assert launch_command(typed.split(), 2) == launched.split()
+    assert launch_command(typed.split(), 1) == typed.split()
 
 
 def test_delete_all_asks_or_refuses(served: Served) -> None:

@@ -32,7 +32,9 @@ class Cluster:
     def run(self, *argv: str, code: int | None = 0, timeout: float = 120) -> str:
         """Run a command; its output (stdout, then stderr). `code=None` accepts any exit code."""
         try:
-            done = subprocess.run(argv, env=self.env, text=True, capture_output=True, timeout=timeout, cwd=REPO)
+            done = subprocess.run(
+                argv, env=self.env, text=True, capture_output=True, timeout=timeout, cwd=REPO, stdin=subprocess.DEVNULL
+            )
         except subprocess.TimeoutExpired as late:
             said = b"".join(part for part in (late.stdout, late.stderr) if part).decode(errors="replace")
             pytest.fail(f"{argv} had not ended after {timeout} s; its last words:\n{said[-3000:]}\n{self.last_words()}")

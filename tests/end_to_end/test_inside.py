@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.end_to_end.cluster import Cluster, lent
-from tests.end_to_end.test_run import Terminal
+from tests.end_to_end.run.terminal import Terminal
 from tests.kubectl.walks import kubectl, missing
 
 SERVE = "[ $RANK = 0 ] || exec sleep 100000; mkdir -p {0}/www; echo hello from $RANK > {0}/www/index.txt; cd {0}/www; exec python3 -m http.server 8099"

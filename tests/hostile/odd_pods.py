@@ -20,7 +20,7 @@ NOBODY = 65_534
 """Who the programs run as: what an enemy without rights can do to a server with all of them."""
 QUANTITIES = ("0", "1", "-1", "1e3", "1E", "9" * 30, "1n", "0.0000001", "1Ei", "16Ei", "²", "", " 1")
 ANNOTATIONS = (
-    "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "rowlock.dev/devices", "rowlock.dev/directory", "rowlock.dev/inherit-env",
+    "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "rowlock.dev/devices", "rowlock.dev/directory", "rowlock.dev/shell-environment",
     "rowlock.dev/limits", "rowlock.dev/max-runtime", "rowlock.dev/pretend-seconds", "rowlock.dev/request", "rowlock.dev/warm-start",
     "rowlock.dev/source", "rowlock.dev/workload-id", "scheduling.k8s.io/group-name", "kai.scheduler/queue", "pod-group-name",
     "cluster-autoscaler.kubernetes.io/safe-to-evict", "container.apparmor.security.beta.kubernetes.io/main",

@@ -73,7 +73,7 @@ def _find_container(pod: dict[str, Any], line: CommandLine) -> dict[str, Any]:
     )
 
 
-def _subresource_path(pod: dict[str, Any], subresource: str) -> str:
+def subresource_path(pod: dict[str, Any], subresource: str) -> str:
     meta = pod["metadata"]
     return f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/{subresource}"
 
@@ -100,8 +100,8 @@ def _exec_in_pod(line: CommandLine, name: str, command: list[str], *, stdin: boo
         print("Unable to use a TTY - input is not a terminal or the right kind of file", file=sys.stderr)
         tty = False
     query = _stream_query(_find_container(pod, line)["name"], stdin=stdin, tty=tty)
-    return _run_session(
-        WebSocket(server, _subresource_path(pod, "exec"), query + [("command", word) for word in command]), stdin, tty
+    return run_session(
+        WebSocket(server, subresource_path(pod, "exec"), query + [("command", word) for word in command]), stdin, tty
     )
 
 
@@ -117,7 +117,7 @@ def attach(line: CommandLine) -> int:
     if stdin:
         print("If you don't see a command prompt, try pressing enter.", file=sys.stderr)
     query = _stream_query(container["name"], stdin=stdin, tty=bool(container.get("tty")))
-    return _run_session(WebSocket(server, _subresource_path(pod, "attach"), query), stdin, tty)
+    return run_session(WebSocket(server, subresource_path(pod, "attach"), query), stdin, tty)
 
 
 def _stream_query(container: str, *, stdin: bool, tty: bool) -> list[tuple[str, str]]:
@@ -125,7 +125,7 @@ def _stream_query(container: str, *, stdin: bool, tty: bool) -> list[tuple[str, 
     return [("container", container), *((name, "true") for name, yes in streams.items() if yes)]
 
 
-def _run_session(websocket: WebSocket, stdin: bool, tty: bool) -> int:
+def run_session(websocket: WebSocket, stdin: bool, tty: bool) -> int:
     """Until the program has ended; its exit code. What the terminal was like it is again afterwards."""
     resize_reader, resize_writer = os.pipe()
     for end in (resize_reader, resize_writer):
@@ -140,6 +140,16 @@ def _run_session(websocket: WebSocket, stdin: bool, tty: bool) -> int:
             cleanup.callback(signal.signal, signal.SIGWINCH, old_handler)
             os.write(resize_writer, b".")
         return _copy_streams(websocket, resize_reader, stdin)
+
+
+def copy_input(websocket: WebSocket) -> None:
+    """What comes on stdin goes to the program, until one of both ends."""
+    resize_reader, resize_writer = os.pipe()  # a size that never changes
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(websocket.close)
+        for end in (resize_reader, resize_writer):
+            cleanup.callback(os.close, end)
+        _copy_streams(websocket, resize_reader, stdin=True)
 
 
 def _copy_streams(websocket: WebSocket, resized: int, stdin: bool) -> int:
@@ -222,7 +232,7 @@ def port_forward(line: CommandLine) -> int:
         while True:
             for ready_listener in select.select(list(listeners), [], [])[0]:
                 accepted = ready_listener.accept()[0]
-                job = (server, _subresource_path(pod, "portforward"), listeners[ready_listener], accepted)
+                job = (server, subresource_path(pod, "portforward"), listeners[ready_listener], accepted)
                 threading.Thread(target=_forward_connection, args=job, daemon=True).start()
 
 

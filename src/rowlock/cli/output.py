@@ -33,13 +33,13 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def ask(question: str) -> str:
-    """The answer in small letters; "" when there is none (Ctrl-D, Ctrl-C): nobody has agreed to anything."""
+def ask(question: str, interrupted: str = "") -> str:
+    """The answer in small letters; "" when there is none (Ctrl-D): nobody has agreed to anything; `interrupted` at Ctrl-C."""
     try:
         return _read_line(question).strip().lower()
     except KeyboardInterrupt:
         tell("")
-        return ""
+        return interrupted
 
 
 def _read_line(question: str) -> str:

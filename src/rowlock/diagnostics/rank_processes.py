@@ -1,13 +1,13 @@
 """Which processes are ranks: of one pod there may be several, below `torchrun`, `mpirun` or a shell script.
 
-A rank is the topmost Python process that was given a number of its own (RANK with LOCAL_RANK, or MPI's), else the topmost
+A rank is the topmost Python process that was given a number of its own (torchrun's, which is not its pod's, or MPI's), else the topmost
 Python process; in a job without Python it is the pod's program. What a rank starts (data loaders) is a part of it.
 """
 
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from rowlock.kubelet.shim.process_tree import children
 from rowlock.objects import Object, is_digits, uid
 from rowlock.workloads import pods
 
+_TORCH_RANK_VARIABLES = (b"RANK", b"LOCAL_RANK", b"TORCHELASTIC_RUN_ID")
+"""What `torchrun` gives every rank; the first two may be the pod's own, for its only rank."""
 _MPI_RANK_VARIABLES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK")
 """What MPI's launchers call a rank's number."""
 
@@ -85,23 +87,25 @@ def find_python_ranks(root: int) -> list[tuple[int, str]]:
         pid = unvisited.pop()
         tree[pid] = children(pid)
         unvisited += tree[pid]
-    return list(_find_ranks_below(root, tree, _read_environ(root).get(b"RANK", b"")))
+    return list(_find_ranks_below(root, tree, _read_environ(root)))
 
 
-def _find_ranks_below(pid: int, tree: dict[int, list[int]], pod_rank: bytes) -> Iterator[tuple[int, str]]:
+def _find_ranks_below(
+    pid: int, tree: dict[int, list[int]], pod_env: Mapping[bytes, bytes]
+) -> Iterator[tuple[int, str]]:
     is_python_process = is_python(pid)
-    if is_python_process and (number := _rank_number(_read_environ(pid), pod_rank)):
+    if is_python_process and (number := _rank_number(_read_environ(pid), pod_env)):
         yield pid, number
         return
-    below = [each for child in tree[pid] for each in _find_ranks_below(child, tree, pod_rank)]
+    below = [each for child in tree[pid] for each in _find_ranks_below(child, tree, pod_env)]
     if is_python_process:
         below = [each for each in below if each[1]] or [(pid, "")]
     yield from below
 
 
-def _rank_number(env: dict[bytes, bytes], pod_rank: bytes) -> str:
+def _rank_number(env: Mapping[bytes, bytes], pod_env: Mapping[bytes, bytes]) -> str:
     """A rank's number, if it was given one of its own: by `torchrun`, by MPI, or by a script other than its pod's."""
-    if b"LOCAL_RANK" in env or env.get(b"RANK", pod_rank) != pod_rank:
+    if any(env[name] != pod_env.get(name) for name in _TORCH_RANK_VARIABLES if name in env):
         return env.get(b"RANK", env.get(b"LOCAL_RANK", b"")).decode(errors="replace")
     return next((env[word].decode(errors="replace") for word in _MPI_RANK_VARIABLES if word in env), "")
 

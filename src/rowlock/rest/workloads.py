@@ -21,7 +21,7 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause
 from rowlock.workloads.frameworks import FRAMEWORKS
-from rowlock.workloads.objects import Submitter, claim_objects, to_job
+from rowlock.workloads.objects import Submitter, claim_objects, environment_secret, to_job
 from rowlock.workloads.phase import TERMINAL, V1_STATUSES
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
@@ -87,11 +87,12 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     job = to_job(request, project, Submitter(identity, call.user, source))
     call.require("create", _kind(job), project.namespace)
     claims = claim_objects(request, project, identity)
+    secret = environment_secret(request, project, identity)
     if dry_run:
-        return {"objects": [*(claim for claim, _ in claims), job]}
+        return {"objects": [*(claim for claim, _ in claims), *([secret] if secret else []), job]}
     await _ensure_name_is_free(cache, project, request.name)
     await _ensure_claims_are_free(call, [claim for claim, _ in claims])
-    created = await call.context.api.create(_kind(job), job, options=WriteOptions(manager=WRITE_OPTIONS.manager))
+    created = await _create_job(call, job, secret)
     uid = objects.uid(created)
     await _create_claims(call, created, claims)
     await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
@@ -150,6 +151,23 @@ def _generate_name(request: Submission, identity: str) -> Submission:
         message = f"the prefix {request.name!r} has {len(request.name)} characters; the limit is {_MAX_PREFIX_LENGTH}."
         raise BadRequest(message, causes=[Cause("max", message, "name")])
     return replace(request, name=f"{request.name}-{identity.replace('-', '')[:12]}")
+
+
+async def _create_job(call: RestCall, job: Object, secret: Object | None) -> Object:
+    """The job, and before it the Secret with its variables, which goes with it: pods need it at once."""
+    api, options = call.context.api, WriteOptions(manager=WRITE_OPTIONS.manager)
+    if secret is None:
+        return await api.create(_kind(job), job, options=options)
+    namespace, name = objects.namespace(secret), objects.name(secret)
+    await api.create(kinds.SECRET, secret, options=options)
+    try:
+        created = await api.create(_kind(job), job, options=options)
+    except BaseException:
+        await api.delete(kinds.SECRET, namespace, name)
+        raise
+    owner = {"metadata": {"ownerReferences": [objects.owner_reference(created)]}}
+    await api.patch(kinds.SECRET, namespace, name, owner, options=options)
+    return created
 
 
 async def _ensure_claims_are_free(call: RestCall, claims: Sequence[Object]) -> None:

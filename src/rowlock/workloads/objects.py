@@ -7,6 +7,7 @@ environment names it (`JOB_UUID`) before the job exists; it stays the same when 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,8 @@ SOURCE = "rowlock.dev/source"
 CATEGORY = "rowlock.dev/category"
 """The label with Run:ai's category, where it is not Train."""
 COMMAND_ANNOTATION = "runai-cli-command"
-INHERIT_ENV = "rowlock.dev/inherit-env"
+SHELL_ENVIRONMENT = "rowlock.dev/shell-environment"
+"""The pods' annotation that names the Secret with the variables of the shell that submitted them."""
 HOME_DIRECTORY = "/home/job"
 """Where `createHomeDir` mounts the home directory of a pod."""
 
@@ -70,6 +72,21 @@ def to_job(submission: Submission, project: Project, submitter: Submitter) -> Ob
         },
         "spec": spec,
     }
+
+
+def environment_secret(submission: Submission, project: Project, identity: str) -> Object | None:
+    """The Secret that pods get the submitter's variables from; None when none were sent."""
+    if not submission.shell_environment:
+        return None
+    labels = {"project": project.queue, WORKLOAD_ID: identity}
+    data = {name: b64encode(value.encode()).decode() for name, value in submission.shell_environment.items()}
+    metadata = {"name": _secret_name(submission, identity), "namespace": project.namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+
+
+def _secret_name(submission: Submission, identity: str) -> str:
+    """Its own for every submit: the Secret of an earlier job of this name may not have gone yet."""
+    return f"{submission.name}-environment-{identity[:8]}"
 
 
 def claim_objects(submission: Submission, project: Project, identity: str) -> list[tuple[Object, bool]]:
@@ -159,7 +176,11 @@ def _replica(
     if role.working_dir:
         container["workingDir"] = role.working_dir
     container["env"] = _environment(submission, role, project, submitter)
-    container |= {name: True for name, on in (("stdin", role.stdin), ("tty", role.tty)) if on}
+    if submission.shell_environment:
+        container["envFrom"] = [{"secretRef": {"name": _secret_name(submission, submitter.id)}}]
+    container |= {
+        name: True for name, on in (("stdin", role.stdin), ("stdinOnce", role.stdin_once), ("tty", role.tty)) if on
+    }
     if resources := role.compute.resources():
         container["resources"] = resources
     if ports := [port for port in role.ports if port != submission.framework.port.number]:
@@ -187,8 +208,8 @@ def _pod_metadata(submission: Submission, role: RoleSpec, project: Project, subm
         annotations["user"] = submitter.user
     if submission.submit_command:
         annotations[COMMAND_ANNOTATION] = submission.submit_command
-    if submission.options.inherit_env:
-        annotations[INHERIT_ENV] = submission.options.inherit_env
+    if submission.shell_environment:
+        annotations[SHELL_ENVIRONMENT] = _secret_name(submission, submitter.id)
     return {"labels": dict(role.labels) | _labels(submission, project, submitter), "annotations": annotations}
 
 

@@ -1,7 +1,7 @@
 """The body of a submit → a `Submission`: everything typed, every mistake told with its field, rule and fix.
 
 `read(body)` is what `POST /api/v1/workloads/distributed` accepts: Run:ai's DistributedCreationRequest and, as
-extensions, `spec.noMaster`, `spec.noWorkers`, `spec.nprocPerNode`, `spec.inheritEnv` and `submitCommand`. `submit_command` and `args` may be a
+extensions, `spec.noMaster`, `spec.noWorkers`, `spec.nprocPerNode`, `shellEnvironment` and `submitCommand`. `submit_command` and `args` may be a
 shell-like string or, so that nothing is quoted twice, a list of words.
 """
 
@@ -29,6 +29,9 @@ PRIORITIES: dict[str, int] = {
 }  # fmt: skip
 """Run:ai's priority classes; training is `low` unless it says otherwise, and preemptible below 100."""
 
+_SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+MAX_SHELL_ENVIRONMENT = 512 * 1024
+"""Bytes of names and values; a Secret may have 1 MiB."""
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _POOL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _ENV_NAME = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")
@@ -50,6 +53,7 @@ class RoleSpec:
     node_type: str = ""
     restart: str = ""
     stdin: bool = False
+    stdin_once: bool = False
     tty: bool = False
     storage: PodStorage = field(default_factory=PodStorage)
     security: PodSecurity = field(default_factory=PodSecurity)
@@ -75,8 +79,6 @@ class RunOptions:
     slots: int = 1
     pool: str = ""
     """The node pool; "" = the default one: nodes without a pool's label."""
-    inherit_env: str = ""
-    """Names (with wildcards) of the server's own variables that pods get."""
     category: str = ""
     """Run:ai's category, where it is not Train."""
     required_topology: str = ""
@@ -100,6 +102,8 @@ class Submission:
     options: RunOptions
     submit_command: str
     body: Mapping[str, Any]
+    shell_environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the shell that submits: pods get them from a Secret, and no object shows them."""
 
     @property
     def pod_count(self) -> int:
@@ -135,7 +139,8 @@ def parse_submission(body: Any) -> Submission:
         master=master,
         options=_parse_options(spec, framework),
         submit_command=top.text("submitCommand"),
-        body=top.values,
+        body=_shown_body(top),
+        shell_environment=_parse_shell_environment(top),
     )
     if top.text("templateId"):
         top.add_error("templateId", "unsupported", "this cluster keeps no templates. Write the values into spec.")
@@ -161,7 +166,25 @@ def parse_standard_submission(body: Any, category: str) -> Submission:
     if category == "Build" and not spec.get("priorityClass"):
         own["priorityClass"] = "high"  # who works in it waits for it; so it is never preempted, either
     request = parse_submission({**body, "spec": {**spec.values, **own}})
-    return replace(request, body=top.values)
+    return replace(request, body=_shown_body(top))
+
+
+def _shown_body(top: Fields) -> dict[str, Any]:
+    """The request as it is kept and shown: without what only a Secret may hold."""
+    return {name: value for name, value in top.values.items() if name != "shellEnvironment"}
+
+
+def _parse_shell_environment(top: Fields) -> dict[str, str]:
+    shell = top.object("shellEnvironment")
+    for name in shell.values:
+        if not _SECRET_KEY.fullmatch(name):
+            shell.add_error(name, "format", "is no name that a Secret can hold (letters, digits, '-', '_', '.').")
+    environment = {name: shell.text(name) for name in shell.values}
+    if sum(len(name) + len(value.encode()) for name, value in environment.items()) > MAX_SHELL_ENVIRONMENT:
+        top.add_error(
+            "shellEnvironment", "max", f"has more than {MAX_SHELL_ENVIRONMENT:,} bytes. Send fewer variables."
+        )
+    return environment
 
 
 def _parse_name(top: Fields) -> str:
@@ -249,7 +272,7 @@ _MASTER_FIELDS = (
     ("image", "image"), ("pull", "imagePullPolicy"), ("command", "command"), ("args", "args"),
     ("env", "environmentVariables"), ("working_dir", "workingDir"), ("compute", "compute"), ("labels", "labels"),
     ("annotations", "annotations"), ("node_type", "nodeType"), ("restart", "restartPolicy"), ("stdin", "stdin"),
-    ("tty", "tty"), ("storage", "storage"), ("security", "security"), ("tolerations", "tolerations"),
+    ("stdin_once", "stdinOnce"), ("tty", "tty"), ("storage", "storage"), ("security", "security"), ("tolerations", "tolerations"),
     ("node_affinity", "nodeAffinityRequired"), ("ports", "ports"), ("own_home", "createHomeDir"),
 )  # fmt: skip
 
@@ -273,6 +296,7 @@ def _parse_role(body: Fields, workload: str, *, needs_image: bool = True) -> Rol
         node_type=body.text("nodeType"),
         restart=body.choice("restartPolicy", "Always", "Never", "OnFailure"),
         stdin=body.flag("stdin"),
+        stdin_once=body.flag("stdinOnce"),
         tty=body.flag("tty"),
         storage=storage.parse_storage(body.object("storage"), workload),
         security=pod_options.parse_security(body.object("security")),
@@ -346,7 +370,6 @@ def _parse_options(spec: Fields, framework: Framework) -> RunOptions:
         max_replicas=max_replicas,
         slots=slots,
         pool=_parse_pool(spec),
-        inherit_env=spec.text("inheritEnv"),
         category=spec.choice("category", "Train", "Build").replace("Train", ""),
         required_topology=required_topology,
         preferred_topology=preferred_topology,

@@ -15,7 +15,6 @@ from rowlock.kubelet.worker.environment import (
     EnvironmentContext,
     declared_environment,
     expand,
-    inherited_environment,
     platform_environment,
     thread_count,
 )
@@ -27,7 +26,7 @@ POD_OBJECT: Object = {
         "namespace": "team",
         "uid": "u-1",
         "labels": {"role": "trainer"},
-        "annotations": {"note": "hi", "rowlock.dev/inherit-env": "WANDB_*, HF_HOME"},
+        "annotations": {"note": "hi"},
     },
     "spec": {"serviceAccountName": "robot", "containers": []},
 }
@@ -173,5 +172,5 @@ def test_the_base_is_small_and_the_opt_in_names_what_comes_along() -> None:
     }  # fmt: skip
     host = base_environment(server, host=True, first="/env/bin")
     assert host["PATH"].startswith("/env/bin:/x:/bin:/usr") and host["LD_LIBRARY_PATH"] == "/l"
-    assert inherited_environment(POD, server) == {"WANDB_KEY": "w", "HF_HOME": "/hf"}
+    assert "WANDB_KEY" not in host and "AWS_SECRET" not in host
     assert kinds.SECRET.name == "Secret"

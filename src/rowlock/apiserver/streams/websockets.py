@@ -55,7 +55,9 @@ class StreamingRuntime(Protocol):
         self, key: Key, container: str, argv: list[str], *, tty: bool = False, stdin: bool = False
     ) -> ExecSession: ...
 
-    async def attach(self, key: Key, container: str, *, tty: bool = False, stdin: bool = False) -> ExecSession: ...
+    async def attach(
+        self, key: Key, container: str, *, tty: bool = False, stdin: bool = False, logs: bool = False
+    ) -> ExecSession: ...
 
     async def dial(self, key: Key, port: int) -> net.socket: ...
 
@@ -70,9 +72,12 @@ class ExecOptions:
     stdout: bool = False
     stderr: bool = False
     tty: bool = False
+    logs: bool = False
+    """Of attach: what the program has printed so far comes first. Rowlock's own, under the name that Docker's API has."""
 
 
-_EXEC_PARAMETERS = frozenset({"container", "command", "stdin", "stdout", "stderr", "tty"})
+_FLAG_PARAMETERS = ("stdin", "stdout", "stderr", "tty", "logs")
+_EXEC_PARAMETERS = frozenset({"container", "command", *_FLAG_PARAMETERS})
 
 
 def parse_exec_options(query: bytes) -> ExecOptions:
@@ -82,7 +87,7 @@ def parse_exec_options(query: bytes) -> ExecOptions:
     for name in single:
         if name not in _EXEC_PARAMETERS:
             raise BadRequest(f'unknown query parameter "{name}"; there are {", ".join(sorted(_EXEC_PARAMETERS))}')
-    flags = {name: single.get(name, "").lower() in ("1", "t", "true") for name in ("stdin", "stdout", "stderr", "tty")}
+    flags = {name: single.get(name, "").lower() in ("1", "t", "true") for name in _FLAG_PARAMETERS}
     if flags["tty"] and flags["stderr"]:
         raise BadRequest("tty and stderr cannot both be true: a terminal has one output, ask for stdout")
     if not any(flags[name] for name in ("stdin", "stdout", "stderr")):
@@ -145,7 +150,7 @@ def open_session(
     """A program in a container, or the container's own. Raises BadRequest."""
     container = options.container or pod["spec"]["containers"][0]["name"]
     if path.rstrip("/").endswith("/attach"):
-        return runtime.attach(objects.key(pod), container, tty=options.tty, stdin=options.stdin)
+        return runtime.attach(objects.key(pod), container, tty=options.tty, stdin=options.stdin, logs=options.logs)
     if not options.command:
         raise BadRequest("you must specify at least one command for the container")
     return runtime.exec(objects.key(pod), container, options.command, tty=options.tty, stdin=options.stdin)

@@ -66,7 +66,7 @@ KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "command
     DATA_DIR,
 ))  # fmt: skip
 RUN = Command(
-    "run", "Run a command as a distributed PyTorch job and follow it.", "commands.run:run", "", (
+    "run", "Run a command as a distributed PyTorch job and follow it.", "run.command:run", "", (
         Flag("-n --nnodes", "int", "number of pods: one master and N-1 workers", 1, value="N"),
         Flag("--nproc-per-node", "int", "processes per pod; if more than 1, torchrun starts them", 1, value="P",
              hidden="--nproc_per_node"),
@@ -76,11 +76,14 @@ RUN = Command(
              value="QUANTITY"),
         Flag("--name", "text", "the job's name (default: made from the script's name)", value="NAME"),
         Flag("-e --env", "list", "set NAME to VALUE, or pass your own value of NAME", value="NAME[=VALUE]"),
-        Flag("--clean-env", "switch", "give pods only --env and a minimal environment, not the server's variables and your PATH"),
+        Flag("--clean-env", "switch", "give pods only --env and a minimal environment, not the variables of your shell"),
         Flag("-i --image", "text", "the image of the pods; its own command runs when none is given", "rowlock.dev/host", value="IMAGE"),
         Flag("--working-dir", "text", "the directory in which the command runs (default: the current one, or the image's)", value="DIR"),
         Flag("--backoff-limit", "int", "number of restarts before the job fails", 0, value="N"),
         Flag("--simulated-gpus", "int", "if no cluster runs and one is started: simulated GPUs per node", value="G"),
+        Flag("-t --tty", "switch", "give the first rank this terminal: python -i, breakpoint()", hidden="-it -ti"),
+        Flag("--debug --debug-rank", "int", "give this rank the terminal", value="RANK"),
+        Flag("--replace", "switch", "delete a job of this --name first"),
         Flag("-d --detach", "switch", "return after the submit"),
         Flag("--rm", "switch", "delete the job when it has ended"),
         PROJECT, DATA_DIR,

@@ -156,11 +156,16 @@ class StreamingServer:
             session.finish_input()
         return session
 
-    async def attach(self, key: Key, container: str, *, tty: bool = False, stdin: bool = False) -> AttachSession:
-        """To the container's own program. Raises NotFound, and Internal when the container does not run."""
+    async def attach(
+        self, key: Key, container: str, *, tty: bool = False, stdin: bool = False, logs: bool = False
+    ) -> AttachSession:
+        """To the container's own program, with `logs` from its first line. Raises NotFound, and Internal when the
+        container does not run."""
         pod_state, run = self._running_container(key, container)
         container_spec = next(c for c in all_containers(self._get_pod(key)) if c["name"] == container)
-        output = self.log(key.namespace, key.name, LogOptions(container=container, follow=True, tail=0))
+        output = self.log(
+            key.namespace, key.name, LogOptions(container=container, follow=True, tail=None if logs else 0)
+        )
         session = AttachSession(output, run.pid, tty=tty and bool(container_spec.get("tty")))
         if stdin and container_spec.get("stdin"):
             with contextlib.suppress(OSError):  # its stdin has ended: what is written is lost, as everywhere

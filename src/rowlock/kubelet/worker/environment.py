@@ -2,13 +2,11 @@
 
 Order, later wins: the base (a small set, never the user's shell) < the image's ENV < `envFrom` < `env` (with `$(VAR)`,
 fields, resources, ConfigMaps, Secrets) ; and what the platform adds where the pod says nothing (threads, proxy), or
-always (devices). The annotation `rowlock.dev/inherit-env` ("*" or names, with wildcards) adds variables of the
-environment the server was started in.
+always (devices). No program gets the variables of the shell that started the server, beyond the base.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from base64 import b64decode
 from collections.abc import Mapping
@@ -24,7 +22,8 @@ from rowlock.kubelet.pod.facts import ContainerConfigError, ObjectLookup
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.quantity import parse
 
-INHERIT_ANNOTATION = "rowlock.dev/inherit-env"
+SHELL_ENVIRONMENT_ANNOTATION = "rowlock.dev/shell-environment"
+"""The annotation of pods that get the variables of the shell that submitted them."""
 _REFERENCE = re.compile(r"\$(\$|\([A-Za-z_.-][A-Za-z0-9_.-]*\))")
 _FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 _RESOURCE_NAMES = {"ConfigMap": "configmap", "Secret": "secret"}
@@ -62,12 +61,6 @@ def expand(text: str, env: Mapping[str, str]) -> str:
         return env.get(token[1:-1], match[0])
 
     return _REFERENCE.sub(replace_reference, text)
-
-
-def inherited_environment(pod: PodSpec, server: Mapping[str, str]) -> dict[str, str]:
-    """What `rowlock.dev/inherit-env` asks for."""
-    patterns = [p.strip() for p in pod.annotations.get(INHERIT_ANNOTATION, "").split(",") if p.strip()]
-    return {k: v for k, v in server.items() if any(fnmatch.fnmatchcase(k, p) for p in patterns)}
 
 
 def declared_environment(
@@ -174,6 +167,8 @@ def platform_environment(
 ) -> dict[str, str]:
     """What rowlock adds to `pod_env`: threads and proxy where the pod is silent, devices always."""
     env: dict[str, str] = {}
+    if pod_env.get("LOCAL_WORLD_SIZE") == "1" and "RANK" in pod_env and "GROUP_RANK" not in pod_env:
+        env["GROUP_RANK"] = pod_env["RANK"]  # the only rank of its pod: torchrun would count pods so
     if "OMP_NUM_THREADS" not in pod_env:
         env["OMP_NUM_THREADS"] = str(thread_count(container, context))
     if context.proxy:

@@ -44,7 +44,7 @@ from rowlock.kubelet.warm import eligibility
 from rowlock.kubelet.warm.eligibility import WarmStart
 from rowlock.kubelet.worker import environment, error_files
 from rowlock.kubelet.worker import security_context as security
-from rowlock.kubelet.worker.environment import EnvironmentContext
+from rowlock.kubelet.worker.environment import SHELL_ENVIRONMENT_ANNOTATION, EnvironmentContext
 from rowlock.kubelet.worker.run_options import ImageCopy, RunContainerOptions
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
 from rowlock.objects import is_digits, namespace
@@ -343,8 +343,10 @@ class ContainerStarter:
         is_mounted = self._mounts_checkpoints(security_context)
         directory = checkpoints.MOUNT_PATH if is_mounted else str(self.checkpoints.directory_for(start.pod))
         path_prefix = ":".join((*image.path, interpreter_path()))
-        env = base_environment(self.node.server_env, host=image.host, first=path_prefix)
-        env |= environment.inherited_environment(start.pod, self.node.server_env) | security_context.environment()
+        # what belongs to the shell that started the server is no part of another shell's environment
+        has_own_shell = SHELL_ENVIRONMENT_ANNOTATION in start.pod.annotations
+        env = base_environment(self.node.server_env, host=image.host and not has_own_shell, first=path_prefix)
+        env |= security_context.environment()
         env |= {"TERM": "xterm"} if start.container.tty else {}
         env |= {CHECKPOINT_DIR_VARIABLE: directory}
         return self.container_environment(start, image, self.container_place(start), env)

@@ -1,12 +1,13 @@
 """`rowlock run`: a command as a distributed PyTorch job: submitted, followed, and left with the job's exit code.
 
 It starts a cluster when none runs. Master and workers run the same command in the directory you are in, with the
-programs of your shell (`PATH` and what belongs to it) and the environment that the cluster was started in; with more
-than one process per pod, torchrun starts them. Ctrl-C asks: detach, or stop the job. SIGTERM leaves it running.
+environment of your shell; with more than one process per pod, torchrun starts them. The first rank reads what is piped in.
+Ctrl-C asks: stop the job, leave it running, or delete it. SIGTERM leaves it running.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -22,10 +23,10 @@ from rowlock.cli.context import context_flags, data_dir, data_dir_flag, prepare_
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import ask, show, tell
 from rowlock.cli.progress import ProgressReporter
+from rowlock.cli.run import shell_environment
+from rowlock.cli.run.console import PIPED, TERMINAL, Console
+from rowlock.cli.run.request import HOST_IMAGE, submission
 
-HOST_IMAGE = "rowlock.dev/host"
-SHELL_VARIABLES = ("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""What decides which programs a shell finds: yours are meant, not those of whoever started the cluster."""
 _FLAG_OF = {
     "name": "--name", "spec.image": "--image", "spec.numWorkers": "--nnodes",
     "spec.compute.cpuCoreRequest": "--cpu", "spec.compute.cpuMemoryRequest": "--memory",
@@ -35,6 +36,7 @@ _FLAG_OF = {
 """A field of the request in the words of this command line."""
 DETACHED = 0
 _STOPPED, _TERMINATED = 130, 143
+_STOP_PHASES = "Stopped,Completed,Failed,Deleted"
 
 
 class Terminated(BaseException):
@@ -49,9 +51,12 @@ def run(line: CommandLine) -> int:
     if line.image == HOST_IMAGE:
         _check_program(command[0])
         _check_working_directory(line)
+    if line.replace and not line.name:
+        raise CommandError("--replace needs the --name of the job that is replaced", 2)
+    console = Console.choose(line)
     old_handler = signal.signal(signal.SIGTERM, _terminate)
     try:
-        return _run(line, command)
+        return _run(line, command, console)
     finally:
         signal.signal(signal.SIGTERM, old_handler)
 
@@ -60,12 +65,16 @@ def _terminate(*_: object) -> NoReturn:
     raise Terminated
 
 
-def _run(line: CommandLine, command: list[str]) -> int:
+def _run(line: CommandLine, command: list[str], console: Console) -> int:
     name = ""
     try:
         server = _server(line)
         name = _free_name(server, line, command)
-        created = _submit(line, server, submission(line, command, name))
+        shell = {} if line.clean_env or line.image != HOST_IMAGE else shell_environment.collect(os.environ)
+        body = submission(line, command, name, shell, console)
+        if line.replace:
+            _delete_old(line, server, body)
+        created = _submit(line, server, body)
     except (KeyboardInterrupt, Terminated) as end:
         hint = f"whether job {name} was submitted is unknown: `rowlock list{context_flags(line)}` shows it"
         tell(f"Interrupted: {hint if name else 'nothing was submitted'}.")
@@ -74,15 +83,31 @@ def _run(line: CommandLine, command: list[str]) -> int:
     try:
         pods = f"{line.nnodes} {'pods' if line.nnodes != 1 else 'pod'}"
         tell(f"Job {name} submitted to project {project(line)}: {pods}.")
+        if sentence := shell_environment.describe(shell):
+            tell(sentence)
         if line.detach:
             show(name)
             return DETACHED
-        return _follow(line, server, name, identity)
+        return _follow(line, server, name, identity, console)
     except Terminated:
         return _leave_running(line, name, _TERMINATED)
     except BrokenPipeError:
         _leave_running(line, name, DETACHED)
         raise
+
+
+def _delete_old(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> None:
+    """The job of this name goes, once it is sure that the new one would be accepted."""
+    query = f"projectName=={project(line)},name=={body['name']}"
+    old = client.list_all(server, WORKLOADS, "workloads", filterBy=query)
+    if not old:
+        return
+    try:
+        server.post(f"{WORKLOADS}/distributed", body, dryRun="true")
+    except client.StatusError as refusal:
+        raise CommandError(client.message_in_flags(refusal, _FLAG_OF)) from None
+    for workload in old:
+        server.delete(f"{WORKLOADS}/distributed/{workload['id']}")
 
 
 def _submit(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +117,7 @@ def _submit(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> di
     except client.StatusError as refusal:
         if refusal.status == 409:
             name, where = body["name"], body["projectId"]
-            free = f"delete it (`rowlock delete {name}{context_flags(line)}`), or give another --name"
+            free = "replace it with --replace, or give another --name"
             raise CommandError(f"there is a job {name} in project {where} already: {free}") from None
         raise CommandError(client.message_in_flags(refusal, _FLAG_OF)) from None
     return created
@@ -145,88 +170,6 @@ def _server(line: CommandLine) -> ServerClient:
     return client.connect(line)
 
 
-# ---------------------------------------------------------------- what is submitted
-
-
-def submission(line: CommandLine, command: list[str], name: str) -> dict[str, Any]:
-    """The request: Master 1 and Worker N-1, as one spec."""
-    from rowlock.cli.compute_flags import compute_request
-
-    spec: dict[str, Any] = {
-        "image": line.image,
-        "distributedFramework": "PyTorch",
-        **({"numWorkers": line.nnodes - 1} if line.nnodes > 1 else {"noWorkers": True}),
-        **_program(line, command),
-        "nprocPerNode": line.nproc_per_node,
-        "compute": compute_request(line),
-        "backoffLimit": line.backoff_limit,
-        "restartPolicy": "OnFailure" if line.backoff_limit else "Never",
-        "environmentVariables": [*_shell_environment(line), *environment_variables(line.env)],
-        "inheritEnv": "" if line.clean_env else "*",
-    }
-    return {
-        "name": name,
-        "projectId": project(line),
-        "spec": spec,
-        "submitCommand": _typed_command(line),
-    }
-
-
-def _program(line: CommandLine, command: list[str]) -> dict[str, Any]:
-    """What runs, and where. An image has a program and a working directory of its own; this machine has those of here."""
-    program: dict[str, Any] = {}
-    if command:
-        program["command"] = [_escape_dollars(word) for word in launch_command(command, line.nproc_per_node)]
-    if line.image == HOST_IMAGE:
-        program["workingDir"] = os.path.abspath(line.working_dir or os.getcwd())
-    elif line.working_dir:
-        program["workingDir"] = line.working_dir
-    return program
-
-
-def _escape_dollars(word: str) -> str:
-    """Kubernetes reads `$$` as `$` in a command; what was typed here is meant as it is."""
-    return word.replace("$$", "$$$$")
-
-
-def _shell_environment(line: CommandLine) -> list[dict[str, str]]:
-    if line.image != HOST_IMAGE or line.clean_env:
-        return []
-    overridden = {item.partition("=")[0] for item in line.env}
-    return [{"name": n, "value": os.environ[n]} for n in SHELL_VARIABLES if os.environ.get(n) and n not in overridden]
-
-
-def _typed_command(line: CommandLine) -> str:
-    import shlex
-
-    return shlex.join([line.program, *line.argv])
-
-
-def launch_command(command: list[str], nproc: int) -> list[str]:
-    """The command each pod runs: as it is, or under torchrun when a pod holds several ranks. torchrun takes the number
-    of nodes, this node's rank and the master's address from the environment (`PET_*`)."""
-    if nproc == 1 or os.path.basename(command[0]) == "torchrun" or command[1:3] == ["-m", "torch.distributed.run"]:
-        return command
-    if not os.path.basename(command[0]).startswith("python"):
-        return ["torchrun", "--no-python", *command]
-    launcher = [command[0], "-m", "torch.distributed.run"]
-    script = command[1:2] and command[1].endswith(".py")
-    return [*launcher, *command[1:]] if script else [*launcher, "--no-python", *command]
-
-
-def environment_variables(entries: list[str]) -> list[dict[str, str]]:
-    """`NAME=VALUE`, or `NAME` for the value it has here."""
-    variables = []
-    for item in entries:
-        name, equals, value = item.partition("=")
-        if not equals:
-            if name not in os.environ:
-                raise CommandError(f"--env {name}: you have no variable {name}; write --env {name}=VALUE", 2)
-            value = os.environ[name]
-        variables.append({"name": name, "value": value})
-    return variables
-
-
 def _free_name(server: ServerClient, line: CommandLine, command: list[str]) -> str:
     """The name given, else one from the script's with the first free number."""
     if line.name:
@@ -244,12 +187,15 @@ def _free_name(server: ServerClient, line: CommandLine, command: list[str]) -> s
 # ---------------------------------------------------------------- following it
 
 
-def _follow(line: CommandLine, server: ServerClient, name: str, identity: str) -> int:
+def _follow(line: CommandLine, server: ServerClient, name: str, identity: str, console: Console) -> int:
     try:
         _wait_for_start(server, name, identity)
-        events_path = f"{WORKLOADS}/{identity}/events"
-        with ProgressReporter(server, name, events_path, restarts=bool(line.backoff_limit), pauses=True):
-            write_lines(server.stream_lines(f"{WORKLOADS}/{identity}/logs", follow=True))
+        if console.kind == PIPED:
+            console.feed(line, identity)
+        if console.kind != TERMINAL or not console.converse(line, identity):
+            events_path = f"{WORKLOADS}/{identity}/events"
+            with ProgressReporter(server, name, events_path, restarts=bool(line.backoff_limit), pauses=True):
+                write_lines(server.stream_lines(f"{WORKLOADS}/{identity}/logs", follow=True))
         body = wait_for_phase(client.connect(line), {"id": identity}, "Completed", None)
     except KeyboardInterrupt:
         return _handle_interrupt(line, name, identity)
@@ -306,19 +252,48 @@ def _first_failure_code(diagnosis: dict[str, Any]) -> int:
 
 
 def _handle_interrupt(line: CommandLine, name: str, identity: str) -> int:
-    """Ctrl-C: detach or stop. Without a terminal to ask, the job is stopped: nobody is watching it any more."""
-    stop = True
+    """Ctrl-C: stop and keep the job, leave it running, or delete it; once more stops it at once. Without a terminal to ask
+    the job is stopped: nobody is watching it any more. With --rm it is deleted, as if it had ended."""
+    answer = "x" if line.rm else "s"
     if sys.stdin.isatty():
         tell("")
-        question = f"[d]etach and leave job {name} running, or [s]top and delete it? [d/s] "
-        while (answer := ask(question)[:1]) not in ("d", "s", ""):
+        question = f"[s]top job {name} and keep it, [d]etach and leave it running, or delete it [x]? Ctrl-C stops it at once. [s/d/x] "
+        while (answer := ask(question, interrupted="now")[:3]) not in ("s", "d", "x", "now", ""):
             continue
-        stop = answer == "s"
-    if not stop:
+    if answer in ("d", ""):
         return _leave_running(line, name, DETACHED)
-    client.connect(line).delete(f"{WORKLOADS}/distributed/{identity}")
-    tell(f"Job {name} is stopped and deleted.")
+    server = client.connect(line)
+    if answer == "x":
+        server.delete(f"{WORKLOADS}/distributed/{identity}")
+        tell(f"Job {name} is stopped and deleted.")
+        return _STOPPED
+    _stop(server, name, identity, at_once=answer == "now")
+    flags = context_flags(line)
+    tell(
+        f"Job {name} is stopped. `rowlock resume {name}{flags}` starts it again; `rowlock delete {name}{flags}` deletes it."
+    )
     return _STOPPED
+
+
+def _stop(server: ServerClient, name: str, identity: str, *, at_once: bool) -> None:
+    """Suspends the job and waits until its programs have ended; Ctrl-C, or `at_once`, kills them."""
+    workload = server.get(f"{WORKLOADS}/{identity}")
+    pods = [pod["name"] for pod in server.get(f"{WORKLOADS}/{identity}/pods")["pods"]]
+    server.post(f"{WORKLOADS}/distributed/{identity}/suspend")
+    try:
+        if not at_once:
+            tell(f"Job {name} is being stopped; Ctrl-C stops it at once.")
+            while (
+                server.get(f"{WORKLOADS}/{identity}/wait", **{"for": _STOP_PHASES, "timeout": 1})["phase"] == "Stopping"
+            ):
+                continue
+            return
+    except KeyboardInterrupt:
+        tell("")
+    for pod in pods:
+        path = f"/api/v1/namespaces/{workload['namespace']}/pods/{pod}"
+        with contextlib.suppress(client.StatusError):  # it has gone
+            server.call("DELETE", path, query={"gracePeriodSeconds": 0})
 
 
 def _leave_running(line: CommandLine, name: str, code: int) -> int:

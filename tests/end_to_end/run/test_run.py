@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.end_to_end.cluster import Cluster, lent, make
+from tests.end_to_end.run.terminal import Terminal
 
 from rowlock.cli import main
-from rowlock.cli.commands import run
 from rowlock.cli.commands.tree import ROOT
+from rowlock.cli.run import command as run
 
 LONG = ("sh", "-c", "echo it runs; sleep 600")
 
@@ -29,56 +27,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-class Terminal:
-    """A command on a terminal of its own; what it says is waited for, what is typed is sent."""
-
-    def __init__(self, cluster: Cluster, *argv: str) -> None:
-        self.said = b""
-        self._ours, theirs = pty.openpty()
-        self._process = subprocess.Popen(
-            argv, env=cluster.env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-            preexec_fn=_controlling,
-        )  # fmt: skip
-        os.close(theirs)
-
-    def hear(self, words: bytes, seconds: float = 30) -> None:
-        """Wait for words after those heard before."""
-        deadline = time.monotonic() + seconds
-        while words not in self.said:
-            assert time.monotonic() < deadline, f"{words!r} was not said: {self.said!r}"
-            if select.select([self._ours], [], [], 0.1)[0]:
-                self.said += self._read()
-        self.said = self.said.partition(words)[2]
-
-    def _read(self) -> bytes:
-        try:
-            return os.read(self._ours, 4096)
-        except OSError:  # the other side has closed
-            return b""
-
-    def type(self, keys: bytes) -> None:
-        os.write(self._ours, keys)
-
-    def end(self) -> int:
-        """The exit code; what is left is read, so that nobody waits for us."""
-        code = self._process.wait(30)
-        os.close(self._ours)
-        return code
-
-
-def _controlling() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
 def interrupted(cluster: Cluster, name: str) -> Terminal:
     """A run on a terminal, at the question that Ctrl-C brings."""
     terminal = Terminal(cluster, "rowlock", "run", "--name", name, "--", *LONG)
     terminal.hear(b"[rank 0] it runs")
     terminal.type(b"\x03")
-    terminal.hear(b"[d/s] ")
+    terminal.hear(b"[s/d/x] ")
     return terminal
 
 
@@ -86,17 +40,50 @@ def jobs(cluster: Cluster) -> list[str]:
     return [job["name"] for job in cluster.json("rowlock", "list", "--json")]
 
 
-def test_ctrl_c_and_stop(running: Cluster) -> None:
-    terminal = interrupted(running, "stopped")
+def phase(cluster: Cluster, name: str) -> str:
+    return str(cluster.json("rowlock", "describe", name, "--json")["phase"])
+
+
+def test_ctrl_c_and_delete(running: Cluster) -> None:
+    terminal = interrupted(running, "deleted")
     terminal.type(b"what?\n")
-    terminal.hear(b"[d/s] ")  # an answer that is neither is asked for again
-    terminal.type(b"s\n")
-    terminal.hear(b"Job stopped is stopped and deleted.")
+    terminal.hear(b"[s/d/x] ")  # an answer that is none of them is asked for again
+    terminal.type(b"x\n")
+    terminal.hear(b"Job deleted is stopped and deleted.")
     assert terminal.end() == 130
-    assert "stopped" not in jobs(running)
+    assert "deleted" not in jobs(running)
 
 
-@pytest.mark.parametrize(("name", "keys"), [("detached", b"d\n"), ("ctrl-d", b"\x04"), ("twice", b"\x03")])
+def test_ctrl_c_and_stop_keeps_the_job(running: Cluster) -> None:
+    terminal = interrupted(running, "stopped")
+    terminal.type(b"s\n")
+    terminal.hear(b"Job stopped is stopped. `rowlock resume stopped` starts it again")
+    assert terminal.end() == 130
+    assert phase(running, "stopped") == "Stopped"
+    assert "[rank 0] it runs\n" in running.run("rowlock", "logs", "stopped")
+    running.run("rowlock", "resume", "stopped")
+    running.run("rowlock", "wait", "stopped", "--for", "running")
+    running.run("rowlock", "delete", "stopped")
+
+
+@pytest.mark.parametrize("keys", [b"\x03", b"s\n\x03"], ids=["at the question", "while it stops"])
+def test_a_second_ctrl_c_stops_programs_that_do_not_want_to(running: Cluster, keys: bytes) -> None:
+    stubborn = "trap '' TERM; echo it runs; while true; do sleep 1; done"
+    terminal = Terminal(running, "rowlock", "run", "--name", "stubborn", "--", "sh", "-c", stubborn)
+    terminal.hear(b"[rank 0] it runs")
+    terminal.type(b"\x03")
+    terminal.hear(b"[s/d/x] ")
+    terminal.type(keys[:2])
+    if keys[2:]:
+        terminal.hear(b"Job stubborn is being stopped; Ctrl-C stops it at once.")
+        terminal.type(keys[2:])
+    terminal.hear(b"Job stubborn is stopped.", 20)  # well before the 30 s that a program has to end
+    assert terminal.end() == 130
+    assert phase(running, "stubborn") == "Stopped"
+    running.run("rowlock", "delete", "stubborn")
+
+
+@pytest.mark.parametrize(("name", "keys"), [("detached", b"d\n"), ("ctrl-d", b"\x04")])
 def test_ctrl_c_and_detach(running: Cluster, name: str, keys: bytes) -> None:
     terminal = interrupted(running, name)
     terminal.type(keys)
@@ -106,15 +93,20 @@ def test_ctrl_c_and_detach(running: Cluster, name: str, keys: bytes) -> None:
     running.run("rowlock", "delete", name)
 
 
-def test_without_a_terminal_an_interrupt_stops_the_job(running: Cluster) -> None:
-    argv = ["rowlock", "run", "--name", "piped", "--", *LONG]
+@pytest.mark.parametrize("flags", [(), ("--rm",)])
+def test_without_a_terminal_an_interrupt_stops_the_job(running: Cluster, flags: tuple[str, ...]) -> None:
+    argv = ["rowlock", "run", "--name", "piped", *flags, "--", *LONG]
     with subprocess.Popen(
         argv, env=running.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None and process.stdout.readline() == "[rank 0] it runs\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-    assert "piped" not in jobs(running)
+    if flags:
+        assert "piped" not in jobs(running)
+    else:
+        assert phase(running, "piped") == "Stopped"
+        running.run("rowlock", "delete", "piped")
 
 
 def test_a_run_that_is_terminated_says_that_the_job_goes_on(running: Cluster) -> None:

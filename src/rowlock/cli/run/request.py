@@ -1,0 +1,103 @@
+"""What `rowlock run` asks the server for: one job of a master and workers that run the same command."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.run.console import CONSOLE_FIELDS, Console
+
+HOST_IMAGE = "rowlock.dev/host"
+
+
+def submission(
+    line: CommandLine, command: list[str], name: str, shell: dict[str, str], console: Console
+) -> dict[str, Any]:
+    """The request: Master 1 and Worker N-1, as one spec. `shell` is the environment that goes along."""
+    from rowlock.cli.compute_flags import compute_request
+
+    roles = console.role_fields()
+    spec: dict[str, Any] = {
+        "image": line.image,
+        "distributedFramework": "PyTorch",
+        **({"numWorkers": line.nnodes - 1} if line.nnodes > 1 else {"noWorkers": True}),
+        **_program(line, command),
+        "nprocPerNode": line.nproc_per_node,
+        "compute": compute_request(line),
+        "backoffLimit": line.backoff_limit,
+        "restartPolicy": "OnFailure" if line.backoff_limit else "Never",
+        "environmentVariables": [*_rank_variables(line, command), *environment_variables(line.env)],
+        **(roles if line.nnodes == 1 or console.rank else {}),
+    }
+    master = {name: name in roles and not console.rank for name in CONSOLE_FIELDS} if roles and line.nnodes > 1 else {}
+    return {
+        "name": name,
+        "projectId": project(line),
+        "spec": spec,
+        **({"masterSpec": master} if master else {}),
+        "submitCommand": _typed_command(line),
+        **({"shellEnvironment": shell} if shell else {}),
+    }
+
+
+def _rank_variables(line: CommandLine, command: list[str]) -> list[dict[str, str]]:
+    """What torchrun would say to the only rank of a pod. GROUP_RANK the node adds: it is the rank."""
+    if line.nproc_per_node != 1 or (command and is_torchrun(command)):
+        return []
+    given = {item.partition("=")[0] for item in line.env}
+    alone = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    return [{"name": name, "value": value} for name, value in alone.items() if name not in given]
+
+
+def _program(line: CommandLine, command: list[str]) -> dict[str, Any]:
+    """What runs, and where. An image has a program and a working directory of its own; this machine has those of here."""
+    program: dict[str, Any] = {}
+    if command:
+        program["command"] = [_escape_dollars(word) for word in launch_command(command, line.nproc_per_node)]
+    if line.image == HOST_IMAGE:
+        program["workingDir"] = os.path.abspath(line.working_dir or os.getcwd())
+    elif line.working_dir:
+        program["workingDir"] = line.working_dir
+    return program
+
+
+def _escape_dollars(word: str) -> str:
+    """Kubernetes reads `$$` as `$` in a command; what was typed here is meant as it is."""
+    return word.replace("$$", "$$$$")
+
+
+def _typed_command(line: CommandLine) -> str:
+    import shlex
+
+    return shlex.join([line.program, *line.argv])
+
+
+def launch_command(command: list[str], nproc: int) -> list[str]:
+    """The command each pod runs: as it is, or under torchrun when a pod holds several ranks. torchrun takes the number
+    of nodes, this node's rank and the master's address from the environment (`PET_*`)."""
+    if nproc == 1 or is_torchrun(command):
+        return command
+    if not os.path.basename(command[0]).startswith("python"):
+        return ["torchrun", "--no-python", *command]
+    launcher = [command[0], "-m", "torch.distributed.run"]
+    script = command[1:2] and command[1].endswith(".py")
+    return [*launcher, *command[1:]] if script else [*launcher, "--no-python", *command]
+
+
+def is_torchrun(command: list[str]) -> bool:
+    return os.path.basename(command[0]) == "torchrun" or command[1:3] == ["-m", "torch.distributed.run"]
+
+
+def environment_variables(entries: list[str]) -> list[dict[str, str]]:
+    """`NAME=VALUE`, or `NAME` for the value it has here."""
+    variables = []
+    for item in entries:
+        name, equals, value = item.partition("=")
+        if not equals:
+            if name not in os.environ:
+                raise CommandError(f"--env {name}: you have no variable {name}; write --env {name}=VALUE", 2)
+            value = os.environ[name]
+        variables.append({"name": name, "value": value})
+    return variables

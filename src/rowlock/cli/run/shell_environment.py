@@ -1,0 +1,56 @@
+"""The environment of the shell that submits: what of it goes along with a job.
+
+A job runs with what its submitter has exported (keys, caches, switches), not with what whoever started the server had.
+What belongs to the terminal, to this login or to a rank stays here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_STAYS = re.compile(
+    r"_|PWD|OLDPWD|SHLVL|TERM|TERMCAP|TERM_PROGRAM.*|COLORTERM|COLUMNS|LINES|WINDOWID|PS[0-9]|LS_COLORS|HOSTNAME|MAIL"
+    r"|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|SESSION_MANAGER|STY|TMUX.*|XDG_.*|DBUS_.*|SSH_.*|GPG_.*|VSCODE_.*|GNOME_.*|SUDO_.*"
+)
+"""Of the terminal and the login."""
+_RANKS_OWN = re.compile(
+    r"RANK|LOCAL_RANK|GROUP_RANK|ROLE_.*|(LOCAL_|GROUP_|)WORLD_SIZE|MASTER_ADDR|MASTER_PORT|TF_CONFIG|PET_.*|OMPI_.*|PMIX?_.*"
+    r"|TORCHELASTIC_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|NVIDIA_VISIBLE_DEVICES|ROWLOCK_.*|RUNAI_.*|KUBERNETES_.*"
+)
+"""What the platform says to each rank: of another job, where this shell runs in one."""
+_EVERYBODYS = frozenset(
+    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR EDITOR VISUAL PAGER LESS LESSOPEN LESSCLOSE MANPATH INFOPATH".split()
+)
+"""Not worth a word."""
+_SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_SHOWN = 5
+
+
+def collect(environ: Mapping[str, str]) -> dict[str, str]:
+    """What goes along. Exported functions and values that are no text cannot: no Secret holds them as they are."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if not _STAYS.fullmatch(name)
+        and not _RANKS_OWN.fullmatch(name)
+        and _SECRET_KEY.fullmatch(name)
+        and _is_text(value)
+    }
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # bytes that are no UTF-8
+        return False
+    return True
+
+
+def describe(shell: Mapping[str, str]) -> str:
+    """One line that names what goes along, "" when it is only what everybody has."""
+    names = sorted(name for name in shell if name not in _EVERYBODYS and not name.startswith("LC_"))
+    if not names:
+        return ""
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return f"Your environment goes along, as a Secret: {shown} (--clean-env leaves it here)."
