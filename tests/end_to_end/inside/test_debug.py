@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.end_to_end.cluster import Cluster, lent
-from tests.end_to_end.test_run import Terminal
+from tests.end_to_end.run.terminal import Terminal
 from tests.kubectl.walks import kubectl, missing
 
 PODS = "/api/v1/namespaces/runai-default/pods"
