@@ -1,0 +1,161 @@
+"""One of several processes works, by a Lease of the cluster: client-go's leader election.
+
+Whoever holds the Lease renews it every few seconds. The others look at it, and take it when it has not changed for its
+duration *by their own clock*: machines' clocks need not agree. A leader that could not renew for the renew deadline
+stops its work before anybody else may begin, and one that is stopped in order gives the Lease back at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock.api import Api
+from rowlock.errors import AlreadyExists, ApiError, Conflict, NotFound
+from rowlock.kinds import LEASE
+from rowlock.objects import Object, dig, micro_timestamp, revision
+
+log = logging.getLogger("rowlock.kube")
+_RELEASE_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """Seconds; client-go's defaults. A leader that hangs is followed after `duration`, and has stopped after `deadline`."""
+
+    duration: float = 15.0
+    deadline: float = 10.0
+    retry: float = 2.0
+
+
+class LeaderElection:
+    """`await run(work)`: `work` runs in at most one of all processes that name the same Lease."""
+
+    def __init__(
+        self,
+        api: Api,
+        lease: tuple[str, str],
+        identity: str,
+        times: LeaseTimes = LeaseTimes(),
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`lease` is namespace and name; `identity` is unique to this process."""
+        self._api, (self._namespace, self._name), self._identity = api, lease, identity
+        self._times, self._monotonic, self._clock = times, monotonic, clock
+        self._seen: tuple[int, float] = (-1, 0.0)
+        """The Lease's revision as last seen, and when it was seen first."""
+        self.leader = ""
+        """Who holds the Lease, as far as this process knows."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process holds the Lease, as far as it knows."""
+        return self.leader == self._identity
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Until cancelled: wait for the Lease, work as long as it is held, and wait again when it is lost."""
+        while True:
+            await self._acquire()
+            log.info("%s leads: it holds the Lease %s/%s", self._identity, self._namespace, self._name)
+            try:
+                await self._work_while_leading(work)
+            finally:
+                await self._release()
+
+    async def _work_while_leading(self, work: Callable[[], Awaitable[None]]) -> None:
+        working = asyncio.ensure_future(work())
+        renewing = asyncio.ensure_future(self._renew_until_lost())
+        try:
+            await asyncio.wait((working, renewing), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            working.cancel()
+            renewing.cancel()
+            results = await asyncio.gather(working, renewing, return_exceptions=True)
+        if isinstance(error := results[0], Exception):
+            raise error
+
+    async def _acquire(self) -> None:
+        while True:
+            try:
+                if await self._try_to_hold():
+                    return
+            except ApiError as error:
+                log.warning("the Lease %s/%s cannot be taken: %s", self._namespace, self._name, error.message)
+            await asyncio.sleep(self._times.retry)
+
+    async def _renew_until_lost(self) -> None:
+        renewed_at = self._monotonic()
+        while self._monotonic() - renewed_at < self._times.deadline:
+            await asyncio.sleep(self._times.retry)
+            began = self._monotonic()
+            try:
+                async with asyncio.timeout(max(0.0, renewed_at + self._times.deadline - began)):
+                    held = await self._try_to_hold()
+            except (ApiError, TimeoutError) as error:
+                log.warning("the Lease %s/%s could not be renewed: %s", self._namespace, self._name, error)
+                continue
+            if not held:
+                break
+            renewed_at = began
+        self.leader = "" if self.is_leader else self.leader
+        log.warning("%s leads no longer: the Lease %s/%s is lost", self._identity, self._namespace, self._name)
+
+    async def _try_to_hold(self) -> bool:
+        """Take, keep or find taken. Raises ApiError when the cluster does not answer."""
+        try:
+            current = await self._api.get(LEASE, self._namespace, self._name)
+        except NotFound:
+            return await self._write(None)
+        now = self._monotonic()
+        if self._seen[0] != revision(current):
+            self._seen = revision(current), now
+        self.leader = str(dig(current, "spec.holderIdentity") or "")
+        duration = float(dig(current, "spec.leaseDurationSeconds") or self._times.duration)
+        if self.leader and not self.is_leader and now - self._seen[1] < duration:
+            return False
+        return await self._write(current)
+
+    async def _write(self, current: Object | None) -> bool:
+        """Our name in the Lease, on the version that was read; False when somebody else was faster."""
+        lease = self._lease_object(current)
+        try:
+            written = await (self._api.update(LEASE, lease) if current else self._api.create(LEASE, lease))
+        except (Conflict, AlreadyExists):
+            return False
+        self._seen, self.leader = (revision(written), self._monotonic()), self._identity
+        return True
+
+    def _lease_object(self, current: Object | None) -> Object:
+        previous: dict[str, Any] = dict((current or {}).get("spec") or {})
+        moment, is_renewal = micro_timestamp(self._clock()), previous.get("holderIdentity") == self._identity
+        transitions = int(previous.get("leaseTransitions") or 0) + (0 if is_renewal or current is None else 1)
+        spec = {
+            **previous,
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": max(1, round(self._times.duration)),
+            "acquireTime": previous.get("acquireTime", moment) if is_renewal else moment,
+            "renewTime": moment,
+            "leaseTransitions": transitions,
+        }
+        fresh = {"apiVersion": LEASE.api_version, "kind": LEASE.name}
+        metadata = {"namespace": self._namespace, "name": self._name}
+        return {**(current or {**fresh, "metadata": metadata}), "spec": spec}
+
+    async def _release(self) -> None:
+        """Nobody has to wait for a leader that has gone; that it cannot be told costs the others `duration`."""
+        if not self.is_leader:
+            return
+        self.leader = ""
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(_RELEASE_TIMEOUT_S):
+                current = await self._api.get(LEASE, self._namespace, self._name)
+                if dig(current, "spec.holderIdentity") == self._identity:
+                    spec = {**current["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+                    await self._api.update(LEASE, {**current, "spec": spec})
