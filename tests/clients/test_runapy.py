@@ -184,6 +184,18 @@ def test_projects_clusters_and_nodes(platform: Platform) -> None:
     assert platform.api("NodesApi").count_tenant_nodes(filter_by=[f"name=={name}"]).data == {"count": 1}
 
 
+def test_node_pools(platform: Platform) -> None:
+    models, pools = runai.models, platform.api("NodePoolsApi")
+    name = f"pool-{uuid.uuid4().hex[:8]}"
+    platform.core.create_node({"metadata": {"name": f"node-{name}", "labels": {"rack": name}}})
+    fields = models.NodepoolCreateFields(name=name, label_key="rack", label_value=name, cluster_id=platform.cluster)
+    assert pools.create_nodepool(fields).status_code == 201
+    assert models.Nodepool.from_dict(pools.get_nodepool(name).data).name == name
+    assert [pool["name"] for pool in pools.get_nodepools(filter_by=[f"name=={name}"]).data["nodepools"]] == [name]
+    assert pools.count_nodepools(filter_by=[f"name=={name}"]).data == {"count": 1}
+    assert pools.delete_nodepool(name).status_code == 202
+
+
 def test_departments(platform: Platform) -> None:
     models, departments = runai.models, platform.api("DepartmentsApi")
     name = f"lab-{uuid.uuid4().hex[:8]}"

@@ -180,3 +180,60 @@ def test_what_clients_send_without_a_wish_is_accepted(world: World) -> None:
     assert world.client.get("/api/v1/org-unit/priorities").json()["priorities"][3] == {
         "name": "medium", "value": 100, "isDefault": True,
     }  # fmt: skip
+
+
+# ---------------------------------------------------------------- node pools
+
+
+POOLS = "/api/v1/node-pools"
+
+
+def test_a_node_pool_is_a_label_of_its_nodes(world: World) -> None:
+    more_nodes(world)
+    listed = world.client.get(POOLS).json()["nodepools"]
+    assert [(p["name"], p["isDefault"], p["nodes"]) for p in listed] == [
+        ("default", True, ["node-1", "node-3"]), ("a100", False, ["node-2"]),
+    ]  # fmt: skip
+    assert (listed[1]["labelKey"], listed[1]["labelValue"], listed[1]["phase"]) == (
+        "kai.scheduler/node-pool",
+        "a100",
+        "Ready",
+    )
+
+    async def label() -> None:
+        await world.store.patch(kinds.NODE, "", "node-3", {"metadata": {"labels": {"rack": "b"}}}, type="merge")
+
+    world.do(label)
+    world.client.get(POOLS)
+    made = world.client.post(
+        POOLS, json={"name": "rack-b", "labelKey": "rack", "labelValue": "b", "clusterId": CLUSTER}
+    )
+    assert made.status_code == 201, made.text
+    assert (made.json()["nodes"], made.json()["phase"]) == (["node-3"], "Unschedulable"), "its one node is not ready"
+    assert world.client.get(f"{POOLS}/rack-b").json() == made.json()
+    assert world.client.get(NODES, params={"filterBy": "nodePool==rack-b"}).json()["nodes"][0]["name"] == "node-3"
+    assert world.client.get(f"{POOLS}/count", params={"search": "rack"}).json() == {"count": 1}
+    taken = world.client.post(POOLS, json={"name": "mine", "labelKey": "rack", "labelValue": "b"})
+    assert taken.status_code == 409 and "is in the node pool 'rack-b'" in taken.json()["message"]
+    assert world.client.delete(f"{POOLS}/rack-b").status_code == 202
+    assert world.client.get(f"{POOLS}/rack-b").status_code == 404
+    assert world.client.get(NODES, params={"filterBy": "name==node-3"}).json()["nodes"][0]["nodePool"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code", "words"),
+    [
+        ("POST", POOLS, {"name": "x", "labelKey": "a", "labelValue": "b"}, 400, "no node has the label a=b"),
+        ("POST", POOLS, {"name": "a_b", "labelKey": "a", "labelValue": "b"}, 400, "lower case letters"),
+        ("POST", POOLS, {"name": "x"}, 400, "names the label of the nodes"),
+        ("POST", POOLS, {"name": "a100", "labelKey": "a", "labelValue": "b"}, 409, "already exists"),
+        ("PATCH", f"{POOLS}/a100", {"overProvisioningRatio": 3}, 400, "overProvisioningRatio: is not supported"),
+        ("PUT", f"{POOLS}/default", {"labelKey": "a", "labelValue": "b"}, 409, "every node that is in no other pool"),
+        ("DELETE", f"{POOLS}/default", None, 409, "cannot be deleted"),
+        ("GET", f"{POOLS}/a10", None, 404, 'Did you mean "a100"?'),
+    ],
+)
+def test_what_a_node_pool_is_not(world: World, method: str, path: str, body: Any, code: int, words: str) -> None:
+    more_nodes(world)
+    answer = world.client.request(method, path, json=body)
+    assert answer.status_code == code and words in answer.json()["message"], answer.text

@@ -186,7 +186,13 @@ def test_every_route_names_its_right() -> None:
     unbound = {path for _, path, right, _ in ROUTES if "{id}" in path and right.scope not in ("project", "workload")}
     of_the_cluster = {f"/api/v1/clusters/{{id}}{rest}" for rest in ("", "/nodes", "/nodes/count")}
     departments = "/api/v1/org-unit/departments/{id}"
-    assert unbound == {"/api/v1/applications/{id}", departments, f"{departments}/resources", *of_the_cluster}
+    assert unbound == {
+        "/api/v1/applications/{id}",
+        "/api/v1/node-pools/{id}",
+        departments,
+        f"{departments}/resources",
+        *of_the_cluster,
+    }
 
 
 @pytest.mark.parametrize("person", ["editor", "viewer", "admin", "nobody"])

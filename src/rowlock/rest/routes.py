@@ -6,7 +6,7 @@ from __future__ import annotations
 from rowlock import kinds
 from rowlock.rest import applications, draining, logs, manifest_check, projects, scheduler, workloads
 from rowlock.rest.call import Endpoint
-from rowlock.rest.inventory import clusters, departments, nodes, queue_quotas
+from rowlock.rest.inventory import clusters, departments, node_pools, nodes, queue_quotas
 from rowlock.rest.rights import EVERYBODY, Right
 from rowlock.rest.workload_routes import batch, pods, standard
 
@@ -14,6 +14,7 @@ RUNAI_DOOR = "/runai"
 """Before a route's path: the API as Run:ai's own clients expect it, without the Kubernetes API between its routes."""
 
 _WORKLOADS, _CLUSTERS, _NODES = "/api/v1/workloads", "/api/v1/clusters", "/api/v1/nodes"
+_POOLS = "/api/v1/node-pools"
 _PROJECTS, _DEPARTMENTS = "/api/v1/org-unit/projects", "/api/v1/org-unit/departments"
 
 _SUBMIT = Right("body", "create")
@@ -30,7 +31,7 @@ _CHANGE_PROJECT, _DELETE_PROJECT = (
     Right("project", "delete", kinds.NAMESPACE),
 )
 _LIST_QUEUES, _CHANGE_QUEUE = Right("cluster", "list", kinds.QUEUE), Right("cluster", "patch", kinds.QUEUE)
-_LIST_NODES = Right("cluster", "list", kinds.NODE)
+_LIST_NODES, _CHANGE_NODES = Right("cluster", "list", kinds.NODE), Right("cluster", "patch", kinds.NODE)
 _READ_CLUSTER, _DRAIN = Right("cluster", "list", kinds.POD), Right("cluster", "update", kinds.NODE)
 
 RouteRow = tuple[str, str, Right, Endpoint]
@@ -98,6 +99,13 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", f"{_CLUSTERS}/{{id}}", EVERYBODY, clusters.show),
     ("GET", f"{_CLUSTERS}/{{id}}/nodes", _LIST_NODES, nodes.index_of_cluster),
     ("GET", f"{_CLUSTERS}/{{id}}/nodes/count", _LIST_NODES, nodes.count_of_cluster),
+    ("GET", _POOLS, _LIST_NODES, node_pools.index),
+    ("POST", _POOLS, _CHANGE_NODES, node_pools.create),
+    ("GET", f"{_POOLS}/count", _LIST_NODES, node_pools.count),
+    ("GET", f"{_POOLS}/{{id}}", _LIST_NODES, node_pools.show),
+    ("PUT", f"{_POOLS}/{{id}}", _CHANGE_NODES, node_pools.update),
+    ("PATCH", f"{_POOLS}/{{id}}", _CHANGE_NODES, node_pools.update),
+    ("DELETE", f"{_POOLS}/{{id}}", _CHANGE_NODES, node_pools.delete),
     ("GET", _NODES, _LIST_NODES, nodes.index),
     ("GET", f"{_NODES}/count", _LIST_NODES, nodes.count),
     ("GET", "/api/v1/workload-priorities", EVERYBODY, workloads.priorities),

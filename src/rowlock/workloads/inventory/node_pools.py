@@ -1,0 +1,130 @@
+"""A node pool is the nodes whose label `kai.scheduler/node-pool` has its name; `default` is the nodes without the label.
+
+So nothing is kept beside the nodes: a pool is made by labelling nodes, and is gone with its last one. Its id is its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock import objects
+from rowlock.objects import Object
+from rowlock.scheduling.model.pod_requests import NODE_POOL_LABEL
+from rowlock.workloads.body_fields import BodyErrors, Fields
+from rowlock.workloads.inventory.nodes import DEFAULT_POOL, node_status, pool_name, updated_at
+from rowlock.workloads.runai_json import TENANT
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_PLACEMENT = {"cpu": "binpack", "gpu": "binpack"}
+_REFUSED: dict[str, tuple[Any, str]] = {
+    "overProvisioningRatio": (1, "a GPU is shared as far as shares of it are free, and no further"),
+    "placementStrategy": (_PLACEMENT, "pods are packed on as few nodes as can be"),
+    "gpuNetworkAccelerationLabelKey": (None, "racks are named by a job: spec.podAffinity"),
+    "gpuNetworkAccelerationDetection": ("Auto", "racks are named by a job: spec.podAffinity"),
+    "gpuResourceOptimization": (None, "GPUs are neither swapped nor time-sliced here"),
+    "schedulingConfiguration": (None, "how long a job is safe is a field of its queue"),
+    "networkTopologyId": (None, "topologies are named by a job: spec.podAffinity"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodePool:
+    """A pool and its nodes, in the order of names."""
+
+    name: str
+    nodes: tuple[Object, ...]
+
+    @property
+    def phase(self) -> str:
+        if not self.nodes:
+            return "Empty"
+        usable = [n for n in self.nodes if node_status(n) != "NotReady" and not objects.dig(n, "spec.unschedulable")]
+        return "Ready" if usable else "Unschedulable"
+
+    @property
+    def creation_time(self) -> str:
+        """When its oldest node was made."""
+        return min((str(objects.meta(node).get("creationTimestamp") or "") for node in self.nodes), default="")
+
+    @property
+    def update_time(self) -> str:
+        """When one of its nodes changed last."""
+        return max((updated_at(node) for node in self.nodes), default="")
+
+
+def node_pools(nodes: Iterable[Object]) -> list[NodePool]:
+    """Every pool, `default` first: it is there without nodes, too."""
+    members: dict[str, list[Object]] = {DEFAULT_POOL: []}
+    for node in sorted(nodes, key=objects.name):
+        members.setdefault(pool_name(node), []).append(node)
+    names = sorted(members, key=lambda name: (name != DEFAULT_POOL, name))
+    return [NodePool(name, tuple(members[name])) for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePoolRequest:
+    """A pool as asked for: the nodes that have this label are to be in it."""
+
+    name: str
+    label_key: str
+    label_value: str
+    cluster: str
+
+    def selects(self, node: Object) -> bool:
+        return objects.labels(node).get(self.label_key) == self.label_value
+
+
+def parse_node_pool_request(body: Any) -> NodePoolRequest:
+    """The body of a POST, or of a PUT or PATCH that has the name put in. Raises BadRequest with one cause per mistake."""
+    errors = BodyErrors()
+    top = Fields("", body if isinstance(body, Mapping) else {}, errors)
+    if not isinstance(body, Mapping):
+        errors.add("body", "type", "must be a JSON object.")
+    top.allow_only("name", "labelKey", "labelValue", "clusterId", refused=_REFUSED)
+    request = NodePoolRequest(top.text("name"), top.text("labelKey"), top.text("labelValue"), top.text("clusterId"))
+    if not _NAME.fullmatch(request.name) or request.name == DEFAULT_POOL:
+        message = f"{request.name!r} must be 1 to 63 lower case letters, digits and '-', and not default."
+        top.add_error("name", "format", message)
+    for field in ("labelKey", "labelValue"):
+        if not top.text(field):
+            top.add_error(field, "required", "names the label of the nodes that are to be in the pool.")
+    errors.raise_if_any()
+    return request
+
+
+def node_pool_json(pool: NodePool, cluster: str, cluster_name: str, cluster_created: str) -> dict[str, Any]:
+    """Run:ai's NodePool JSON."""
+    return {
+        "id": pool.name,
+        "name": pool.name,
+        "labelKey": NODE_POOL_LABEL,
+        "labelValue": pool.name,
+        "clusterId": cluster,
+        "clusterName": cluster_name,
+        "tenantId": TENANT,
+        "isDefault": pool.name == DEFAULT_POOL,
+        "phase": pool.phase,
+        "phaseMessage": "",
+        "overProvisioningRatio": 1,
+        "placementStrategy": _PLACEMENT,
+        "createdAt": pool.creation_time or cluster_created,
+        "createdBy": "",
+        "updatedAt": pool.update_time or cluster_created,
+        "updatedBy": "",
+        "deletedAt": None,
+        "deletedBy": None,
+        "nodes": [objects.name(node) for node in pool.nodes],
+    }
+
+
+def list_label_changes(nodes: Sequence[Object], request: NodePoolRequest) -> list[tuple[str, str | None]]:
+    """Each node whose pool label changes, with the label's new value; None takes it away."""
+    changes: list[tuple[str, str | None]] = []
+    for node in nodes:
+        is_in, belongs = pool_name(node) == request.name, request.selects(node)
+        if is_in != belongs:
+            changes.append((objects.name(node), request.name if belongs else None))
+    return changes
