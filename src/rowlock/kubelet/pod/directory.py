@@ -21,6 +21,7 @@ from typing import Any
 from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.files.names import is_name, path_component
 from rowlock.kubelet.shim.fact_files import write_fact
+from rowlock.objects import Key
 
 MAX_KEPT_POD_LOGS = 1000
 """Deleted pods whose logs are kept."""
@@ -74,6 +75,8 @@ class PodDirectories:
         status = data.stat()
         self.identity = f"{status.st_dev}:{status.st_ino}"
         """The data directory's own, which a copy does not share."""
+        self.being_removed: set[Key] = set()
+        """Pods that have gone from the store and whose logs are being moved aside."""
 
     def pod_directory(self, uid: str) -> Path:
         """Raises NotAName for what cannot be a uid."""

@@ -5,6 +5,7 @@ container that does not exist. How files are read is in `logs.py`.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 
 from rowlock import kinds
@@ -22,6 +23,9 @@ from rowlock.kubelet.streams import logs
 from rowlock.objects import Key, Object, dig
 from rowlock.objects import name as name_of
 from rowlock.objects import uid as uid_of
+
+_REMOVAL_TIMEOUT = 5.0
+"""Seconds that a reader waits for the logs of a pod that is going."""
 
 
 class PodLogs:
@@ -64,7 +68,15 @@ class PodLogs:
         async for piece in logs.read(path, options, is_finished, changed_event, self._watcher):
             yield piece
 
+    def _is_leaving(self, pod_key: Key) -> bool:
+        """Has the pod gone from the store, and its directory not yet?"""
+        leaving = (Key(state.card.namespace, state.card.name) for state in self._pod_states.values())
+        return pod_key in self._directories.being_removed or pod_key in leaving
+
     async def _read_deleted_pod_log(self, pod_key: Key, options: LogOptions) -> AsyncIterator[bytes]:
+        deadline = time.monotonic() + _REMOVAL_TIMEOUT
+        while self._is_leaving(pod_key) and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)  # its logs are in neither place meanwhile, but an earlier pod's may be
         find = self._directories.find_deleted_pod_log
         path = await asyncio.to_thread(find, pod_key.namespace, pod_key.name, options.container, options.owner)
         if path is None:

@@ -228,8 +228,13 @@ class PodWorkers:
         if not await pod_worker.kill_orphaned_pod(pod_state):
             return 0.2
         # forgotten first: a dead shim noticed while its directory goes would be written a new end, and the directory stay
+        pod_key = Key(pod_state.card.namespace, pod_state.card.name)
+        self._directories.being_removed.add(pod_key)
         self._pod_states.pop(pod_state.card.uid, None)
-        await asyncio.to_thread(self._directories.remove, pod_state.card)
-        self._master_waiters.pop(Key(pod_state.card.namespace, pod_state.card.name), None)
+        try:
+            await asyncio.to_thread(self._directories.remove, pod_state.card)
+        finally:
+            self._directories.being_removed.discard(pod_key)
+        self._master_waiters.pop(pod_key, None)
         self._network.release(pod_state.card)
         return None
