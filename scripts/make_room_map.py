@@ -12,11 +12,11 @@ PACKAGE = REPO / "src" / "rowlock"
 PAGE = REPO / "docs" / "design" / "rooms.md"
 WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api")
 ROOMS = (
-    "training", "scheduling", "workloads", "diagnosis", "system", "controllers", "storage", "apiserver", "kubelet", "diagnostics",
+    "training", "scheduling", "workloads", "gangs", "diagnosis", "system", "controllers", "storage", "apiserver", "kubelet", "diagnostics",
     "kube", "rest", "simulator", "metrics",
 )  # fmt: skip
 """In the order of the storeys."""
-ABOVE = ("cluster", "assembly", "kube_assembly", "serve")
+ABOVE = ("cluster", "kube_scheduler", "assembly", "kube_assembly", "serve")
 HEAD = """# The rooms
 
 One line a room, in the order of the storeys: a room imports only what stands above it here, and `cli` imports nothing

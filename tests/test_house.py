@@ -22,13 +22,13 @@ PACKAGE = REPO / "src" / "rowlock"
 MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
 
 WORDS = {"errors", "objects", "kinds", "selectors", "quantity", "api", "submit_fields", "__init__"}
-DECIDING = {"training", "scheduling", "workloads", "diagnosis", "system"}
+DECIDING = {"training", "scheduling", "workloads", "gangs", "diagnosis", "system"}
 STOREYS: tuple[set[str], ...] = (
     WORDS,
     DECIDING,
     {"controllers"},
     {"storage", "apiserver", "kubelet", "diagnostics", "kube", "rest", "simulator"},
-    {"cluster", "server_log", "metrics"},
+    {"cluster", "kube_scheduler", "server_log", "metrics"},
     {"assembly"},
     {"kube_assembly"},
     {"serve"},
@@ -40,6 +40,8 @@ MAY_NOT_IMPORT = {
 SIDEWAYS = {
     ("workloads", "training"),  # a workload is explained with the words of jobs
     ("workloads", "scheduling"),  # and of gangs
+    ("gangs", "scheduling"),  # a job is dressed in the words of its scheduler
+    ("gangs", "workloads"),  # by what was submitted
     ("apiserver", "storage"),  # kube-apiserver stands on etcd
     ("diagnostics", "kubelet"),  # the evidence lies in the pods' directories
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,14 @@ from rowlock import __version__, kinds
 from rowlock.apiserver.server import sockets
 from rowlock.assembly import Server, ensure_token
 from rowlock.controllers import loop_watchdog
-from rowlock.errors import ApiError, BadRequest, Internal
+from rowlock.errors import ApiError, BadRequest, Forbidden, Internal
+from rowlock.gangs.dialects import OWN
 from rowlock.kube.api_proxy import ApiProxy
 from rowlock.kube.client import Kube
-from rowlock.kube.installation import require_kinds
+from rowlock.kube.installation import choose_dialect, require_kinds
 from rowlock.kube.rate_limit import Limits
+from rowlock.kube.rights import SCHEDULER_RULES, missing_rights
+from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace
 from rowlock.rest.app import RestApi
 from rowlock.rest.authentication import Authenticator
 from rowlock.rest.call import RestSettings
@@ -57,14 +61,18 @@ class KubeServer(Server):
 
     async def _run_locked(self) -> None:
         listeners = sockets.open_listeners(self.options.port, self.data_dir)
-        kube = connect(self.options.kubeconfig, self.options.context)
-        async with kube:
+        async with AsyncExitStack() as stack:
+            kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
             await _require_access(kube, self.options.kubeconfig)
-            notice = await require_kinds(kube, install=self.options.install_crds)
+            missing = await require_kinds(kube, install=self.options.install_crds)
+            dialect, consequence = await choose_dialect(kube, self.options.scheduler)
+            notice = "; ".join(filter(None, (missing, consequence)))
             if self._certificate_process.wait():
                 raise Internal(f"the certificates in {self.data_dir} could not be made; the lines above say why")
             token = ensure_token(self.data_dir / "token")
-            rest_api = RestApi(kube, RestSettings(token=token, version=__version__, cluster_name="kubernetes"))
+            scheduler = await self._make_scheduler(stack) if dialect is OWN else None
+            settings = RestSettings(token=token, version=__version__, cluster_name="kubernetes", dialect=dialect)
+            rest_api = RestApi(kube, settings, take_snapshot=scheduler.snapshot if scheduler else None)
             authenticator = Authenticator(token, "")
             proxy = ApiProxy(kube.connection, authenticator.authenticate)
             app = Starlette(routes=[*rest_api.routes, Mount("/", app=proxy)])
@@ -73,9 +81,20 @@ class KubeServer(Server):
                 await self.serve_http(
                     _KubernetesFirst(proxy, app),
                     listeners,
-                    (rest_api.run(),),
+                    (rest_api.run(), *((scheduler.run(),) if scheduler else ())),
                     announce=partial(self.write_server_json, url, self.options.kubeconfig, notice),
                 )
+
+    async def _make_scheduler(self, stack: AsyncExitStack) -> KubeScheduler:
+        """Raises Forbidden where these credentials may not schedule, with what they lack."""
+        kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
+        if missing := await missing_rights(kube, SCHEDULER_RULES):
+            raise Forbidden(
+                f"these credentials may not do what the scheduler does ({', '.join(missing)}): give them the rights of"
+                " `rowlock manifests`, or leave out --scheduler own"
+            )
+        await ensure_system_namespace(kube)
+        return KubeScheduler(kube)
 
 
 class _KubernetesFirst:

@@ -32,6 +32,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--kubeconfig", type=Path, help="serve the real cluster of this file, not an embedded one")
     parser.add_argument("--context", default="", help="the kubeconfig's context; default: its current one")
     parser.add_argument("--install-crds", action="store_true", help="create the kinds Queue and PodGroup there")
+    parser.add_argument("--scheduler", choices=("auto", "own", "kai", "cluster"), default="auto")
     parser.add_argument("--port", type=int, default=0, help="0 = the port of last time if it is free, else any")
     parser.add_argument("--bind", default="", help="another address to listen on besides loopback; needs --users")
     parser.add_argument("--users", type=Path, help="a file of lines token,user,uid,groups, for its owner's eyes only")

@@ -17,6 +17,7 @@ from rowlock.errors import ApiError, Expired, NotFound
 from rowlock.kinds import Kind
 from rowlock.kube.cached_view import CachedView
 from rowlock.kube.rate_limit import Backoff
+from rowlock.objects import Key, Object, key
 
 log = logging.getLogger("rowlock.kube")
 MISSING_KIND_BACKOFF = (10.0, 60.0)
@@ -33,6 +34,7 @@ class Cache:
         self._view = CachedView()
         self._unsynced = set(self._kinds)
         self._subscribers: list[asyncio.Queue[Change]] = []
+        self._waiters: dict[tuple[Kind, Key], set[asyncio.Event]] = {}
         self.synced = asyncio.Event()
         """Set when every kind has been listed once (a kind that the cluster does not have counts as empty)."""
         self.watch_errors: dict[Kind, str] = {}
@@ -64,6 +66,20 @@ class Cache:
                 yield await queue.get()
         finally:
             self._subscribers.remove(queue)
+
+    async def wait_for_object(self, kind: Kind, key: Key, condition: Callable[[Object | None], bool]) -> None:
+        """Until the view shows the object (None = there is none) as `condition` wants it, however long that takes."""
+        changed = asyncio.Event()
+        waiters = self._waiters.setdefault((kind, key), set())
+        waiters.add(changed)
+        try:
+            while not condition(self._view.get(kind, key.namespace, key.name)):
+                await changed.wait()
+                changed.clear()
+        finally:
+            waiters.discard(changed)
+            if not waiters:
+                self._waiters.pop((kind, key), None)
 
     # ------------------------------------------------------------ one kind
 
@@ -121,3 +137,6 @@ class Cache:
         for change in changes:
             for queue in self._subscribers:
                 queue.put_nowait(change)
+            if self._waiters and change.kind is not None:
+                for waiter in self._waiters.get((change.kind, key(change.object)), ()):
+                    waiter.set()

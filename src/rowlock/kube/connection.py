@@ -53,6 +53,7 @@ class Connection:
         self.limits = limits
         self._credentials = credentials
         self._bucket = TokenBucket(limits.qps, limits.burst)
+        self._in_flight = asyncio.Semaphore(limits.max_in_flight)
         self._http: httpx.AsyncClient | None = None
         self._config: ClientConfig | None = None
         self._retired: list[httpx.AsyncClient] = []
@@ -68,7 +69,7 @@ class Connection:
 
     async def send(self, request: Request, warnings: list[str] | None = None) -> Any:
         """The decoded answer. Raises ApiError; the server's warnings are added to `warnings`."""
-        async with self.stream(request) as response:
+        async with self._in_flight, self.stream(request) as response:
             content = await _read_body(response)
         if warnings is not None:
             warnings.extend(parse_warnings(response.headers.get_list("warning")))

@@ -12,7 +12,8 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Api, WriteOptions
-from rowlock.errors import AlreadyExists, Forbidden, NotFound, Unavailable
+from rowlock.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unavailable
+from rowlock.gangs.dialects import DIALECTS, Dialect
 from rowlock.kinds import Kind
 from rowlock.objects import Object, is_condition_true
 
@@ -100,7 +101,7 @@ async def install_crds(api: Api, missing: Sequence[Kind]) -> None:
 
 
 async def require_kinds(api: Api, *, install: bool) -> str:
-    """Everything without which nothing works here; a warning about what is missing besides, or "".
+    """Everything without which nothing works here; a warning about kinds of jobs that are missing, or "".
 
     Raises ApiError with what to do: Queue and PodGroup are installed if `install`, kinds of jobs never."""
     missing = await missing_kinds(api, (kinds.QUEUE, kinds.POD_GROUP))
@@ -116,21 +117,39 @@ async def require_kinds(api: Api, *, install: bool) -> str:
         raise Unavailable(
             f"the cluster serves no kind of job: install Kubeflow's training operator first, with `{OPERATOR_COMMAND}`"
         )
-    return await _describe_limits(api, absent_jobs)
+    return f"the cluster does not serve {', '.join(kind.resource for kind in absent_jobs)}" if absent_jobs else ""
 
 
-async def _describe_limits(api: Api, absent_jobs: Sequence[Kind]) -> str:
-    """What works less well here than where everything is installed."""
-    sentences: list[str] = []
-    if absent_jobs:
-        sentences.append(f"the cluster does not serve {', '.join(kind.resource for kind in absent_jobs)}")
+async def has_kai(api: Api) -> bool | None:
+    """Whether KAI Scheduler is installed; None where these credentials may not see it. Raises ApiError."""
     try:
-        if await missing_kinds(api, (BIND_REQUEST,)):
-            sentences.append(
-                "the cluster has no gang scheduler that rowlock knows: pods of a job may start one by one, and quotas are not enforced"
-            )
+        return not await missing_kinds(api, (BIND_REQUEST,))
     except Forbidden:  # RBAC refuses before anybody looks whether the kind exists
-        sentences.append(
-            f"it is not known whether the cluster has KAI Scheduler: these credentials may not list {BIND_REQUEST.resource}"
+        return None
+
+
+async def choose_dialect(api: Api, choice: str) -> tuple[Dialect, str]:
+    """The scheduler that jobs are submitted to, by `rowlock up --scheduler`, and what is to be said about it, or "".
+
+    Raises ApiError where the choice cannot work."""
+    is_there = await has_kai(api)
+    if choice == "own" and is_there:
+        raise Conflict(
+            "the cluster has KAI Scheduler, and two gang schedulers take the same room twice: leave out --scheduler own,"
+            " and jobs are submitted to KAI"
         )
-    return "; ".join(sentences)
+    if choice == "kai" and is_there is False:
+        raise Unavailable(
+            f"the cluster does not serve {BIND_REQUEST.resource}, so KAI Scheduler is not installed: install it, or let"
+            " rowlock schedule with `--scheduler own`"
+        )
+    if choice == "auto":
+        choice = "kai" if is_there else "cluster"
+    if choice != "cluster":
+        return DIALECTS[choice], ""
+    if is_there is None:
+        unknown = f"it is not known whether the cluster has KAI Scheduler: these credentials may not list {BIND_REQUEST.resource}"
+        return DIALECTS[choice], unknown
+    remedy = "" if is_there else "; `--scheduler own` starts rowlock's scheduler for that"
+    lost = "pods of a job may start one by one, and quotas are not enforced"
+    return DIALECTS[choice], f"jobs go to the cluster's default scheduler, which is no gang scheduler: {lost}{remedy}"

@@ -15,6 +15,8 @@ class Limits:
 
     qps: float = 50.0
     burst: int = 100
+    max_in_flight: int = 64
+    """Requests that wait for an answer at once, besides streams: each takes a connection, and with it a TLS handshake."""
     max_tries: int = 5
     """How often a safe request is sent before its error is the answer."""
     connect_timeout: float = 5.0

@@ -15,6 +15,7 @@ from starlette.requests import Request
 
 from rowlock.api import Api
 from rowlock.errors import BadRequest, TooLarge
+from rowlock.gangs.dialects import Dialect
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.authentication import TokenAuthenticator
@@ -62,6 +63,8 @@ class RestSettings:
     """Who may come in besides the owner, where others can reach the server."""
     issue_token: TokenIssuer | None = None
     """Logs applications in; None where there are none."""
+    dialect: Dialect | None = None
+    """How jobs ask the scheduler of a real cluster; None where the embedded one places them."""
 
 
 SnapshotSource = Callable[[], Snapshot] | None

@@ -11,6 +11,7 @@ from typing import Any
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions, WriteOptions
 from rowlock.errors import AlreadyExists, ApiError, BadRequest, Cause, Conflict, NotFound
+from rowlock.gangs.dialects import priority_class_of
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.call import JsonResult, RestCall
@@ -86,6 +87,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     source = "CLI" if "rowlock-cli" in call.request.headers.get("user-agent", "") else "Other"
     job = to_job(request, project, Submitter(identity, call.user, source))
     call.require("create", _kind(job), project.namespace)
+    job = await _dress_for_scheduler(call, job, request)
     claims = claim_objects(request, project, identity)
     secret = environment_secret(request, project, identity)
     if dry_run:
@@ -98,6 +100,32 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
     workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
     return JsonResult(202, to_json(workload))
+
+
+async def _dress_for_scheduler(call: RestCall, job: Object, request: Submission) -> Object:
+    """The job as the scheduler of a real cluster wants it. Raises BadRequest for what it would never start, or start otherwise."""
+    dialect = call.context.settings.dialect
+    if dialect is None:
+        return job
+    causes = list(dialect.refusals(job, request))
+    name = priority_class_of(job)
+    if dialect.scheduler_name and name and not await _has_priority_class(call, name):
+        message = (
+            f"the cluster has no PriorityClass {name!r}, and {dialect.title} would take the job for `train`:"
+            " `rowlock manifests | kubectl apply -f -` makes Run:ai's priority classes"
+        )
+        causes.append(Cause("unknown", message, "priorityClass"))
+    if causes:
+        raise BadRequest(causes[0].message, causes=causes)
+    return dialect.dress(job, request)
+
+
+async def _has_priority_class(call: RestCall, name: str) -> bool:
+    try:
+        await call.context.api.get(kinds.PRIORITY_CLASS, "", name)
+    except NotFound:
+        return False
+    return True
 
 
 def _find_project(cache: InformerCache, request: Submission) -> Project:

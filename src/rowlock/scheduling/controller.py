@@ -142,7 +142,7 @@ class Scheduler:
     def _plan_writes(self, view: View, plan: Plan, now: float) -> Iterator[api.Write]:
         session, source = self.tracker.planner.session, self.identity.event_source
         yield from writes.eviction_writes(session, view, plan.evictions, now, source)
-        yield from writes.bind_writes(session, plan.binds, source)
+        yield from writes.bind_writes(session, plan.binds, self.identity)
         for key in dict.fromkeys(b.gang for b in plan.binds):
             state = session.gangs[key]
             if self.last_explanations.pop(key, None) or state.gang.verdict or not state.gang.started:

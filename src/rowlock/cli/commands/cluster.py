@@ -19,6 +19,7 @@ from rowlock.cli.output import format_memory, parse_duration, parse_size, show, 
 
 SETTINGS = (
     "kubeconfig",
+    "scheduler",
     "context",
     "install_crds",
     "nodes",
@@ -41,7 +42,7 @@ SETTINGS = (
     "keep_checkpoints",
     "event_ttl",
 )
-_REAL_CLUSTER_SETTINGS = ("kubeconfig", "context", "install_crds", "port")
+_REAL_CLUSTER_SETTINGS = ("kubeconfig", "context", "install_crds", "scheduler", "port")
 """Flags of `up` that mean something where the machines are not ours."""
 _STALLED_TIMEOUT = 30.0
 """Seconds without any progress (CPU time, a line in its log) after which a starting server is given up."""
@@ -101,7 +102,7 @@ def _check_flags(line: CommandLine) -> None:
 def _check_real_cluster(line: CommandLine, settings: dict[str, Any]) -> None:
     """A real cluster has nodes, users and a scheduler of its own; other flags would be ignored, and are refused."""
     if "kubeconfig" not in settings:
-        for name in ("context", "install_crds"):
+        for name in ("context", "install_crds", "scheduler"):
             if name in settings:
                 raise CommandError(f"--{name.replace('_', '-')} needs --kubeconfig FILE", 2)
         return

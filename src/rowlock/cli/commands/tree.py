@@ -46,6 +46,7 @@ UP = Command("up", "Start the cluster; its state is in the data directory.", "co
     Flag("--kubeconfig", "text", "serve the real Kubernetes cluster of this file, not one on this machine", value="FILE"),
     Flag("--context", "text", "with --kubeconfig: the context (default: the file's current one)", value="NAME"),
     Flag("--install-crds", "switch", "with --kubeconfig: create the kinds Queue and PodGroup if the cluster lacks them"),
+    Flag("--scheduler", "auto|own|kai|cluster", "with --kubeconfig: who places the pods: KAI if it is there, rowlock, KAI, or the cluster's default scheduler", "auto"),
     *_MACHINE_FLAGS, DATA_DIR, JSON,
 ))  # fmt: skip
 DOWN = Command("down", "Stop the cluster and its running jobs.", "commands.down:down", flags=(
@@ -214,11 +215,17 @@ RESTORE = Command(
     "FILE",
     (DATA_DIR,),
 )
+MANIFESTS = Command(
+    "manifests",
+    "Print what a real cluster needs for rowlock: kinds, rights, priority classes. For `kubectl apply -f -`.",
+    "commands.manifests:manifests",
+    flags=(Flag("--scheduler", "own|kai|cluster", "who places the pods, as for `rowlock up --kubeconfig`", "own"),),
+)
 VERSION = Command("version", "Print the version.", "commands.cluster:version", flags=(JSON,))
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
     UP, DOWN, STATUS, KUBECONFIG, RUN, LIST, DESCRIBE, LOGS, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME, DELETE, CHECK, EXPLAIN, WHY,
-    PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, VERSION,
+    PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
     ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),

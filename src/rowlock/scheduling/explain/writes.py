@@ -14,6 +14,7 @@ from rowlock.scheduling.explain.explanations import Explanation
 from rowlock.scheduling.model.from_objects import DEVICES_ANNOTATION
 from rowlock.scheduling.model.gang_state import GangState, QueueState
 from rowlock.scheduling.model.resources import GPU, format_gpus
+from rowlock.scheduling.model.scheduler_identity import SchedulerIdentity
 from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Gang, Task
 from rowlock.scheduling.plan import PlannedBind, PlannedEviction
@@ -45,13 +46,15 @@ def event_targets(gang: Gang) -> Iterator[Object]:
         yield object_reference(kind, version, gang.namespace, name, uid)
 
 
-def bind_writes(session: Session, planned: list[PlannedBind], source: str) -> Iterator[api.Write]:
-    """All binds first, so that a gang's binds are one commit; then their events, signed by `source`."""
+def bind_writes(session: Session, planned: list[PlannedBind], identity: SchedulerIdentity) -> Iterator[api.Write]:
+    """All binds first, so that a gang's binds are one commit; then their events."""
     for bind in planned:
-        yield api.Bind(bind.namespace, bind.pod, bind.node, bind.uid, device_annotations(session, bind))
+        devices = device_annotations(session, bind) if identity.assigns_devices else {}
+        yield api.Bind(bind.namespace, bind.pod, bind.node, bind.uid, devices)
     for bind in planned:
         text = f"Successfully assigned {bind.namespace}/{bind.pod} to {bind.node}"
-        yield api.Record(pod_reference(bind.namespace, bind.pod, bind.uid), "Normal", "Scheduled", text, source)
+        pod = pod_reference(bind.namespace, bind.pod, bind.uid)
+        yield api.Record(pod, "Normal", "Scheduled", text, identity.event_source)
 
 
 def device_annotations(session: Session, bind: PlannedBind) -> dict[str, str]:

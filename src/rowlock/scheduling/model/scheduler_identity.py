@@ -19,6 +19,8 @@ class SchedulerIdentity:
     event_source: str
     places_every_gang: bool = False
     """Pods of a PodGroup are ours whatever schedulerName they have: nobody else would place them."""
+    assigns_devices: bool = False
+    """A bind says which cards a pod gets. A real kubelet asks its device plugin, and does not ask us."""
 
     def is_foreign(self, pod: Object) -> bool:
         """True for pods of another scheduler: they hold resources and are never touched."""
@@ -33,6 +35,7 @@ EMBEDDED = SchedulerIdentity(
     frozenset({"", "default-scheduler", "kai-scheduler", "runai-scheduler", "rowlock", CLUSTER_SCHEDULER_NAME}),
     "default-scheduler",
     places_every_gang=True,
+    assigns_devices=True,
 )
 """The embedded cluster has one scheduler: these names mean it, and jobs written for others run as well."""
 REAL_CLUSTER = SchedulerIdentity(frozenset({CLUSTER_SCHEDULER_NAME}), CLUSTER_SCHEDULER_NAME)

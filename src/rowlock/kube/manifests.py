@@ -1,0 +1,71 @@
+"""What an administrator applies before rowlock works on a cluster with few rights: `python -m rowlock.kube.manifests`.
+
+Namespace, service account, the rights of `rights.py` (the scheduler's with `--scheduler own`), the kinds Queue and
+PodGroup, and Run:ai's priority classes. `rowlock manifests` prints it for `kubectl apply`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+
+import yaml
+
+from rowlock import kinds
+from rowlock.kube.installation import crd_objects
+from rowlock.kube.rights import SCHEDULER_RULES, SERVER_RULES, SYSTEM_NAMESPACE, role_objects
+from rowlock.objects import Object
+from rowlock.workloads.submission import PRIORITIES
+
+ACCOUNT = "rowlock"
+SERVER_ROLE, SCHEDULER_ROLE = "rowlock-server", "rowlock-scheduler"
+
+
+def install_objects(*, scheduler: str, crds: bool) -> list[Object]:
+    """Everything, in the order in which it can be created. `scheduler` as `rowlock up --scheduler` takes it; `crds`
+    leaves the kinds Queue and PodGroup out where it is False: KAI Scheduler brings them."""
+    labels = {"app.kubernetes.io/name": "rowlock"}
+    account = {"name": ACCOUNT, "namespace": SYSTEM_NAMESPACE}
+    made: list[Object] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}},
+        *(crd_objects() if crds else ()),
+        *_priority_classes(PRIORITIES),
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
+        *role_objects(SERVER_ROLE, SERVER_RULES, ACCOUNT),
+        *(role_objects(SCHEDULER_ROLE, SCHEDULER_RULES, ACCOUNT) if scheduler == "own" else ()),
+    ]
+    return [
+        {**obj, "metadata": {**obj["metadata"], "labels": {**obj["metadata"].get("labels", {}), **labels}}}
+        for obj in made
+    ]
+
+
+def _priority_classes(values: Mapping[str, int]) -> list[Object]:
+    """Jobs name them in a label for a gang scheduler; kube-scheduler shall preempt nobody for them."""
+    kind = kinds.PRIORITY_CLASS
+    return [
+        {
+            "apiVersion": kind.api_version,
+            "kind": kind.name,
+            "metadata": {"name": name},
+            "value": value,
+            "preemptionPolicy": "Never",
+            "description": "Run:ai's priority class, by rowlock; workloads below 100 may be preempted",
+        }
+        for name, value in values.items()
+    ]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the manifests as YAML."""
+    parser = argparse.ArgumentParser(prog="python -m rowlock.kube.manifests")
+    parser.add_argument("--scheduler", choices=("own", "kai", "cluster"), default="own")
+    options = parser.parse_args(argv)
+    objects = install_objects(scheduler=options.scheduler, crds=options.scheduler != "kai")
+    sys.stdout.write(yaml.safe_dump_all(objects, sort_keys=False))  # at once: `| head` may close the pipe behind it
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

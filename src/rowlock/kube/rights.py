@@ -1,0 +1,117 @@
+"""The rights that rowlock needs on a real cluster, as a table: manifests, `rowlock doctor` and the checks at start read it.
+
+Verbs are those of the Kubernetes API; a resource may name a subresource (`pods/status`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock import kinds
+from rowlock.api import Api
+from rowlock.kinds import Kind
+from rowlock.objects import Object, dig
+
+SYSTEM_NAMESPACE = "rowlock-system"
+"""Where rowlock's own objects live on a real cluster: its service account and its Lease."""
+SCHEDULER_LEASE = (SYSTEM_NAMESPACE, "rowlock-scheduler")
+ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", (), False)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Rights to resources of one API group; in one namespace where `namespace` names it, else in all."""
+
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    namespace: str = ""
+
+    def policy_rule(self) -> Object:
+        """The `rbac.authorization.k8s.io/v1` PolicyRule."""
+        return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
+
+
+_JOBS = tuple(kind.plural for kind in kinds.JOBS)
+_ALL = ("list", "watch", "get", "create", "patch", "delete")
+SERVER_RULES: tuple[Rule, ...] = (
+    Rule("kubeflow.org", _JOBS, _ALL),
+    Rule("scheduling.run.ai", ("queues",), _ALL),
+    Rule("scheduling.run.ai", ("podgroups",), ("list", "watch")),
+    Rule("scheduling.run.ai", ("bindrequests",), ("list",)),
+    Rule("scheduling.k8s.io", ("priorityclasses",), ("get",)),
+    Rule("", ("namespaces",), _ALL),
+    Rule("", ("nodes",), ("list", "watch", "get")),
+    Rule("", ("pods",), ("list", "watch", "get")),
+    Rule("", ("pods/log",), ("get",)),
+    Rule("", ("events",), ("list",)),
+    Rule("", ("persistentvolumeclaims",), ("get", "create", "delete")),
+)
+"""Of `rowlock up --kubeconfig`: the REST API and the commands."""
+SCHEDULER_RULES: tuple[Rule, ...] = (
+    Rule("", ("pods",), ("list", "watch", "get", "delete")),
+    Rule("", ("pods/status",), ("update",)),
+    Rule("", ("pods/binding",), ("create",)),
+    Rule("", ("nodes", "namespaces"), ("list", "watch")),
+    Rule("", ("events",), ("create", "patch")),
+    Rule("scheduling.k8s.io", ("priorityclasses",), ("list", "watch")),
+    Rule("scheduling.run.ai", ("queues",), ("list", "watch")),
+    Rule("scheduling.run.ai", ("queues/status", "podgroups/status"), ("patch",)),
+    Rule("scheduling.run.ai", ("podgroups",), ("list", "watch", "get", "create", "update")),
+    Rule("kubeflow.org", _JOBS, ("list", "watch")),
+    Rule("kubeflow.org", tuple(f"{plural}/finalizers" for plural in _JOBS), ("update",)),
+    Rule("coordination.k8s.io", ("leases",), ("get", "create", "update"), SYSTEM_NAMESPACE),
+)
+"""Of `--scheduler own`, besides the server's. The finalizers' right lets a PodGroup name its job as an owner that
+waits for it, on clusters that check this (OpenShift does)."""
+
+
+async def missing_rights(api: Api, rules: Iterable[Rule]) -> list[str]:
+    """What these credentials may not do, as `verb resource`: asked of the cluster itself. Raises ApiError when it does not answer."""
+    wanted = [(rule, resource, verb) for rule in rules for resource in rule.resources for verb in rule.verbs]
+    allowed = await asyncio.gather(*(_is_allowed(api, *right) for right in wanted))
+    return [
+        f"{verb} {resource}{f'.{rule.group}' if rule.group else ''}"
+        for (rule, resource, verb), is_allowed in zip(wanted, allowed, strict=True)
+        if not is_allowed
+    ]
+
+
+async def _is_allowed(api: Api, rule: Rule, resource: str, verb: str) -> bool:
+    plural, _, subresource = resource.partition("/")
+    attributes = {"group": rule.group, "resource": plural, "subresource": subresource, "verb": verb}
+    review: dict[str, Any] = {
+        "apiVersion": ACCESS_REVIEW.api_version,
+        "kind": ACCESS_REVIEW.name,
+        "spec": {"resourceAttributes": {**attributes, "namespace": rule.namespace}},
+    }
+    answer = await api.create(ACCESS_REVIEW, review)
+    return bool(dig(answer, "status.allowed"))
+
+
+def role_objects(name: str, rules: Sequence[Rule], account: str) -> list[Object]:
+    """The ClusterRole of these rules, Roles for those of one namespace, and their bindings to a service account of
+    `SYSTEM_NAMESPACE`."""
+    made: list[Object] = []
+    for namespace in dict.fromkeys(rule.namespace for rule in rules):
+        role, binding = (
+            (kinds.ROLE, kinds.ROLE_BINDING) if namespace else (kinds.CLUSTER_ROLE, kinds.CLUSTER_ROLE_BINDING)
+        )
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+        policy = [rule.policy_rule() for rule in rules if rule.namespace == namespace]
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": SYSTEM_NAMESPACE}
+        reference = {"apiGroup": role.group, "kind": role.name, "name": name}
+        made.append({"apiVersion": role.api_version, "kind": role.name, "metadata": metadata, "rules": policy})
+        made.append(
+            {
+                "apiVersion": binding.api_version,
+                "kind": binding.name,
+                "metadata": metadata,
+                "roleRef": reference,
+                "subjects": [subject],
+            }
+        )
+    return made

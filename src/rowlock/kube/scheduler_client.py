@@ -1,0 +1,73 @@
+"""The client that a scheduler binds pods with: it never decides twice about one pod because its view lags.
+
+A real API server answers a Binding without the pod, and the watch tells of it some milliseconds later. A scheduler that
+decided in between would take the room of a pod that it has just placed for free. kube-scheduler assumes; we wait: a
+bind is done when the cache shows what became of the pod. While the watch is broken nothing is decided at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+
+from rowlock.errors import ApiError, Conflict, NotFound, Timeout, Unavailable
+from rowlock.kinds import POD
+from rowlock.kube.cache import Cache
+from rowlock.kube.client import Kube
+from rowlock.kube.connection import Connection
+from rowlock.kube.rate_limit import Backoff
+from rowlock.objects import Key, Object, dig, is_deleting, uid
+
+CONFLICT_TIMEOUT_S = 5.0
+"""Seconds to wait for the reason of a refused bind to show: it may be one that no watch tells of."""
+
+
+class SchedulerClient(Kube):
+    """`Kube` whose `bind` returns when the cache shows its outcome."""
+
+    def __init__(self, connection: Connection, cache: Cache) -> None:
+        super().__init__(connection)
+        self._cache = cache
+
+    async def bind(
+        self, namespace: str, pod: str, node: str, *, annotations: Mapping[str, str] | None = None, uid: str = ""
+    ) -> None:
+        """Raises Conflict for a pod that is bound already, when the cache shows why, and what else the server answers."""
+        target = Key(namespace, pod)
+        try:
+            await super().bind(namespace, pod, node, annotations=annotations, uid=uid)
+        except (Conflict, NotFound):
+            with suppress(TimeoutError):  # the next decision is made on what is known then
+                async with asyncio.timeout(CONFLICT_TIMEOUT_S):
+                    await self._wait_until_settled(target, uid)
+            raise
+        except (Timeout, Unavailable):
+            await self._wait_for_lost_bind(target, uid)
+            raise
+        await self._wait_until_settled(target, uid)
+
+    async def _wait_until_settled(self, target: Key, pod_uid: str) -> None:
+        await self._cache.wait_for_object(POD, target, lambda pod: is_settled(pod, pod_uid))
+
+    async def _wait_for_lost_bind(self, target: Key, pod_uid: str) -> None:
+        """The answer was lost, the bind may not be: ask the server until it says, then wait until the cache knows it."""
+        backoff = Backoff()
+        while True:
+            try:
+                current: Object | None = await self.get(POD, target.namespace, target.name)
+            except NotFound:
+                current = None
+            except ApiError:
+                await asyncio.sleep(backoff.next_delay())
+                continue
+            if is_settled(current, pod_uid):
+                await self._wait_until_settled(target, pod_uid)
+            return
+
+
+def is_settled(pod: Object | None, pod_uid: str) -> bool:
+    """Whether nobody can bind the pod of this uid any more: it is bound, on its way out, or gone."""
+    if pod is None or (pod_uid and uid(pod) != pod_uid):
+        return True
+    return bool(dig(pod, "spec.nodeName")) or is_deleting(pod)

@@ -1,0 +1,75 @@
+"""What a job says to the scheduler of a real cluster, and what is refused because nothing else would say so."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from rowlock.gangs.dialects import CLUSTER, KAI, OWN, Dialect, priority_class_of
+from rowlock.objects import Object
+from rowlock.workloads.objects import Submitter, to_job
+from rowlock.workloads.projects import Project
+from rowlock.workloads.submission import Submission, parse_submission
+
+PROJECT = Project("1", "team", "runai-team", "team", "default", "", Decimal(-1), Decimal(-1))
+
+
+def submitted(**spec: Any) -> tuple[Object, Submission]:
+    body = {"name": "j", "projectId": "1", "spec": {"image": "x", "numWorkers": 2, **spec}}
+    submission = parse_submission(body)
+    return to_job(submission, PROJECT, Submitter("id", "ana")), submission
+
+
+def replicas(job: Object) -> dict[str, Any]:
+    (field,) = [name for name in job["spec"] if name.endswith("ReplicaSpecs")]
+    found: dict[str, Any] = job["spec"][field]
+    return found
+
+
+@pytest.mark.parametrize(("dialect", "name"), [(OWN, "rowlock-scheduler"), (KAI, "kai-scheduler")])
+def test_every_pod_names_the_scheduler(dialect: Dialect, name: str) -> None:
+    job, submission = submitted()
+    dressed = replicas(dialect.dress(job, submission))
+    assert {role: replica["template"]["spec"]["schedulerName"] for role, replica in dressed.items()} == {
+        "Master": name,
+        "Worker": name,
+    }
+    assert "schedulerName" not in replicas(job)["Master"]["template"]["spec"], "what was given was changed"
+
+
+def test_jobs_of_the_clusters_own_scheduler_stay_as_they_are() -> None:
+    job, submission = submitted()
+    assert CLUSTER.dress(job, submission) == job
+
+
+def test_an_evicted_job_starts_again_unless_somebody_asked_otherwise() -> None:
+    for asked, expected in (("", "OnFailure"), ("Never", "Never"), ("Always", "Always")):
+        job, submission = submitted(distributedFramework="TF", **({"restartPolicy": asked} if asked else {}))
+        dressed = replicas(OWN.dress(job, submission))
+        assert {replica["restartPolicy"] for replica in dressed.values()} == {expected}
+
+
+SHARE = {"compute": {"gpuDevicesRequest": 1, "gpuRequestType": "portion", "gpuPortionRequest": 0.5}}
+
+
+def test_shares_of_gpus_are_for_kai_alone() -> None:
+    job, submission = submitted(**SHARE)
+    assert list(KAI.refusals(job, submission)) == []
+    for dialect in (OWN, CLUSTER):
+        causes = list(dialect.refusals(job, submission))
+        assert len(causes) == 2 and "whole GPUs" in causes[0].message
+
+
+def test_what_kai_would_refuse_of_the_pods_is_refused_of_the_job() -> None:
+    job, submission = submitted(annotations=[{"name": "gpu-fraction", "value": "NaN"}])
+    messages = [cause.message for cause in KAI.refusals(job, submission)]
+    assert len(messages) == 2 and "must be a positive number smaller than 1.0" in messages[0]
+
+
+def test_queue_and_priority_are_labels() -> None:
+    job, _ = submitted(priorityClass="high")
+    assert job["metadata"]["labels"]["kai.scheduler/queue"] == "team"
+    assert replicas(job)["Worker"]["template"]["metadata"]["labels"]["kai.scheduler/queue"] == "team"
+    assert priority_class_of(job) == "high"

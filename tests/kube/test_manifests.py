@@ -1,0 +1,79 @@
+"""What `rowlock manifests` prints: the rights are those of the table, the page lists them, and nothing is too much."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rowlock.kube.manifests import install_objects, main
+from rowlock.kube.rights import SCHEDULER_RULES, SERVER_RULES, missing_rights
+from rowlock.objects import Object
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "kubernetes.md"
+
+
+def by_kind(objects: list[Object], kind: str) -> dict[str, Object]:
+    return {obj["metadata"]["name"]: obj for obj in objects if obj["kind"] == kind}
+
+
+def test_the_manifests_are_yaml_in_an_order_that_can_be_created(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--scheduler", "own"]) == 0
+    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert objects == install_objects(scheduler="own", crds=True)
+    order = [obj["kind"] for obj in objects]
+    assert order.index("Namespace") < order.index("ServiceAccount") < order.index("Role")
+
+
+def test_who_does_not_schedule_gets_no_rights_of_a_scheduler() -> None:
+    objects = install_objects(scheduler="kai", crds=False)
+    assert by_kind(objects, "ClusterRole").keys() == {"rowlock-server"} and not by_kind(objects, "Role")
+    assert not by_kind(objects, "CustomResourceDefinition")
+
+
+def test_leases_are_writable_in_our_namespace_alone() -> None:
+    objects = install_objects(scheduler="own", crds=True)
+    roles = by_kind(objects, "ClusterRole").values()
+    everywhere = {resource for role in roles for rule in role["rules"] for resource in rule["resources"]}
+    assert "leases" not in everywhere and "secrets" not in everywhere
+    (role,) = by_kind(objects, "Role").values()
+    assert role["metadata"]["namespace"] == "rowlock-system" and role["rules"][0]["resources"] == ["leases"]
+
+
+def test_no_right_is_a_wildcard() -> None:
+    for rule in (*SERVER_RULES, *SCHEDULER_RULES):
+        assert "*" not in (rule.group, *rule.resources, *rule.verbs)
+
+
+@pytest.mark.parametrize("rule", [*SERVER_RULES, *SCHEDULER_RULES], ids=lambda rule: "+".join(rule.resources)[:40])
+def test_the_page_names_every_right(rule: Any) -> None:
+    rights = PAGE.read_text().partition("## Rights")[2].partition("## What works")[0]
+    for resource in rule.resources:
+        known = "job kinds" in rights if rule.group == "kubeflow.org" else resource in rights
+        assert known, f"docs/kubernetes.md does not say that {resource} is needed"
+    for verb in rule.verbs:
+        assert verb in rights
+
+
+class Reviews:
+    """An API that allows everything but what is in `refused`."""
+
+    def __init__(self, *refused: tuple[str, str]) -> None:
+        self.refused = set(refused)
+        self.asked: list[dict[str, str]] = []
+
+    async def create(self, _: Any, review: Object) -> Object:
+        asked = review["spec"]["resourceAttributes"]
+        self.asked.append(asked)
+        resource = asked["resource"] + (f"/{asked['subresource']}" if asked["subresource"] else "")
+        return {"status": {"allowed": (asked["verb"], resource) not in self.refused}}
+
+
+def test_missing_rights_are_named() -> None:
+    api = Reviews(("create", "pods/binding"), ("patch", "queues/status"))
+    missing = asyncio.run(missing_rights(api, SCHEDULER_RULES))  # type: ignore[arg-type]
+    assert missing == ["create pods/binding", "patch queues/status.scheduling.run.ai"]
+    assert {"namespace": "rowlock-system"}.items() <= next(a for a in api.asked if a["resource"] == "leases").items()

@@ -1,0 +1,188 @@
+"""`rowlock up --kubeconfig … --scheduler own`: our scheduler on a cluster that is not ours, an embedded one here and a real one where it is built."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.subjects import embedded_server, real_cluster, real_cluster_missing
+from tests.end_to_end.cluster import BIN, Cluster, lent
+from tests.kube.played_nodes import played_nodes
+from tests.kube.test_served_cluster import kubectl
+
+NODES, GPUS_PER_NODE = 2, 4
+GPUS = NODES * GPUS_PER_NODE
+
+
+@pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What our server gets: a cluster with job operators and nodes that run nothing, and no gang scheduler."""
+    directory = tmp_path_factory.mktemp(request.param)
+    with ExitStack() as stack:
+        if request.param == "embedded":
+            nodes = ("--pretend-nodes", str(NODES), "--simulated-gpus", str(GPUS_PER_NODE))
+            flags = ("--without", "scheduler,kubelet", *nodes)
+            yield stack.enter_context(embedded_server(directory, "rowlock.serve", *flags))
+            return
+        if missing := real_cluster_missing(operator=True):
+            pytest.skip(missing)
+        admin = stack.enter_context(real_cluster(directory, "--operator", "--scheduler"))
+        stack.enter_context(played_nodes(admin, NODES, GPUS_PER_NODE))
+        yield account_kubeconfig(admin, directory)
+
+
+def account_kubeconfig(admin: Path, directory: Path) -> Path:
+    """Of the service account that `rowlock manifests` makes: it has the rights that they list, and no others."""
+    manifests = subprocess.run([BIN / "rowlock", "manifests"], capture_output=True, text=True, check=True).stdout
+    (directory / "manifests.yaml").write_text(manifests)
+    kubectl(admin, "apply", "-f", str(directory / "manifests.yaml"))
+    kubectl(
+        admin, "wait", "--for=condition=Established", "crd/queues.scheduling.run.ai", "crd/podgroups.scheduling.run.ai"
+    )
+    token = kubectl(admin, "create", "token", "rowlock", "-n", "rowlock-system", "--duration=2h").strip()
+    config = json.loads(admin.read_text())
+    config["users"] = [{"name": "token", "user": {"token": token}}]
+    path = directory / "account.kubeconfig"
+    path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.fixture
+def served(tmp_path: Path, kubeconfig: Path) -> Iterator[Cluster]:
+    """A server that schedules there; what the test made is deleted afterwards."""
+    with lent(tmp_path) as made:
+        made.up("--kubeconfig", str(kubeconfig), "--scheduler", "own")
+        yield made
+        remove_everything(made)
+
+
+def remove_everything(served: Cluster) -> None:
+    projects = {w["projectName"] for w in workloads(served)}
+    for project in projects:
+        served.run("rowlock", "delete", "--all", "--yes", "-p", project, code=None)
+    served.until(lambda: not pods(served), "all pods are gone")
+    for project in ("team-a", "team-b"):
+        served.run("rowlock", "project", "delete", "--yes", project, code=None)
+    served.until(
+        lambda: (
+            not [n for n in served_list(served, "/api/v1/namespaces") if n["metadata"]["name"].startswith("runai-team")]
+        ),
+        "the namespaces are gone",
+    )
+
+
+def served_list(served: Cluster, path: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = served.api("GET", path)["items"]
+    return items
+
+
+def workloads(served: Cluster) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = served.api("GET", "/api/v1/workloads")["workloads"]
+    return found
+
+
+def pods(served: Cluster) -> list[dict[str, Any]]:
+    return [p for p in served_list(served, "/api/v1/pods") if p["metadata"]["namespace"].startswith("runai-team")]
+
+
+def bound_pods(served: Cluster, job: str) -> list[str]:
+    return [p["metadata"]["name"] for p in pods(served) if job_of(p) == job and p["spec"].get("nodeName")]
+
+
+def job_of(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"]["labels"].get("training.kubeflow.org/job-name"))
+
+
+def submit(served: Cluster, name: str, gpus: int, project: str, *flags: str) -> None:
+    """A gang of `gpus` pods with a GPU each."""
+    size = (f"--workers={gpus - 1}", "-g", "1")
+    served.run("runai", "submit-dist", "pytorch", name, "-i", "nothing:1", *size, "-p", project, *flags)
+
+
+def phases(served: Cluster) -> dict[str, str]:
+    return {w["name"]: w["phase"] for w in workloads(served)}
+
+
+def test_a_gang_starts_together_or_not_at_all(served: Cluster) -> None:
+    served.run("rowlock", "project", "create", "team-a")
+    submit(served, "first", 6, "team-a")
+    served.until(lambda: len(bound_pods(served, "first")) == 6, "the first gang is placed")
+    submit(served, "second", 4, "team-a")
+    served.until(
+        lambda: "2 of 4 pods fit" in served.run("rowlock", "explain", "second", "-p", "team-a"),
+        "it is told why it waits",
+    )
+    assert bound_pods(served, "second") == []
+    assert {p["spec"]["schedulerName"] for p in pods(served)} == {"rowlock-scheduler"}
+    served.run("rowlock", "delete", "first", "-p", "team-a")
+    served.until(lambda: len(bound_pods(served, "second")) == 4, "the second gang is placed")
+    served.until(lambda: phases(served)["second"] == "Running", "the second gang runs")
+
+
+def test_a_queue_gets_its_quota_back_and_who_yields_runs_again(served: Cluster) -> None:
+    for project in ("team-a", "team-b"):
+        served.run("rowlock", "project", "create", project, "--gpus", str(GPUS // 2))
+    submit(served, "a1", GPUS // 2, "team-a")
+    submit(served, "a2", GPUS // 2, "team-a")
+    both = [GPUS // 2] * 2
+    served.until(lambda: [len(bound_pods(served, n)) for n in ("a1", "a2")] == both, "both jobs are placed")
+    submit(served, "b1", GPUS // 2, "team-b")
+    served.until(lambda: len(bound_pods(served, "b1")) == GPUS // 2, "team-b has its quota")
+    served.until(
+        lambda: sorted(len(bound_pods(served, n)) for n in ("a1", "a2")) == [0, GPUS // 2], "one job yields, whole"
+    )
+    assert "Failed" not in phases(served).values()
+    served.run("rowlock", "delete", "b1", "-p", "team-b")
+    served.until(lambda: [len(bound_pods(served, n)) for n in ("a1", "a2")] == both, "who yielded is placed again")
+
+
+def test_events_say_who_placed_the_pods(served: Cluster) -> None:
+    served.run("rowlock", "project", "create", "team-a")
+    submit(served, "ours", GPUS, "team-a")
+    served.until(lambda: len(bound_pods(served, "ours")) == GPUS, "the gang is placed")
+    served.until(lambda: len(scheduled_events(served)) == GPUS, "each pod has its event")
+    assert {e["source"]["component"] for e in scheduled_events(served)} == {"rowlock-scheduler"}
+
+
+def scheduled_events(served: Cluster) -> list[dict[str, Any]]:
+    events = served_list(served, "/api/v1/namespaces/runai-team-a/events")
+    return [e for e in events if e["reason"] == "Scheduled" and e["involvedObject"]["kind"] == "Pod"]
+
+
+def test_a_share_of_a_gpu_is_refused(served: Cluster) -> None:
+    served.run("rowlock", "project", "create", "team-a")
+    refusal = served.run("runai", "submit-dist", "pytorch", "share", "-i", "x", "-g", "0.5", "-p", "team-a", code=None)
+    assert "whole GPUs" in refusal and "share" not in phases(served)
+
+
+@pytest.mark.real
+def test_the_leader_is_killed_while_gangs_are_placed(served: Cluster, kubeconfig: Path, tmp_path: Path) -> None:
+    """The other process goes on; no pod is bound twice (the API server would have to forget a bind), and no half gang stays."""
+    (tmp_path / "other").mkdir()
+    with lent(tmp_path / "other") as other:
+        other.up("--kubeconfig", str(kubeconfig), "--scheduler", "own")
+        served.run("rowlock", "project", "create", "team-a")
+        sizes = {f"g{number}": 3 for number in range(6)}
+        for name, size in sizes.items():
+            submit(served, name, size, "team-a")
+        os.kill(served.pid, signal.SIGKILL)
+
+        def is_whole() -> bool:
+            placed = {name: len(bound_pods(other, name)) for name in sizes}
+            return sum(placed.values()) == 6 and set(placed.values()) == {0, 3}
+
+        other.until(is_whole, "two whole gangs of three are placed, and no part of another")
+        other.until(
+            lambda: "does not schedule" not in other.run("rowlock", "scheduler", "snapshot", code=None), "it leads", 40
+        )
+        for name in [n for n in sizes if bound_pods(other, n)]:
+            other.run("rowlock", "delete", name, "-p", "team-a")
+        other.until(is_whole, "the next gangs are placed by the process that leads now")
+        served.up("--kubeconfig", str(kubeconfig), "--scheduler", "own")

@@ -1,0 +1,192 @@
+"""Our scheduler over an API server that refuses, throttles and loses answers: everything is placed once, and whole."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.conformance.subjects import embedded_server
+
+from rowlock import kinds
+from rowlock.api import Change
+from rowlock.errors import AlreadyExists, Conflict, Timeout
+from rowlock.kinds import Kind
+from rowlock.kube.cache import Cache
+from rowlock.kube.client import Kube
+from rowlock.kube.config import Credentials
+from rowlock.kube.connection import Connection, Request
+from rowlock.kube.rate_limit import Limits
+from rowlock.kube.rights import SYSTEM_NAMESPACE
+from rowlock.kube.scheduler_client import SchedulerClient, is_settled
+from rowlock.kube_scheduler import KubeScheduler
+from rowlock.objects import Object, dig, key, uid
+
+GANGS, SIZE, GPUS = 8, 4, 32
+FAULTS = ("throttled", "conflict", "lost request", "lost answer")
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    flags = ("--without", "scheduler,kubelet", "--pretend-nodes", "4", "--simulated-gpus", "8")
+    with embedded_server(tmp_path_factory.mktemp("faults"), "rowlock.serve", *flags) as path:
+        yield path
+
+
+class Faulty(Connection):
+    """Every third write goes wrong in one of four ways."""
+
+    def __init__(self, kubeconfig: Path, seed: int) -> None:
+        super().__init__(Credentials(kubeconfig), Limits(qps=0))
+        self.random, self.faults = random.Random(seed), Counter[str]()
+
+    async def _send_once(self, request: Request, endless: bool) -> httpx.Response:
+        about_pods = request.path.endswith("/binding")
+        fault = self.random.choice(FAULTS) if about_pods and self.random.random() < 0.35 else ""
+        self.faults[fault] += 1
+        if fault == "throttled":
+            return answer(429, "TooManyRequests", {"Retry-After": "0"})
+        if fault == "conflict":
+            return answer(409, "Conflict", {})
+        if fault == "lost request":
+            raise httpx.ConnectError("refused")
+        response = await super()._send_once(request, endless)
+        if fault == "lost answer":
+            await response.aclose()
+            raise httpx.ReadTimeout("no answer")
+        return response
+
+
+class Lagging(Kube):
+    """Its watches tell of pods late, as those of a busy API server do."""
+
+    async def watch(self, kind: Kind, namespace: str = "", **options: Any) -> AsyncIterator[Change]:
+        async for change in super().watch(kind, namespace, **options):
+            if kind is kinds.POD:
+                await asyncio.sleep(0.03)
+            yield change
+
+
+def answer(code: int, reason: str, headers: dict[str, str]) -> httpx.Response:
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": "no",
+    }
+    return httpx.Response(code, json=status, headers=headers, request=httpx.Request("POST", "http://test"))
+
+
+def gang_job(number: int) -> Object:
+    pod = {
+        "schedulerName": "rowlock-scheduler",
+        "containers": [{"name": "pytorch", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+    }
+    replicas = {
+        "Master": {"replicas": 1, "template": {"spec": pod}},
+        "Worker": {"replicas": SIZE - 1, "template": {"spec": pod}},
+    }
+    metadata = {"name": f"g{number}", "namespace": "runai-default"}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": metadata,
+        "spec": {"pytorchReplicaSpecs": replicas},
+    }
+
+
+def test_gangs_are_placed_whole_though_a_third_of_the_binds_goes_wrong(kubeconfig: Path) -> None:
+    async def run() -> Counter[str]:
+        faulty = Lagging(Faulty(kubeconfig, seed=7))
+        async with Kube.connect(kubeconfig, limits=Limits(qps=0)) as admin, faulty:
+            await ensure_namespace(admin)
+            working = asyncio.create_task(KubeScheduler(faulty).run())
+            for number in range(GANGS):
+                await admin.create(kinds.PYTORCHJOB, gang_job(number))
+            async with asyncio.timeout(60):
+                while await count_bound(admin) < GPUS:
+                    await asyncio.sleep(0.05)
+            by_node = Counter(dig(p, "spec.nodeName") for p in (await admin.list(kinds.POD, "runai-default")).items)
+            assert set(by_node.values()) == {8}, f"a node was given more than it has: {by_node}"
+            working.cancel()
+            await asyncio.wait([working])
+        assert isinstance(faulty.connection, Faulty)
+        return faulty.connection.faults
+
+    faults = asyncio.run(run())
+    assert all(faults[fault] for fault in FAULTS), f"the test has lost its faults: {faults}"
+
+
+async def ensure_namespace(admin: Kube) -> None:
+    namespace: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
+    try:
+        await admin.create(kinds.NAMESPACE, namespace)
+    except AlreadyExists:
+        return
+
+
+async def count_bound(admin: Kube) -> int:
+    pods = (await admin.list(kinds.POD, "runai-default")).items
+    return sum(bool(dig(pod, "spec.nodeName")) for pod in pods)
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (None, True),
+        ({"metadata": {"uid": "u"}, "spec": {}}, False),
+        ({"metadata": {"uid": "other"}, "spec": {}}, True),
+        ({"metadata": {"uid": "u"}, "spec": {"nodeName": "n"}}, True),
+        ({"metadata": {"uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}, True),
+    ],
+)
+def test_a_bind_is_settled_when_nobody_can_bind_the_pod_any_more(pod: Object | None, expected: bool) -> None:
+    assert is_settled(pod, "u") is expected
+
+
+class LosingAnswers(Connection):
+    """The server does what it is asked to, and nobody hears of it."""
+
+    async def _send_once(self, request: Request, endless: bool) -> httpx.Response:
+        response = await super()._send_once(request, endless)
+        if request.path.endswith("/binding"):
+            await response.aclose()
+            raise httpx.ReadTimeout("no answer")
+        return response
+
+
+@pytest.mark.parametrize("connection_class", [Connection, LosingAnswers])
+def test_a_bind_is_done_when_the_cache_shows_it(kubeconfig: Path, connection_class: type[Connection]) -> None:
+    pod_name = f"alone-{connection_class.__name__.lower()}"
+    container = {"name": "main", "image": "x"}
+    metadata = {"name": pod_name, "namespace": "runai-default"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+
+    async def run() -> None:
+        async with Lagging(connection_class(Credentials(kubeconfig), Limits(qps=0))) as kube:
+            cache = Cache(kube, (kinds.POD,))
+            following = asyncio.create_task(cache.run())
+            await cache.synced.wait()
+            created = await kube.create(kinds.POD, pod)
+            await cache.wait_for_object(kinds.POD, key(created), lambda shown: shown is not None)
+            client = SchedulerClient(kube.connection, cache)
+            try:
+                await client.bind("runai-default", pod_name, "pretend-0000", uid=uid(created))
+                assert connection_class is Connection, "the answer was lost, and nobody was told"
+            except Timeout:
+                assert connection_class is LosingAnswers
+            shown = cache.view.get(kinds.POD, "runai-default", pod_name)
+            assert dig(shown or {}, "spec.nodeName") == "pretend-0000", "a scheduler would take its room for free"
+            with pytest.raises(Conflict if connection_class is Connection else Timeout):
+                await client.bind("runai-default", pod_name, "pretend-0001", uid=uid(created))
+            following.cancel()
+            await asyncio.wait([following])
+
+    asyncio.run(run())
