@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from rowlock import objects
 from rowlock.api import Api, LogOptions
@@ -174,14 +176,14 @@ def _source(call: RestCall, workload: Workload) -> _LogSource:
     return _LogSource(call.context.api, call.context.cache, objects.uid(workload.job), call.context.clock)
 
 
-async def _stream_response(lines: AsyncIterator[bytes]) -> StreamingResponse:
+async def _stream_response(lines: AsyncIterator[bytes]) -> Response:
     """The stream as a response; what fails at once is raised, and so gets its status code."""
     first = asyncio.ensure_future(anext(lines, None))
     done, _ = await asyncio.wait({first}, timeout=_FIRST_CHUNK_TIMEOUT)
     if done:
         first.result()
 
-    async def body() -> AsyncIterator[bytes]:
+    async def body() -> AsyncGenerator[bytes]:
         try:
             chunk = await first
             if chunk is not None:
@@ -194,7 +196,41 @@ async def _stream_response(lines: AsyncIterator[bytes]) -> StreamingResponse:
             first.cancel()
             await _close_stream(lines)
 
-    return StreamingResponse(body(), media_type="text/plain; charset=utf-8")
+    return LogResponse(body())
+
+
+class LogResponse(Response):
+    """A text that is sent as it comes, until its end or until the client leaves.
+
+    Starlette's own goes through anyio, whose import for the first log would hold the event loop for 50 ms."""
+
+    def __init__(self, body: AsyncGenerator[bytes]) -> None:
+        self.status_code, self.background, self._body = 200, None, body
+        self.init_headers({"content-type": "text/plain; charset=utf-8"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        tasks = [asyncio.create_task(self._send_body(send)), asyncio.create_task(_wait_disconnect(receive))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0].done():
+                tasks[0].result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send_body(self, send: Send) -> None:
+        async with aclosing(self._body) as pieces:
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _wait_disconnect(receive: Receive) -> None:
+    """Returns when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _close_stream(lines: AsyncIterator[bytes]) -> None:

@@ -48,6 +48,7 @@ from rowlock.apiserver.http.responses import (
     yaml_send,
 )
 from rowlock.apiserver.http.users import TokenAuthenticator, User
+from rowlock.apiserver.server.late import POD_STREAMS
 from rowlock.apiserver.server.settings import ApiServerSettings, RenderMetrics, RequestObserver
 from rowlock.errors import (
     ApiError,
@@ -324,8 +325,7 @@ class ApiServer:
             raise Unsupported(f"websockets and SPDY/3.1 are spoken here, not {call.header(b'upgrade')}")
         if self._streaming_runtime is None:
             raise Unsupported(NO_KUBELET_MESSAGE)
-        from rowlock.apiserver.streams import pod_streams  # late: few servers ever need it
-
+        pod_streams = await POD_STREAMS.get()
         call.verb = "connect"
         with self._watches.count_request(call.user.name, call.verb, target):
             await pod_streams.serve_pod_stream(call.stream_scope, receive, send, self._streaming_runtime, pod)

@@ -17,6 +17,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from rowlock.apiserver.server.connection_limits import ConnectionCounts, CountedConnection, LimitedConnection
+from rowlock.apiserver.server.late import WEBSOCKETS
 from rowlock.apiserver.server.tls import Outbox, TlsConnection
 
 HEAD_LIMIT = 64 * 1024
@@ -216,10 +217,22 @@ class HttpProtocol(HttpToolsProtocol):
         return self._get_upgrade() == b"websocket"
 
     def handle_websocket_upgrade(self) -> None:
-        from uvicorn.protocols.websockets.wsproto_impl import WSProtocol  # late: few servers ever need it
-
         self._leave_http()
-        self.ws_protocol_class = WSProtocol
+        if (loaded := WEBSOCKETS.loaded) is not None:
+            return self._speak_websocket(loaded)
+        self.flow.pause_reading()  # what comes meanwhile is for the new protocol
+        task = self.loop.create_task(self._speak_websocket_when_loaded())
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _speak_websocket_when_loaded(self) -> None:
+        loaded = await WEBSOCKETS.get()
+        if not self.transport.is_closing():
+            self._speak_websocket(loaded)
+            self.flow.resume_reading()
+
+    def _speak_websocket(self, websocket_protocol: type[asyncio.Protocol]) -> None:
+        self.ws_protocol_class = websocket_protocol
         super().handle_websocket_upgrade()
 
 

@@ -1,0 +1,62 @@
+"""A log on its way: it is let go of when its reader has gone, and when it breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from rowlock.rest.logs import LogResponse
+
+
+class Reader:
+    """The ASGI ends of a client, and what it was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.leaves = asyncio.Event()
+
+    async def receive(self) -> dict[str, Any]:
+        await self.leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+
+def test_a_reader_who_leaves_ends_a_silent_log() -> None:
+    async def play() -> None:
+        closed, reader = asyncio.Event(), Reader()
+
+        async def silent() -> AsyncGenerator[bytes]:
+            try:
+                yield b"first\n"
+                await asyncio.Event().wait()
+            finally:
+                closed.set()
+
+        answering = asyncio.create_task(LogResponse(silent())({"type": "http"}, reader.receive, reader.send))
+        while len(reader.sent) < 2:
+            await asyncio.sleep(0)
+        reader.leaves.set()
+        await asyncio.wait_for(answering, 30)
+        assert closed.is_set() and reader.sent[0]["status"] == 200 and reader.sent[-1]["more_body"]
+
+    asyncio.run(play())
+
+
+def test_a_log_that_breaks_is_no_end_of_a_log() -> None:
+    async def play() -> None:
+        reader = Reader()
+
+        async def breaking() -> AsyncGenerator[bytes]:
+            yield b"first\n"
+            raise RuntimeError("the disk is gone")
+
+        with pytest.raises(RuntimeError, match="the disk is gone"):
+            await LogResponse(breaking())({"type": "http"}, reader.receive, reader.send)
+        assert reader.sent[-1]["more_body"], "the server closes the connection, so that the reader knows"
+
+    asyncio.run(play())
