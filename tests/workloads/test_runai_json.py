@@ -11,6 +11,7 @@ from rowlock.workloads import projects, submission
 from rowlock.workloads.compute import pod_gpus
 from rowlock.workloads.objects import Submitter, to_job
 from rowlock.workloads.phase import pod_status, workload_status
+from rowlock.workloads.runai_json import completed_at
 
 T = "2026-01-01T00:00:0{}Z"
 GROUP: dict[str, Any] = {"status": {}}
@@ -161,3 +162,12 @@ def test_a_pod_that_cannot_start_says_so(reason: str) -> None:
     waiting = pod(state={"waiting": {"reason": reason, "message": "no such file"}})
     found = workload_status(job("Created"), [CREATING, waiting], GROUP)
     assert (found.phase, found.status, found.message) == ("Initializing", reason, "j-worker-0: no such file")
+
+
+def test_a_failure_without_a_time_has_no_time() -> None:
+    """Whoever writes a status by hand may leave the time out; the list of everybody's workloads failed with a KeyError."""
+    failed = job("Failed")
+    del failed["status"]["conditions"][0]["lastTransitionTime"]
+    assert completed_at(failed) is None
+    assert completed_at(job("Failed")) == T.format(2)
+    assert completed_at(job("Running")) is None

@@ -170,7 +170,8 @@ def completed_at(job: Object) -> str | None:
     if completion_time := objects.dig(job, "status.completionTime"):
         return str(completion_time)
     failed = objects.condition(job, "Failed") or {}
-    return str(failed["lastTransitionTime"]) if failed.get("status") == "True" else None
+    since = failed.get("lastTransitionTime") if failed.get("status") == "True" else None
+    return str(since) if since else None  # who writes a status by hand may leave it out
 
 
 def _last_condition(job: Object) -> str:
