@@ -84,6 +84,7 @@ class RestApi:
     ) -> None:
         """`observe` hears of each request that is answered: method, route, code, seconds."""
         self._observe = observe
+        self.api = api
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock)
         self._context = AppContext(
             api,
@@ -121,6 +122,10 @@ class RestApi:
         for path, exchange in (("/api/v1/token", self._exchange_token), ("/api/v2/token", self._exchange_form)):
             served.append(("POST", path, self._count_requests(path, exchange)))
         return [Route(one, respond, methods=[method]) for method, path, respond in served for one in paths_served(path)]
+
+    def route(self, method: str, path: str, right: Right, serve: Endpoint) -> Route:
+        """One more endpoint, for whoever serves others beside these: it authenticates, authorizes and answers errors as they do."""
+        return Route(path, self._count_requests(path, self._endpoint(serve, right)), methods=[method])
 
     def _count_requests(self, path: str, respond: Respond) -> Respond:
         observe = self._observe

@@ -69,6 +69,7 @@ class InformerCache:
         self._listing = CreationOrder()
         self._visible: tuple[frozenset[str], list[WorkloadRow]] | None = None
         self._waiters: dict[str, set[asyncio.Event]] = {}
+        self._subscribers: list[Callable[[str], None]] = []
 
     # ------------------------------------------------------------ keeping it current
 
@@ -196,7 +197,13 @@ class InformerCache:
 
     # ------------------------------------------------------------ waiting
 
+    def subscribe(self, note_change: Callable[[str], None]) -> None:
+        """Call this for ever with the uid of each job about which something has changed, or with that of another owner, or ""."""
+        self._subscribers.append(note_change)
+
     def _notify(self, uid: str) -> None:
+        for note_change in self._subscribers:
+            note_change(uid)
         for name in {uid, ""}:
             for event in self._waiters.get(name, ()):
                 event.set()
@@ -295,6 +302,14 @@ class InformerCache:
         job_pods = ranks.sort_by_rank(self._pods.get(uid, {}).values())
         group, cluster = self._groups.get(uid), self.cluster
         return Workload(job, job_pods, group, project, cluster, self.card_memory, self.clock, self.diagnosis_message)
+
+    def job(self, uid: str) -> Object | None:
+        """The job of this uid; None when there is none."""
+        return self._jobs.get(uid)
+
+    def job_uids(self) -> list[str]:
+        """The uids of all jobs, in no order."""
+        return list(self._jobs)
 
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""

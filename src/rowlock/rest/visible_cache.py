@@ -28,6 +28,10 @@ class VisibleCache(InformerCache):
         """It follows nothing itself."""
         raise TypeError("only the cache behind it is kept up to date")
 
+    def subscribe(self, note_change: Callable[[str], None]) -> NoReturn:
+        """A subscription is for ever, and a request is not."""
+        raise TypeError("only the cache behind it has subscribers")
+
     async def wait_until(self, uid: str, condition: Callable[[], bool], timeout: float | None = WAIT_TIMEOUT) -> bool:
         return await self._base.wait_until(uid, condition, timeout)
 
@@ -66,6 +70,13 @@ class VisibleCache(InformerCache):
         return self._rights.allows("get", kinds.by_object(job), namespace, name=name) and self._sees_namespace(
             namespace
         )
+
+    def job(self, uid: str) -> Object | None:
+        job = self._base.job(uid)
+        return job if job is not None and self._sees_job(job) else None
+
+    def job_uids(self) -> list[str]:
+        return [row.uid for row in self.rows()]
 
     def job_uid(self, identifier: str) -> str:
         uid = self._base.job_uid(identifier)

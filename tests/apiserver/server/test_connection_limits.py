@@ -80,7 +80,7 @@ def test_a_crowd_accepted_in_one_turn_is_held_to_the_limit(monkeypatch: pytest.M
     async def main() -> int:
         loop = asyncio.get_running_loop()
 
-        def make(connection: CountedConnection) -> asyncio.Protocol:
+        def make(connection: CountedConnection, _: int) -> asyncio.Protocol:
             served.append(connection)
             connection.speak()  # so that it keeps its place
             return asyncio.Protocol()

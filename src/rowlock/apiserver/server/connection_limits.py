@@ -129,10 +129,10 @@ class CountedConnection:
 
 class LimitedConnection(asyncio.Protocol):
     """What asyncio gives a new connection to: closed before it costs anything, or passed on to the protocol that is made
-    for it (which says when it speaks, and when it has gone)."""
+    for it, and for the port it came to (which says when it speaks, and when it has gone)."""
 
     def __init__(
-        self, counts: ConnectionCounts, make_protocol: Callable[[CountedConnection], asyncio.BaseProtocol]
+        self, counts: ConnectionCounts, make_protocol: Callable[[CountedConnection, int], asyncio.BaseProtocol]
     ) -> None:
         self._counts, self._make_protocol = counts, make_protocol
 
@@ -143,6 +143,7 @@ class LimitedConnection(asyncio.Protocol):
         if connection is None:
             transport.abort()
             return
-        protocol = self._make_protocol(connection)
+        local = transport.get_extra_info("sockname")
+        protocol = self._make_protocol(connection, local[1] if local else 0)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)

@@ -37,13 +37,15 @@ REQUEST_S = 60.0
 """Seconds from a request's first byte to its last."""
 
 
-def protocol_factory(tls: ssl.SSLContext) -> type[asyncio.Protocol]:
-    """What uvicorn calls for every connection."""
+def protocol_factory(tls: ssl.SSLContext, plain_port: int = 0) -> type[asyncio.Protocol]:
+    """What uvicorn calls for every connection. On `plain_port`, a listener of loopback's, HTTP is spoken without TLS."""
 
     outbox, counts = Outbox(), ConnectionCounts()
 
     def make_connection(**kwargs: Any) -> asyncio.BaseProtocol:
-        def make_protocol(connection: CountedConnection) -> asyncio.BaseProtocol:
+        def make_protocol(connection: CountedConnection, local_port: int) -> asyncio.BaseProtocol:
+            if plain_port and local_port == plain_port:
+                return PlainHttpProtocol(connection, **kwargs)
             return TlsConnection(tls, HttpProtocol(connection.speak, **kwargs), outbox, connection.close)
 
         return LimitedConnection(counts, make_protocol)
@@ -236,6 +238,18 @@ class HttpProtocol(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
 
+class PlainHttpProtocol(HttpProtocol):
+    """The same without TLS; the connection is counted here, as `TlsConnection` counts the others."""
+
+    def __init__(self, connection: CountedConnection, **kwargs: Any) -> None:
+        super().__init__(connection.speak, **kwargs)
+        self._connection = connection
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.close()
+        super().connection_lost(exc)
+
+
 class _ClosingTransport:
     """The transport of a request that ends its connection: closed when the request was read to its end."""
 
@@ -298,6 +312,10 @@ class Exchange:
             cycle.transport.close()
         cycle.on_response()
         return True
+
+    def cut(self) -> None:
+        """End the connection of a client that takes nothing: what it was sent and did not read is dropped."""
+        self._cycle.transport.abort()
 
     def pass_on(self, chunk: bytes) -> bool:
         """A chunk of an answer that has begun."""

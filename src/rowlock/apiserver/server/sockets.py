@@ -12,6 +12,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from rowlock.apiserver.http.users import LOOPBACK_ADDRESSES
 from rowlock.errors import BadRequest
@@ -58,11 +59,7 @@ _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 def open_listeners(port: int, data: Path, bind: str = "") -> list[socket.socket]:
     """Bound sockets on one port: loopback's first. Raises OSError when an explicit port is taken, BadRequest."""
     addresses = [bind] if bind in WILDCARD_ADDRESSES else [HOST, bind] if bind else [HOST]
-    last = 0
-    if not port:
-        with suppress(OSError, ValueError, KeyError):
-            last = int(json.loads((data / "server.json").read_text())["url"].rpartition(":")[2])
-    for candidate in (port,) if port else (last, *[0] * _TRIES):
+    for candidate in (port,) if port else (_last_port(data, "url"), *[0] * _TRIES):
         try:
             return _bind_all(addresses, candidate)
         except OSError as error:
@@ -72,6 +69,24 @@ def open_listeners(port: int, data: Path, bind: str = "") -> list[socket.socket]
             if port:
                 raise
     raise OSError(errno.EADDRINUSE, f"no port is free on {' and '.join(addresses)}")
+
+
+def open_browser_listener(data: Path, api_port: int) -> socket.socket:
+    """The web UI's listener, on loopback alone: the port of last time if it is free and not the API's, so that open pages find
+    the server again. Raises OSError."""
+    last = _last_port(data, "ui")
+    if last and last != api_port:
+        with suppress(OSError):
+            return _bind_all([HOST], last)[0]
+    return _bind_all([HOST], 0)[0]
+
+
+def _last_port(data: Path, field: str) -> int:
+    """Of the URL in this field of last time's server.json; 0 where there is none."""
+    try:
+        return urlsplit(json.loads((data / "server.json").read_text())[field]).port or 0
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return 0
 
 
 def _enable_keepalive(sock: socket.socket) -> None:
