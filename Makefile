@@ -9,12 +9,13 @@ INSTALL = $(UV) pip install --quiet --python $(BIN)/python --constraints $(LOCK)
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
 FRAMEWORKS := $(VENV)/.frameworks
+UI_FILES := src/rowlock/browser/static
 # Where it is set, every rank would compile its framework anew: nine seconds for each that imports TensorFlow, not three.
 unexport PYTHONDONTWRITEBYTECODE
 # uv trusts its own list of certificates by default, pip and git the system's: an index behind a company's proxy needs that one.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: help demo test lint fix bench docs soak hostile soak-live chaos property fuzz ui-test real-cluster types test-real test-examples test-containers differential lock clean
+.PHONY: help demo test lint fix bench docs soak hostile soak-live chaos property fuzz ui ui-test real-cluster types test-real test-examples test-containers differential lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -87,8 +88,14 @@ soak-live: $(STAMP) ## an hour of a user's week on a live server, with faults (S
 chaos: $(STAMP) ## hurt ranks at random for ten minutes; every verdict must be right (CHAOS_SECONDS=… CHAOS_SEED=…)
 	CHAOS_SECONDS=$${CHAOS_SECONDS:-600} $(BIN)/python -m pytest -q -s tests/end_to_end/test_chaos.py
 
-ui-test: $(STAMP) ## the web UI in a real browser
-	@echo 'there is no web UI yet: see the CHANGELOG'; exit 1
+ui: ## build the web UI from ui/ into the package (needs Node 20.19 or newer; users need none)
+	cd ui && npm ci --silent && npm run --silent check && npm run --silent build
+
+ui-test: $(STAMP) ## the web UI in a real browser (apt-get install chromium); where Node is, also that the built files are those of ui/
+	$(INSTALL) -e '.[ui]'
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory ui && git add --intent-to-add $(UI_FILES) && git diff --exit-code --stat $(UI_FILES); \
+	else echo 'npm is not installed: that the built files are those of ui/ was not checked'; fi
+	$(BIN)/python -m pytest -rs tests/browser tests/ui
 
 real-cluster: $(STAMP) ## build a real Kubernetes control plane from Go modules, for tests (cached)
 	$(BIN)/python scripts/real_cluster build $(REAL_FLAGS)

@@ -1,6 +1,6 @@
 """The house rules, as far as a machine can check them (reasons: `docs/design/house.md`).
 
-Layers: words ← deciding ← controllers ← {storage, apiserver, kubelet, diagnostics, kube, rest, simulator} ← cluster ←
+Layers: words ← deciding ← controllers ← {storage, apiserver, kubelet, diagnostics, kube, rest, simulator} ← {cluster, browser} ←
 assembly ← serve; the command line stands apart. One table below says who lives on which storey; everything else follows.
 """
 
@@ -28,7 +28,7 @@ STOREYS: tuple[set[str], ...] = (
     DECIDING,
     {"controllers"},
     {"storage", "apiserver", "kubelet", "diagnostics", "kube", "rest", "simulator"},
-    {"cluster", "kube_scheduler", "server_log", "metrics"},
+    {"cluster", "kube_scheduler", "server_log", "metrics", "browser"},
     {"assembly"},
     {"kube_assembly"},
     {"serve"},

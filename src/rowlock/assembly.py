@@ -19,7 +19,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rowlock import __version__, kinds, objects
 from rowlock.apiserver.authorization.rbac import RbacAuthorizer
@@ -37,6 +37,7 @@ from rowlock.apiserver.http.access_tokens import AccessTokens
 from rowlock.apiserver.server import application, connection_limits, http_protocol, sockets
 from rowlock.apiserver.server import tls as server_tls
 from rowlock.apiserver.server.settings import ApiServerSettings
+from rowlock.browser.door import BrowserDoor
 from rowlock.cluster import ClusterSettings, LocalCluster
 from rowlock.controllers import loop_watchdog
 from rowlock.errors import ApiError, Internal
@@ -169,6 +170,18 @@ def tune_garbage_collector() -> None:
     sys.setswitchinterval(0.001)
 
 
+class _ByListener:
+    """One server for two kinds of listeners: what comes to the browsers' port is the door's."""
+
+    def __init__(self, api: ASGIApp, door: BrowserDoor, browser_port: int) -> None:
+        self._api, self._door, self._browser_port = api, door, browser_port
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Not a coroutine of its own: the API's requests shall not pay for it."""
+        port = (scope.get("server") or ("", 0))[1]
+        return (self._door if port == self._browser_port else self._api)(scope, receive, send)
+
+
 class Server:
     """One embedded cluster and its faces on one HTTPS port."""
 
@@ -230,9 +243,10 @@ class Server:
             loop.add_signal_handler(signal_number, self.stop_event.set)
         listeners = sockets.open_listeners(self.options.port, self.data_dir, sockets.parse_bind(self.options.bind))
         self._port = listeners[0].getsockname()[1]
+        browser_listener = sockets.open_browser_listener(self.data_dir, self._port)
         async with self.cluster() as cluster:
             with loop_watchdog.LoopWatchdog(self._clock) as watchdog:
-                await self._serve(cluster, listeners, watchdog)
+                await self._serve(cluster, [*listeners, browser_listener], watchdog)
 
     async def _serve(
         self, cluster: LocalCluster, listeners: list[socket.socket], watchdog: loop_watchdog.LoopWatchdog
@@ -265,29 +279,35 @@ class Server:
         )  # fmt: skip
         api_settings = replace(api_settings, observer=requests, render_metrics=partial(render_metrics, sources))
         exec_sessions = cluster.kubelet.streaming if cluster.kubelet else None
-        app = application.application(rest_api.routes, cluster.store, api_settings, exec_sessions, authorizer)
+        door = BrowserDoor(rest_api, token, listeners[-1].getsockname()[1], version=__version__)
+        routes = [door.code_route, *rest_api.routes]
+        app = application.application(routes, cluster.store, api_settings, exec_sessions, authorizer)
         await self.serve_http(
             app,
+            door,
             listeners,
-            (cluster.run(), rest_api.run()),
-            announce=partial(self._announce, listeners, token, cluster.notice),
+            (cluster.run(), rest_api.run(), door.run()),
+            announce=partial(self._announce, listeners[0], token, door.url, cluster.notice),
             before_stop=partial(_report_running_pods, cluster),
         )
 
     async def serve_http(
         self,
         app: ASGIApp,
+        door: BrowserDoor,
         listeners: list[socket.socket],
         work: Sequence[Coroutine[Any, Any, None]],
         *,
         announce: Callable[[], None],
         before_stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """Serve the application and do its work until `stop_event` is set; `announce` when it answers."""
+        """Serve the application and do its work until `stop_event` is set; `announce` when it answers. The last listener is the
+        browsers'."""
+        browser_port = listeners[-1].getsockname()[1]
         tls = server_tls.server_context(self.data_dir / "server.crt", self.data_dir / "server.key")
         config = uvicorn.Config(
-            app, log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
-            http=http_protocol.protocol_factory(tls), proxy_headers=False, server_header=False,
+            _ByListener(app, door, browser_port), interface="asgi3", log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
+            http=http_protocol.protocol_factory(tls, browser_port), proxy_headers=False, server_header=False,
             ws_ping_interval=30, ws_ping_timeout=None, ws_per_message_deflate=False,
             backlog=connection_limits.accept_limit(connection_limits.connection_limit()),
         )  # fmt: skip
@@ -323,19 +343,20 @@ class Server:
             access_tokens=AccessTokens(cluster.service_accounts, cluster.store.view),
         )
 
-    def _announce(self, listeners: list[socket.socket], token: str, notice: str) -> None:
+    def _announce(self, listener: socket.socket, token: str, browser_url: str, notice: str) -> None:
         """Files that say how to reach us; `server.json` last, because `rowlock up -d` waits for it."""
-        url = f"https://{sockets.HOST}:{listeners[0].getsockname()[1]}"
+        url = f"https://{sockets.HOST}:{listener.getsockname()[1]}"
         _write_file(self.data_dir / "kubeconfig", kubeconfig(url, self.data_dir / "ca.crt", token))
-        self.write_server_json(url, self.data_dir / "kubeconfig", notice)
+        self.write_server_json(url, browser_url, self.data_dir / "kubeconfig", notice)
 
-    def write_server_json(self, url: str, kubeconfig_path: Path, notice: str) -> None:
+    def write_server_json(self, url: str, browser_url: str, kubeconfig_path: Path, notice: str) -> None:
         """Say how to reach us: `rowlock up -d` waits for this file. `kubeconfig_path` is what kubectl shall use."""
         port = url.rpartition(":")[2]
         other_names = sockets.server_names(sockets.parse_bind(self.options.bind), self.options.tls_san)
         facts = {
             "pid": os.getpid(),
             "url": url,
+            "ui": browser_url,
             "others": [f"https://{f'[{name}]' if ':' in name else name}:{port}" for name in other_names],
             "started": time.time(),
             **process_identity(self.data_dir),

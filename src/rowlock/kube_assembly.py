@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from rowlock import __version__, kinds
 from rowlock.apiserver.server import sockets
 from rowlock.assembly import Server, ensure_token
+from rowlock.browser.door import BrowserDoor
 from rowlock.controllers import loop_watchdog
 from rowlock.errors import ApiError, BadRequest, Forbidden, Internal
 from rowlock.gangs.dialects import OWN
@@ -60,7 +61,8 @@ class KubeServer(Server):
             lock.close()
 
     async def _run_locked(self) -> None:
-        listeners = sockets.open_listeners(self.options.port, self.data_dir)
+        listener = sockets.open_listeners(self.options.port, self.data_dir)[0]
+        browser_listener = sockets.open_browser_listener(self.data_dir, listener.getsockname()[1])
         async with AsyncExitStack() as stack:
             kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
             await _require_access(kube, self.options.kubeconfig)
@@ -75,14 +77,16 @@ class KubeServer(Server):
             rest_api = RestApi(kube, settings, take_snapshot=scheduler.snapshot if scheduler else None)
             authenticator = Authenticator(token, "")
             proxy = ApiProxy(kube.connection, authenticator.authenticate)
-            app = Starlette(routes=[*rest_api.routes, Mount("/", app=proxy)])
-            url = f"https://{sockets.HOST}:{listeners[0].getsockname()[1]}"
+            door = BrowserDoor(rest_api, token, browser_listener.getsockname()[1], version=__version__)
+            app = Starlette(routes=[door.code_route, *rest_api.routes, Mount("/", app=proxy)])
+            url = f"https://{sockets.HOST}:{listener.getsockname()[1]}"
             with loop_watchdog.LoopWatchdog(self._clock):
                 await self.serve_http(
                     _KubernetesFirst(proxy, app),
-                    listeners,
-                    (rest_api.run(), *((scheduler.run(),) if scheduler else ())),
-                    announce=partial(self.write_server_json, url, self.options.kubeconfig, notice),
+                    door,
+                    [listener, browser_listener],
+                    (rest_api.run(), door.run(), *((scheduler.run(),) if scheduler else ())),
+                    announce=partial(self.write_server_json, url, door.url, self.options.kubeconfig, notice),
                 )
 
     async def _make_scheduler(self, stack: AsyncExitStack) -> KubeScheduler:

@@ -241,6 +241,8 @@ def _report_server(line: CommandLine, server_json: dict[str, Any], state: str = 
     show(f"kubectl:   export KUBECONFIG={server_json.get('kubeconfig') or os.path.join(data_dir(line), 'kubeconfig')}")
     if server_json.get("notice"):
         tell(f"warning: {server_json['notice']}")
+    if server_json.get("ui"):
+        show(f"web UI:    {server_json['ui']} (`rowlock ui` opens it)")
     if server_json.get("others"):
         show(f"For others: {' '.join(server_json['others'])} (`rowlock kubeconfig --user NAME` for each)")
     return 0
@@ -278,6 +280,8 @@ def status(line: CommandLine) -> int:
     show(f"Server:      {server_json['url']} (pid {server_json['pid']}, version {server_json.get('version', '?')})")
     show(f"Data:        {directory}")
     show(f"Kubeconfig:  {server_json.get('kubeconfig', '')}")
+    if server_json.get("ui"):
+        show(f"Web UI:      {server_json['ui']} (`rowlock ui` opens it)")
     if server_json.get("others"):
         show(f"For others:  {' '.join(server_json['others'])}")
     show("Workloads:   " + (", ".join(f"{n} {p}" for p, n in sorted(phases.items())) or "none"))

@@ -61,6 +61,9 @@ STATUS = Command(
     "commands.cluster:status",
     flags=(DATA_DIR, JSON),
 )
+UI = Command("ui", "Open the web UI, or print an address that opens it once.", "commands.ui:ui", flags=(
+    Flag("--no-browser", "switch", "only print the address"), DATA_DIR, JSON,
+))  # fmt: skip
 KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "commands.cluster:kubeconfig", flags=(
     Flag("--user", "text", "the kubeconfig of this user of the --users file, for any machine", value="NAME"),
     Flag("--path", "switch", "print only the file's path: export KUBECONFIG=$(rowlock kubeconfig --path)"),
@@ -224,12 +227,13 @@ MANIFESTS = Command(
 VERSION = Command("version", "Print the version.", "commands.cluster:version", flags=(JSON,))
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
-    UP, DOWN, STATUS, KUBECONFIG, RUN, LIST, DESCRIBE, LOGS, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME, DELETE, CHECK, EXPLAIN, WHY,
+    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, LIST, DESCRIBE, LOGS, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME, DELETE, CHECK, EXPLAIN, WHY,
     PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
     ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),
     ("start serve init", "`rowlock up -d` starts the cluster; `rowlock resume JOB` starts a suspended job again."),
+    ("web dashboard console browser", "`rowlock ui` opens the web UI."),
     ("node nodes", "`rowlock status` shows the nodes."),
     ("queue queues", "Every project has a queue with its name: `rowlock project list`, or `kubectl get queues`."),
     ("pod pods events", "`rowlock describe JOB` shows a job's pods and events."),

@@ -1,0 +1,273 @@
+"""What open pages are told: the rows of all workloads, and every change of them, as server-sent events.
+
+    event: reset     forget what you have                 then the whole list, in several `rows`
+    event: rows      data: [row, …]                       new and changed workloads
+    event: gone      data: ["id", …]                      workloads that were deleted
+    event: ready     data: {"time": …}                    the list is complete (again)
+    : …                                                   a sign of life, every `HEARTBEAT_S`
+
+An event's id is the feed's name and a number; a reader that comes back with the last one it saw (Last-Event-ID) is told what has
+changed since. A reader is no queue: it remembers how far it is, and which rows changed since then is looked up when it can take
+more. So a slow one costs nothing but its socket, gets the newest state of each row once, and is cut off when it takes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from rowlock import kinds, objects
+from rowlock.api import Api
+from rowlock.browser.rows import workload_row
+from rowlock.errors import TooManyRequests
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.rights import Rights
+from rowlock.workloads import runai_json
+from rowlock.workloads.history import create_failure_messages
+from rowlock.workloads.projects import Project
+
+HEARTBEAT_S = 15.0
+COALESCE_S = 0.1
+"""Seconds for which changes are gathered before they are told."""
+REVIEW_S = 2.0
+"""Seconds between looks at sentences that change with time alone: a diagnosis says for how long a rank has stood still."""
+STREAM_S = 600.0
+"""Seconds after which a stream ends: its reader comes back, and is asked again who it is."""
+MAX_READERS, MAX_READERS_OF_USER = 256, 64
+"""Streams at a time; the tabs of one browser share one."""
+_ROWS_PER_PIECE = 200
+_ROWS_PER_TURN = 16
+"""Rows that are made in one go: everybody else waits meanwhile."""
+_MAX_GONE = 20_000
+"""Deleted workloads that are remembered for readers that come back."""
+_LAST_WORDS_S = 60.0
+"""Seconds after a failure in which its diagnosis may still come."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A workload as the feed last knew it. `number` is the change it came with; `row` is made when somebody wants it."""
+
+    number: int
+    changed_at: float
+    id: str
+    scope: tuple[str, str]
+    row: bytes = b""
+    diagnosis: str = ""
+    create_failure: str = ""
+
+
+class WorkloadFeed:
+    """All workloads of one cluster, by the number of their last change. It begins with the first reader and goes on from then:
+    who comes back wants to know what has changed meanwhile."""
+
+    def __init__(self, cache: InformerCache, api: Api, clock: Callable[[], float]) -> None:
+        self._cache, self._api, self._clock = cache, api, clock
+        self._name = secrets.token_hex(4)
+        self._number = 0
+        self._entries: dict[str, _Entry] = {}
+        """By job uid, in the order of their last changes."""
+        self._gone: dict[str, _Entry] = {}
+        self._forgotten = 0
+        """Deletions up to this number are not remembered."""
+        self._readers: dict[asyncio.Event, str] = {}
+        """What wakes each of them, and who it is."""
+        self._is_following = False
+        self._projects: dict[str, Project] = {}
+
+    # ------------------------------------------------------------ what changes
+
+    def _follow(self) -> None:
+        if self._is_following:
+            return
+        self._is_following = True
+        self._projects = dict(self._cache.projects())
+        self._cache.subscribe(self._note_change)
+        for uid in self._cache.job_uids():
+            self._note_change(uid)
+
+    def _note_change(self, uid: str) -> None:
+        """Something about the job of this uid has changed; there may be no such job, now or at all."""
+        job, previous = self._cache.job(uid), self._entries.pop(uid, None)
+        if job is None and previous is None:
+            return
+        self._number += 1
+        if job is not None:
+            scope = objects.namespace(job), kinds.by_object(job).name
+            entry = _Entry(self._number, self._clock(), runai_json.workload_id(job), scope)
+            if previous is not None:
+                entry.create_failure = previous.create_failure
+            self._entries[uid] = entry
+        elif previous is not None:
+            previous.number, previous.row = self._number, b""
+            self._gone[uid] = previous
+            while len(self._gone) > _MAX_GONE:
+                self._forgotten = self._gone.pop(next(iter(self._gone))).number
+        for event in self._readers:
+            event.set()
+
+    async def review(self) -> None:
+        """Look at what changes without a change of the workload's objects: diagnoses, pods that cannot be made, projects. One task
+        of the server's; it rests while nobody reads."""
+        while True:
+            await asyncio.sleep(REVIEW_S)
+            if self._readers:
+                self._review_projects()
+                await self._review_sentences()
+
+    def _review_projects(self) -> None:
+        projects = self._cache.projects()
+        changed = {name for name in {*projects, *self._projects} if projects.get(name) != self._projects.get(name)}
+        self._projects = dict(projects)
+        for uid, entry in list(self._entries.items()) if changed else ():
+            if entry.scope[0] in changed:
+                self._note_change(uid)
+
+    async def _review_sentences(self) -> None:
+        diagnose, silent = self._cache.diagnosis_message, list[tuple[str, str]]()
+        for number, (uid, entry) in enumerate(list(self._entries.items()), 1):
+            if number % (_ROWS_PER_TURN * 16) == 0:
+                await asyncio.sleep(0)
+            if not entry.row or self._entries.get(uid) is not entry:
+                continue
+            phase = self._cache.phase(uid)
+            if phase == "Pending" and not self._cache.status(uid).message:
+                silent.append((uid, entry.scope[0]))
+            is_timed = phase in ("Running", "Degraded")
+            is_fresh = phase == "Failed" and self._clock() - entry.changed_at < _LAST_WORDS_S
+            if diagnose is not None and (is_timed or is_fresh) and diagnose(uid, phase) != entry.diagnosis:
+                self._note_change(uid)
+        for namespace in {namespace for _, namespace in silent}:
+            messages = create_failure_messages((await self._api.list(kinds.EVENT, namespace)).items)
+            for uid, own in silent:
+                current = self._entries.get(uid)
+                if own == namespace and current and current.create_failure != messages.get(uid, ""):
+                    current.create_failure = messages.get(uid, "")
+                    self._note_change(uid)
+
+    # ------------------------------------------------------------ what a reader is told
+
+    def open(self, cache: InformerCache, rights: Rights | None, last_event: str) -> AsyncIterator[bytes]:
+        """The stream of one reader, who sees what is in `cache` and may list what `rights` allow (None is everything), from
+        the event on that it saw last. Raises TooManyRequests."""
+        user = rights.user_name if rights else ""
+        own = sum(1 for reader in self._readers.values() if reader == user)
+        if len(self._readers) >= MAX_READERS or own >= MAX_READERS_OF_USER:
+            raise TooManyRequests(
+                f"{max(own, 1)} of your pages follow the workloads already: close some", retry_after=30
+            )
+        event = asyncio.Event()
+        self._readers[event] = user
+        return self._stream(event, cache, rights, last_event)
+
+    async def _stream(
+        self, event: asyncio.Event, cache: InformerCache, rights: Rights | None, last_event: str
+    ) -> AsyncIterator[bytes]:
+        try:
+            self._follow()
+            scopes, seen = _visible_scopes(cache, rights), self._seen_number(last_event)
+            ends = self._clock() + STREAM_S
+            while self._clock() < ends:
+                event.clear()
+                if (now_visible := _visible_scopes(cache, rights)) != scopes or seen < self._forgotten:
+                    scopes, seen = now_visible, -1
+                top = self._number
+                async for piece in self._listing(cache) if seen < 0 else self._changes(cache, scopes, seen):
+                    yield piece
+                seen = top
+                yield _event("ready", msgspec.json.encode({"time": self._clock()}), f"{self._name}-{seen}")
+                while not await _is_set(event, HEARTBEAT_S):
+                    yield b": alive\n\n"
+                    if _visible_scopes(cache, rights) != scopes or self._clock() >= ends:
+                        break
+                await asyncio.sleep(COALESCE_S)
+        finally:
+            self._readers.pop(event, None)
+
+    def _seen_number(self, last_event: str) -> int:
+        """Where a reader goes on; -1 where it begins anew."""
+        name, _, number = last_event.partition("-")
+        if name != self._name or not objects.is_digits(number) or len(number) > 15:
+            return -1
+        return int(number) if self._forgotten <= int(number) <= self._number else -1
+
+    async def _listing(self, cache: InformerCache) -> AsyncIterator[bytes]:
+        yield _event("reset", b"{}")
+        async for piece in self._pieces(cache, [row.uid for row in cache.rows()]):
+            yield piece
+
+    async def _changes(
+        self, cache: InformerCache, scopes: frozenset[tuple[str, str]], seen: int
+    ) -> AsyncIterator[bytes]:
+        gone = [entry.id for entry in _newer(self._gone, seen) if entry.scope in scopes]
+        for start in range(0, len(gone), _ROWS_PER_PIECE):
+            yield _event("gone", msgspec.json.encode(gone[start : start + _ROWS_PER_PIECE]))
+        uids = [uid for uid, entry in _newer_items(self._entries, seen) if entry.scope in scopes]
+        async for piece in self._pieces(cache, uids):
+            yield piece
+
+    async def _pieces(self, cache: InformerCache, uids: list[str]) -> AsyncIterator[bytes]:
+        rows: list[bytes] = []
+        for number, uid in enumerate(uids, 1):
+            if row := self._row(cache, uid):
+                rows.append(row)
+            if number % _ROWS_PER_TURN == 0:
+                await asyncio.sleep(0)
+            if len(rows) >= _ROWS_PER_PIECE:
+                yield _event("rows", b"[" + b",".join(rows) + b"]")
+                rows = []
+        if rows:
+            yield _event("rows", b"[" + b",".join(rows) + b"]")
+
+    def _row(self, cache: InformerCache, uid: str) -> bytes:
+        """As JSON, made once for all readers; empty for one who may not see it."""
+        entry, workload = self._entries.get(uid), cache.workload(uid)
+        if entry is None or workload is None:
+            return b""
+        if not entry.row:
+            phase = self._cache.phase(uid)
+            entry.diagnosis = self._cache.diagnosis_message(uid, phase) if self._cache.diagnosis_message else ""
+            entry.row = msgspec.json.encode(workload_row(workload, entry.create_failure))
+        return entry.row
+
+
+def _newer_items(entries: dict[str, _Entry], seen: int) -> list[tuple[str, _Entry]]:
+    """Those that came after this change, the oldest first."""
+    newer = []
+    for uid in reversed(entries):
+        if entries[uid].number <= seen:
+            break
+        newer.append((uid, entries[uid]))
+    return newer[::-1]
+
+
+def _newer(entries: dict[str, _Entry], seen: int) -> Iterable[_Entry]:
+    return (entry for _, entry in _newer_items(entries, seen))
+
+
+def _visible_scopes(cache: InformerCache, rights: Rights | None) -> frozenset[tuple[str, str]]:
+    """Namespaces of visible projects, with the kinds of jobs that may be listed there."""
+    return frozenset(
+        (namespace, kind.name)
+        for namespace in cache.projects()
+        for kind in kinds.JOBS
+        if rights is None or rights.allows("list", kind, namespace)
+    )
+
+
+def _event(name: str, data: bytes, identity: str = "") -> bytes:
+    head = f"id: {identity}\n" if identity else ""
+    return f"{head}event: {name}\ndata: ".encode() + data + b"\n\n"
+
+
+async def _is_set(event: asyncio.Event, timeout: float) -> bool:
+    try:
+        async with asyncio.timeout(timeout):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,64 @@
+"""One workload as a row of the web UI: what the table shows, with a sentence that says why it stands where it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock import objects
+from rowlock.workloads import runai_json
+from rowlock.workloads.history import suspended_sentence
+from rowlock.workloads.runai_json import Workload
+
+_COPIED = (
+    "id", "name", "type", "distributedFramework", "category", "phase", "phaseReason", "phaseUpdatedAt", "projectName",
+    "departmentName", "namespace", "submittedBy", "priorityClassName", "preemptible", "createdAt", "completedAt", "runningPods",
+    "images", "clusterId",
+)  # fmt: skip
+"""Fields of Run:ai's Workload that a row has under the same name."""
+_STANDING = {
+    "Creating": "Its pods are being made.",
+    "Pending": "It has not been scheduled yet.",
+    "Initializing": "All pods have a node; containers are starting.",
+    "Resuming": "It was resumed; its pods are being made again.",
+    "Stopping": "It was suspended; its pods are ending.",
+    "Deleting": "It was deleted; its pods are ending.",
+    "Completed": "It completed; no rank failed.",
+    "Failed": "It failed, and no rank left an exit code or a log here.",
+    "Degraded": "Some of its pods do not run.",
+}
+"""What is said of a phase where nothing more is known."""
+
+
+def workload_row(workload: Workload, create_failure: str = "") -> dict[str, Any]:
+    """The row. `create_failure` is what the operator said when it could not make a pod, "" when it did not."""
+    body = runai_json.workload_json(workload)
+    extra = body["additionalFields"]
+    requested = body["requestedPods"]
+    return {
+        **{name: body[name] for name in _COPIED},
+        "why": why_sentence(workload, body["phase"], body["phaseMessage"] or create_failure),
+        "requestedPods": requested["number"],
+        "minPods": requested["min"],
+        "maxPods": requested["max"],
+        "failedPods": extra["failedPods"],
+        "nodePool": runai_json.node_pool_name(workload.job),
+        "nodes": extra["nodes"],
+        "gpuRequest": body["workloadRequestedResources"]["gpu"]["request"],
+        "gpuAllocation": body["allocatedResources"]["gpu"],
+        "gpuMemoryAllocation": body["allocatedResources"]["gpuMemory"],
+        "kind": extra["kind"],
+        "startedAt": extra["startedAt"],
+        "canStop": body["actionsSupport"]["suspend"],
+    }
+
+
+def why_sentence(workload: Workload, phase: str, message: str) -> str:
+    """What is known, else what the phase says: never a bare status."""
+    if message:
+        return message
+    if phase == "Stopped":
+        return suspended_sentence(objects.name(workload.job))
+    if phase == "Running":
+        count = len(workload.pods)
+        return "Its pod runs." if count == 1 else f"All {count} pods run."
+    return _STANDING.get(phase, "Nothing is known of it yet.")

@@ -1,0 +1,130 @@
+"""Who may use the web UI: one-time codes, the sessions they are exchanged for, and the token that stands behind a session.
+
+A code goes from the command line to the browser in the fragment of a URL, which no server and no log sees. It is exchanged
+once for two halves of a session: a cookie that scripts cannot read, and a key that the page keeps in its origin's storage and
+sends as a header. Cookies do not know ports: a program of a pod that serves a page on another port of this machine is sent
+our cookie by the browser. It never sees the key, and one half opens nothing.
+
+The owner's session is signed and not stored, so it outlives a restart of the server; other users' sessions end with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rowlock.errors import Unauthorized
+
+CODE_LIFETIME_S = 120.0
+"""Seconds in which a code can be exchanged."""
+CODE_ATTEMPTS = 5
+"""Wrong secrets after which a code is worth nothing."""
+CODES_PER_TOKEN = 8
+"""Codes that one user may have open; the oldest makes room."""
+SESSION_LIFETIME_S = 12 * 3600
+"""Seconds after which whoever uses the UI asks for a new code."""
+_MAX_SESSIONS = 1_000
+"""Sessions of users that are remembered, and ends of sessions."""
+_OWNER, _USER = "owner", "user"
+
+
+class BrowserSession(NamedTuple):
+    """The two halves of a new session, and for how many seconds it lasts."""
+
+    cookie: str
+    key: str
+    seconds: int
+
+
+@dataclass(slots=True)
+class _Code:
+    secret: str
+    token: str
+    expires: float
+    attempts: int = 0
+
+
+class Sessions:
+    """Codes and sessions of one server. `clock` gives Unix seconds."""
+
+    def __init__(self, owner_token: str, clock: Callable[[], float]) -> None:
+        self._owner_token, self._clock = owner_token, clock
+        self._signing_key = hmac.digest(owner_token.encode(), b"sessions of the web UI", "sha256")
+        self._codes: dict[str, _Code] = {}
+        self._user_tokens: dict[str, str] = {}
+        """Nonce of a user's session → his token."""
+        self._ended: dict[str, float] = {}
+        """Nonce of a session that was ended → when it would have expired."""
+
+    # ------------------------------------------------------------ codes
+
+    def issue_code(self, token: str) -> str:
+        """A code for whoever holds this token, which has been checked."""
+        now = self._clock()
+        self._codes = {name: code for name, code in self._codes.items() if code.expires > now}
+        own = [name for name, code in self._codes.items() if code.token == token]
+        for name in own[: max(0, len(own) - CODES_PER_TOKEN + 1)]:
+            del self._codes[name]
+        name, secret = secrets.token_urlsafe(6), secrets.token_urlsafe(24)
+        self._codes[name] = _Code(secret, token, now + CODE_LIFETIME_S)
+        return f"{name}.{secret}"
+
+    def exchange(self, text: str) -> BrowserSession:
+        """A session for a code, which is worth nothing from then on. Attempts are counted for each code, so that nobody can lock
+        out others by guessing. Raises Unauthorized."""
+        name, _, secret = text.partition(".")
+        code = self._codes.get(name)
+        if code is None or code.expires <= self._clock():
+            raise Unauthorized(
+                "this code is not known: each works once, for two minutes. `rowlock ui` prints a new address"
+            )
+        if not hmac.compare_digest(secret.encode(), code.secret.encode()):
+            code.attempts += 1
+            if code.attempts >= CODE_ATTEMPTS:
+                del self._codes[name]
+            raise Unauthorized("this code is wrong: `rowlock ui` prints a new address")
+        del self._codes[name]
+        return self._begin(code.token)
+
+    # ------------------------------------------------------------ sessions
+
+    def _begin(self, token: str) -> BrowserSession:
+        is_owner = hmac.compare_digest(token.encode(), self._owner_token.encode())
+        nonce = secrets.token_urlsafe(18)
+        if not is_owner:
+            while len(self._user_tokens) >= _MAX_SESSIONS:
+                del self._user_tokens[next(iter(self._user_tokens))]
+            self._user_tokens[nonce] = token
+        expires = int(self._clock()) + SESSION_LIFETIME_S
+        claim = f"{_OWNER if is_owner else _USER}.{expires}.{nonce}"
+        cookie = f"{claim}.{self._sign('cookie', claim)}"
+        return BrowserSession(cookie, self._sign("key", claim), SESSION_LIFETIME_S)
+
+    def token_of(self, cookie: str, key: str) -> str:
+        """The token that the session was begun with. Raises Unauthorized, with what to do."""
+        claim, _, signature = cookie.rpartition(".")
+        fits = hmac.compare_digest(signature.encode(), self._sign("cookie", claim).encode())
+        fits &= hmac.compare_digest(key.encode(), self._sign("key", claim).encode())
+        if not fits:
+            raise Unauthorized("there is no session here: `rowlock ui` prints an address that begins one")
+        kind, expires, nonce = claim.split(".")
+        token = self._owner_token if kind == _OWNER else self._user_tokens.get(nonce)
+        if int(expires) <= self._clock() or nonce in self._ended or token is None:
+            raise Unauthorized("this session is over: `rowlock ui` prints an address that begins a new one")
+        return token
+
+    def end(self, cookie: str, key: str) -> None:
+        """End a session before its time. Raises Unauthorized when it is none."""
+        self.token_of(cookie, key)
+        _, expires, nonce, _ = cookie.split(".")
+        now = self._clock()
+        self._ended = {ended: until for ended, until in self._ended.items() if until > now}
+        self._ended[nonce] = float(expires)
+        self._user_tokens.pop(nonce, None)
+
+    def _sign(self, purpose: str, claim: str) -> str:
+        return hmac.new(self._signing_key, f"{purpose}.{claim}".encode(), hashlib.sha256).hexdigest()

@@ -1,0 +1,37 @@
+"""`rowlock ui`: an address of the web UI with a one-time code, opened in a browser where there is one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+
+from rowlock.cli import client
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import show, show_json, tell
+
+
+def ui(line: CommandLine) -> int:
+    """Ask the server for a code. Its address is printed always: a browser that opens may be on another screen."""
+    server = client.connect(line)
+    try:
+        answer = server.post("/api/v1/ui/codes")
+    except client.StatusError as error:
+        if error.status != 404:
+            raise
+        raise CommandError(
+            "the server that runs has no web UI yet: `rowlock down --keep-jobs`, then start it again"
+        ) from None
+    if line.json:
+        show_json(answer)
+        return 0
+    show(answer["url"])
+    tell(f"This address works once, within {answer['seconds']} s; `rowlock ui` prints another.")
+    if not line.no_browser and has_display() and not webbrowser.open(answer["url"]):
+        tell("No browser could be started: open the address in one of this machine.")
+    return 0
+
+
+def has_display() -> bool:
+    """Whether a window could appear; a browser in the terminal would only get in the way."""
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,53 @@
+"""Sessions, tabs, and a server that goes away under an open page."""
+
+from __future__ import annotations
+
+from tests.ui.conftest import Ui
+from tests.ui.test_workloads_page import LONG, expect, run
+
+
+def test_without_a_session_the_page_says_how_to_get_one(ui: Ui) -> None:
+    ui.context.clear_cookies()
+    stranger = ui.page.context.browser.new_context()
+    page = stranger.new_page()
+    page.goto(ui.page.url)
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    expect(page.get_by_text("rowlock ui", exact=True)).to_be_visible()
+    url = ui.address()
+    page.goto(url)
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("Live", exact=True)).to_be_visible()
+    again = ui.page.context.browser.new_context()
+    other = again.new_page()
+    other.goto(url)
+    expect(other.get_by_role("alert")).to_contain_text("each works once")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    stranger.close()
+    again.close()
+
+
+def test_ten_tabs_share_one_stream(ui: Ui) -> None:
+    """A browser opens six connections to one server: a stream for each tab would stop the seventh."""
+    tabs = [ui.open_page() for _ in range(10)]
+    for tab in tabs:
+        tab.goto(ui.page.url)
+    run(ui, "talks", LONG)
+    for tab in tabs:
+        expect(tab.locator("tbody tr")).to_contain_text("Its pod runs.")
+    tabs[9].get_by_role("link", name="talks", exact=True).click()
+    expect(tabs[9].get_by_role("complementary").locator(".verdict")).not_to_be_empty()
+
+
+def test_a_page_outlives_a_restart_of_its_server(ui: Ui) -> None:
+    run(ui, "before", "print(1)")
+    expect(ui.row("before")).to_be_visible()
+    ui.cluster.run("rowlock", "down", "--yes")
+    expect(ui.page.get_by_text("Reconnecting…")).to_be_visible()
+    expect(ui.row("before")).to_be_visible()  # as it was, and it says so
+    ui.picture("reconnecting")
+    ui.cluster.up("--simulated-gpus", "2")
+    expect(ui.page.get_by_text("Live", exact=True)).to_be_visible()
+    run(ui, "after", "print(1)")
+    expect(ui.row("after")).to_be_visible()

@@ -1,0 +1,181 @@
+"""The Workloads page: it is live, finds, sorts and filters, shows what happened, and acts."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.ui.conftest import Ui
+
+LONG = "import time\nfor i in range(9999): print('step', i, flush=True); time.sleep(0.1)"
+FAILS = "import os, sys, time\nprint('hello from', os.environ['RANK'], flush=True)\ntime.sleep(0.2)\nsys.exit(3)"
+
+
+def run(ui: Ui, name: str, program: str, *flags: str) -> None:
+    ui.cluster.run("rowlock", "run", "-d", "--name", name, *flags, "--", "python", "-c", program)
+
+
+def expect(locator: Any) -> Any:
+    from playwright.sync_api import expect as playwright_expect
+
+    return playwright_expect(locator)
+
+
+def test_an_empty_cluster_says_how_to_begin(ui: Ui) -> None:
+    expect(ui.page.get_by_text("No workloads yet")).to_be_visible()
+    expect(ui.page.get_by_text("rowlock run -d")).to_be_visible()
+    ui.picture("empty")
+
+
+def test_the_address_leaves_no_code_behind(ui: Ui) -> None:
+    assert "code" not in ui.page.url
+    ui.page.reload()
+    expect(ui.page.get_by_text("Live", exact=True)).to_be_visible()
+    cookies = {cookie["name"]: cookie for cookie in ui.context.cookies()}
+    (name,) = cookies
+    assert re.fullmatch(r"rowlock-\d+", name)
+    assert cookies[name]["httpOnly"] and cookies[name]["sameSite"] == "Strict"
+    assert ui.page.evaluate("document.cookie") == ""
+
+
+def test_a_workload_appears_and_says_why_it_stands_there(ui: Ui) -> None:
+    """Nobody reloads the page."""
+    run(ui, "talks", LONG, "--nnodes", "2")
+    expect(ui.row("talks")).to_contain_text("All 2 pods run.")
+    expect(ui.row("talks")).to_contain_text("2/2")
+    run(ui, "waits", LONG, "-g", "2", "--nnodes", "3")
+    expect(ui.row("waits")).to_contain_text("Pending")
+    expect(ui.row("waits")).to_contain_text("GPU")
+    run(ui, "fails", FAILS)
+    expect(ui.row("fails")).to_contain_text("Failed")
+    expect(ui.row("fails")).to_contain_text("ended with exit code 3")
+    ui.picture("workloads-light")
+    ui.page.emulate_media(color_scheme="dark")
+    ui.picture("workloads-dark")
+    ui.page.set_viewport_size({"width": 390, "height": 800})
+    ui.picture("workloads-phone")
+
+
+def test_search_filters_sort_and_columns(ui: Ui) -> None:
+    for name in ("bee", "ant", "cat"):
+        run(ui, name, "print(1)")
+    names = ui.page.locator("tbody tr td:nth-child(2)")
+    expect(names).to_have_count(3)
+    ui.page.get_by_role("button", name="Workload", exact=True).click()
+    expect(names).to_have_text(["ant", "bee", "cat"])
+    ui.page.get_by_role("button", name="Workload ↑").or_(
+        ui.page.get_by_role("button", name="Workload", exact=True)
+    ).click()
+    expect(names).to_have_text(["cat", "bee", "ant"])
+    ui.page.keyboard.press("/")
+    ui.page.keyboard.type("be")
+    expect(names).to_have_text(["bee"])
+    ui.page.keyboard.press("Control+A")
+    ui.page.keyboard.type("nosuch")
+    ui.page.get_by_role("button", name="CLEAR SEARCH AND FILTERS").click()
+    ui.cluster.run("rowlock", "wait", "ant")
+    ui.page.get_by_role("button", name="ADD FILTER").click()
+    ui.page.get_by_label("Column", exact=True).select_option("Project")
+    ui.page.get_by_role("group", name="Add a filter").get_by_role("button", name="default").click()
+    expect(ui.page.get_by_role("button", name="Remove the filter Project default")).to_be_visible()
+    expect(names).to_have_count(3)
+    ui.page.get_by_role("button", name="COLUMNS").click()
+    ui.page.get_by_role("checkbox", name="Framework").check()
+    ui.page.keyboard.press("Escape")
+    expect(ui.page.get_by_role("columnheader", name="Framework")).to_be_visible()
+    ui.page.reload()
+    expect(ui.page.get_by_role("columnheader", name="Framework")).to_be_visible()
+    with ui.page.expect_download() as download:
+        ui.page.get_by_role("button", name="DOWNLOAD CSV").click()
+    text = download.value.path().read_text()
+    assert text.startswith('"Workload","Type","Status"') and text.count("\n") == 4
+
+
+def test_the_details_begin_with_what_happened(ui: Ui) -> None:
+    run(ui, "fails", FAILS)
+    ui.row("fails").get_by_role("link", name="fails", exact=True).click()
+    panel = ui.page.get_by_role("complementary")
+    expect(panel.locator(".verdict")).to_contain_text("rank 0 (pod fails-master-0")
+    expect(panel).to_contain_text("RankFailed")
+    ui.picture("details-history")
+    panel.get_by_role("tab", name="Logs").click()
+    expect(panel.get_by_role("log")).to_contain_text("[rank 0] hello from 0")
+    expect(panel).to_contain_text("the log ends here")
+    panel.get_by_role("tab", name="Pods").click()
+    expect(panel.get_by_role("cell", name="fails-master-0", exact=True)).to_be_visible()
+    panel.get_by_role("link", name="Logs of fails-master-0").click()
+    expect(panel.get_by_role("log")).to_contain_text("hello from 0")
+    panel.get_by_role("tab", name="Details").click()
+    expect(panel).to_contain_text("rowlock why fails -p default")
+    expect(panel.locator("pre")).to_contain_text("distributedFramework")
+    ui.picture("details-details")
+    ui.page.keyboard.press("Escape")
+    expect(panel).to_have_count(0)
+
+
+def test_a_log_is_followed_and_searched(ui: Ui) -> None:
+    run(ui, "talks", LONG, "--nnodes", "2")
+    ui.row("talks").get_by_role("link", name="talks", exact=True).click()
+    panel = ui.page.get_by_role("complementary")
+    panel.get_by_role("tab", name="Logs").click()
+    log = panel.get_by_role("log")
+    expect(log).to_contain_text("[rank 1] step 1")
+    expect(log).to_contain_text("step 12")  # it goes on
+    panel.get_by_label("Ranks").select_option("talks-worker-0")
+    expect(log).to_contain_text("step 1")
+    expect(log).not_to_contain_text("[rank")
+    panel.get_by_label("Search the log").fill("step 7")
+    expect(log).not_to_contain_text("step 1")
+    ui.picture("logs")
+
+
+def test_what_a_program_prints_is_shown_and_not_obeyed(ui: Ui) -> None:
+    """Its bytes are an enemy's: no markup, no colours, no line of any length."""
+    run(
+        ui,
+        "hostile",
+        r"print('<img src=x onerror=alert(1)>\x1b[31mred\x1b[0m'); print('x' * 100000); print('1%\r50%\r100%')",
+    )
+    ui.row("hostile").get_by_role("link", name="hostile", exact=True).click()
+    ui.page.get_by_role("tab", name="Logs").click()
+    log = ui.page.get_by_role("log")
+    expect(log).to_contain_text("<img src=x onerror=alert(1)>red")
+    expect(log).to_contain_text("x … (cut")
+    expect(log).to_contain_text("[rank 0] 100%")
+    expect(log.locator("img")).to_have_count(0)
+
+
+def test_stop_run_and_delete(ui: Ui) -> None:
+    run(ui, "talks", LONG)
+    row = ui.row("talks")
+    expect(row).to_contain_text("Running")
+    row.get_by_role("checkbox").check()
+    ui.page.get_by_role("button", name="STOP").click()
+    dialog = ui.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("rowlock suspend talks -p default")
+    dialog.get_by_role("button", name="CANCEL").click()
+    expect(row).to_contain_text("Running")
+    ui.page.get_by_role("button", name="STOP").click()
+    dialog.get_by_role("button", name="STOP", exact=True).click()
+    expect(row).to_contain_text("Stopped")
+    expect(row).to_contain_text("It is suspended")
+    ui.page.get_by_role("button", name="RUN", exact=True).click()
+    expect(row).to_contain_text("Running")
+    ui.page.get_by_role("button", name="SHOW DETAILS").click()
+    panel = ui.page.get_by_role("complementary")
+    panel.get_by_role("button", name="DELETE").click()
+    ui.picture("delete")
+    ui.page.get_by_role("dialog").get_by_role("button", name="DELETE", exact=True).click()
+    expect(ui.page.get_by_text("No workloads yet")).to_be_visible()
+    assert ui.cluster.json("rowlock", "list", "--json") == []
+
+
+def test_many_are_deleted_at_once(ui: Ui) -> None:
+    for name in ("one", "two", "three"):
+        run(ui, name, "print(1)")
+    expect(ui.page.locator("tbody tr")).to_have_count(3)
+    ui.page.get_by_role("checkbox", name="Select all").check()
+    ui.page.get_by_role("button", name="DELETE").click()
+    ui.page.get_by_role("dialog").get_by_role("button", name="DELETE", exact=True).click()
+    expect(ui.page.get_by_text("3 workloads are deleted.")).to_be_visible()
+    expect(ui.page.get_by_text("No workloads yet")).to_be_visible()

@@ -1,0 +1,67 @@
+// The REST API, with the key of the session. Addresses are relative to the page, so that any base path works.
+
+const KEY = "rowlock.key";
+
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly issues: { field: string; details: string }[] = [],
+  ) {
+    super(message);
+  }
+}
+
+export function address(path: string): string {
+  return new URL(`api/v1/${path}`, document.baseURI).href;
+}
+
+export function sessionKey(): string {
+  return localStorage.getItem(KEY) ?? "";
+}
+
+export function forgetSession(): void {
+  localStorage.removeItem(KEY);
+}
+
+/** Exchange the code of `rowlock ui`'s address for a session. Throws ApiError. */
+export async function exchangeCode(code: string): Promise<void> {
+  const { key } = await call<{ key: string }>("POST", "ui/session", { code });
+  localStorage.setItem(KEY, key);
+}
+
+/** The answer to one request. Throws ApiError with the server's own sentence. */
+export async function call<T>(method: string, path: string, body?: unknown): Promise<T> {
+  const answer = await request(path, {
+    method,
+    ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }),
+  });
+  return (await answer.json()) as T;
+}
+
+/** A response whose status is a success. Throws ApiError. */
+export async function request(path: string, options: RequestInit = {}): Promise<Response> {
+  let answer: Response;
+  try {
+    answer = await fetch(address(path), {
+      ...options,
+      cache: "no-store",
+      headers: { ...(options.headers as Record<string, string>), "X-Rowlock-Key": sessionKey() },
+    });
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new ApiError(0, "The server does not answer. Check it with `rowlock status`; the page comes back by itself.");
+  }
+  if (!answer.ok) throw await errorOf(answer);
+  return answer;
+}
+
+async function errorOf(answer: Response): Promise<ApiError> {
+  const text = await answer.text();
+  try {
+    const body = JSON.parse(text) as { message?: string; complianceIssues?: { field: string; details: string }[] };
+    return new ApiError(answer.status, body.message || `HTTP ${answer.status}`, body.complianceIssues ?? []);
+  } catch {
+    return new ApiError(answer.status, text.trim() || `HTTP ${answer.status}`);
+  }
+}

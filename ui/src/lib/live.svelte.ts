@@ -1,0 +1,65 @@
+// The workloads as this page knows them, kept by the worker's messages; `version` moves at most once a frame.
+
+import { address, forgetSession, sessionKey } from "./api";
+import type { PageMessage, Row, StreamMessage, StreamState } from "./types";
+
+const VIEW_MS = 200; // a table that is sorted anew more often cannot be read
+
+export const live = $state({ state: "connecting" as StreamState, version: 0, complete: false, now: Date.now() });
+export const rows = new Map<string, Row>();
+
+let port: { postMessage(message: PageMessage): void } | undefined;
+let clockSkew = 0;
+let pending = false;
+
+/** Begin, or go on with a new session. */
+export function follow(): void {
+  port ??= openPort();
+  port.postMessage({ type: "follow", key: sessionKey(), url: address("ui/workloads") });
+}
+
+function openPort(): { postMessage(message: PageMessage): void } {
+  const tick = (): void => {
+    live.now = Date.now() + clockSkew;
+  };
+  setInterval(tick, 1000);
+  document.addEventListener("visibilitychange", () => {
+    tick();
+    if (!document.hidden) follow();
+  });
+  addEventListener("online", follow);
+  if (typeof SharedWorker === "undefined") {
+    const worker = new Worker(new URL("../worker.ts", import.meta.url), { type: "module", name: "rowlock" });
+    worker.onmessage = ({ data }: MessageEvent<StreamMessage>) => take(data);
+    return worker;
+  }
+  const shared = new SharedWorker(new URL("../worker.ts", import.meta.url), { type: "module", name: "rowlock" });
+  shared.port.onmessage = ({ data }: MessageEvent<StreamMessage>) => take(data);
+  addEventListener("pagehide", () => shared.port.postMessage({ type: "leave" } satisfies PageMessage));
+  addEventListener("pageshow", (event) => event.persisted && follow());
+  return shared.port;
+}
+
+function take(message: StreamMessage): void {
+  if (message.type === "state") {
+    live.state = message.state;
+    if (message.state === "signed-out") forgetSession();
+    return;
+  }
+  if (message.type === "ready") {
+    clockSkew = message.time * 1000 - Date.now();
+    live.complete = true;
+  } else if (message.type === "gone") {
+    for (const id of message.ids) rows.delete(id);
+  } else {
+    if (message.type === "reset") rows.clear();
+    for (const row of message.rows) rows.set(row.id, row);
+  }
+  if (!pending) {
+    pending = true;
+    setTimeout(() => {
+      pending = false;
+      live.version += 1;
+    }, VIEW_MS);
+  }
+}

@@ -1,0 +1,134 @@
+// One stream of workloads for all pages of a browser: it remembers the rows, comes back after a break where it was, and
+// says so while it cannot.
+
+import { EventParser } from "./events";
+import type { Row, StreamMessage, StreamState } from "./types";
+
+const SILENCE_MS = 40_000; // the server shows a sign of life every 15 s
+const FIRST_DELAY_MS = 250;
+const LAST_DELAY_MS = 5_000;
+const PATIENCE_MS = 600; // a stream that the server ends after a while is back before anybody could read a word about it
+
+type Tell = (message: StreamMessage) => void;
+
+export class WorkloadStream {
+  readonly rows = new Map<string, Row>();
+  state: StreamState = "connecting";
+  #key = "";
+  #url = "";
+  #lastEvent = "";
+  #delay = FIRST_DELAY_MS;
+  #abort: AbortController | undefined;
+  #retry: ReturnType<typeof setTimeout> | undefined;
+  #notice: ReturnType<typeof setTimeout> | undefined;
+  readonly #tell: Tell;
+
+  constructor(tell: Tell) {
+    this.#tell = tell;
+  }
+
+  /** Follow with this key; nothing happens when that is done already. */
+  follow(key: string, url: string): void {
+    if (key === this.#key && url === this.#url && this.state !== "signed-out") return;
+    this.stop();
+    if (key !== this.#key) this.#lastEvent = "";
+    this.#key = key;
+    this.#url = url;
+    this.#setState("connecting");
+    void this.#connect();
+  }
+
+  /** Try now: the machine woke up, or the network is back. */
+  retry(): void {
+    if (this.#key && this.state === "reconnecting") {
+      clearTimeout(this.#retry);
+      this.#delay = FIRST_DELAY_MS;
+      void this.#connect();
+    }
+  }
+
+  stop(): void {
+    clearTimeout(this.#retry);
+    clearTimeout(this.#notice);
+    this.#notice = undefined;
+    this.#abort?.abort();
+  }
+
+  async #connect(): Promise<void> {
+    this.#abort?.abort();
+    const abort = new AbortController();
+    this.#abort = abort;
+    try {
+      const headers: Record<string, string> = { "X-Rowlock-Key": this.#key };
+      if (this.#lastEvent) headers["Last-Event-ID"] = this.#lastEvent;
+      const answer = await withSilenceLimit(abort, fetch(this.#url, { headers, signal: abort.signal, cache: "no-store" }));
+      if (answer.status === 401 || answer.status === 403) {
+        this.#lastEvent = "";
+        this.rows.clear();
+        this.#tell({ type: "reset", rows: [] });
+        return this.#setState("signed-out");
+      }
+      if (!answer.ok || !answer.body) throw new Error(`HTTP ${answer.status}`);
+      await this.#read(answer.body.getReader(), abort);
+    } catch {
+      // Whatever broke, the answer is to come back; `abort` tells whether another connection has taken over.
+    }
+    if (abort === this.#abort && this.state !== "signed-out") this.#comeBack();
+  }
+
+  async #read(reader: ReadableStreamDefaultReader<Uint8Array>, abort: AbortController): Promise<void> {
+    const parser = new EventParser();
+    const decoder = new TextDecoder();
+    for (;;) {
+      const { done, value } = await withSilenceLimit(abort, reader.read());
+      if (done || abort !== this.#abort) return;
+      for (const event of parser.push(decoder.decode(value, { stream: true }))) this.#take(event.name, event.data, event.id);
+    }
+  }
+
+  #take(name: string, data: string, id: string): void {
+    const value: unknown = JSON.parse(data);
+    if (name === "reset") {
+      this.rows.clear();
+      this.#tell({ type: "reset", rows: [] });
+    } else if (name === "rows") {
+      const rows = value as Row[];
+      for (const row of rows) this.rows.set(row.id, row);
+      this.#tell({ type: "rows", rows });
+    } else if (name === "gone") {
+      const ids = value as string[];
+      for (const gone of ids) this.rows.delete(gone);
+      this.#tell({ type: "gone", ids });
+    } else if (name === "ready") {
+      this.#lastEvent = id;
+      this.#delay = FIRST_DELAY_MS;
+      clearTimeout(this.#notice);
+      this.#notice = undefined;
+      this.#tell({ type: "ready", time: (value as { time: number }).time });
+      this.#setState("live");
+    }
+  }
+
+  #comeBack(): void {
+    this.#notice ??= setTimeout(() => this.#setState("reconnecting"), PATIENCE_MS);
+    this.#retry = setTimeout(() => void this.#connect(), this.#delay * (0.75 + Math.random() / 2));
+    this.#delay = Math.min(this.#delay * 2, LAST_DELAY_MS);
+  }
+
+  #setState(state: StreamState): void {
+    if (state !== this.state) {
+      this.state = state;
+      this.#tell({ type: "state", state });
+    }
+  }
+}
+
+/** A connection that says nothing is broken, though nobody was told: after sleep, or behind a tunnel. */
+async function withSilenceLimit<T>(abort: AbortController, promise: Promise<T>): Promise<T> {
+  const timer = setTimeout(() => abort.abort(), SILENCE_MS);
+  try {
+    return await promise;
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,94 @@
+// What the server tells: rows of the live stream, and the bodies of the REST API as far as they are shown.
+
+export interface Row {
+  id: string;
+  name: string;
+  type: string;
+  distributedFramework: string;
+  category: string;
+  phase: string;
+  phaseReason: string | null;
+  phaseUpdatedAt: string;
+  why: string;
+  projectName: string;
+  departmentName: string;
+  namespace: string;
+  submittedBy: string;
+  priorityClassName: string;
+  preemptible: boolean;
+  createdAt: string;
+  completedAt: string | null;
+  startedAt: string | null;
+  runningPods: number;
+  requestedPods: number;
+  minPods: number | null;
+  maxPods: number | null;
+  failedPods: number;
+  images: string[];
+  nodePool: string;
+  nodes: string[];
+  gpuRequest: number;
+  gpuAllocation: number;
+  gpuMemoryAllocation: string;
+  kind: string;
+  clusterId: string;
+  canStop: boolean;
+}
+
+export interface Session {
+  user: string;
+  version: string;
+  cluster: string;
+}
+
+export interface Pod {
+  name: string;
+  rank: string;
+  status: string;
+  nodeName: string | null;
+  k8sPhase: string;
+  containers: { name: string; image: string }[];
+  currentNodePool?: string;
+  allocatedResources?: { gpu?: number; gpuMemory?: string };
+}
+
+export interface EventRecord {
+  meta: { creationTimestamp: string; type: "PhaseUpdate" | "Event" };
+  spec: {
+    phaseUpdate?: { phase: string; phaseMessage: string };
+    event?: {
+      type: string;
+      reason: string;
+      message: string;
+      count: number;
+      source: string;
+      involvedObject: { kind: string; name: string };
+    };
+  };
+}
+
+export interface Why {
+  sentence: string;
+  phase: string;
+  incidents: { sentence: string; rank?: number | string }[];
+  verdict: { kind: string; sentence: string } | null;
+}
+
+export interface Project {
+  id: string;
+  name: string;
+  clusterId: string;
+}
+
+/** What the worker that holds the stream tells its pages. */
+export type StreamMessage =
+  | { type: "reset"; rows: Row[] }
+  | { type: "rows"; rows: Row[] }
+  | { type: "gone"; ids: string[] }
+  | { type: "ready"; time: number }
+  | { type: "state"; state: StreamState };
+
+export type StreamState = "connecting" | "live" | "reconnecting" | "signed-out";
+
+/** What a page tells the worker. */
+export type PageMessage = { type: "follow"; key: string; url: string } | { type: "leave" };
