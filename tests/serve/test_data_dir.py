@@ -41,6 +41,25 @@ def test_a_link_laid_where_the_token_will_be_written_is_not_followed(tmp_path: P
     assert victim.read_text() == "mine"
 
 
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Token, kubeconfig and server.json: after a power cut each is the old one or the new one, never an empty one."""
+    steps, fsync, replace = list[str](), os.fsync, Path.replace
+
+    def sync(fd: int) -> None:
+        is_directory = stat.S_ISDIR(os.fstat(fd).st_mode)
+        steps.append("directory" if is_directory else f"{os.fstat(fd).st_size} bytes")
+        fsync(fd)
+
+    def rename(self: Path, target: Path) -> Path:
+        steps.append("rename")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", rename)
+    token = ensure_token(tmp_path / "token")
+    assert steps == [f"{len(token) + 1} bytes", "rename", "directory"]
+
+
 def test_an_empty_token_opens_nothing() -> None:
     world: World
     for world in _world(RestSettings(token="", user="ana")):

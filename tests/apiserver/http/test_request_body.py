@@ -92,8 +92,15 @@ def _text(random_: random.Random, spaces: tuple[str, str], depth: int) -> str:
 
 @pytest.mark.parametrize(
     "body",
-    [b"a: 1" + b":59" * 200_000, b"[" * 300_000, b"a: &a [1]\nb: *a\n", b"a: " + b"9" * 600_000, b"- " * 100_000],
-    ids=["base 60", "deep", "alias", "digits", "deep lists"],
+    [
+        b"a: 1" + b":59" * 200_000,
+        b"[" * 300_000,
+        b"a: &a [1]\nb: *a\n",
+        b"a: " + b"9" * 600_000,
+        b"- " * 100_000,
+        b"".join(b"key-%d: value\n" % n for n in range(40_000)),
+    ],
+    ids=["base 60", "deep", "alias", "digits", "deep lists", "keys"],
 )
 def test_yaml_that_was_made_to_be_slow_is_not(body: bytes) -> None:
     begun = time.process_time()

@@ -157,6 +157,17 @@ def test_rights_come_from_bindings_of_groups(token: str, codes: list[int]) -> No
     assert [a.status_code for a in asked(token, "10.0.0.5", *EVERYTHING)] == codes
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+@pytest.mark.parametrize("token", [EVE, "no token at all"])
+def test_who_may_not_write_is_refused_before_anything_is_read(token: str, method: str) -> None:
+    """A body costs nothing but its bytes then: here it would be no object, and no text of any format."""
+    path = "/api/v1/namespaces/default/configmaps" + ("" if method == "POST" else "/c")
+    (answer,) = asked(token, "10.0.0.5", (method, path, ["no object"]))
+    assert answer.status_code == (403 if token == EVE else 401)
+    (may,) = asked(ANA, "10.0.0.5", (method, path, ["no object"]))
+    assert may.status_code in (400, 415), "who may is told what is wrong with it"
+
+
 def test_a_refusal_is_in_a_real_servers_words() -> None:
     (answer,) = asked(BOB, "10.0.0.5", SECRETS)
     said = 'secrets is forbidden: User "bob" cannot list resource "secrets" in API group "" at the cluster scope'

@@ -1,0 +1,64 @@
+"""py-spy that answers late, or goes just when it is to be ended: a look into a process never ends more than itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from rowlock.diagnostics import stack_dumps
+
+
+def a_tool(place: Path, script: str) -> Callable[[], str]:
+    tool = place / "py-spy"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    return lambda: str(tool)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack_dumps, "_DUMP_TIMEOUT", 0.2)
+    monkeypatch.setattr(stack_dumps, "has_no_python", lambda pid: False)
+
+
+def test_a_tool_that_does_not_answer_is_ended_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack_dumps, "find_py_spy", a_tool(tmp_path, "exec sleep 100000"))
+    monkeypatch.setattr(stack_dumps, "_TRIES", 1)
+    assert "did not answer within" in asyncio.run(stack_dumps.dump_stack(os.getpid())).blind
+    assert not [child for child in psutil.Process().children() if "100000" in child.cmdline()]
+
+
+def test_a_tool_that_ends_while_it_is_ended_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kill()` of a process that has gone raises ProcessLookupError: it once ended the whole server."""
+    start = asyncio.create_subprocess_exec
+
+    async def start_one_that_ends(*argv: str, **more: Any) -> asyncio.subprocess.Process:
+        process = await start(*argv, **more)
+        kill = process.kill
+
+        def kill_twice() -> None:
+            kill()
+            raise ProcessLookupError(f"no process {process.pid}")
+
+        process.kill = kill_twice  # type: ignore[method-assign] # the race, every time
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_one_that_ends)
+    monkeypatch.setattr(stack_dumps, "find_py_spy", a_tool(tmp_path, "exec sleep 100000"))
+    found = asyncio.run(stack_dumps.dump_stacks([os.getpid(), os.getppid()]))
+    assert all("did not answer within" in dump.blind for dump in found.values())
+
+
+@pytest.mark.parametrize("said", ["", "{", "null", "[" * 20_000, '[{"frames": [{}]}]', "\\0"])
+def test_a_tool_may_say_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    (tmp_path / "said").write_text(said)
+    monkeypatch.setattr(stack_dumps, "find_py_spy", a_tool(tmp_path, f"cat {tmp_path}/said"))
+    dump = asyncio.run(stack_dumps.dump_stack(os.getpid()))
+    assert dump.stack is None or not dump.stack.frames or dump.stack.frames[0].function is not None
+    str(dump).encode()
