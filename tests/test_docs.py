@@ -133,6 +133,16 @@ def test_paths_that_a_page_names_exist(page: Path) -> None:
             assert path in names, f"no such file: {path}"
 
 
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+@pytest.mark.parametrize("page", [*PAGES, *DESIGN], ids=lambda p: p.name)
+def test_tests_that_a_page_names_exist(page: Path) -> None:
+    """Who is told that a test holds something shall find it."""
+    for path, name in TEST.findall(page.read_text(encoding="utf-8")):
+        assert f"def {name}(" in (REPO / path).read_text(encoding="utf-8"), f"{path} has no {name}"
+
+
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
