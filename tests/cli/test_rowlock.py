@@ -23,7 +23,7 @@ from rowlock.cli.output import format_memory
 from rowlock.cli.progress import ProgressReporter
 from rowlock.cli.run.request import launch_command
 from rowlock.cli.runai_tree import ROOT as RUNAI
-from rowlock.rest import logs
+from rowlock.rest.log_streams import logs
 from rowlock.workloads import history
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload

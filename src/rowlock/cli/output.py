@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rowlock.cli.live_lines import TERMINAL
+
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]], gap: int = 2) -> str:
     """Left-aligned columns, `gap` blanks between them, none at the end of a line."""
@@ -29,8 +31,8 @@ def show(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """A remark beside the result: to stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """A remark beside the result: to stderr, above the bars that a log has on the terminal."""
+    TERMINAL.write(f"{text}\n", sys.stderr)
 
 
 def ask(question: str, interrupted: str = "") -> str:

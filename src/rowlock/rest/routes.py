@@ -4,9 +4,10 @@ a parameter."""
 from __future__ import annotations
 
 from rowlock import kinds
-from rowlock.rest import applications, draining, logs, manifest_check, projects, scheduler, workloads
+from rowlock.rest import applications, draining, manifest_check, projects, scheduler, workloads
 from rowlock.rest.call import Endpoint
 from rowlock.rest.inventory import clusters, departments, node_pools, nodes, queue_quotas
+from rowlock.rest.log_streams import logs
 from rowlock.rest.rights import EVERYBODY, Right
 from rowlock.rest.workload_routes import batch, pods, standard
 

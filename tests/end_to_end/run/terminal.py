@@ -16,6 +16,7 @@ class Terminal:
 
     def __init__(self, cluster: Cluster, *argv: str) -> None:
         self.said = b""
+        self.all_said = b""
         self._ours, theirs = pty.openpty()
         self._process = subprocess.Popen(
             argv, env=cluster.env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
@@ -29,7 +30,9 @@ class Terminal:
         while words not in self.said:
             assert time.monotonic() < deadline, f"{words!r} was not said: {self.said!r}"
             if select.select([self._ours], [], [], 0.1)[0]:
-                self.said += self._read()
+                piece = self._read()
+                self.said += piece
+                self.all_said += piece
         self.said = self.said.partition(words)[2]
 
     def _read(self) -> bytes:

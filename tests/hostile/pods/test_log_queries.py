@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowlock.errors import BadRequest
-from rowlock.rest.logs import _parse_count, _parse_seconds
+from rowlock.rest.log_streams.logs import _parse_count, _parse_seconds
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from rowlock.cli import client
 from rowlock.cli.commands.jobs import WORKLOADS, find_workload
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.live_lines import TERMINAL
 from rowlock.cli.output import parse_duration
 
 GONE_CHIEF = "chief"
@@ -30,7 +31,7 @@ def logs(line: CommandLine) -> int:
     if line.previous:
         raise CommandError("--previous needs --rank or --pod: every rank has restarts of its own", 2)
     try:
-        write_lines(server.stream_lines(f"{path}/logs", **options))
+        write_merged(server, f"{path}/logs", **options)
     except client.StatusError as refusal:
         raise CommandError(refusal.message + _earlier_logs_hint(server, workload)) from None
     return 0
@@ -87,8 +88,21 @@ def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: in
     raise CommandError(f"{workload['name']} has no rank {rank}; it has {', '.join(ranks)}.")
 
 
-def write_lines(lines: Iterable[bytes]) -> None:
-    """To stdout as bytes, line by line: a follower sees each at once."""
-    for text in lines:
-        sys.stdout.buffer.write(text)
-        sys.stdout.buffer.flush()
+def write_merged(server: client.ServerClient, path: str, **options: Any) -> None:
+    """The log of all ranks. On a terminal, bars that programs draw stay below it, each with its rank."""
+    live = sys.stdout.isatty()
+    write_lines(server.stream_lines(path, progress=live, **options), live=live)
+
+
+def write_lines(lines: Iterable[bytes], *, live: bool = False) -> None:
+    """To stdout as bytes, line by line: a follower sees each at once. `live`: the stream has states of lines."""
+    if not live:
+        for text in lines:
+            sys.stdout.buffer.write(text)
+            sys.stdout.buffer.flush()
+        return
+    try:
+        for text in lines:
+            TERMINAL.write(text.decode(errors="replace"))
+    finally:
+        TERMINAL.clear()

@@ -18,7 +18,7 @@ from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.commands import cluster
 from rowlock.cli.commands.jobs import WORKLOADS, wait_for_phase
-from rowlock.cli.commands.logs import write_lines
+from rowlock.cli.commands.logs import write_merged
 from rowlock.cli.context import context_flags, data_dir, data_dir_flag, prepare_data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import ask, show, tell
@@ -36,6 +36,8 @@ _FLAG_OF = {
 """A field of the request in the words of this command line."""
 DETACHED = 0
 _STOPPED, _TERMINATED = 130, 143
+_KILL_TIMEOUT = 10
+"""Seconds that killed programs have to be gone."""
 _STOP_PHASES = "Stopped,Completed,Failed,Deleted"
 
 
@@ -195,7 +197,7 @@ def _follow(line: CommandLine, server: ServerClient, name: str, identity: str, c
         if console.kind != TERMINAL or not console.converse(line, identity):
             events_path = f"{WORKLOADS}/{identity}/events"
             with ProgressReporter(server, name, events_path, restarts=bool(line.backoff_limit), pauses=True):
-                write_lines(server.stream_lines(f"{WORKLOADS}/{identity}/logs", follow=True))
+                write_merged(server, f"{WORKLOADS}/{identity}/logs", follow=True)
         body = wait_for_phase(client.connect(line), {"id": identity}, "Completed", None)
     except KeyboardInterrupt:
         return _handle_interrupt(line, name, identity)
@@ -294,6 +296,7 @@ def _stop(server: ServerClient, name: str, identity: str, *, at_once: bool) -> N
         path = f"/api/v1/namespaces/{workload['namespace']}/pods/{pod}"
         with contextlib.suppress(client.StatusError):  # it has gone
             server.call("DELETE", path, query={"gracePeriodSeconds": 0})
+    server.get(f"{WORKLOADS}/{identity}/wait", **{"for": _STOP_PHASES, "timeout": _KILL_TIMEOUT})
 
 
 def _leave_running(line: CommandLine, name: str, code: int) -> int:

@@ -21,6 +21,8 @@ from rowlock.cli.websocket import WebSocket
 
 CONSOLE_FIELDS = ("stdin", "stdinOnce", "tty")
 _POLL_S = 0.05
+_LAST_START_S = 10.0
+"""Seconds in which a rank may start after its job is over."""
 PIPED, TERMINAL = "piped", "terminal"
 
 
@@ -88,16 +90,21 @@ class Console:
     def _wait_for_pod(self, server: ServerClient, identity: str) -> dict[str, Any] | None:
         """The rank's pod, as soon as its program runs; None when it has ended."""
         workload = server.get(f"{WORKLOADS}/{identity}")
-        while True:
+        over_since: float | None = None
+        while over_since is None or time.monotonic() - over_since < _LAST_START_S:
             pods = server.get(f"{WORKLOADS}/{identity}/pods")["pods"]
             found = next((pod for pod in pods if pod["rank"] == f"rank {self.rank}"), None)
             if found is not None and found["completedAt"] is not None:
                 return None
             if found is not None and found["k8sPhase"] == "Running":
                 return {"metadata": {"name": found["name"], "namespace": workload["namespace"]}}
-            if server.get(f"{WORKLOADS}/{identity}")["phase"] in ("Completed", "Failed", "Deleted", "Stopped"):
-                return None
+            phase = server.get(f"{WORKLOADS}/{identity}")["phase"]
+            if phase in ("Failed", "Deleted", "Stopped"):
+                break
+            if phase == "Completed" and over_since is None:  # the master's end completes a job: this rank may yet start
+                over_since = time.monotonic()
             time.sleep(_POLL_S)
+        return None
 
 
 def _is_piped() -> bool:

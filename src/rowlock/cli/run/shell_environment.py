@@ -20,7 +20,7 @@ _RANKS_OWN = re.compile(
 )
 """What the platform says to each rank: of another job, where this shell runs in one."""
 _EVERYBODYS = frozenset(
-    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR EDITOR VISUAL PAGER LESS LESSOPEN LESSCLOSE MANPATH INFOPATH".split()
+    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR EDITOR VISUAL PAGER LESS LESSOPEN LESSCLOSE MANPATH INFOPATH KUBECONFIG".split()
 )
 """Not worth a word."""
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")

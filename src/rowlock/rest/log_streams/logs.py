@@ -24,6 +24,7 @@ from rowlock.errors import ApiError, BadRequest, NotFound
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.log_streams.lines import STATE, split_lines, take_lines
 from rowlock.rest.workloads import find_workload
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
@@ -32,7 +33,7 @@ from rowlock.workloads.runai_json import Workload
 
 _PARAMETERS = (
     "follow", "tail", "tailLines", "since", "sinceSeconds", "sinceTime", "timestamps", "previous", "container",
-    "limitBytes", "prefix",
+    "limitBytes", "prefix", "progress",
 )  # fmt: skip
 _FIRST_CHUNK_TIMEOUT = 0.25
 """Seconds to wait for the first bytes, so that a refusal is still a status code."""
@@ -151,9 +152,11 @@ def _waiting_reason(workload: Workload) -> str:
 
 
 async def workload_logs(call: RestCall) -> Any:
-    """GET /workloads/{id}/logs: the logs of all pods, merged, each line marked with its rank."""
+    """GET /workloads/{id}/logs: the logs of all pods, merged, each line marked with its rank. With `progress` who follows
+    also gets what lines look like that are not over (`lines.STATE`): progress bars."""
     log_options, workload = parse_log_options(call), find_workload(call)
-    source = _source(call, workload)
+    has_states = _parse_bool(call.validate_query(*_PARAMETERS), "progress")
+    source = replace(_source(call, workload), has_states=has_states)
     if log_options.follow:
         return await _stream_response(source.follow_all(log_options))
     return await _stream_response(source.read_all(workload, log_options))
@@ -257,27 +260,6 @@ def attempt(pod: Object) -> tuple[str, int]:
     return objects.uid(pod), max((int(s.get("restartCount") or 0) for s in states), default=0)
 
 
-async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Chunks as whole lines, each with its newline."""
-    rest = b""
-    async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line + b"\n"
-    if rest:
-        yield rest + b"\n"
-
-
-async def take_lines(lines: AsyncIterator[bytes], count: int | None) -> AsyncIterator[bytes]:
-    """No more than `count` of them: a log may grow while it is read."""
-    if count == 0:
-        return
-    async for line in lines:
-        yield line
-        if count is not None and (count := count - 1) == 0:
-            return
-
-
 def _strip_timestamp(line: bytes) -> bytes:
     return line.partition(b" ")[2]
 
@@ -290,6 +272,8 @@ class _LogSource:
     cache: InformerCache
     uid: str
     clock: Callable[[], float]
+    has_states: bool = False
+    """Does a follower want the states of lines that are not over?"""
 
     def read_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
         return self.api.log(objects.namespace(pod), objects.name(pod), replace(log_options, owner=self.uid))
@@ -358,7 +342,7 @@ class _LogSource:
         sources += [(pod, self.read_gone_pod(pod, dated_options)) for pod in gone]
         pending_lines = []
         for number, (pod, chunks) in enumerate(sources):
-            lines = take_lines(split_lines(chunks), log_options.tail)
+            lines = take_lines(split_lines(chunks, stamped=True), log_options.tail)
             try:
                 head = await anext(lines, None)
             except (NotFound, BadRequest):
@@ -462,7 +446,8 @@ class _LogSource:
         self, pod: Object, tag: bytes, queue: asyncio.Queue[bytes | None], log_options: LogOptions
     ) -> None:
         try:
-            async for line in split_lines(self.read_pod(pod, log_options)):
-                await queue.put(tag + line)
+            chunks = self.read_pod(pod, log_options)
+            async for line in split_lines(chunks, states=self.has_states, stamped=log_options.timestamps):
+                await queue.put(STATE + tag + line[1:] if line.startswith(STATE) else tag + line)
         except ApiError:
             return  # the pod went between being seen and being read: its next life has a follower of its own

@@ -1,0 +1,90 @@
+"""Lines on a terminal that are not over: each rank's progress bar, on a line of its own below what is printed.
+
+The server sends what such a line looks like after a carriage return (`\\r[rank 0]  45%|####`); the next one of the same rank
+takes its place, and so does its end, which is a line like any other.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from typing import TextIO
+
+STATE = "\r"
+_TAG = re.compile(r"\[[^\]]*\] ")
+_LINES_LEFT = 4
+"""Lines of the terminal that bars leave free."""
+_SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class LiveLines:
+    """A terminal's lower end. One for the process, since whatever is printed must go above it: `TERMINAL`."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, str] = {}
+        self._drawn = 0
+        self._lock = threading.RLock()
+
+    def write(self, text: str, stream: TextIO | None = None) -> None:
+        """Prints one line, with its newline, or shows the state of one. Safe to call from threads."""
+        stream = stream or sys.stdout
+        with self._lock:
+            if text.startswith(STATE):
+                text = text[1:].rstrip("\n")
+                self._states[_tag(text)] = text
+                self._redraw("")
+                return
+            if stream is sys.stdout:
+                self._states.pop(_tag(text), None)
+            if (not self._drawn and not self._states) or not stream.isatty():
+                stream.write(text)
+                stream.flush()
+                return
+            self._redraw(text)
+
+    def clear(self) -> None:
+        """Nothing is live any more: what was shown last stays as a line."""
+        with self._lock:
+            left, self._states = "".join(f"{state}\n" for state in self._states.values()), {}
+            if left or self._drawn:
+                self._redraw(left)
+
+    def _redraw(self, printed: str) -> None:
+        """One write, so that nothing flickers: up to the first bar, clear, what is printed, the bars."""
+        size = _terminal_size()
+        up = f"\x1b[{self._drawn}A" if self._drawn else ""
+        room = max(1, size.lines - _LINES_LEFT)
+        shown = list(self._states.values())[:room]
+        if len(self._states) > room:
+            shown[-1] = f"and {len(self._states) - room + 1} more ranks"
+        bars = "".join(f"{_fit(state, size.columns)}\n" for state in shown)
+        sys.stdout.write(f"{up}\r\x1b[J{printed}{bars}")
+        sys.stdout.flush()
+        self._drawn = len(shown)
+
+
+def _terminal_size() -> os.terminal_size:
+    """Of stdout; what is usual where it does not say."""
+    try:
+        columns, lines = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        columns, lines = 0, 0
+    return os.terminal_size((columns or 80, lines or 24))
+
+
+def _tag(text: str) -> str:
+    match = _TAG.match(text)
+    return match[0] if match else ""
+
+
+def _fit(text: str, columns: int) -> str:
+    """At most one line of the terminal; colours end with it."""
+    plain = _SEQUENCE.sub("", text).expandtabs()
+    if len(plain) < columns:
+        return text.expandtabs() + ("\x1b[0m" if plain != text else "")
+    return plain[: columns - 1]
+
+
+TERMINAL = LiveLines()
