@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-
 from rowlock.rest.logs import LogResponse
 
 
