@@ -49,6 +49,8 @@ SERVER_RULES: tuple[Rule, ...] = (
     Rule("", ("pods/log",), ("get",)),
     Rule("", ("events",), ("list",)),
     Rule("", ("persistentvolumeclaims",), ("get", "create", "delete")),
+    Rule("storage.k8s.io", ("storageclasses",), ("list",)),
+    Rule("node.k8s.io", ("runtimeclasses",), ("list",)),
 )
 """Of `rowlock up --kubeconfig`: the REST API and the commands."""
 SCHEDULER_RULES: tuple[Rule, ...] = (

@@ -1,7 +1,8 @@
-"""`rowlock doctor`: what this machine has, each with ok or warn, and the fix."""
+"""`rowlock doctor`: what this machine, or a real cluster, has; each with ok, warn or bad, and the fix."""
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -30,8 +31,34 @@ class Finding(NamedTuple):
 
 
 def doctor(line: CommandLine) -> int:
+    """What is there and what is missing: on this machine, or with --kubeconfig on a real cluster."""
+    findings = _cluster_findings(line) if line.kubeconfig else _machine_findings(line)
+    if line.json:
+        show_json([finding._asdict() for finding in findings])
+    else:
+        show(table(("", "WHAT", "FOUND"), [(f.state, f.what, f.found) for f in findings]))
+        for finding in findings:
+            if finding.fix:
+                show(f"\n{finding.what}: {finding.fix}")
+    return 1 if any(f.state == "bad" for f in findings) else 0
+
+
+def _cluster_findings(line: CommandLine) -> list[Finding]:
+    """By the program that speaks to real clusters: this one speaks HTTP to our own server only."""
+    argv = [sys.executable, "-P", "-m", "rowlock.kube.doctor", "--kubeconfig", os.path.expanduser(line.kubeconfig)]
+    argv += [*(("--context", line.context) if line.context else ()), "--scheduler", line.scheduler]
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise CommandError(result.stderr.strip().splitlines()[-1] if result.stderr.strip() else "no answer", 1)
+    return [Finding(**finding) for finding in json.loads(result.stdout)]
+
+
+def _machine_findings(line: CommandLine) -> list[Finding]:
+    if line.context or "scheduler" in line.given_flags:
+        flag = "--context" if line.context else "--scheduler"
+        raise CommandError(f"{flag} needs --kubeconfig FILE: without it this machine is looked at", 2)
     directory = data_dir(line)
-    findings = [
+    return [
         python(),
         cpus(),
         kubectl(),
@@ -44,14 +71,6 @@ def doctor(line: CommandLine) -> int:
         disk_space(directory),
         server(line, directory),
     ]
-    if line.json:
-        show_json([finding._asdict() for finding in findings])
-    else:
-        show(table(("", "WHAT", "FOUND"), [(f.state, f.what, f.found) for f in findings]))
-        for finding in findings:
-            if finding.fix:
-                show(f"\n{finding.what}: {finding.fix}")
-    return 1 if any(f.state == "bad" for f in findings) else 0
 
 
 def python() -> Finding:

@@ -176,8 +176,14 @@ SIMULATE = Command(
         JSON,
     ),
 )  # fmt: skip
-DOCTOR = Command("doctor", "Check this machine: what is installed, what is missing, how to fix it.", "commands.doctor:doctor",
-                 flags=(DATA_DIR, JSON))  # fmt: skip
+DOCTOR = Command(
+    "doctor", "Check this machine, or a real cluster: what is there, what is missing, how to fix it.", "commands.doctor:doctor", flags=(
+        Flag("--kubeconfig", "text", "check the real Kubernetes cluster of this file", value="FILE"),
+        Flag("--context", "text", "with --kubeconfig: the context (default: the file's current one)", value="NAME"),
+        Flag("--scheduler", "auto|own|kai|cluster", "with --kubeconfig: who shall place the pods, as for `rowlock up`", "auto"),
+        DATA_DIR, JSON,
+    ),
+)  # fmt: skip
 
 _GPUS = Flag("--gpus", "float", "the project's GPU quota (default: unlimited)", value="Q")
 PROJECTS = Group("project", "Manage projects. Each project is a namespace and a queue.", (

@@ -1,0 +1,263 @@
+"""What a real cluster has and lacks for rowlock: `python -m rowlock.kube.doctor`, the other half of `rowlock doctor --kubeconfig`.
+
+Asks and changes nothing (one job is created as a dry run, to hear the operator's webhook). Prints a JSON list of findings:
+`what` was looked at, `state` (ok, warn, bad), what was `found`, and the `fix`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from rowlock import kinds
+from rowlock.api import Api, WriteOptions
+from rowlock.errors import ApiError, Forbidden, NotFound
+from rowlock.kinds import Kind
+from rowlock.kube.client import Kube
+from rowlock.kube.installation import BIND_REQUEST, OPERATOR_COMMAND, has_kai, missing_kinds
+from rowlock.kube.rate_limit import Limits
+from rowlock.kube.rights import SCHEDULER_LEASE, SCHEDULER_RULES, SERVER_RULES, missing_rights
+from rowlock.objects import Object, dig, labels, name, seconds
+from rowlock.objects import annotations as annotations_of
+from rowlock.scheduling.model.from_objects import parse_node
+from rowlock.workloads.submission import PRIORITIES
+
+STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", ("sc",), False)
+RUNTIME_CLASS = Kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", (), False)
+GPU_LABELS = ("nvidia.com/gpu.product", "nvidia.com/gpu.memory")
+DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
+MANIFESTS_COMMAND = "rowlock manifests | kubectl apply -f -"
+MAX_SKEW_S = 5.0
+"""Seconds that both clocks may differ before ages and deadlines look odd."""
+
+
+class ClusterFinding(msgspec.Struct, frozen=True):
+    """One line of the report; `fix` is "" when there is nothing to do."""
+
+    what: str
+    state: str
+    found: str
+    fix: str = ""
+
+
+async def diagnose(api: Api, scheduler: str, clock: Callable[[], float] = time.time) -> list[ClusterFinding]:
+    """Every finding, in the order in which a person would mend them. Raises ApiError when the cluster does not answer."""
+    await api.list(kinds.NAMESPACE, limit=1)
+    checks: tuple[tuple[str, Awaitable[ClusterFinding]], ...] = (
+        ("kinds of jobs", check_job_kinds(api)),
+        ("training operator", check_operator(api, clock)),
+        ("kinds of queues", check_scheduling_kinds(api, scheduler)),
+        ("scheduler", check_scheduler(api, scheduler, clock)),
+        ("rights", check_rights(api, scheduler)),
+        ("nodes", check_nodes(api)),
+        ("runtime class", check_runtime_class(api)),
+        ("storage", check_storage(api, scheduler)),
+        ("priority classes", check_priority_classes(api)),
+    )
+    return [await _finding_of(what, check) for what, check in checks]
+
+
+async def _finding_of(what: str, check: Awaitable[ClusterFinding]) -> ClusterFinding:
+    """A check that may not look, or finds no such kind, is a finding, too."""
+    try:
+        return await check
+    except Forbidden as error:
+        return ClusterFinding(
+            what, "warn", error.message, f"give these credentials the rights of `{MANIFESTS_COMMAND}`"
+        )
+    except ApiError as error:
+        return ClusterFinding(what, "warn", error.message, "the cluster did not answer: try again, or ask who runs it")
+
+
+async def check_job_kinds(api: Api) -> ClusterFinding:
+    missing = await missing_kinds(api, kinds.JOBS)
+    if not missing:
+        return ClusterFinding("kinds of jobs", "ok", f"all {len(kinds.JOBS)} of kubeflow.org")
+    names = ", ".join(kind.resource for kind in missing)
+    state = "bad" if len(missing) == len(kinds.JOBS) else "warn"
+    return ClusterFinding(
+        "kinds of jobs", state, f"not served: {names}", f"install Kubeflow's training operator: `{OPERATOR_COMMAND}`"
+    )
+
+
+async def check_operator(api: Api, clock: Callable[[], float]) -> ClusterFinding:
+    """A job as a dry run: admitted, it went through the webhook, and says what time it is there."""
+    if await missing_kinds(api, (kinds.PYTORCHJOB,)):
+        return ClusterFinding("training operator", "bad", "no PyTorchJob", f"install it: `{OPERATOR_COMMAND}`")
+    try:
+        admitted = await api.create(kinds.PYTORCHJOB, _sample_job(), options=WriteOptions(dry_run=True))
+    except ApiError as error:
+        if "webhook" not in error.message:
+            raise
+        fix = "look at the operator's pods: `kubectl get pods -n kubeflow`; while its webhook is down, no job can be submitted"
+        return ClusterFinding("training operator", "bad", error.message, fix)
+    skew = seconds(dig(admitted, "metadata.creationTimestamp")) - clock()
+    if abs(skew) > MAX_SKEW_S:
+        fix = "set both clocks by NTP: until then ages and deadlines are wrong by as much"
+        return ClusterFinding("clock", "warn", f"the cluster's clock differs by {skew:+.0f} s", fix)
+    return ClusterFinding("training operator", "ok", "a job is admitted (dry run)")
+
+
+def _sample_job() -> Object:
+    container = {"name": "pytorch", "image": "rowlock.dev/doctor"}
+    replica = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
+    metadata = {"generateName": "rowlock-doctor-", "namespace": "default"}
+    spec = {"pytorchReplicaSpecs": {"Master": replica}}
+    return {"apiVersion": kinds.PYTORCHJOB.api_version, "kind": "PyTorchJob", "metadata": metadata, "spec": spec}
+
+
+async def check_scheduling_kinds(api: Api, scheduler: str) -> ClusterFinding:
+    missing = await missing_kinds(api, (kinds.QUEUE, kinds.POD_GROUP))
+    if not missing:
+        return ClusterFinding("kinds of queues", "ok", "Queue and PodGroup of scheduling.run.ai")
+    names = ", ".join(kind.resource for kind in missing)
+    fix = (
+        "install KAI Scheduler, which brings them"
+        if scheduler == "kai"
+        else f"`{MANIFESTS_COMMAND}`, or `rowlock up --install-crds`"
+    )
+    return ClusterFinding("kinds of queues", "bad", f"not served: {names}", fix)
+
+
+async def check_scheduler(api: Api, scheduler: str, clock: Callable[[], float]) -> ClusterFinding:
+    """Who places pods: KAI by its kind, rowlock's by its Lease."""
+    kai = await has_kai(api)
+    if kai and scheduler == "own":
+        return ClusterFinding(
+            "scheduler", "bad", "KAI Scheduler is installed", "leave out --scheduler own: two gang schedulers race"
+        )
+    if kai:
+        fix = "releases up to 0.14 panic on elastic jobs (KAI issue 1664): `kubectl get pods -n kai-scheduler -o wide` shows the version"
+        return ClusterFinding("scheduler", "ok", "KAI Scheduler", fix)
+    if scheduler == "kai":
+        return ClusterFinding(
+            "scheduler", "bad", f"no {BIND_REQUEST.resource}", "install KAI Scheduler, or use --scheduler own"
+        )
+    holder = await _lease_holder(api, clock())
+    if holder:
+        return ClusterFinding("scheduler", "ok", f"rowlock's, in the process {holder}")
+    unseen = " (these credentials may not see whether KAI is there)" if kai is None else ""
+    fix = "start rowlock's scheduler: `rowlock up --kubeconfig FILE --scheduler own`; without it pods start one by one"
+    return ClusterFinding("scheduler", "warn", f"no gang scheduler{unseen}", fix)
+
+
+async def _lease_holder(api: Api, now: float) -> str:
+    """Who leads rowlock's scheduler; "" when nobody has renewed the Lease in time."""
+    try:
+        lease = await api.get(kinds.LEASE, *SCHEDULER_LEASE)
+    except ApiError:
+        return ""
+    is_fresh = (
+        now - seconds(dig(lease, "spec.renewTime")) < float(dig(lease, "spec.leaseDurationSeconds") or 0) + MAX_SKEW_S
+    )
+    return str(dig(lease, "spec.holderIdentity") or "") if is_fresh else ""
+
+
+async def check_rights(api: Api, scheduler: str) -> ClusterFinding:
+    rules = (*SERVER_RULES, *(SCHEDULER_RULES if scheduler == "own" else ()))
+    missing = await missing_rights(api, rules)
+    if not missing:
+        return ClusterFinding("rights", "ok", "all that `rowlock manifests` lists")
+    fix = f"`{MANIFESTS_COMMAND}` makes a service account that has them (docs/kubernetes.md, Rights)"
+    return ClusterFinding("rights", "bad", f"not allowed: {', '.join(missing)}", fix)
+
+
+async def check_nodes(api: Api) -> ClusterFinding:
+    objects = (await api.list(kinds.NODE)).items
+    nodes = [parse_node(node) for node in objects]
+    ready = [node for node in nodes if node.ready and not node.unschedulable]
+    gpus = sum(node.gpus for node in ready)
+    found = f"{len(ready)} of {len(nodes)} ready, {gpus} GPUs"
+    if not ready:
+        return ClusterFinding("nodes", "bad", found, "no pod can start: `kubectl describe nodes` says why")
+    if not gpus:
+        return ClusterFinding("nodes", "warn", found, "for GPUs install NVIDIA's GPU operator (or its device plugin)")
+    unlabelled = [
+        name(node)
+        for node in objects
+        if parse_node(node).gpus and not all(label in labels(node) for label in GPU_LABELS)
+    ]
+    if unlabelled:
+        fix = f"shares by memory need the labels {' and '.join(GPU_LABELS)}: install NVIDIA's GPU feature discovery"
+        return ClusterFinding(
+            "nodes", "warn", f"{found}; without labels of their GPUs: {', '.join(unlabelled[:5])}", fix
+        )
+    return ClusterFinding("nodes", "ok", found)
+
+
+async def check_runtime_class(api: Api) -> ClusterFinding:
+    """KAI puts `runtimeClassName: nvidia` on every pod with a GPU."""
+    found = {name(item) for item in (await api.list(RUNTIME_CLASS)).items}
+    if "nvidia" in found or not await has_kai(api):
+        return ClusterFinding(
+            "runtime class", "ok", "nvidia" if "nvidia" in found else "not needed without KAI Scheduler"
+        )
+    fix = 'install NVIDIA\'s GPU operator, or KAI with admission.gpuPodRuntimeClassName="": until then every pod with a GPU is refused'
+    return ClusterFinding("runtime class", "bad", "KAI Scheduler is there, the RuntimeClass nvidia is not", fix)
+
+
+async def check_storage(api: Api, scheduler: str) -> ClusterFinding:
+    classes = (await api.list(STORAGE_CLASS)).items
+    default = next((item for item in classes if annotations_of(item).get(DEFAULT_CLASS_ANNOTATION) == "true"), None)
+    if default is None:
+        fix = "new volumes must name a storage class, or mark one as the default"
+        return ClusterFinding("storage", "warn", f"{len(classes)} storage classes, none is the default", fix)
+    if scheduler == "own" and default.get("volumeBindingMode") == "WaitForFirstConsumer":
+        fix = "rowlock's scheduler does not choose nodes for volumes: name a class with volumeBindingMode Immediate"
+        return ClusterFinding("storage", "warn", f"{name(default)} waits for the first pod", fix)
+    return ClusterFinding("storage", "ok", f"{name(default)} is the default class")
+
+
+async def check_priority_classes(api: Api) -> ClusterFinding:
+    missing = []
+    for priority_class in PRIORITIES:
+        try:
+            await api.get(kinds.PRIORITY_CLASS, "", priority_class)
+        except NotFound:
+            missing.append(priority_class)
+    if not missing:
+        return ClusterFinding("priority classes", "ok", "Run:ai's are there")
+    return ClusterFinding(
+        "priority classes",
+        "warn",
+        f"missing: {', '.join(missing)}",
+        f"`{MANIFESTS_COMMAND}`: jobs with such a priority are refused until then",
+    )
+
+
+async def run(options: argparse.Namespace) -> list[ClusterFinding]:
+    """Raises ApiError, ValueError, KeyError or OSError when there is no cluster to ask."""
+    limits = Limits(qps=0, max_tries=2)
+    async with Kube.connect(options.kubeconfig, options.context or None, limits=limits) as kube:
+        return await diagnose(kube, options.scheduler)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 1 with one sentence when the cluster cannot be asked."""
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    parser = argparse.ArgumentParser(prog="python -m rowlock.kube.doctor")
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("--context", default="")
+    parser.add_argument("--scheduler", choices=("auto", "own", "kai", "cluster"), default="auto")
+    options = parser.parse_args(argv)
+    try:
+        findings = asyncio.run(run(options))
+    except ApiError as error:
+        print(f"the cluster of {options.kubeconfig} cannot be used: {error.message}", file=sys.stderr)
+        return 1
+    except (ValueError, KeyError, OSError) as error:
+        print(f"the kubeconfig {options.kubeconfig} cannot be used: {error}", file=sys.stderr)
+        return 1
+    sys.stdout.buffer.write(msgspec.json.encode(findings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

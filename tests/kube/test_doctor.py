@@ -1,0 +1,192 @@
+"""`rowlock doctor --kubeconfig`: each thing that a cluster can lack is a finding with a remedy, and nothing is changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.subjects import embedded_server
+from tests.end_to_end.cluster import Cluster, make
+
+from rowlock import kinds
+from rowlock.api import WRITE, Page, WriteOptions
+from rowlock.errors import Forbidden, Internal, NotFound
+from rowlock.kinds import Kind
+from rowlock.kube.doctor import RUNTIME_CLASS, STORAGE_CLASS, ClusterFinding, diagnose
+from rowlock.kube.installation import BIND_REQUEST
+from rowlock.kube.rights import ACCESS_REVIEW
+from rowlock.objects import Object, timestamp
+
+NOW = 1_800_000_000.0
+DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
+
+
+def node(*, gpus: int = 8, ready: str = "True", labels: Mapping[str, str] = {}) -> Object:
+    allocatable = {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
+    status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": ready}]}
+    return {"metadata": {"name": "n1", "labels": dict(labels)}, "status": status}
+
+
+class Healthy:
+    """A cluster that has everything but KAI; tests take something away."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Kind, list[Object]] = {
+            kinds.NODE: [node(labels={"nvidia.com/gpu.product": "H100", "nvidia.com/gpu.memory": "81559"})],
+            STORAGE_CLASS: [{"metadata": {"name": "fast", "annotations": DEFAULT}, "volumeBindingMode": "Immediate"}],
+        }
+        self.unserved: set[Kind] = {BIND_REQUEST}
+        self.refused: set[str] = set()
+        self.webhook_error = ""
+        self.lease: Object = {
+            "spec": {"holderIdentity": "m_1", "renewTime": timestamp(NOW - 3), "leaseDurationSeconds": 15}
+        }
+        self.server_time = NOW
+        self.priority_classes = True
+        self.created: list[tuple[Kind, bool]] = []
+
+    async def list(self, kind: Kind, namespace: str = "", **_: Any) -> Page:
+        if kind in self.unserved:
+            raise NotFound("the server could not find the requested resource")
+        return Page(self.objects.get(kind, []), 1, "", None)
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        if kind is kinds.LEASE and self.lease:
+            return self.lease
+        if kind is kinds.PRIORITY_CLASS and self.priority_classes:
+            return {}
+        raise NotFound("no")
+
+    async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
+        if kind is ACCESS_REVIEW:
+            return {"status": {"allowed": obj["spec"]["resourceAttributes"]["verb"] not in self.refused}}
+        self.created.append((kind, options.dry_run))
+        if self.webhook_error:
+            raise Internal(self.webhook_error)
+        return {"metadata": {"creationTimestamp": timestamp(self.server_time)}}
+
+
+def findings(cluster: Healthy, scheduler: str = "auto") -> dict[str, ClusterFinding]:
+    found = asyncio.run(diagnose(cluster, scheduler, lambda: NOW))  # type: ignore[arg-type]
+    assert len(found) == 9 and all(finding.fix for finding in found if finding.state != "ok")
+    return {finding.what: finding for finding in found}
+
+
+def test_a_healthy_cluster_is_well_and_nothing_is_made_there() -> None:
+    cluster = Healthy()
+    assert {finding.state for finding in findings(cluster, "own").values()} == {"ok"}
+    assert cluster.created == [(kinds.PYTORCHJOB, True)]
+
+
+def test_missing_kinds_are_bad_with_the_command_that_brings_them() -> None:
+    cluster = Healthy()
+    cluster.unserved |= {kinds.QUEUE, *kinds.JOBS}
+    found = findings(cluster)
+    assert found["kinds of jobs"].state == "bad" and "training-operator" in found["kinds of jobs"].fix
+    assert found["kinds of queues"].state == "bad" and "rowlock manifests" in found["kinds of queues"].fix
+    cluster.unserved = {BIND_REQUEST, kinds.JAXJOB}
+    assert findings(cluster)["kinds of jobs"].state == "warn"
+
+
+def test_a_webhook_that_is_down_is_heard() -> None:
+    cluster = Healthy()
+    cluster.webhook_error = 'failed calling webhook "validator.pytorchjob": connection refused'
+    assert (found := findings(cluster)["training operator"]).state == "bad" and "kubectl get pods" in found.fix
+
+
+def test_a_clock_that_differs_is_told() -> None:
+    cluster = Healthy()
+    cluster.server_time = NOW + 60
+    assert (found := findings(cluster)["clock"]).state == "warn" and "+60 s" in found.found
+
+
+def test_rights_that_lack_are_named() -> None:
+    cluster = Healthy()
+    cluster.refused = {"update"}
+    assert findings(cluster)["rights"].state == "ok", "only a scheduler updates"
+    assert (found := findings(cluster, "own")["rights"]).state == "bad" and "update pods/status" in found.found
+
+
+@pytest.mark.parametrize(
+    ("nodes", "state", "word"),
+    [
+        ([], "bad", "0 of 0 ready"),
+        ([node(ready="Unknown")], "bad", "0 of 1 ready"),
+        ([node(gpus=0)], "warn", "0 GPUs"),
+        ([node()], "warn", "without labels of their GPUs: n1"),
+    ],
+)
+def test_nodes_without_gpus_or_labels(nodes: list[Object], state: str, word: str) -> None:
+    cluster = Healthy()
+    cluster.objects[kinds.NODE] = nodes
+    assert (found := findings(cluster)["nodes"]).state == state and word in found.found
+
+
+def test_who_schedules() -> None:
+    cluster = Healthy()
+    assert "m_1" in findings(cluster)["scheduler"].found
+    cluster.lease = {"spec": {**cluster.lease["spec"], "renewTime": timestamp(NOW - 60)}}
+    assert findings(cluster)["scheduler"].state == "warn", "who led a minute ago leads no more"
+    assert findings(cluster, "kai")["scheduler"].state == "bad"
+    cluster.unserved = set()
+    assert findings(cluster)["scheduler"].found == "KAI Scheduler"
+    assert findings(cluster, "own")["scheduler"].state == "bad"
+
+
+def test_kai_needs_its_runtime_class() -> None:
+    cluster = Healthy()
+    cluster.unserved = set()
+    assert findings(cluster)["runtime class"].state == "bad"
+    cluster.objects[RUNTIME_CLASS] = [{"metadata": {"name": "nvidia"}}]
+    assert findings(cluster)["runtime class"].state == "ok"
+
+
+def test_storage_and_priority_classes() -> None:
+    cluster = Healthy()
+    cluster.objects[STORAGE_CLASS][0]["volumeBindingMode"] = "WaitForFirstConsumer"
+    assert findings(cluster)["storage"].state == "ok", "kube-scheduler and KAI choose nodes for volumes"
+    assert findings(cluster, "own")["storage"].state == "warn"
+    cluster.objects[STORAGE_CLASS], cluster.priority_classes = [], False
+    found = findings(cluster)
+    assert found["storage"].state == "warn" and "very-high" in found["priority classes"].found
+
+
+def test_what_may_not_be_seen_is_a_finding() -> None:
+    class Blind(Healthy):
+        async def list(self, kind: Kind, namespace: str = "", **_: Any) -> Page:
+            if kind is STORAGE_CLASS:
+                raise Forbidden("storageclasses is forbidden")
+            return await super().list(kind, namespace)
+
+    assert findings(Blind())["storage"].found == "storageclasses is forbidden"
+
+
+def command_line(tmp_path: Path) -> Cluster:
+    return make(tmp_path / "data", tmp_path)
+
+
+def test_the_command_shows_the_findings_of_a_cluster(tmp_path: Path) -> None:
+    line = command_line(tmp_path)
+    flags = ("--without", "scheduler,kubelet", "--pretend-nodes", "1", "--simulated-gpus", "2")
+    (tmp_path / "cluster").mkdir()
+    with embedded_server(tmp_path / "cluster", "rowlock.serve", *flags) as kubeconfig:
+        shown = line.run("rowlock", "doctor", "--kubeconfig", str(kubeconfig))
+        assert "1 of 1 ready, 2 GPUs" in shown and "no gang scheduler" in shown and "--scheduler own" in shown
+        found = line.json("rowlock", "doctor", "--kubeconfig", str(kubeconfig), "--json")
+        assert {"what", "state", "found", "fix"} == set(found[0])
+
+
+def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
+    nowhere = tmp_path / "config"
+    contexts = [{"name": "c", "context": {"cluster": "c", "user": "u"}}]
+    clusters = [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}]
+    users = [{"name": "u", "user": {"token": "t"}}]
+    nowhere.write_text(json.dumps({"current-context": "c", "contexts": contexts, "clusters": clusters, "users": users}))
+    line = command_line(tmp_path)
+    refusal = line.run("rowlock", "doctor", "--kubeconfig", str(nowhere), code=1)
+    assert f"the cluster of {nowhere} cannot be used" in refusal and "Traceback" not in refusal
+    assert "--context needs --kubeconfig" in line.run("rowlock", "doctor", "--context", "c", code=2)
