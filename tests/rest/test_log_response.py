@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from rowlock.rest.logs import LogResponse
+
+from rowlock.rest.log_streams.logs import LogResponse
 
 
 class Reader:
