@@ -84,6 +84,26 @@ def draw_pod(dice: Random, name: str, mark: dict[str, str]) -> dict[str, Any]:
     return pod
 
 
+def draw_looks(dice: Random, mark: dict[str, str]) -> dict[str, Any]:
+    """A patch that adds one to three ephemeral containers with an oddity or two each, as `kubectl debug` adds them."""
+    looks = []
+    for number in range(dice.randint(1, 3)):
+        look: dict[str, Any] = {
+            "name": f"look-{number}",
+            "image": "host",
+            "command": ["sh", "-c", _draw_program(dice)],
+            "env": [{"name": key, "value": value} for key, value in mark.items()],
+            "volumeMounts": [{"name": "odd", "mountPath": "/odd"}, {"name": "empty", "mountPath": "/empty"}],
+        }
+        spec: dict[str, Any] = {"volumes": [], "securityContext": {}}
+        for _ in range(dice.randint(0, 2)):
+            dice.choice((_odd_container, _odd_environment, _odd_command, _odd_sub_path))(dice, {"spec": spec}, look)
+        if dice.random() < 0.5:
+            look["targetContainerName"] = dice.choice(("main", "init", *WORDS))
+        looks.append(look)
+    return {"spec": {"ephemeralContainers": looks}}
+
+
 def draw_job(dice: Random, name: str, mark: dict[str, str]) -> dict[str, Any]:
     """A PyTorchJob of one or two ranks whose programs leave odd files."""
     pod = draw_pod(dice, name, mark)

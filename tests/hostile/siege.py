@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 from tests.end_to_end.cluster import Cluster
-from tests.hostile.odd_pods import draw_job, draw_pod
+from tests.hostile.odd_pods import draw_job, draw_looks, draw_pod
 
 MARK = "ROWLOCK_SIEGE"
 BATCH = 12  # odd pods side by side
@@ -68,8 +68,11 @@ class Siege:
     def play_batch(self, seeds: list[str]) -> None:
         """Odd pods at once; an ordinary one beside them must run; all of them must be gone when they are deleted."""
         for seed in seeds:
-            code = self.ask("POST", *self.draw(seed))
+            path, made = self.draw(seed)
+            code = self.ask("POST", path, made)
             self.answers[code] += 1
+            if path == PODS and code == 201:
+                self.look_into(made["metadata"]["name"], Random(f"{seed}:look"))
             if not code:
                 self.complain(f"{seed} was not answered")
             elif code == 500:
@@ -83,6 +86,16 @@ class Siege:
             self.complain(f"{said}: {', '.join(left)} cannot be deleted\n{self.cluster.last_words()}")
         if self.cluster.pid != self._pid or not psutil.pid_exists(self._pid):
             self.complain(f"{said}: the server ended\n{self.cluster.last_words()}")
+
+    def look_into(self, pod: str, dice: Random) -> None:
+        """Adds odd ephemeral containers to a pod, at once or when it runs, or not."""
+        when = dice.choice(("never", "at once", "running"))
+        if when == "running":
+            deadline = time.monotonic() + 2.0
+            while self.phase(pod) == "Pending" and time.monotonic() < deadline:
+                time.sleep(0.05)
+        if when != "never":
+            self.answers[self.ask("PATCH", f"{PODS}/{pod}/ephemeralcontainers", draw_looks(dice, self.mark))] += 1
 
     def check_canary(self, said: str) -> None:
         name = f"canary-{next(self.canaries)}"
@@ -133,7 +146,8 @@ class Siege:
         url = json.loads((data / "server.json").read_text())["url"]
         token = (data / "token").read_text().strip()
         payload = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        content = "application/strategic-merge-patch+json" if verb == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": content}
         request = urllib.request.Request(url + path, data=payload, method=verb, headers=headers)
         tls = ssl.create_default_context(cafile=str(data / "ca.crt"))
         try:
