@@ -26,9 +26,9 @@ from rowlock.browser.door import BrowserDoor
 from rowlock.controllers import loop_watchdog
 from rowlock.errors import ApiError, BadRequest, Forbidden, Internal
 from rowlock.gangs.dialects import OWN
-from rowlock.kube.api_proxy import ApiProxy
 from rowlock.kube.client import Kube
 from rowlock.kube.installation import choose_dialect, require_kinds
+from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import SCHEDULER_RULES, missing_rights
 from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace

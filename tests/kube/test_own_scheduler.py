@@ -149,6 +149,9 @@ def test_events_say_who_placed_the_pods(served: Cluster) -> None:
     served.until(lambda: len(bound_pods(served, "ours")) == GPUS, "the gang is placed")
     served.until(lambda: len(scheduled_events(served)) == GPUS, "each pod has its event")
     assert {e["source"]["component"] for e in scheduled_events(served)} == {"rowlock-scheduler"}
+    served.until(lambda: phases(served)["ours"] == "Running", "the gang runs")
+    refusal = served.run("rowlock", "exec", "ours", "-p", "team-a", "--", "true", code=1)
+    assert "Traceback" not in refusal and "Traceback" not in served.last_words(), "nobody runs programs on played nodes"
 
 
 def scheduled_events(served: Cluster) -> list[dict[str, Any]]:

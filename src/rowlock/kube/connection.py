@@ -128,6 +128,13 @@ class Connection:
         )  # fmt: skip
         return await http.send(http_request, stream=True)
 
+    async def client_config(self, refused: ClientConfig | None = None) -> ClientConfig:
+        """Where the API server is and who we are there, for streams that do not go through here; renewed when it was
+        `refused`. Raises Unauthorized."""
+        await self._authenticated_client(refused)
+        assert self._config is not None
+        return self._config
+
     async def _authenticated_client(self, refused: ClientConfig | None = None) -> httpx.AsyncClient:
         """A client with today's credentials. `refused` is the place that was refused: renewed once for all who wait."""
         async with self._connect_lock:

@@ -47,6 +47,7 @@ SERVER_RULES: tuple[Rule, ...] = (
     Rule("", ("nodes",), ("list", "watch", "get")),
     Rule("", ("pods",), ("list", "watch", "get")),
     Rule("", ("pods/log",), ("get",)),
+    Rule("", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
     Rule("", ("events",), ("list",)),
     Rule("", ("persistentvolumeclaims",), ("get", "create", "delete")),
     Rule("storage.k8s.io", ("storageclasses",), ("list",)),

@@ -1,4 +1,4 @@
-"""The Kubernetes API of the real cluster, to read, at our address: what commands ask besides the REST API.
+"""The Kubernetes API of the real cluster at our address: reads and the streams of pods, which commands ask for besides the REST API.
 
 An ASGI application. Nodes, pods and events are read through it by `rowlock status`, `runai list nodes` and the like;
 kubectl has its own kubeconfig, and everything else goes there.
@@ -6,6 +6,7 @@ kubectl has its own kubeconfig, and everything else goes there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -20,28 +21,35 @@ Authenticate = Callable[[HttpRequest], object]
 """Raises Unauthorized for whoever has no token of ours."""
 _ENDLESS_QUERIES = ("watch", "follow")
 _UPGRADE_MESSAGE = (
-    "exec, attach and port-forward do not go through this server on a real cluster:"
-    " use `kubectl exec`, `kubectl attach` and `kubectl port-forward`"
+    "only exec, attach and port-forward of pods are passed on as streams, by websocket: use kubectl for others"
 )
+_STREAM_PATH = re.compile(r"/api/v1/namespaces/[^/]+/pods/[^/]+/(exec|attach|portforward)")
 
 
 class ApiProxy:
-    """Passes on GETs below /api and /apis, for who has our token, with the rights of our kubeconfig."""
+    """Passes on GETs below /api and /apis and the streams of pods, for who has our token, with the rights of our kubeconfig."""
 
     def __init__(self, connection: Connection, authenticate: Authenticate) -> None:
         self._connection, self._authenticate = connection, authenticate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await receive()
-            await send({"type": "websocket.close", "code": 1008, "reason": _UPGRADE_MESSAGE[:120]})
-            return
-        request = HttpRequest(scope, receive)
         try:
-            response = await self._pass_on(request)
+            if scope["type"] == "websocket":
+                return await self._relay(scope, receive, send)
+            response = await self._pass_on(HttpRequest(scope, receive))
         except ApiError as error:
             response = JSONResponse(error.status(), error.code)
         await response(scope, receive, send)
+
+    async def _relay(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises ApiError for who may not, or for what is no stream of a pod."""
+        await receive()  # websocket.connect
+        self._authenticate(HttpRequest({**scope, "type": "http", "method": "GET"}))
+        if not _STREAM_PATH.fullmatch(scope["path"]):
+            raise Unsupported(_UPGRADE_MESSAGE)
+        from rowlock.kube.proxy.websocket_relay import relay_stream  # late: wsproto is loaded for the first stream
+
+        await relay_stream(self._connection, scope, receive, send)
 
     async def _pass_on(self, request: HttpRequest) -> Response:
         self._authenticate(request)
