@@ -16,6 +16,7 @@ from tests.kubelet.streams.test_exec_sessions import said
 
 from rowlock.api import DeleteOptions
 from rowlock.diagnostics import stack_dumps
+from rowlock.diagnostics.rank_failures import find_run_error
 from rowlock.diagnostics.rank_processes import find_python_ranks
 from rowlock.kubelet.images.images import Image
 from rowlock.objects import Key
@@ -74,6 +75,27 @@ def test_what_nobody_looks_after_is_removed_when_the_server_comes_back(tmp_path:
         await until(lambda: len(listed("ps", "-aq")) == 1, "the container of the lost shim to go")
         assert node.state("b", "state.running") and node.state("b", "restartCount") == 0
         assert await said(node, "b", "hostname") == (0, "", b"b\n")
+
+    on_node(tmp_path, body)
+
+
+@pytest.mark.parametrize("user", [0, 1234])
+def test_torchs_account_of_a_failure_can_be_replaced_by_any_user(tmp_path: Path, user: int) -> None:
+    """torch removes an older file first: of one that is mounted itself that would fail, and hide the failure."""
+    report = json.dumps({"message": {"message": "ValueError: bad batch", "extraInfo": {}}})
+    script = (
+        "echo old > $TORCHELASTIC_ERROR_FILE && rm $TORCHELASTIC_ERROR_FILE"
+        f" && echo '{report}' > $TORCHELASTIC_ERROR_FILE && echo written; exit 3"
+    )
+
+    async def body(node: Node) -> None:
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "j", "uid": "j1", "controller": True}
+        container = {"securityContext": {"runAsUser": user}}
+        await node.add(pod("a", script, container=container, ownerReferences=[owner]))
+        await node.ended("a")
+        assert await node.log("a") == "written\n"
+        error = find_run_error(tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / "main", 0)
+        assert error is not None and (error.kind, error.text) == ("ValueError", "bad batch")
 
     on_node(tmp_path, body)
 

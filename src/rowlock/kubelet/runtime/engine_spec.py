@@ -23,7 +23,7 @@ LABEL_PREFIX = "dev.rowlock."
 SANDBOX_IMAGE = "rowlock.dev/sandbox-1:latest"
 RUNTIMES = ("auto", "process", "container")
 CPU_PERIOD = 100_000
-_TERMINATION_LOG, TORCH_ERROR_FILE = "/dev/termination-log", "/dev/torchelastic-error.json"
+_TERMINATION_LOG = "/dev/termination-log"
 UNSUPPORTED_SECURITY_FIELDS = (
     "seccompProfile",
     "appArmorProfile",

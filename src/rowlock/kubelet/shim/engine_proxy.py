@@ -18,7 +18,7 @@ from typing import Any
 
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.shim.engine_client import Engine, EngineError, Stream
-from rowlock.kubelet.shim.fact_files import create_writable, run_fact_path, ticks, write_fact
+from rowlock.kubelet.shim.fact_files import run_fact_path, ticks, write_fact
 from rowlock.kubelet.shim.shim_request import ConsoleSpec, EngineRunSpec, ShimRequest
 
 RECONNECT_TIMEOUT = 10.0
@@ -48,8 +48,6 @@ def run_container(request: ShimRequest, engine_spec: EngineRunSpec) -> str:
     engine, console = connect_engine(engine_spec["socket"]), request.console
     name = engine_spec["name"]
     try:
-        for path in engine_spec["touch"]:
-            create_writable(path)
         if engine_spec["sandbox"]:
             _ensure_sandbox(engine, engine_spec["sandbox"])
         engine.request("POST", f"/containers/create?name={name}", engine_spec["create"])

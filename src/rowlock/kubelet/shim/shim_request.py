@@ -53,8 +53,6 @@ class EngineRunSpec(TypedDict):
     create: Mapping[str, Any]
     sandbox: Mapping[str, Any] | None
     stop_signal: str
-    touch: Sequence[str]
-    """Files that must be there before, for programs of any user to write to."""
 
 
 class ShimRequest(NamedTuple):

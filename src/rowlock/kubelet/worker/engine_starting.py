@@ -17,11 +17,17 @@ from rowlock.kubelet.pod.facts import (
 from rowlock.kubelet.pod.spec import shim_limits
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.container_runtime import shared_memory_limit
-from rowlock.kubelet.runtime.engine_spec import TORCH_ERROR_FILE, ContainerConfig, PodSandboxConfig
+from rowlock.kubelet.runtime.engine_spec import ContainerConfig, PodSandboxConfig
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.volumes import volumes
-from rowlock.kubelet.worker import environment
-from rowlock.kubelet.worker.starting import CHECKPOINT_DIR_VARIABLE, ContainerStart, ContainerStarter, console_spec
+from rowlock.kubelet.worker import environment, error_files
+from rowlock.kubelet.worker.starting import (
+    CHECKPOINT_DIR_VARIABLE,
+    ERROR_FILE_VARIABLE,
+    ContainerStart,
+    ContainerStarter,
+    console_spec,
+)
 
 _HOSTS_FILE = "/etc/hosts"
 
@@ -73,7 +79,6 @@ def _engine_request(
             "create": engine_spec.container_create_body(scene, program, start.number),
             "sandbox": engine_spec.sandbox_create_spec(scene),
             "stop_signal": image.stop_signal or "SIGTERM",
-            "touch": [bind["source"] for bind in program.binds if bind["target"] == TORCH_ERROR_FILE],
         },
     )
     return request, image
@@ -111,8 +116,8 @@ def _engine_program(
         checkpoints: checkpoints,
     }
     if pod.owner_uid and not container.is_ephemeral:
-        env.setdefault("TORCHELASTIC_ERROR_FILE", TORCH_ERROR_FILE)
-        own_mounts[TORCH_ERROR_FILE] = f"{directory}/error.{start.number}.json"
+        env.setdefault(ERROR_FILE_VARIABLE, f"{error_files.MOUNT_PATH}/{error_files.FILE_NAME}")
+        own_mounts[error_files.MOUNT_PATH] = error_files.make_directory(directory, start.number, None)
     mounted_targets = {bind["target"] for bind in binds}
     binds += [
         {"source": s, "target": t, "read_only": t == _HOSTS_FILE}  # which the pods of a namespace share

@@ -1,13 +1,12 @@
-"""torch's own account of a failure: where a program of another user leaves it (`TORCHELASTIC_ERROR_FILE`).
+"""torch's own account of a failure: where a program leaves it (`TORCHELASTIC_ERROR_FILE`) that is not the server's.
 
-The server's user writes it beside the run's facts, `error.N.json`. Another user cannot enter the data directory: it gets
-a directory of its own for the run, mounted where it can. (A file alone would not do: torch removes an older one first,
-and what is mounted cannot be removed.)
+The server's user writes it beside the run's facts, `error.N.json`. Another user cannot enter the data directory, and a
+container sees nothing of it: they get a directory of their own for the run, mounted where they can see it. (A file alone
+would not do: torch removes an older one first, and what is mounted cannot be removed.)
 """
 
 import os
 from pathlib import Path
-from typing import Any
 
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.worker.security_context import Account
@@ -22,11 +21,14 @@ def directory_of_run(container_directory: Path, number: int) -> Path:
     return container_directory / f"errors.{number}"
 
 
-def make_mount(container_directory: Path, number: int, account: Account) -> dict[str, Any]:
-    """Makes the run's directory, which is that user's alone, and returns it as a mount."""
+def make_directory(container_directory: Path, number: int, account: Account | None) -> str:
+    """Makes the run's directory, empty, for that user alone; for whoever sees it mounted, where that is None."""
     directory = directory_of_run(container_directory, number)
     container_directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     beneath.remove_path(str(directory))
     directory.mkdir(mode=0o700)
-    os.chown(directory, account.uid, account.gid, follow_symlinks=False)
-    return {"source": str(directory), "target": MOUNT_PATH, "volume": "errors", "read_only": False}
+    if account is None:
+        directory.chmod(0o777)
+    else:
+        os.chown(directory, account.uid, account.gid, follow_symlinks=False)
+    return str(directory)

@@ -206,7 +206,9 @@ class ContainerStarter:
         if account is None:
             options.env[ERROR_FILE_VARIABLE] = str(directory / f"error.{start.number}.json")
         elif not self.node.mount_problem:
-            options.mounts.append(error_files.make_mount(directory, start.number, account))
+            source = error_files.make_directory(directory, start.number, account)
+            mount = {"source": source, "target": error_files.MOUNT_PATH, "volume": "errors", "read_only": False}
+            options.mounts.append(mount)
             options.env[ERROR_FILE_VARIABLE] = f"{error_files.MOUNT_PATH}/{error_files.FILE_NAME}"
 
     def _may_start_warm(self, start: ContainerStart, image: Image) -> bool:
