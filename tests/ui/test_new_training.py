@@ -1,0 +1,139 @@
+"""New Workload → Training, as the quick start for distributed workloads walks it; what is wrong; the same as a command."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from tests.ui.conftest import Ui
+from tests.ui.test_workloads_page import LONG, expect, run
+
+
+def begin(ui: Ui, name: str, project: str = "team-a") -> Any:
+    """The first step, up to the name."""
+    page = ui.page
+    page.get_by_role("button", name="New Workload").click()
+    page.get_by_role("menuitem", name="Training").click()
+    expect(page.get_by_role("heading", name="New training")).to_be_visible()
+    page.get_by_label("Project", exact=True).select_option(project)
+    page.get_by_label("Training name").fill(name)
+    return page
+
+
+def test_the_quick_start_walk(ui: Ui) -> None:
+    """The labels and their order are the quick start's."""
+    page = ui.page
+    page.get_by_role("link", name="Workloads").click()
+    page.get_by_role("button", name="New Workload").click()
+    page.get_by_role("menuitem", name="Training").click()
+    page.get_by_label("Project", exact=True).select_option("team-a")
+    expect(page.get_by_text("Start from scratch")).to_have_count(1)
+    page.get_by_role("group", name="Workload architecture").get_by_label("Distributed").check()
+    page.get_by_label("PyTorch").check()
+    page.get_by_role("group", name="Distributed training configuration").get_by_label("Workers & master").check()
+    page.get_by_label("Training name").fill("train1")
+    ui.picture("new-training-1")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("button", name="NEW ENVIRONMENT").click()
+    page.get_by_label("Environment name").fill("pytorch-dt")
+    page.get_by_label("Image URL").fill("/kubeflow/pytorch-dist-mnist:latest")
+    ui.picture("new-environment")
+    page.get_by_role("button", name="CREATE ENVIRONMENT").click()
+    expect(page.get_by_role("radio", name="pytorch-dt")).to_be_checked()
+    page.get_by_label("Number of workers").fill("2")
+    page.get_by_role("group", name="Compute resource").get_by_role("radio", name="small-fraction").check()
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_role("button", name="CREATE TRAINING")).to_be_visible()
+    expect(page.locator(".outcome")).to_contain_text("start")
+    ui.picture("new-training-3")
+    page.get_by_role("button", name="CREATE TRAINING").click()
+    expect(page.get_by_role("complementary")).to_contain_text("train1")
+    page.get_by_role("button", name="Close").click()
+    expect(ui.row("train1")).to_contain_text("/3")
+    ui.row("train1").get_by_role("checkbox").check()
+    page.get_by_role("button", name="Show Details").click()
+    page.get_by_role("tab", name="Logs").click()
+    page.locator(".tools").get_by_role("button", name="DELETE").click()
+    page.get_by_role("dialog").get_by_role("button", name="DELETE", exact=True).click()
+    expect(page.get_by_text("This workload is not here any more.")).to_be_visible()
+    assert "train1" not in ui.cluster.run("rowlock", "list", "-p", "team-a")
+
+
+def test_mistakes_are_named_before_anything_is_made(ui: Ui) -> None:
+    run(ui, "taken", LONG, "-p", "team-a")
+    page = begin(ui, "Bad_Name")
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_role("alert")).to_contain_text("Use 'bad-name', for example.")
+    page.get_by_label("Training name").fill("taken")
+    expect(page.get_by_role("alert").first).to_contain_text("There is a workload taken in team-a already")
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_role("button", name="NEW ENVIRONMENT")).to_have_count(0)
+    page.get_by_label("Training name").fill("good")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_role("alert")).to_contain_text("Choose an environment")
+    page.get_by_role("radio", name="this-machine").check()
+    page.get_by_label("Command", exact=True).fill("python -c 'print(1)'")
+    page.get_by_role("button", name="NEW COMPUTE RESOURCE").click()
+    page.get_by_label("Compute resource name").fill("huge")
+    page.get_by_label("GPU devices per pod").fill("64")
+    page.get_by_role("button", name="CREATE COMPUTE RESOURCE").click()
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_role("alert")).to_contain_text("64 GPUs")
+    assert "good" not in ui.cluster.run("rowlock", "list", "-p", "team-a")
+
+
+def test_the_command_does_what_the_form_does(ui: Ui) -> None:
+    page = begin(ui, "by-form")
+    page.get_by_role("group", name="Distributed training configuration").get_by_label("Workers only").check()
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("radio", name="this-machine").check()
+    page.get_by_label("Command", exact=True).fill("sleep 600")
+    page.get_by_role("radio", name="half-gpu").check()
+    page.get_by_role("button", name="CONTINUE").click()
+    command = page.locator(".command code").inner_text()
+    page.get_by_role("button", name="CREATE TRAINING").click()
+    expect(ui.row("by-form")).to_contain_text("All 2 pods run.")
+    ui.cluster.run(*(word.replace("by-form", "by-command") for word in shlex.split(command)))
+    made = [submitted(ui, name) for name in ("by-form", "by-command")]
+    assert made[0] == made[1], command
+
+
+def submitted(ui: Ui, name: str) -> Any:
+    """What the job asks for, whoever asked. (Where nothing is said, each face has its own defaults, as Run:ai's have.)"""
+    path = f"/apis/kubeflow.org/v1/namespaces/runai-team-a/pytorchjobs/{name}"
+    replicas = ui.cluster.api("GET", path)["spec"]["pytorchReplicaSpecs"]
+    asked = {}
+    for role, replica in replicas.items():
+        (container,) = replica["template"]["spec"]["containers"]
+        annotations = replica["template"]["metadata"].get("annotations", {})
+        program = [*container.get("command", []), *container.get("args", [])]
+        parts = {field: container.get(field) for field in ("image", "resources")}
+        asked[role] = (replica["replicas"], program, parts, {k: v for k, v in annotations.items() if "gpu" in k})
+    return asked
+
+
+def test_a_copy_begins_with_what_the_original_asked_for(ui: Ui) -> None:
+    run(ui, "talks", LONG, "-p", "team-a", "--nnodes", "2")
+    ui.row("talks").get_by_role("link", name="talks", exact=True).click()
+    ui.page.get_by_role("link", name="MAKE A COPY").click()
+    expect(ui.page.get_by_label("Training name")).to_have_value("talks-2")
+    ui.page.get_by_role("button", name="CONTINUE").click()
+    expect(ui.page.get_by_role("group", name="Environment").get_by_role("radio", name="as-talks")).to_be_checked()
+    ui.page.get_by_role("button", name="CONTINUE").click()
+    ui.page.get_by_role("button", name="CREATE TRAINING").click()
+    ui.page.get_by_role("tab", name="Logs").click()
+    expect(ui.page.get_by_role("log")).to_contain_text("[rank 1] step 1")
+
+
+def test_a_standard_training_is_one_pod(ui: Ui) -> None:
+    page = begin(ui, "single", "default")
+    page.get_by_role("group", name="Workload architecture").get_by_label("Standard").check()
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("radio", name="this-machine").check()
+    page.get_by_label("Command", exact=True).fill("sleep 600")
+    page.get_by_role("radio", name="cpu-only").check()
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("button", name="CREATE TRAINING").click()
+    expect(ui.row("single")).to_contain_text("Its pod runs.")
+    expect(ui.row("single")).to_contain_text("Training")
