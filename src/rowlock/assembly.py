@@ -221,6 +221,7 @@ class Server:
             cpus_per_node=options.cpus_per_node,
             max_pods=options.max_pods,
             network=options.network,
+            host_ports=tuple(int(port) for port in options.host_ports.split(",") if port),
             runtime=options.runtime,
             restart_backoff=options.restart_backoff,
             warm_start=options.warm_start == "auto",

@@ -44,6 +44,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--simulated-gpus", type=int, default=0)
     parser.add_argument("--cpus-per-node", type=float, default=None)
     parser.add_argument("--max-pods", type=int, default=1000, help="pods that each node holds")
+    parser.add_argument("--host-ports", default="", help="ports of loopback that pods reach, with commas between them")
     parser.add_argument("--network", choices=("auto", "namespaces", "rewrite"), default="auto")
     parser.add_argument("--runtime", choices=("auto", "process", "container"), default="auto")
     parser.add_argument("--warm-start", choices=("auto", "off"), default="auto")

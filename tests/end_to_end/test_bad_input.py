@@ -80,6 +80,8 @@ NOT_UNDERSTOOD = [
     ("rowlock up -d --simulated-gpus -1", "--simulated-gpus must be at least 0, but is -1"),
     ("rowlock up -d --gpus-per-node -1", "--gpus-per-node must be at least 0, but is -1"),
     ("rowlock up -d --port 99999", "--port must be at most 65535, but is 99999"),
+    ("rowlock up -d --host-ports 80x", "--host-ports takes port numbers with commas between them, not 80x"),
+    ("rowlock up -d --host-ports 5000,6443", "--host-ports 6443: that port is rowlock's own in the pods' network"),
     ("rowlock up -d --without kublet", "--without takes kubelet and scheduler, not kublet"),
     ("rowlock down --yes --timeout soon", 'invalid argument "soon" for --timeout'),
     ("rowlock down --keep-jobs --stop-jobs", "--keep-jobs and --stop-jobs exclude each other"),
@@ -126,7 +128,7 @@ def test_what_is_not_there(shared: Cluster, line: str, words: str) -> None:
 # ---------------------------------------------------------------- jobs that cannot be
 
 IMPOSSIBLE = [
-    ("rowlock run --name hello -- true", "there is a job hello in project default already: delete it"),
+    ("rowlock run --name hello -- true", "there is a job hello in project default already: replace it with --replace"),
     ("runai submit-pytorch --name hello -i host", "the job hello already exists, please delete it first"),
     ("rowlock run --name Bad_Name -- true", "Use 'bad-name', for example."),
     (f"rowlock run --name {'a' * 70} -- true", "has 70 characters"),

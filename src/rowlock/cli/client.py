@@ -99,7 +99,7 @@ def running_server(directory: str) -> dict[str, Any] | None:
 
 _RESTART_FLAGS = {
     "kubeconfig": None, "context": "", "scheduler": "auto", "nodes": 1, "pretend_nodes": 0, "simulated_gpus": 0, "gpus_per_node": None, "cpus_per_node": None, "max_pods": 1000, "bind": "",
-    "users": None, "tls_san": "", "network": "auto", "runtime": "auto", "without": "",
+    "users": None, "tls_san": "", "network": "auto", "runtime": "auto", "without": "", "host_ports": "",
 }  # fmt: skip
 """Flags of `up` without which it would be another cluster, with what they are when nobody gives them."""
 

@@ -60,6 +60,11 @@ def test_many_services_look_at_each_pod_a_bounded_number_of_times() -> None:
     assert CountedLabels.looks <= 3 * count
 
 
+def test_the_machine_has_a_name_where_pods_may_reach_it() -> None:
+    assert render_hosts_file("a", {}, {}, machine="10.77.0.1") == f"{HOSTS_HEADER}10.77.0.1\thost.rowlock.internal\n"
+    assert "host.rowlock.internal" not in render_hosts_file("a", {}, {})
+
+
 def test_an_alias_hides_what_has_its_name() -> None:
     text = f"{HOSTS_HEADER}10.77.1.1\tp p.a p.a.svc\n10.77.1.2\tq\n"
     aliases: list[dict[str, Any]] = [{"ip": "1.2.3.4", "hostnames": ["p", "q", "db"]}, {"ip": "::1"}]

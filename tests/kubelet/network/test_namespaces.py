@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -134,6 +135,38 @@ def test_a_restarted_container_keeps_the_pods_address(tmp_path: Path) -> None:
         assert (await node.log("a")).count("\n") == 1
 
     on_namespaces(tmp_path, body)
+
+
+FETCH = """
+import sys, urllib.request
+for port in sys.argv[1:]:
+    try:
+        print(urllib.request.urlopen(f"http://host.rowlock.internal:{port}/x", timeout=20).read().decode())
+    except OSError as error:
+        print(error.reason)
+"""
+
+
+def test_pods_reach_the_ports_of_the_machine_that_are_opened_to_them_and_no_others(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as opened, socket.create_server(("127.0.0.1", 0)) as closed:
+        ports = [listener.getsockname()[1] for listener in (opened, closed)]
+
+        async def body(node: Node) -> None:
+            await node.add(_python("client", FETCH, *map(str, ports)))
+            answering = asyncio.ensure_future(asyncio.to_thread(_answer_once, opened))
+            await node.ended("client")
+            await answering
+            said = await node.log("client")
+            assert said.splitlines() == ["GET /x HTTP/1.1", "[Errno 111] Connection refused"]
+
+        on_namespaces(tmp_path, body, host_ports=(ports[0],))
+
+
+def _answer_once(listener: socket.socket) -> None:
+    listener.settimeout(30)
+    with listener.accept()[0] as connection:
+        line = connection.recv(4096).split(b"\r\n")[0]
+        connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + line)
 
 
 @contextlib.asynccontextmanager

@@ -21,7 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 IN_PODS = ("10.77.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-"""What pods call the server (`kubelet/network/api_relay.py`)."""
+"""What pods call the server (`kubelet/network/loopback_relay.py`)."""
 _ACCOUNT_KEY = "service-account.key"
 """What service account tokens are signed with (`apiserver/http/service_account_tokens.py`)."""
 _Key = ec.EllipticCurvePrivateKey

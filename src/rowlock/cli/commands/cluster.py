@@ -14,7 +14,7 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.context import data_dir, data_dir_flag, prepare_data_dir
-from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.grammar import CommandError, CommandLine, is_digits
 from rowlock.cli.output import format_memory, parse_duration, parse_size, show, show_json, table, tell
 
 SETTINGS = (
@@ -27,6 +27,7 @@ SETTINGS = (
     "simulated_gpus",
     "cpus_per_node",
     "max_pods",
+    "host_ports",
     "port",
     "bind",
     "users",
@@ -42,6 +43,8 @@ SETTINGS = (
     "keep_checkpoints",
     "event_ttl",
 )
+_POD_NETWORK_PORTS = (3128, 6443)
+"""Of the pods' proxy and of the API server, at the address where pods reach this machine."""
 _REAL_CLUSTER_SETTINGS = ("kubeconfig", "context", "install_crds", "scheduler", "port")
 """Flags of `up` that mean something where the machines are not ours."""
 _STALLED_TIMEOUT = 30.0
@@ -80,6 +83,16 @@ def up(line: CommandLine) -> int:
     return _report_server(line, start_server(directory, argv))
 
 
+def _check_host_ports(text: str) -> None:
+    for word in filter(None, text.split(",")):
+        if not is_digits(word) or not 0 < int(word) < 65536:
+            raise CommandError(f"--host-ports takes port numbers with commas between them, not {word}", 2)
+        if int(word) in _POD_NETWORK_PORTS:
+            raise CommandError(
+                f"--host-ports {word}: that port is rowlock's own in the pods' network; serve on another", 2
+            )
+
+
 def _check_flags(line: CommandLine) -> None:
     for name in ("nodes", "cpus_per_node", "max_pods", "pretend_nodes", "port"):
         value = getattr(line, name)
@@ -94,6 +107,7 @@ def _check_flags(line: CommandLine) -> None:
         raise CommandError(
             "--gpus-per-node counts real GPUs and --simulated-gpus simulated ones: give only one of them", 2
         )
+    _check_host_ports(line.host_ports or "")
     parts = set(filter(None, (line.without or "").split(",")))
     if unknown := parts - {"kubelet", "scheduler"}:
         raise CommandError(f"--without takes kubelet and scheduler, not {', '.join(sorted(unknown))}", 2)

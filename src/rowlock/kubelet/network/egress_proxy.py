@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from rowlock.kubelet.network.api_relay import carry_both_ways, is_api_server
 from rowlock.kubelet.network.egress_policy import denial
+from rowlock.kubelet.network.loopback_relay import carry_both_ways, is_api_server
 
 _MAX_HEADER_BYTES = 65536
 _CHUNK_BYTES = 1 << 16

@@ -14,6 +14,8 @@ from typing import Any
 from rowlock.objects import Key, Object, dig, labels, namespace
 
 DOMAIN = "cluster.local"
+HOST_NAME = "host.rowlock.internal"
+"""What pods call the machine they run on."""
 PREFIX = "10.77"
 _FIRST, _LAST = ipaddress.IPv4Address("10.77.1.1"), ipaddress.IPv4Address("10.77.254.254")
 HOSTS_HEADER = (
@@ -59,12 +61,15 @@ def dns_names(name: str, namespace: str, home: str) -> list[str]:
     return [*short, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.{DOMAIN}"]
 
 
-def render_hosts_file(home: str, pods: Mapping[Key, str], services: Mapping[Key, Iterable[str]]) -> str:
-    """The hosts file of namespace `home`.
+def render_hosts_file(
+    home: str, pods: Mapping[Key, str], services: Mapping[Key, Iterable[str]], *, machine: str = ""
+) -> str:
+    """The hosts file of namespace `home`. `machine`: the address at which pods reach ports of the machine, if any.
 
     A server that listens for IPv6 and IPv4 sees its clients at `::ffff:10.77.…`, and torch asks for their names: those have
     a line of their own, under a name that nobody asks the address of."""
-    lines = [f"{ip}\t{' '.join(dns_names(pod.name, pod.namespace, home))}\n" for pod, ip in sorted(pods.items())]
+    lines = [f"{machine}\t{HOST_NAME}\n"] if machine else []
+    lines += [f"{ip}\t{' '.join(dns_names(pod.name, pod.namespace, home))}\n" for pod, ip in sorted(pods.items())]
     lines += [f"::ffff:{ip}\t{pod.name}.{pod.namespace}.pod.{DOMAIN}\n" for pod, ip in sorted(pods.items())]
     for service, ips in sorted(services.items()):
         if service not in pods:

@@ -20,6 +20,7 @@ from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.network import env_rewrite, hosts
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.spec import PodSpec
+from rowlock.kubelet.shim import netns
 from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.kubelet.shim.shim_request import NetworkSpec
 from rowlock.objects import Key, Object, dig, key, namespace, phase
@@ -74,6 +75,8 @@ class PodNetwork:
     choice: NetworkChoice
     runs_in_containers: Callable[[Object], bool]
     """Does the pod run in containers? They have the engine's network, whatever the mode."""
+    has_host_ports: bool = False
+    """Do ports of this machine's loopback lead into the pods' network? Then that has a name for this machine."""
     _addresses: hosts.PodAddresses = field(default_factory=hosts.PodAddresses)
     _ports: dict[str, int] = field(default_factory=dict)
     _hosts_texts: dict[str, str] = field(default_factory=dict)
@@ -84,6 +87,10 @@ class PodNetwork:
     @property
     def has_namespaces(self) -> bool:
         return self.choice.mode == "namespaces"
+
+    @property
+    def _names_machine(self) -> bool:
+        return self.has_namespaces and self.has_host_ports
 
     def has_own_address(self, pod: PodCard) -> bool:
         """Has this pod an address, names and ports of its own?"""
@@ -172,7 +179,9 @@ class PodNetwork:
         try:
             texts: dict[str, str] = {}
             for pod_namespace in {pod.namespace for pod in entries.pods}:
-                texts[pod_namespace] = hosts.render_hosts_file(pod_namespace, entries.pods, entries.services)
+                texts[pod_namespace] = hosts.render_hosts_file(
+                    pod_namespace, entries.pods, entries.services, machine=netns.GATEWAY if self._names_machine else ""
+                )
                 self._write_hosts_file(pod_namespace, texts[pod_namespace])
             for pod, aliases in entries.aliases.items():
                 text = hosts.add_host_aliases(texts[pod.namespace], aliases)

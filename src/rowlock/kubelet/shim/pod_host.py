@@ -158,7 +158,7 @@ class PodHost:
         operations["dismiss"] = self._dismiss
         passing = {
             "proxy": lambda _: self._gateway_listener(netns.PROXY_PORT),
-            "api": lambda _: self._gateway_listener(netns.API_PORT),
+            "port": lambda wanted: self._gateway_listener(int(wanted["port"])),
             "dial": self._dial,
             "socket": self._pod_socket,
             "enter": self._enter_container,

@@ -191,4 +191,4 @@ def platform_environment(
     return {**env, **context.extra_env}
 
 
-NO_PROXY = "localhost,127.0.0.1,::1,10.77.0.1,10.77.0.0/16,.svc,.cluster.local"
+NO_PROXY = "localhost,127.0.0.1,::1,10.77.0.1,10.77.0.0/16,.svc,.cluster.local,host.rowlock.internal"

@@ -9,6 +9,7 @@ What is found out once is in a frozen `NodeContext`; every part gets what it nee
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -23,8 +24,8 @@ from rowlock.controllers.recorder import Recorder
 from rowlock.controllers.supervisor import ContainedTaskGroup, supervise
 from rowlock.errors import ApiError, Unavailable
 from rowlock.kubelet.images.images import Images
-from rowlock.kubelet.network.api_relay import ApiRelay
 from rowlock.kubelet.network.egress_proxy import EgressProxy
+from rowlock.kubelet.network.loopback_relay import LoopbackRelay
 from rowlock.kubelet.network.pod_network import PodNetwork, choose_network
 from rowlock.kubelet.node import gpu_watch, leases, machine, registration
 from rowlock.kubelet.node.machine import NodePlan
@@ -88,7 +89,9 @@ async def start_kubelet(
         engine_images.detect_engine(),
     )
     choice = choose_network(settings.network, abilities.fabric, abilities.problem)
-    network = PodNetwork(data_dir, view, choice, engine_images.runs_in_containers)
+    network = PodNetwork(
+        data_dir, view, choice, engine_images.runs_in_containers, has_host_ports=bool(settings.host_ports)
+    )
     network.restore(cards)
     limits_mode = "watchdog" if settings.limits == "watchdog" else abilities.limits
     try:
@@ -260,7 +263,13 @@ class Kubelet:
         if self.network.has_namespaces:
             looks["the pods' proxy"] = self._serve_proxy
             if self._settings.api_port:
-                looks["the pods' way to the API server"] = self._serve_api_relay
+                looks["the pods' way to the API server"] = functools.partial(
+                    self._serve_port, netns.API_PORT, self._settings.api_port
+                )
+            for port in self._settings.host_ports:
+                looks[f"the pods' way to port {port} of this machine"] = functools.partial(
+                    self._serve_port, port, port, "localhost"
+                )
         return looks
 
     def _count_active_pods(self, node: str) -> int:
@@ -335,10 +344,11 @@ class Kubelet:
                 await _run_until(proxy.run(), self.host.disconnected)
             await asyncio.sleep(RESYNC / 10)
 
-    async def _serve_api_relay(self) -> None:
+    async def _serve_port(self, port: int, local_port: int, host: str = "127.0.0.1") -> None:
+        """A port of the gateway in the pods' network, which leads to one of this machine's loopback."""
         while True:
             with contextlib.suppress(ApiError, OSError):
-                relay = ApiRelay(await self.host.request_socket("api"), self._settings.api_port)
+                relay = LoopbackRelay(await self.host.request_socket("port", port=port), local_port, host)
                 await _run_until(relay.run(), self.host.disconnected)
             await asyncio.sleep(RESYNC / 10)
 

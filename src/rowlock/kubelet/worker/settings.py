@@ -38,6 +38,8 @@ class KubeletSettings:
     """`auto` (images of the container engine run in containers, others as processes), `process` or `container`."""
     api_port: int = 0
     """The API server's port on loopback, which pods are led to; 0 = there is none."""
+    host_ports: tuple[int, ...] = ()
+    """Ports of this machine's loopback that pods reach as `host.rowlock.internal`."""
     sweep: float = 60.0
     """Seconds between looks at what deleted pods and claims left behind."""
 

@@ -8,8 +8,8 @@ import socket
 
 import pytest
 
-from rowlock.kubelet.network import api_relay
-from rowlock.kubelet.network.api_relay import ApiRelay
+from rowlock.kubelet.network import loopback_relay
+from rowlock.kubelet.network.loopback_relay import LoopbackRelay
 
 
 def listen() -> socket.socket:
@@ -37,7 +37,7 @@ async def say(address: tuple[str, int], held: list[asyncio.StreamWriter]) -> byt
 
 
 def test_bytes_go_both_ways_and_a_pod_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_relay, "MAX_PER_POD", 2)
+    monkeypatch.setattr(loopback_relay, "MAX_PER_POD", 2)
 
     async def main() -> None:
         server, listener, held = (
@@ -45,7 +45,7 @@ def test_bytes_go_both_ways_and_a_pod_has_its_share(monkeypatch: pytest.MonkeyPa
             listen(),
             list[asyncio.StreamWriter](),
         )
-        relay = ApiRelay(listener, server.sockets[0].getsockname()[1])
+        relay = LoopbackRelay(listener, server.sockets[0].getsockname()[1])
         running = asyncio.create_task(relay.run())
         address = listener.getsockname()
         assert [await say(address, held) for _ in range(3)] == [b"hello\nhello\n"] * 2 + [b""]
@@ -60,7 +60,7 @@ def test_bytes_go_both_ways_and_a_pod_has_its_share(monkeypatch: pytest.MonkeyPa
     asyncio.run(main())
 
 
-async def close_all(held: list[asyncio.StreamWriter], relay: ApiRelay) -> None:
+async def close_all(held: list[asyncio.StreamWriter], relay: LoopbackRelay) -> None:
     """Until the relay has seen the end of each."""
     for writer in held:
         writer.close()

@@ -1,7 +1,8 @@
-"""The API server in the pods' network: connections to an address there are carried to the server's own port, byte by byte.
+"""Ports of this machine's loopback in the pods' network: the API server's, and those that the owner has opened to pods
+(`up --host-ports`). Connections to an address there are carried to the port, byte by byte.
 
-TLS goes through unopened, so the server asks for tokens as it does of everybody. Pods can hold only so many connections: they all
-come from loopback, where the owner's own must find room.
+TLS goes through unopened, so the API server asks for tokens as it does of everybody. Pods can hold only so many connections: they
+all come from loopback, where the owner's own must find room.
 """
 
 import asyncio
@@ -15,11 +16,11 @@ MAX_CONNECTIONS, MAX_PER_POD = 128, 16
 _CHUNK = 64 * 1024
 
 
-class ApiRelay:
+class LoopbackRelay:
     """Serves one listening socket until cancelled."""
 
-    def __init__(self, listener: socket.socket, port: int) -> None:
-        self._listener, self._port = listener, port
+    def __init__(self, listener: socket.socket, port: int, host: str = "127.0.0.1") -> None:
+        self._listener, self._address = listener, (host, port)
         self._open: Counter[str] = Counter()
 
     @property
@@ -40,7 +41,7 @@ class ApiRelay:
         self._open[pod] += 1
         try:
             with contextlib.suppress(OSError):
-                server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._port)
+                server_reader, server_writer = await asyncio.open_connection(*self._address)
                 await carry_both_ways((reader, writer), (server_reader, server_writer))
         finally:
             await _close(writer)
