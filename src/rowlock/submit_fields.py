@@ -48,7 +48,7 @@ _HOME = "/root"
 SSH_MOUNT = f"{_HOME}/.ssh"
 """What Run:ai's own client sends with every create."""
 
-_NO_ASSETS = "this cluster keeps no assets: write the values as flags"
+_NO_ASSETS = "name assets in a request of the REST API, or write the values as flags"
 _NO_INGRESS = "this cluster has no ingress: reach a pod with `runai port-forward JOB --port LOCAL:REMOTE`"
 _NO_NFS = "the kubelet mounts no NFS: mount it on the nodes, and give its directory with --host-path or -v"
 _NO_S3 = "the kubelet mounts no buckets: let the program copy what it needs"
@@ -63,7 +63,7 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
     F("", "text", "prefix of the job's name; the first free number is added", v1="--job-name-prefix", value="PREFIX"),
     F("", "text", "prefix of the workload's name; a random suffix is added", v2="--name-prefix", value="PREFIX"),
     F("templateId", "text", "start from this template", v1="--template", v2="--template", value="NAME",
-      refuse="this cluster keeps no templates: write the values as flags"),
+      refuse="name templates in a request of the REST API, or write the values as flags"),
     F("distributedFramework", "text", "PyTorch, TF, MPI, XGBoost or JAX (default PyTorch)", v2="-f --framework",
       frameworks="any", value="FRAMEWORK"),
     F("category", "text", "the workload's category"),
@@ -291,7 +291,7 @@ DISTRIBUTED = frozenset({
 """Fields of distributed workloads alone: trainings and workspaces, which are one pod, have none of them."""
 TOP_FIELDS = (
     "name", "useGivenNameAsPrefix", "projectId", "clusterId", "templateId", "spec", "masterSpecSameAsWorker",
-    "masterSpec", "submitCommand", "shellEnvironment",
+    "masterSpec", "submitCommand", "shellEnvironment", "assets",
 )  # fmt: skip
 
 

@@ -184,6 +184,46 @@ def test_projects_clusters_and_nodes(platform: Platform) -> None:
     assert platform.api("NodesApi").count_tenant_nodes(filter_by=[f"name=={name}"]).data == {"count": 1}
 
 
+def test_assets_and_templates(platform: Platform) -> None:
+    models, project = runai.models, int(platform.project["id"])
+    meta = models.AssetCreationRequest(name="small", scope="project", project_id=project)
+    environments, computes = platform.api("EnvironmentApi"), platform.api("ComputeApi")
+    environment = environments.create_environment_asset(
+        models.EnvironmentCreationRequest(meta=meta, spec=models.EnvironmentAssetSpec(image=IMAGE))
+    )
+    assert environment.status_code == 202
+    compute = computes.create_compute_asset(
+        models.ComputeCreationRequest(meta=meta, spec=models.ComputeAssetSpec(cpu_core_request=0.5))
+    )
+    for entry in environments.list_environment_assets(name="small", project_id=project).data["entries"]:
+        models.EnvironmentAsset.from_dict(entry)
+    for entry in computes.list_compute_assets().data["entries"]:
+        models.ComputeAsset.from_dict(entry)
+    one = environments.get_environment_asset_by_id(environment.data["meta"]["id"])
+    assert models.EnvironmentAsset.from_dict(one.data).spec.image == IMAGE
+    claim = models.PVCAssetSpec(path="/data", existing_pvc=True, claim_name="data")
+    made = platform.api("PVCApi").create_pvc_asset(models.PVCCreationRequest(meta=meta, spec=claim))
+    models.PVCAsset.from_dict(made.data)
+    for entry in platform.api("DatasourcesApi").list_datasource_assets().data["entries"]:
+        models.DatasourceListResponseEntry.from_dict(entry)
+    templates = platform.api("WorkloadTemplatesApi")
+    template = templates.create_distributed_template(
+        models.DistributedTemplateCreationRequest(
+            meta=models.TemplateCreationMetaFields(name="ddp", scope_type="project", scope_id=str(project)),
+            spec=models.DistributedTemplateSpec(image=IMAGE, num_workers=1, distributed_framework="PyTorch"),
+        )
+    )
+    identity = template.data["meta"]["id"]
+    models.DistributedTemplate.from_dict(templates.get_distributed_template(identity).data)
+    models.TemplatesListResponse.from_dict(templates.list_templates1().data)
+    request = models.DistributedCreationRequest(
+        name="from-template", project_id=str(project), cluster_id=platform.cluster, template_id=identity
+    )
+    assert platform.api("DistributedApi").create_distributed(request).data["spec"]["image"] == IMAGE
+    assert templates.delete_distributed_template(identity).status_code == 202
+    assert computes.delete_compute_asset_by_id(compute.data["meta"]["id"]).status_code == 202
+
+
 def test_node_pools(platform: Platform) -> None:
     models, pools = runai.models, platform.api("NodePoolsApi")
     name = f"pool-{uuid.uuid4().hex[:8]}"

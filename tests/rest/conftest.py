@@ -39,6 +39,8 @@ class World:
     client: TestClient
     store: Store
     logs: dict[str, list[bytes]]
+    project_id: str = ""
+    """Of the project that the test works in, where it needs it."""
 
     def do(self, call: Callable[[], Any]) -> Any:
         """Run a coroutine function in the server's event loop."""

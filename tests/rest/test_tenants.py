@@ -88,6 +88,13 @@ class Tenancy:
                 answer = await self.ask(OWNER, "POST", f"/api/v1/workloads/{word}", body)
                 assert answer.status_code == 202, answer.text
                 self.ids[f"{project} {word}"] = answer.json()["workloadId"]
+            for path, body_of in ASSETS.items():
+                body = body_of(self.ids[f"{project} project"])
+                body["meta"]["name"] = f"asset-{mark}"
+                answer = await self.ask(OWNER, "POST", path, body)
+                assert answer.status_code == 202, answer.text
+                self.ids[f"{project} {path}/{{id}}"] = answer.json()["meta"]["id"]
+            self.ids[f"{project} /api/v1/workload-templates/{{id}}"] = answer.json()["meta"]["id"]
             for kind, obj in self._objects(f"runai-{project}-{mark}", mark):
                 await self.store.create(kind, obj)
         for name, role in (("editor", "rowlock:editor"), ("viewer", "rowlock:viewer"), ("admin", "rowlock:admin")):
@@ -165,15 +172,35 @@ def workload_of(tenancy: Tenancy, whose: str, path: str) -> str:
     return tenancy.ids[f"{whose} {next((word for word in STANDARD if word in path), 'workload')}"]
 
 
+def asset(spec: dict[str, Any]) -> Callable[[str], dict[str, Any]]:
+    return lambda project: {"meta": {"name": "new", "scope": "project", "projectId": project}, "spec": spec}
+
+
+def template(project: str) -> dict[str, Any]:
+    return {"meta": {"name": "new", "scopeType": "project", "scopeId": project}, "spec": {"image": "i"}}
+
+
+ASSETS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "/api/v1/asset/environment": asset({"image": "i"}),
+    "/api/v1/asset/compute": asset({"cpuCoreRequest": 1}),
+    "/api/v1/asset/datasource/pvc": asset({"path": "/data", "existingPvc": True, "claimName": "data"}),
+    "/api/v1/asset/datasource/host-path": asset({"path": "/data", "mountPath": "/data"}),
+    "/api/v1/asset/datasource/git": asset({"repository": "https://example.test/x.git", "path": "/code"}),
+    "/api/v1/asset/datasource/config-map": asset({"configMap": "settings", "mountPath": "/etc/settings"}),
+    **{f"/api/v1/workload-templates/{word}": template for word in ("distributed", *STANDARD)},
+}
 BODIES = {
+    **ASSETS,
     **{f"/api/v1/workloads/{word}": lambda project: {"name": "new", "projectId": project, "spec": {"image": "i"}} for word in STANDARD},
     "/api/v1/workloads/distributed": lambda project: {"name": "new", "projectId": project, "spec": {"image": "i", "numWorkers": 1, "distributedFramework": "PyTorch"}},
     "/api/v1/check": lambda project: {"objects": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}], "project": project},
 }  # fmt: skip
+QUERIES = {"/api/v1/workload-templates/name-availability": "?templateName=asset-plain"}
+"""What a path cannot do without."""
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 BY_SCOPE = {
     scope: [(m, p, r) for m, p, r, _ in ROUTES if r.scope == scope]
-    for scope in ("everybody", "cluster", "project", "workload", "list", "body", "batch")
+    for scope in ("everybody", "cluster", "project", "workload", "list", "body", "batch", "asset")
 }
 
 
@@ -181,9 +208,11 @@ def test_every_route_names_its_right() -> None:
     assert sum(map(len, BY_SCOPE.values())) == len(ROUTES)
     assert all(right.verb for _, _, right, _ in ROUTES if right.scope != "everybody")
     assert {path for _, path, _ in BY_SCOPE["body"]} == set(BODIES)
-    named = {"{id}" in path for _, path, right, _ in ROUTES if right.scope in ("project", "workload")}
+    named = {"{id}" in path for _, path, right, _ in ROUTES if right.scope in ("project", "workload", "asset")}
     assert named == {True}
-    unbound = {path for _, path, right, _ in ROUTES if "{id}" in path and right.scope not in ("project", "workload")}
+    unbound = {
+        path for _, path, right, _ in ROUTES if "{id}" in path and right.scope not in ("project", "workload", "asset")
+    }
     of_the_cluster = {f"/api/v1/clusters/{{id}}{rest}" for rest in ("", "/nodes", "/nodes/count")}
     departments = "/api/v1/org-unit/departments/{id}"
     assert unbound == {
@@ -199,16 +228,17 @@ def test_every_route_names_its_right() -> None:
 def test_what_one_may_not_read_is_not_there(person: str) -> None:
     async def check(tenancy: Tenancy) -> None:
         token = person * 8
-        for scope in ("workload", "project"):
+        for scope in ("workload", "project", "asset"):
             for method, path, _ in BY_SCOPE[scope]:
                 theirs = tenancy.ids["theirs project"] if scope == "project" else workload_of(tenancy, "theirs", path)
+                theirs = tenancy.ids[f"theirs {path}"] if scope == "asset" else theirs
                 body = {"name": "x"} if method == "PUT" else None
                 secret = await tenancy.ask(token, method, fill(path, theirs, MARK), body)
                 absent = await tenancy.ask(token, method, fill(path, NOWHERE, MARK), body)
                 assert (secret.status_code, absent.status_code) == (404, 404), (method, path, secret.text)
                 assert secret.text.replace(theirs, NOWHERE) == absent.text, (method, path)
         for method, path, _ in BY_SCOPE["list"]:
-            answer = await tenancy.ask(token, method, path)
+            answer = await tenancy.ask(token, method, path + QUERIES.get(path, ""))
             assert answer.status_code == 200 and MARK not in answer.text, (path, answer.text)
         for method, path, _ in BY_SCOPE["cluster"]:
             for served in paths_served(path):
@@ -248,7 +278,8 @@ def test_what_one_may_do_in_ones_own_project(person: str, refused: set[str], mon
         token = person * 8
         routes = [(m, p, r) for scope in ("list", "workload") for m, p, r in BY_SCOPE[scope]]
         for method, path, _ in sorted(routes, key=lambda one: one[0] == "DELETE"):
-            answer = await tenancy.ask(token, method, fill(path, workload_of(tenancy, "mine", path), "plain"))
+            where = fill(path, workload_of(tenancy, "mine", path), "plain") + QUERIES.get(path, "")
+            answer = await tenancy.ask(token, method, where)
             expected = 403 if method in refused else 202 if method in ("POST", "DELETE") else 200
             silent = path.endswith("/logs") and "started yet" in answer.text
             assert silent or answer.status_code == expected, (method, path, answer.text)
@@ -264,6 +295,48 @@ def test_what_one_may_do_in_ones_own_project(person: str, refused: set[str], mon
         assert (await tenancy.ask(token, "PUT", where, {"description": "x"})).status_code == 403
         assert (await tenancy.ask(token, "DELETE", where)).status_code == 403
         assert tenancy.store.view.get(kinds.NAMESPACE, "", "runai-mine-plain") is not None
+
+    play(check)
+
+
+@pytest.mark.parametrize(("person", "may_change"), [("editor", True), ("viewer", False), ("admin", True)])
+def test_the_assets_of_ones_own_project(person: str, may_change: bool) -> None:
+    """Whoever may change the project's ConfigMaps changes its assets; those of the cluster are read by all, changed by its admins."""
+
+    async def check(tenancy: Tenancy) -> None:
+        token = person * 8
+        order = ["GET", "PUT", "PATCH", "DELETE"]
+        for method, path, _ in sorted(BY_SCOPE["asset"], key=lambda one: order.index(one[0])):
+            where = path.replace("{id}", tenancy.ids[f"mine {path}"])
+            body = {"meta": {"name": "changed"}} if method in ("PUT", "PATCH") else None
+            answer = await tenancy.ask(token, method, where, body)
+            expected = 200 if method == "GET" else 202 if may_change else 403
+            assert answer.status_code == expected, (method, path, answer.text)
+        shared = {"meta": {"name": "for-all", "scope": "cluster"}, "spec": {"cpuCoreRequest": 1}}
+        assert (await tenancy.ask(token, "POST", "/api/v1/asset/compute", shared)).status_code == 403
+        made = await tenancy.ask(OWNER, "POST", "/api/v1/asset/compute", shared)
+        one = f"/api/v1/asset/compute/{made.json()['meta']['id']}"
+        assert (await tenancy.ask(token, "GET", one)).json()["meta"]["name"] == "for-all"
+        assert (await tenancy.ask(token, "PUT", one, {"meta": {"name": "x"}})).status_code == 403
+        assert (await tenancy.ask(token, "DELETE", one)).status_code == 403
+
+    play(check)
+
+
+@pytest.mark.parametrize("word", ["id", "name"])
+def test_nobody_submits_with_an_asset_of_another_project(word: str) -> None:
+    """Neither the id nor the name of one tells whether it is there."""
+
+    async def check(tenancy: Tenancy) -> None:
+        path = "/api/v1/asset/environment/{id}"
+        theirs = tenancy.ids[f"theirs {path}"] if word == "id" else f"asset-{MARK}"
+        own = {"name": "new", "projectId": tenancy.ids["mine project"]}
+        for environment in (theirs, NOWHERE):
+            body = {**own, "assets": {"environment": environment}}
+            answer = await tenancy.ask("editor" * 8, "POST", "/api/v1/workloads/trainings", body)
+            assert answer.status_code == 400 and "there is no asset of the kind environment" in answer.text
+        body = {**own, "assets": {"environment": tenancy.ids[f"mine {path}"]}}
+        assert (await tenancy.ask("editor" * 8, "POST", "/api/v1/workloads/trainings", body)).status_code == 202
 
     play(check)
 

@@ -16,12 +16,15 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import Api, Change
-from rowlock.errors import ApiError, Expired, NotFound, Unavailable
+from rowlock.errors import ApiError, Expired, Forbidden, NotFound, Unavailable
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.scheduling.model import from_objects
+from rowlock.selectors import EVERYTHING, parse_labels
 from rowlock.workloads import list_query, projects, runai_json
 from rowlock.workloads import pods as ranks
+from rowlock.workloads.assets import asset_objects
+from rowlock.workloads.assets.asset_objects import Asset
 from rowlock.workloads.figures import times
 from rowlock.workloads.figures.resources import json_number
 from rowlock.workloads.phase import WorkloadStatus, phase_of, workload_status
@@ -29,7 +32,11 @@ from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 from rowlock.workloads.submission import PRIORITIES
 
-WATCHED: tuple[Kind, ...] = (*kinds.JOBS, kinds.POD, kinds.POD_GROUP, kinds.NAMESPACE, kinds.QUEUE, kinds.NODE)
+WATCHED: tuple[Kind, ...] = (
+    *kinds.JOBS, kinds.POD, kinds.POD_GROUP, kinds.NAMESPACE, kinds.QUEUE, kinds.NODE, kinds.CONFIG_MAP,
+)  # fmt: skip
+_SELECTORS = {kinds.CONFIG_MAP: parse_labels(asset_objects.LABEL)}
+"""Of these kinds only what has the label: assets."""
 WAIT_TIMEOUT = 5.0
 """Seconds that a read waits for the first picture, and a writer for its own write."""
 _RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
@@ -64,6 +71,7 @@ class InformerCache:
         self._phases: dict[str, str] = {}
         self._statuses: dict[str, WorkloadStatus] = {}
         self._projects: dict[str, Project] | None = None
+        self._assets: list[Asset] | None = None
         self._card_memory: dict[str, int] | None = None
         self._rows_by_uid: dict[str, WorkloadRow] = {}
         self._listing = CreationOrder()
@@ -91,6 +99,8 @@ class InformerCache:
                 self._mark_absent(kind)
                 await asyncio.sleep(_ABSENT_KIND_DELAY)
             except ApiError as error:
+                if isinstance(error, Forbidden) and kind in _SELECTORS:  # a cluster of somebody else's: without assets
+                    self._mark_absent(kind)
                 delay = min(delay * 2, _MAX_RETRY_DELAY) if kind in self._watch_errors else _RETRY_DELAY
                 self._watch_errors[kind] = error.message
                 await asyncio.sleep(delay)
@@ -112,7 +122,7 @@ class InformerCache:
         """One watch from the beginning: the first bookmark ends the picture, and with it what was known before."""
         stale_keys = set(self._stores[kind])
         first = True
-        async for change in self._api.watch(kind, since=None, bookmarks=True):
+        async for change in self._api.watch(kind, since=None, labels=_SELECTORS.get(kind, EVERYTHING), bookmarks=True):
             if change.type == "Bookmark":
                 if first:
                     for key in stale_keys:
@@ -157,8 +167,10 @@ class InformerCache:
             self._groups[owner] = obj
         elif kind == kinds.NODE:
             self._card_memory = None
+        elif kind == kinds.CONFIG_MAP:
+            self._assets = None
         else:
-            self._projects = None
+            self._projects = self._assets = None
         self._invalidate(owner)
 
     def _drop_object(self, kind: Kind, key: Key) -> None:
@@ -183,8 +195,10 @@ class InformerCache:
             self._groups.pop(owner, None)
         elif kind == kinds.NODE:
             self._card_memory = None
+        elif kind == kinds.CONFIG_MAP:
+            self._assets = None
         else:
-            self._projects = None
+            self._projects = self._assets = None
         self._invalidate(owner)
 
     def _sort_key(self, job: Object) -> SortKey:
@@ -276,6 +290,13 @@ class InformerCache:
     def namespace(self, name: str) -> Object | None:
         """The Namespace of this name; None when there is none."""
         return self._stores[kinds.NAMESPACE].get(Key("", name))
+
+    def assets(self) -> list[Asset]:
+        """Assets and templates, the built-in ones first; those of projects, with the project's id, while it is there."""
+        if self._assets is None:
+            config_maps, ids = self._stores[kinds.CONFIG_MAP].values(), {s: p.id for s, p in self.projects().items()}
+            self._assets = asset_objects.all_assets(config_maps, ids, self.cluster_created)
+        return self._assets
 
     def nodes(self) -> Iterable[Object]:
         """All Nodes, in no order."""

@@ -29,8 +29,8 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 
-Scope = Literal["everybody", "cluster", "project", "workload", "list", "body", "batch"]
-"""Where a right is asked for: nowhere; in the whole cluster; in the project or for the workload that the path names; for each entry of
+Scope = Literal["everybody", "cluster", "project", "workload", "list", "body", "batch", "asset"]
+"""Where a right is asked for: nowhere; in the whole cluster; in the project, for the workload or the asset that the path names; for each entry of
 a list, which is left out else; where the body says, which its endpoint asks for; for each workload that the body names, which fails
 alone else."""
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 from rowlock import kinds
 from rowlock.rest import applications, draining, manifest_check, projects, scheduler, workloads
+from rowlock.rest.assets import assets, templates
 from rowlock.rest.call import Endpoint
 from rowlock.rest.inventory import clusters, departments, node_pools, nodes, queue_quotas
 from rowlock.rest.log_streams import logs
 from rowlock.rest.rights import EVERYBODY, Right
 from rowlock.rest.workload_routes import batch, pods, standard
+from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
 
 RUNAI_DOOR = "/runai"
 """Before a route's path: the API as Run:ai's own clients expect it, without the Kubernetes API between its routes."""
 
 _WORKLOADS, _CLUSTERS, _NODES = "/api/v1/workloads", "/api/v1/clusters", "/api/v1/nodes"
-_POOLS = "/api/v1/node-pools"
+_POOLS, _ASSETS, _TEMPLATES = "/api/v1/node-pools", "/api/v1/asset", "/api/v1/workload-templates"
 _PROJECTS, _DEPARTMENTS = "/api/v1/org-unit/projects", "/api/v1/org-unit/departments"
 
 _SUBMIT = Right("body", "create")
@@ -31,6 +33,9 @@ _CHANGE_PROJECT, _DELETE_PROJECT = (
     Right("project", "patch", kinds.NAMESPACE),
     Right("project", "delete", kinds.NAMESPACE),
 )
+_LIST_ASSETS, _CREATE_ASSET = Right("list", "list", kinds.CONFIG_MAP), Right("body", "create", kinds.CONFIG_MAP)
+_READ_ASSET, _CHANGE_ASSET = Right("asset", "get", kinds.CONFIG_MAP), Right("asset", "patch", kinds.CONFIG_MAP)
+_DELETE_ASSET = Right("asset", "delete", kinds.CONFIG_MAP)
 _LIST_QUEUES, _CHANGE_QUEUE = Right("cluster", "list", kinds.QUEUE), Right("cluster", "patch", kinds.QUEUE)
 _LIST_NODES, _CHANGE_NODES = Right("cluster", "list", kinds.NODE), Right("cluster", "patch", kinds.NODE)
 _READ_CLUSTER, _DRAIN = Right("cluster", "list", kinds.POD), Right("cluster", "update", kinds.NODE)
@@ -47,6 +52,29 @@ def _standard_routes(word: str, workload_type: str, submit: Endpoint) -> tuple[R
         ("DELETE", f"{path}/{{id}}", _DELETE, serve["delete"]),
         ("POST", f"{path}/{{id}}/suspend", _CHANGE, serve["suspend"]),
         ("POST", f"{path}/{{id}}/resume", _CHANGE, serve["resume"]),
+    )
+
+
+def _asset_routes(row: AssetKind) -> tuple[RouteRow, ...]:
+    path, serve = f"{_ASSETS}/{row.path}", assets.endpoints(row)
+    return (
+        ("GET", path, _LIST_ASSETS, serve["index"]),
+        ("POST", path, _CREATE_ASSET, serve["create"]),
+        ("GET", f"{path}/{{id}}", _READ_ASSET, serve["show"]),
+        ("PUT", f"{path}/{{id}}", _CHANGE_ASSET, serve["update"]),
+        ("DELETE", f"{path}/{{id}}", _DELETE_ASSET, serve["delete"]),
+    )
+
+
+def _template_routes(word: str) -> tuple[RouteRow, ...]:
+    path, serve = f"{_TEMPLATES}/{word}", templates.endpoints(word)
+    return (
+        ("GET", path, _LIST_ASSETS, serve["index"]),
+        ("POST", path, _CREATE_ASSET, serve["create"]),
+        ("GET", f"{path}/{{id}}", _READ_ASSET, serve["show"]),
+        ("PUT", f"{path}/{{id}}", _CHANGE_ASSET, serve["replace"]),
+        ("PATCH", f"{path}/{{id}}", _CHANGE_ASSET, serve["patch"]),
+        ("DELETE", f"{path}/{{id}}", _DELETE_ASSET, serve["delete"]),
     )
 
 
@@ -96,6 +124,13 @@ ROUTES: tuple[RouteRow, ...] = (
     ("POST", "/api/v1/applications", Right("cluster", "create", kinds.SECRET), applications.create),
     ("GET", "/api/v1/applications", Right("cluster", "list", kinds.SECRET), applications.index),
     ("DELETE", "/api/v1/applications/{id}", Right("cluster", "delete", kinds.SECRET), applications.delete),
+    ("GET", f"{_ASSETS}/datasource", _LIST_ASSETS, assets.data_sources),
+    *(route for row in ASSET_KINDS for route in _asset_routes(row)),
+    ("GET", _TEMPLATES, _LIST_ASSETS, templates.index),
+    ("GET", f"{_TEMPLATES}/count", _LIST_ASSETS, templates.count),
+    ("GET", f"{_TEMPLATES}/name-availability", _LIST_ASSETS, templates.name_availability),
+    *(route for word in templates.TYPES for route in _template_routes(word)),
+    ("GET", f"{_TEMPLATES}/{{id}}", _READ_ASSET, templates.show_any),
     ("GET", _CLUSTERS, EVERYBODY, clusters.index),
     ("GET", f"{_CLUSTERS}/{{id}}", EVERYBODY, clusters.show),
     ("GET", f"{_CLUSTERS}/{{id}}/nodes", _LIST_NODES, nodes.index_of_cluster),

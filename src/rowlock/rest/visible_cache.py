@@ -10,6 +10,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.informers import WAIT_TIMEOUT, InformerCache, WorkloadRow
 from rowlock.rest.rights import Rights
+from rowlock.workloads.assets.asset_objects import Asset
 from rowlock.workloads.phase import WorkloadStatus
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
@@ -106,6 +107,18 @@ class VisibleCache(InformerCache):
     async def count_phases(self) -> dict[tuple[str, str, str], int]:
         counts, visible = await self._base.count_phases(), self.projects()
         return {labels: count for labels, count in counts.items() if labels[0] in visible}
+
+    def assets(self) -> list[Asset]:
+        projects = self.projects()
+        departments = {project.department for project in projects.values()}
+
+        def sees(asset: Asset) -> bool:
+            if asset.scope == "department":
+                return asset.scope_id in departments or self._rights.allows("list", kinds.QUEUE)
+            in_project = asset.namespace in projects and self._rights.allows("get", kinds.CONFIG_MAP, asset.namespace)
+            return asset.scope != "project" or in_project
+
+        return [asset for asset in self._base.assets() if sees(asset)]
 
     # ------------------------------------------------------------ what everybody's workloads run on
 

@@ -14,6 +14,7 @@ from rowlock.errors import AlreadyExists, ApiError, BadRequest, Cause, Conflict,
 from rowlock.gangs.dialects import priority_class_of
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.rest.assets import submits
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.informers import FIELDS, InformerCache, WorkloadRow
 from rowlock.workloads import history as workload_history
@@ -68,7 +69,8 @@ async def submit(call: RestCall) -> Any:
     """POST /workloads/distributed: make a job and its claims from Run:ai's body; with dryRun=true only show them. Raises
     BadRequest, AlreadyExists, Conflict, and what admission raises."""
     call.validate_query("dryRun")
-    request = submission.parse_submission(await call.json())
+    body, references = submits.expand(call, await call.json(), "Distributed")
+    request = replace(submission.parse_submission(body), assets=references)
     return await submit_workload(call, request, runai_json.distributed_workload_json)
 
 

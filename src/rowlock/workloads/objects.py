@@ -22,6 +22,8 @@ from rowlock.workloads.submission import RoleSpec, Submission
 WORKLOAD_ID = "rowlock.dev/workload-id"
 REQUEST_ANNOTATION = "rowlock.dev/request"
 """The annotation that keeps the request's body, so that it can be shown as it was sent."""
+ASSETS_ANNOTATION = "rowlock.dev/assets"
+"""The annotation with the template and the assets that a submit named, each with id and name."""
 CREATED_BY = "rowlock.dev/created-by"
 SOURCE = "rowlock.dev/source"
 CATEGORY = "rowlock.dev/category"
@@ -132,6 +134,8 @@ def _annotations(submission: Submission, submitter: Submitter) -> dict[str, str]
     }
     if submission.submit_command:
         annotations[COMMAND_ANNOTATION] = submission.submit_command
+    if submission.assets:
+        annotations[ASSETS_ANNOTATION] = json.dumps(submission.assets, separators=(",", ":"), ensure_ascii=False)
     topology = {
         "kai.scheduler/topology-required-placement": submission.options.required_topology,
         "kai.scheduler/topology-preferred-placement": submission.options.preferred_topology,

@@ -220,6 +220,7 @@ def allocated_gpus(workload: Workload) -> Decimal:
 
 def _content_fields(workload: Workload) -> dict[str, Any]:
     container = _main_container(workload.job)
+    references = asset_references(workload.job)
     images = {c.get("image", "") for t, _ in pod_templates(workload.job) for c in objects.dig(t, "spec.containers", [])}
     return {
         "images": sorted(images),
@@ -227,11 +228,20 @@ def _content_fields(workload: Workload) -> dict[str, Any]:
         "arguments": shlex.join(container.get("args") or []),
         "environmentVariables": {v["name"]: v["value"] for v in container.get("env") or [] if "value" in v},
         "urls": [],
-        "datasources": [],
-        "environments": [],
+        "datasources": references.get("datasources") or [],
+        "environments": [references["environment"]] if references.get("environment") else [],
         "externalConnections": [],
         "childrenIds": [{"id": objects.uid(workload.job), "type": workload.job.get("kind")}],
     }
+
+
+def asset_references(job: Object) -> dict[str, Any]:
+    """The template and the assets that a workload was submitted with, each `{"id", "name"}`; {} where there are none."""
+    try:
+        found = json.loads(objects.annotations(job).get(job_objects.ASSETS_ANNOTATION) or "{}")
+    except ValueError:
+        return {}  # anybody may write an annotation
+    return found if isinstance(found, dict) else {}
 
 
 def _main_container(job: Object) -> dict[str, Any]:

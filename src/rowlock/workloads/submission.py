@@ -102,6 +102,8 @@ class Submission:
     options: RunOptions
     submit_command: str
     body: Mapping[str, Any]
+    assets: Mapping[str, Any] = field(default_factory=dict)
+    """Template and assets whose values it has: `{"environment": {"id", "name"}, ...}`."""
     shell_environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the shell that submits: pods get them from a Secret, and no object shows them."""
 
@@ -124,7 +126,7 @@ def parse_submission(body: Any) -> Submission:
     spec = top.object("spec")
     spec.allow_only(*submit_fields.field_names(), refused=submit_fields.refused_fields())
     framework = _parse_framework(spec)
-    worker = _parse_role(spec, top.text("name"))
+    worker = parse_role(spec, top.text("name"))
     has_lead = _parse_has_lead(spec, framework)
     master = _parse_master(top, worker, framework)
     submission = Submission(
@@ -142,8 +144,9 @@ def parse_submission(body: Any) -> Submission:
         body=_shown_body(top),
         shell_environment=_parse_shell_environment(top),
     )
-    if top.text("templateId"):
-        top.add_error("templateId", "unsupported", "this cluster keeps no templates. Write the values into spec.")
+    for name in ("templateId", "assets"):
+        if top.get(name):  # `expand_submit` has written the values out before
+            top.add_error(name, "unsupported", "cannot be named here. Write the values into spec.")
     errors.raise_if_any()
     return submission
 
@@ -258,7 +261,7 @@ def _parse_master(top: Fields, worker: RoleSpec, framework: Framework) -> RoleSp
     body.allow_only(*submit_fields.field_names(whole_job=False), refused=submit_fields.refused_fields())
     if top.get("masterSpec") is not None and top.flag("masterSpecSameAsWorker"):
         top.add_error("masterSpec", "exclusive", "must be absent when masterSpecSameAsWorker is true.")
-    master = _parse_role(body, top.text("name"), needs_image=False)
+    master = parse_role(body, top.text("name"), needs_image=False)
     overrides = {name: getattr(master, name) for name, key in _MASTER_FIELDS if body.get(key) is not None}
     if framework is MPI and "compute" not in overrides:
         worker_compute = worker.compute
@@ -277,7 +280,8 @@ _MASTER_FIELDS = (
 )  # fmt: skip
 
 
-def _parse_role(body: Fields, workload: str, *, needs_image: bool = True) -> RoleSpec:
+def parse_role(body: Fields, workload: str, *, needs_image: bool = True) -> RoleSpec:
+    """What the pods of one role run, from a `spec` or `masterSpec`; mistakes are noted in it."""
     image = body.text("image")
     if needs_image and not image.strip("/"):
         body.add_error(

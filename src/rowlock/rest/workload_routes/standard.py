@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from rowlock import objects
 from rowlock.errors import NotFound
 from rowlock.rest import workloads
+from rowlock.rest.assets import submits
 from rowlock.rest.call import Endpoint, RestCall
 from rowlock.rest.workloads import find_workload, submit_workload
 from rowlock.workloads import runai_json, submission
@@ -28,7 +30,8 @@ async def submit_workspace(call: RestCall) -> Any:
 
 async def _submit(call: RestCall, category: str) -> Any:
     call.validate_query("dryRun")
-    request = submission.parse_standard_submission(await call.json(), category)
+    body, references = submits.expand(call, await call.json(), "Workspace" if category == "Build" else "Training")
+    request = replace(submission.parse_standard_submission(body, category), assets=references)
     return await submit_workload(call, request, runai_json.standard_workload_json)
 
 

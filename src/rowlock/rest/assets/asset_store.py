@@ -1,0 +1,110 @@
+"""What assets and templates have in common: found, made, changed and deleted as ConfigMaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rowlock import kinds
+from rowlock.api import WriteOptions
+from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
+from rowlock.objects import timestamp
+from rowlock.rest.call import RestCall
+from rowlock.rest.inventory.clusters import check_cluster_id
+from rowlock.workloads.assets.asset_objects import SHARED_NAMESPACE, Asset, AssetMeta, object_name, to_object
+from rowlock.workloads.inventory import departments
+
+ACCEPTED = {"code": 202, "message": "Request has been accepted."}
+_OPTIONS = WriteOptions(manager="rowlock")
+
+
+def find_asset(call: RestCall, matches: Callable[[Asset], bool]) -> Asset:
+    """The asset of these kinds that the path names by its id, where the caller has the route's right to it. Raises NotFound,
+    Forbidden."""
+    wanted, known = str(call.path["id"]), [asset for asset in call.context.cache.assets() if matches(asset)]
+    asset = next((one for one in known if one.id == wanted), None)
+    if asset is None:
+        raise NotFound(f"Resource id not found: there is no such asset {wanted!r}. The path without the id lists them.")
+    if call.right.verb not in ("get", "list") or asset.scope == "project":
+        call.require_right(kinds.CONFIG_MAP, asset.namespace or SHARED_NAMESPACE, object_name(asset.id))
+    return asset
+
+
+def require_changeable(asset: Asset) -> Asset:
+    """Raises Conflict for an asset that is built in."""
+    if not asset.namespace:
+        raise Conflict(f"{asset.name} is built in, and can be neither changed nor deleted: make one of your own")
+    return asset
+
+
+async def create_asset(call: RestCall, kind: str, meta: AssetMeta, content: Mapping[str, Any]) -> Asset:
+    """Make it in the scope that was asked for. Raises BadRequest, AlreadyExists, Forbidden."""
+    check_cluster_id(call, meta.cluster)
+    namespace, scope_id = _home(call, meta)
+    name = meta.name or ""
+    if _has_namesake(call, kind, name, meta.scope, scope_id):
+        raise AlreadyExists(f"{name!r} is the name of another one in this scope; choose another name")
+    now = timestamp(call.context.clock())
+    asset = Asset(
+        id=call.context.new_id(), kind=kind, name=name, scope=meta.scope, scope_id=scope_id, namespace=namespace,
+        description=meta.description or "", created_by=call.user, created_at=now, updated_by=call.user, updated_at=now,
+        meta=meta.others, content=content,
+    )  # fmt: skip
+    await call.context.api.create(kinds.CONFIG_MAP, to_object(asset), options=_OPTIONS)
+    cache = call.context.cache
+    await cache.wait_until("", lambda: any(one.id == asset.id for one in cache.assets()))
+    return asset
+
+
+def _home(call: RestCall, meta: AssetMeta) -> tuple[str, str]:
+    """The namespace, and the id of the project or department. Raises BadRequest for one that is not there."""
+    if meta.scope == "project":
+        project = call.context.cache.project(meta.scope_id)
+        if project is None:
+            message = f"project {meta.scope_id!r} was not found. GET /api/v1/org-unit/projects lists them."
+            raise BadRequest(message, causes=[Cause("unknown", message, "meta.projectId")])
+        return project.namespace, project.id
+    call.require("create", kinds.CONFIG_MAP, SHARED_NAMESPACE)
+    if meta.scope == "department":
+        queues = filter(departments.is_department, call.context.cache.queues())
+        if meta.scope_id not in [departments.department_id(queue) for queue in queues]:
+            message = f"there is no department {meta.scope_id!r}. GET /api/v1/org-unit/departments lists them."
+            raise BadRequest(message, causes=[Cause("unknown", message, "meta.departmentId")])
+    return SHARED_NAMESPACE, meta.scope_id
+
+
+def _has_namesake(call: RestCall, kind: str, name: str, scope: str, scope_id: str) -> bool:
+    wanted = (kind, name, scope, scope_id)
+    return any((one.kind, one.name, one.scope, one.scope_id) == wanted for one in call.context.cache.assets())
+
+
+async def change_asset(call: RestCall, asset: Asset, meta: AssetMeta, content: Mapping[str, Any]) -> Asset:
+    """Write a new name, description and content. Raises AlreadyExists, Conflict."""
+    name = asset.name if meta.name is None else meta.name
+    if name != asset.name and _has_namesake(call, asset.kind, name, asset.scope, asset.scope_id):
+        raise AlreadyExists(f"{name!r} is the name of another one in this scope; choose another name")
+    changed = replace(
+        require_changeable(asset), name=name, content=content, updated_by=call.user,
+        description=asset.description if meta.description is None else meta.description,
+        updated_at=timestamp(call.context.clock()),
+    )  # fmt: skip
+    patch = {"data": to_object(changed)["data"]}
+    api, cache = call.context.api, call.context.cache
+    await api.patch(kinds.CONFIG_MAP, asset.namespace, object_name(asset.id), patch, type="merge", options=_OPTIONS)
+    await cache.wait_until("", lambda: any(one.id == asset.id and one.content == content for one in cache.assets()))
+    return changed
+
+
+async def delete_asset(call: RestCall, asset: Asset) -> None:
+    """Delete it; workloads that were made with it keep its values. Raises Conflict."""
+    require_changeable(asset)
+    await call.context.api.delete(kinds.CONFIG_MAP, asset.namespace, object_name(asset.id))
+    cache = call.context.cache
+    await cache.wait_until("", lambda: all(one.id != asset.id for one in cache.assets()))
+
+
+def project_name(call: RestCall, asset: Asset) -> str:
+    """The name of the project that it belongs to; "" for one that belongs to none."""
+    project = call.context.cache.projects().get(asset.namespace)
+    return project.name if project is not None and asset.scope == "project" else ""

@@ -1,0 +1,32 @@
+"""Submits that name a template or assets: their values are written out before anything else is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rowlock.rest.call import RestCall
+from rowlock.workloads.assets.asset_objects import Asset
+from rowlock.workloads.assets.expansion import ExpandedSubmit, expand_submit
+
+
+def expand(call: RestCall, body: Any, workload_type: str) -> ExpandedSubmit:
+    """The body with the values of what it names, as far as the workload's project may use it and the caller may see it. Raises
+    BadRequest with one cause per asset that is not there."""
+    cache = call.context.cache
+    word = str(body.get("projectId") or "") if isinstance(body, Mapping) else ""
+    project = cache.project(word)
+
+    def find(kind: str, id_or_name: str) -> Asset | None:
+        usable = [
+            asset
+            for asset in cache.assets()
+            if asset.kind == kind and project is not None and asset.is_usable_in(project.id, project.department)
+        ]
+        by_id = next((asset for asset in usable if asset.id == id_or_name), None)
+        nearest_first = sorted(
+            usable, key=lambda asset: ("project", "department", "cluster", "tenant", "system").index(asset.scope)
+        )
+        return by_id or next((asset for asset in nearest_first if asset.name == id_or_name), None)
+
+    return expand_submit(body, workload_type, find)

@@ -1,0 +1,124 @@
+"""A submit that names a template or assets → the same submit with their values written out.
+
+What the request says itself wins over its assets, those over the template. Objects are merged field by field; lists of named
+items (variables, labels) item by item; other lists are replaced. Data sources add their volumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from rowlock.workloads.assets.asset_kinds import AssetKind, by_kind
+from rowlock.workloads.assets.asset_objects import Asset
+from rowlock.workloads.body_fields import BodyErrors, Fields
+
+FindAsset = Callable[[str, str], Asset | None]
+"""From a kind and an id or a name to an asset that the workload may name."""
+
+
+class ExpandedSubmit(NamedTuple):
+    """The body without names of assets, and what was named: `{"environment": {"id", "name"}, "datasources": [...], ...}`."""
+
+    body: Any
+    references: dict[str, Any]
+
+
+def expand_submit(body: Any, workload_type: str, find: FindAsset) -> ExpandedSubmit:
+    """Write out `templateId` and `assets`, which is `{environment, compute, datasources: [{id, kind}]}`. Raises BadRequest with
+    one cause per asset that is not there."""
+    if not isinstance(body, Mapping) or not (body.get("templateId") or body.get("assets")):
+        return ExpandedSubmit(body, {})
+    errors = BodyErrors()
+    top = Fields("", body, errors)
+    references: dict[str, Any] = {}
+    spec, changes = _template_values(top, workload_type, find, references)
+    assets = top.object("assets")
+    assets.allow_only("environment", "compute", "datasources")
+    for field in ("environment", "compute"):
+        if asset := _find_named(assets, field, field, find):
+            references[field] = _reference(asset)
+            spec = merge(spec, _kind_of(asset).to_submit_spec(asset.spec))
+    sources = _data_sources(assets, find, references)
+    own_spec = top.object("spec").values
+    errors.raise_if_any()
+    whole = merge(spec, own_spec)
+    for place, items in sources.items():
+        storage = whole.setdefault("storage", {})
+        storage[place] = [*items, *(storage.get(place) or [])]
+    rest = {name: value for name, value in body.items() if name not in ("templateId", "assets")}
+    return ExpandedSubmit({**changes, **rest, "spec": whole}, references)
+
+
+def _template_values(
+    top: Fields, workload_type: str, find: FindAsset, references: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the template says of `spec`, and of the fields beside it."""
+    template = _find_named(top, "templateId", f"template-{workload_type.lower()}", find)
+    if template is None:
+        return {}, {}
+    references["template"] = _reference(template)
+    content = template.content or {}
+    master = (content.get("master") or {}).get("spec")
+    same = content.get("masterSpecSameAsWorker")
+    if top.get("masterSpec") is not None or top.get("masterSpecSameAsWorker") is not None:
+        return template.spec, {}
+    changes = ({"masterSpec": master} if master else {}) | (
+        {"masterSpecSameAsWorker": same} if same is not None else {}
+    )
+    return template.spec, changes
+
+
+def _data_sources(assets: Fields, find: FindAsset, references: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    sources: dict[str, list[dict[str, Any]]] = {}
+    for item in assets.items("datasources"):
+        item.allow_only("id", "kind")
+        kind = item.text("kind")
+        row = by_kind(kind)
+        if row is None or not row.storage:
+            item.add_error("kind", "options", "must be one of pvc, hostPath, git and config-map.")
+        elif asset := _find_named(item, "id", kind, find):
+            references.setdefault("datasources", []).append({**_reference(asset), "type": kind})
+            sources.setdefault(row.storage, []).extend(row.to_submit_spec(asset.spec)["storage"][row.storage])
+    return sources
+
+
+def _find_named(body: Fields, field: str, kind: str, find: FindAsset) -> Asset | None:
+    word = body.text(field)
+    asset = find(kind, word) if word else None
+    if word and asset is None:
+        what = "template" if kind.startswith("template-") else f"asset of the kind {kind}"
+        body.add_error(field, "unknown", f"there is no {what} {word!r} that this project may use.")
+    return asset
+
+
+def _kind_of(asset: Asset) -> AssetKind:
+    row = by_kind(asset.kind)
+    assert row is not None, asset.kind
+    return row
+
+
+def _reference(asset: Asset) -> dict[str, str]:
+    return {"id": asset.id, "name": asset.name}
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `over` on top; null says nothing."""
+    result = dict(base)
+    for name, value in over.items():
+        if value is not None:
+            result[name] = _merge_values(result.get(name), value)
+    return result
+
+
+def _merge_values(base: Any, over: Any) -> Any:
+    if isinstance(base, Mapping) and isinstance(over, Mapping):
+        return merge(base, over)
+    if _are_named(base) and _are_named(over):
+        names = {item["name"] for item in over}
+        return [*(item for item in base if item["name"] not in names), *over]
+    return over
+
+
+def _are_named(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, Mapping) and "name" in item for item in value)
