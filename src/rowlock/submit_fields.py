@@ -217,7 +217,7 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
     F("", "switch", "mounts made on the node later appear in the pods", v1="--mount-propagation",
       refuse="the kubelet does not propagate mounts: mount before the job starts"),
     # -------------------------------------------------- assets
-    F("", "text", "a compute resource", v2="--compute", value="NAME", refuse=_NO_ASSETS),
+    F("", "text", "a compute resource; flags beside it win", v2="--compute", value="NAME"),
     F("", "list", "a data source", v2="--datasource", value="NAME", refuse=_NO_ASSETS),
     # -------------------------------------------------- network
     F("ports", "ports", "a port of the container; with -s portforward it is forwarded until Ctrl-C", v1="--port",

@@ -148,7 +148,8 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai pytorch submit j -i x --gpu-request-type memory", 1, "--gpu-memory-request: is required"),
         ("runai pytorch submit j -i x --gpu-request-type migProfile", 1, "GPUs are not partitioned here"),
         ("runai pytorch submit j -i x --environment base", 1, "write NAME=VALUE"),
-        ("runai pytorch submit j -i x --compute small-fraction", 1, "this cluster keeps no assets"),
+        ("runai pytorch submit j -i x --compute no-such", 1, "no asset of the kind compute 'no-such'"),
+        ("runai pytorch submit j -i x --datasource d", 1, "name assets in a request of the REST API"),
         ("runai pytorch submit j -i x --external-url container=80", 1, "this cluster has no ingress"),
         ("runai pytorch submit j -i x --user-group-source fromIdpToken", 1, "--user-group-source: this cluster has no"),
         ("runai pytorch submit j -i x --host-path path=d,mount=/d", 1, "--host-path: must be a directory of the node"),
@@ -194,6 +195,16 @@ def test_refusals(served: Served, line: str, code: int, words: str) -> None:
     assert found == code, out + err
     assert words in out + err
     assert len(list(served.store.view.all(kinds.PYTORCHJOB))) == 1
+
+
+def test_a_submit_names_a_compute_resource(served: Served) -> None:
+    """What the flags beside it say wins."""
+    served.node("a", 1)
+    served.ok("runai pytorch submit t1 -i x --compute small-fraction --cpu-core-request 2")
+    (job,) = served.store.view.all(kinds.PYTORCHJOB)
+    template = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
+    assert template["metadata"]["annotations"]["gpu-fraction"] == "0.1"
+    assert template["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2", "memory": "100M"}
 
 
 def test_lists_in_every_format(served: Served) -> None:

@@ -62,6 +62,8 @@ def submit(line: CommandLine, framework: str, fields: dict[str, Any]) -> int:
         "spec": {**spec, **fields},
         "submitCommand": typed_command(line),
     }
+    if line.compute:
+        body["assets"] = {"compute": line.compute}
     if not name:
         body["useGivenNameAsPrefix"] = True
     if master:
