@@ -204,7 +204,7 @@ def test_a_submit_names_a_compute_resource(served: Served) -> None:
     (job,) = served.store.view.all(kinds.PYTORCHJOB)
     template = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
     assert template["metadata"]["annotations"]["gpu-fraction"] == "0.1"
-    assert template["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2", "memory": "100M"}
+    assert template["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2.0", "memory": "100M"}
 
 
 def test_lists_in_every_format(served: Served) -> None:

@@ -49,6 +49,7 @@ def test_the_list_is_whole() -> None:
 CLIENT_SIDE = {
     "--name", "--job-name-prefix", "--name-prefix", "--attach", "--pod-running-timeout", "--wait-for-submit", "--dry-run",
     "--service-type", "--address", "--project", "--data-dir", "--framework", "--master-no-pvcs", "--args",
+    "--compute",  # it stands beside the specs: test_runai_v2.py
 }  # fmt: skip
 """Flags that do not change the `spec` by themselves; other tests say what they do."""
 SAMPLES: dict[str, str] = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ from rowlock.api import Api, Change
 from rowlock.errors import ApiError, Expired, Forbidden, NotFound, Unavailable
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
+from rowlock.rest.creation_order import CreationOrder, SortKey
 from rowlock.scheduling.model import from_objects
 from rowlock.selectors import EVERYTHING, parse_labels
 from rowlock.workloads import list_query, projects, runai_json
@@ -74,7 +74,7 @@ class InformerCache:
         self._assets: list[Asset] | None = None
         self._card_memory: dict[str, int] | None = None
         self._rows_by_uid: dict[str, WorkloadRow] = {}
-        self._listing = CreationOrder()
+        self._listing = CreationOrder[WorkloadRow]()
         self._visible: tuple[frozenset[str], list[WorkloadRow]] | None = None
         self._waiters: dict[str, set[asyncio.Event]] = {}
         self._subscribers: list[Callable[[str], None]] = []
@@ -376,29 +376,6 @@ class InformerCache:
         """The workloads of this name in any project: what `describe NAME` asks for, without looking at the others."""
         jobs = (job for namespace in self.projects() for job in self.jobs_named(namespace, name))
         return [self._rows_by_uid[objects.uid(job)] for job in jobs]
-
-
-SortKey = tuple[str, str, str]
-
-
-class CreationOrder:
-    """Rows kept in the order of creation, so that a list of ten thousand is a slice and not a sort."""
-
-    def __init__(self) -> None:
-        self._sort_keys: list[SortKey] = []
-        self.rows: list[WorkloadRow] = []
-
-    def add(self, sort_key: SortKey, row: WorkloadRow) -> None:
-        """Insert a row at its place, in logarithmic time and one move of the list."""
-        index = bisect_left(self._sort_keys, sort_key)
-        self._sort_keys.insert(index, sort_key)
-        self.rows.insert(index, row)
-
-    def remove(self, sort_key: SortKey) -> None:
-        """Remove the row of this key; nothing when there is none."""
-        index = bisect_left(self._sort_keys, sort_key)
-        if index < len(self._sort_keys) and self._sort_keys[index] == sort_key:
-            del self._sort_keys[index], self.rows[index]
 
 
 def _group_owner(group: Object) -> str:

@@ -10,7 +10,7 @@ from rowlock.rest.call import Endpoint
 from rowlock.rest.inventory import clusters, departments, node_pools, nodes, queue_quotas
 from rowlock.rest.log_streams import logs
 from rowlock.rest.rights import EVERYBODY, Right
-from rowlock.rest.workload_routes import batch, pods, standard
+from rowlock.rest.workload_routes import batch, dictionaries, pods, standard
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
 
 RUNAI_DOOR = "/runai"
@@ -144,9 +144,9 @@ ROUTES: tuple[RouteRow, ...] = (
     ("DELETE", f"{_POOLS}/{{id}}", _CHANGE_NODES, node_pools.delete),
     ("GET", _NODES, _LIST_NODES, nodes.index),
     ("GET", f"{_NODES}/count", _LIST_NODES, nodes.count),
-    ("GET", "/api/v1/workload-priorities", EVERYBODY, workloads.priorities),
-    ("GET", "/api/v1/workload-types", EVERYBODY, workloads.types),
-    ("GET", "/api/v1/workload-categories", EVERYBODY, workloads.categories),
+    ("GET", "/api/v1/workload-priorities", EVERYBODY, dictionaries.priorities),
+    ("GET", "/api/v1/workload-types", EVERYBODY, dictionaries.types),
+    ("GET", "/api/v1/workload-categories", EVERYBODY, dictionaries.categories),
 )
 
 

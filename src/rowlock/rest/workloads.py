@@ -22,7 +22,6 @@ from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause
-from rowlock.workloads.frameworks import FRAMEWORKS
 from rowlock.workloads.objects import Submitter, claim_objects, environment_secret, to_job
 from rowlock.workloads.phase import TERMINAL, V1_STATUSES
 from rowlock.workloads.projects import Project
@@ -477,29 +476,3 @@ async def why(call: RestCall) -> Any:
         await diagnose(workload.job) if diagnose is not None else {"incidents": [], "verdict": None, "ranks": []}
     )
     return workload_history.explain_workload(find_workload(call), diagnosis, await _workload_events(call, workload))
-
-
-# ---------------------------------------------------------------- dictionaries
-
-
-async def priorities(call: RestCall) -> Any:
-    """GET /workload-priorities: the priority classes that a submit may name."""
-    return {"priorities": [{"id": n, "name": n, "value": v} for n, v in submission.PRIORITIES.items()]}
-
-
-async def types(call: RestCall) -> Any:
-    """GET /workload-types: the kinds of jobs that are served."""
-    fixed = {
-        "categoryId": "Train",
-        "categoryName": "Train",
-        "category": "Train",
-        "priorityId": "low",
-        "priorityName": "low",
-    }
-    all_kinds = [framework.kind for framework in FRAMEWORKS]
-    return {"types": [{"id": kind.name.lower(), "name": kind.name, "group": kind.group, **fixed} for kind in all_kinds]}
-
-
-async def categories(call: RestCall) -> Any:
-    """GET /workload-categories: what a workload is for."""
-    return {"categories": [{"id": name, "name": name} for name in ("Build", "Train")]}
