@@ -23,15 +23,16 @@ def a_tool(place: Path, script: str) -> Callable[[], str]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack_dumps, "_DUMP_TIMEOUT", 0.2)
+    monkeypatch.setattr(stack_dumps, "_DUMP_TIMEOUT", 0.5)
     monkeypatch.setattr(stack_dumps, "has_no_python", lambda pid: False)
 
 
 def test_a_tool_that_does_not_answer_is_ended_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack_dumps, "find_py_spy", a_tool(tmp_path, "exec sleep 100000"))
+    script = f"echo $$ > {tmp_path}/pid; exec sleep 100000"
+    monkeypatch.setattr(stack_dumps, "find_py_spy", a_tool(tmp_path, script))
     monkeypatch.setattr(stack_dumps, "_TRIES", 1)
     assert "did not answer within" in asyncio.run(stack_dumps.dump_stack(os.getpid())).blind
-    assert not [child for child in psutil.Process().children() if "100000" in child.cmdline()]
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
 def test_a_tool_that_ends_while_it_is_ended_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
