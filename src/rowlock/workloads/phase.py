@@ -24,6 +24,7 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.objects import Object
+from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION
 from rowlock.workloads.frameworks import desired_pods
 
 TERMINAL = frozenset({"Completed", "Failed"})
@@ -211,8 +212,13 @@ def _first_failure(pods: Sequence[Object]) -> str:
 
 
 def pending_message(group: Object | None, pods: Sequence[Object]) -> tuple[str, str]:
-    """The scheduler's sentence: from the pod group, else from a pod that it could not place."""
+    """The scheduler's sentence: from the pod group, else from a pod that it could not place.
+
+    KAI never takes a condition back: one from before the gang last started is about an earlier wait."""
+    started = objects.seconds(objects.annotations(group or {}).get(LAST_START_ANNOTATION))
     for condition in reversed(objects.dig(group or {}, "status.schedulingConditions", [])):
+        if started and objects.seconds(condition.get("lastTransitionTime")) <= started:
+            continue
         reasons = condition.get("reasons") or [{}]
         message = reasons[0].get("message") or condition.get("message")
         if message:
