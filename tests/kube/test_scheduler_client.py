@@ -23,9 +23,10 @@ from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection, Request
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import SYSTEM_NAMESPACE
-from rowlock.kube.scheduler_client import SchedulerClient, is_settled
+from rowlock.kube.scheduler_client import SELECTED_NODE_ANNOTATION, SchedulerClient, is_settled
 from rowlock.kube_scheduler import KubeScheduler
-from rowlock.objects import Object, dig, key, uid
+from rowlock.objects import Object, dig, key, name, uid
+from rowlock.objects import annotations as annotations_of
 
 GANGS, SIZE, GPUS = 8, 4, 32
 FAULTS = ("throttled", "conflict", "lost request", "lost answer")
@@ -190,3 +191,42 @@ def test_a_bind_is_done_when_the_cache_shows_it(kubeconfig: Path, connection_cla
             await asyncio.wait([following])
 
     asyncio.run(run())
+
+
+def test_a_claim_that_waits_for_its_first_consumer_is_told_the_node(kubeconfig: Path) -> None:
+    async def run() -> dict[str, str | None]:
+        async with Kube.connect(kubeconfig, limits=Limits(qps=0)) as kube:
+            for claim_name, volume_name in (("waits", ""), ("bound", "pv-1")):
+                await kube.create(kinds.PERSISTENT_VOLUME_CLAIM, claim(claim_name, volume_name))
+            volumes = [
+                {"name": claim_name, "persistentVolumeClaim": {"claimName": claim_name}}
+                for claim_name in ("waits", "bound", "absent")
+            ]
+            metadata = {"name": "consumer", "namespace": "runai-default"}
+            spec = {"containers": [{"name": "main", "image": "x"}], "volumes": volumes}
+            created = await kube.create(
+                kinds.POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+            )
+            cache = Cache(kube, (kinds.POD,))
+            following = asyncio.create_task(cache.run())
+            await cache.wait_for_object(kinds.POD, key(created), lambda shown: shown is not None)
+            await SchedulerClient(kube.connection, cache).bind(
+                "runai-default", "consumer", "pretend-0002", uid=uid(created)
+            )
+            following.cancel()
+            await asyncio.wait([following])
+            claims = (await kube.list(kinds.PERSISTENT_VOLUME_CLAIM, "runai-default")).items
+            return {name(c): annotations_of(c).get(SELECTED_NODE_ANNOTATION) for c in claims}
+
+    assert asyncio.run(run()) == {"waits": "pretend-0002", "bound": None}
+
+
+def claim(claim_name: str, volume_name: str) -> Object:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "late",
+        "volumeName": volume_name,
+    }
+    metadata = {"name": claim_name, "namespace": "runai-default"}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}

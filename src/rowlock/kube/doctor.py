@@ -210,7 +210,7 @@ async def check_storage(api: Api, scheduler: str) -> ClusterFinding:
         fix = "new volumes must name a storage class, or mark one as the default"
         return ClusterFinding("storage", "warn", f"{len(classes)} storage classes, none is the default", fix)
     if scheduler == "own" and default.get("volumeBindingMode") == "WaitForFirstConsumer":
-        fix = "rowlock's scheduler does not choose nodes for volumes: name a class with volumeBindingMode Immediate"
+        fix = "a new volume is made where the first pod runs: for jobs of several nodes name a class whose volumes all nodes can mount"
         return ClusterFinding("storage", "warn", f"{name(default)} waits for the first pod", fix)
     return ClusterFinding("storage", "ok", f"{name(default)} is the default class")
 

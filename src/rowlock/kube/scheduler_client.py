@@ -12,13 +12,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from rowlock.errors import ApiError, Conflict, NotFound, Timeout, Unavailable
-from rowlock.kinds import POD
+from rowlock.kinds import PERSISTENT_VOLUME_CLAIM, POD
 from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
 from rowlock.kube.connection import Connection
 from rowlock.kube.rate_limit import Backoff
 from rowlock.objects import Key, Object, dig, is_deleting, uid
+from rowlock.objects import annotations as annotations_of
 
+SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
 CONFLICT_TIMEOUT_S = 5.0
 """Seconds to wait for the reason of a refused bind to show: it may be one that no watch tells of."""
 
@@ -35,6 +37,7 @@ class SchedulerClient(Kube):
     ) -> None:
         """Raises Conflict for a pod that is bound already, when the cache shows why, and what else the server answers."""
         target = Key(namespace, pod)
+        await self._choose_node_of_claims(target, node)
         try:
             await super().bind(namespace, pod, node, annotations=annotations, uid=uid)
         except (Conflict, NotFound):
@@ -46,6 +49,21 @@ class SchedulerClient(Kube):
             await self._wait_for_lost_bind(target, uid)
             raise
         await self._wait_until_settled(target, uid)
+
+    async def _choose_node_of_claims(self, target: Key, node: str) -> None:
+        """A claim that waits for its first consumer is told the node, as kube-scheduler tells it; its provisioner waits for
+        that word, and the kubelet for the volume."""
+        volumes = dig(self._cache.view.get(POD, *target) or {}, "spec.volumes") or ()
+        for claim_name in filter(None, (dig(volume, "persistentVolumeClaim.claimName") for volume in volumes)):
+            try:
+                claim = await self.get(PERSISTENT_VOLUME_CLAIM, target.namespace, claim_name)
+            except NotFound:
+                continue  # it may come later: the kubelet waits for it
+            if not dig(claim, "spec.volumeName") and SELECTED_NODE_ANNOTATION not in annotations_of(claim):
+                seen = {"resourceVersion": claim["metadata"]["resourceVersion"]}
+                patch = {"metadata": {**seen, "annotations": {SELECTED_NODE_ANNOTATION: node}}}
+                with suppress(Conflict):  # another pod of the gang has told it a node
+                    await self.patch(PERSISTENT_VOLUME_CLAIM, target.namespace, claim_name, patch)
 
     async def _wait_until_settled(self, target: Key, pod_uid: str) -> None:
         await self._cache.wait_for_object(POD, target, lambda pod: is_settled(pod, pod_uid))
