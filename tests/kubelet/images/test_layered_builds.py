@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod
 
-from rowlock.kubelet.images import build
+from rowlock.kubelet.images import base_environment, build
 from rowlock.kubelet.images.dockerfile import BadDockerfile
 from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
-from rowlock.kubelet.images.images import Image, Images
+from rowlock.kubelet.images.images import KUBECTL_DELIVERY, Image, Images
 from rowlock.kubelet.images.layers import LayerStore
 
 HERE = Path(__file__).parent
@@ -219,3 +219,29 @@ def test_a_hostile_image_leads_nowhere(shop: Workshop) -> None:
 def test_what_from_promises_and_is_not_here_is_said(shop: Workshop) -> None:
     shop.build("FROM python:2.7\nRUN true")
     assert any("Python 2.7 is not here" in line for line in shop.said)
+
+
+def test_a_checkout_of_rowlock_is_seen_where_its_directory_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_environment, "PACKAGE_PARENT", Path("/tmp/checkout/src"))
+    assert ("/tmp/checkout/src", "ro") in base_environment.interpreter_directories("/data")
+
+
+def test_the_launcher_of_an_mpijob_reaches_the_pod_host_and_others_do_not(shop: Workshop) -> None:
+    shop.build('FROM x\nRUN touch /own\nCMD test -S "$SOCKET" && echo reached || echo hidden')
+    variable = {"name": "SOCKET", "value": str(shop.data / "podhost.sock")}
+    container = {"name": "main", "image": "made", "env": [variable]}
+    delivery = {
+        "name": "kubectl-delivery",
+        "image": f"{KUBECTL_DELIVERY}:latest",
+        "env": [{"name": "TARGET_DIR", "value": "/tmp"}],
+    }
+
+    async def body(node: Node) -> None:
+        spec = {"restartPolicy": "Never", "containers": [container]}
+        await node.add(
+            {**pod("launcher", ""), "spec": {**spec, "initContainers": [delivery]}}, {**pod("other", ""), "spec": spec}
+        )
+        await node.ended("launcher", "other")
+        assert (await node.log("launcher"), await node.log("other")) == ("reached\n", "hidden\n")
+
+    on_node(shop.data, body)

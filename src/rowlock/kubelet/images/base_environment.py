@@ -25,6 +25,8 @@ BASE_VARIABLES = (
 """What a program gets of the server's own environment without asking."""
 HOST_VARIABLES = ("LD_LIBRARY_PATH", "CONDA_PREFIX", "VIRTUAL_ENV", "PYTHONPATH", "CUDA_HOME")
 """And with an image that stands for the host."""
+PACKAGE_PARENT = Path(__file__).resolve().parents[3]
+"""Where the package `rowlock` lies."""
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -49,9 +51,10 @@ def site_paths() -> list[str]:
 
 def interpreter_directories(data: str) -> list[tuple[str, str]]:
     """What a root file system shares (`RootfsSpec.shared`) so that the interpreter is seen in it: where it and its
-    packages lie, as far as they lie in directories of the machine that no container sees, `data` among them."""
+    packages lie (rowlock's own, too, which may be a checkout), as far as they lie in directories of the machine that no
+    container sees, `data` among them."""
     hidden = (*rootfs.TEMPORARY, data)
-    wanted = {sys.prefix, sys.base_prefix, *site_paths()}
+    wanted = {sys.prefix, sys.base_prefix, *site_paths(), str(PACKAGE_PARENT)}
     below = sorted(p for p in wanted if any(p == h or p.startswith(h + "/") for h in hidden))
     outer = [p for n, p in enumerate(below) if not any(p.startswith(q + "/") for q in below[:n])]
     return [(path, "ro") for path in outer]

@@ -95,6 +95,11 @@ def mangle(name: str) -> str:
     return name.replace("/", "+").replace(":", "=")
 
 
+def is_kubectl_delivery(reference: str) -> bool:
+    """Is it the image that brings an MPIJob's launcher its kubectl?"""
+    return reference.strip().partition("@")[0].startswith(KUBECTL_DELIVERY)
+
+
 class Images:
     """The table, in a directory; reads an entry again when its file has changed."""
 

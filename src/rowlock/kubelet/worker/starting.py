@@ -262,8 +262,12 @@ class ContainerStarter:
             )
         scratch = self.directories.container_directory(start.card.uid, start.container.name) / "rootfs"
         data = str(self.node.data_dir)
-        shared = [(str(self.directories.pod_directory(start.card.uid)), "rw")]
-        shared += [(str(self.checkpoints.directory_for(start.pod)), "rw")]
+        if any(images.is_kubectl_delivery(container.image) for container in start.pod.init_containers):
+            # mpirun's way into the workers leads through the pod host's socket (`images/kubectl_delivery.py`)
+            shared = [(data, "rw")]
+        else:
+            shared = [(str(self.directories.pod_directory(start.card.uid)), "rw")]
+            shared += [(str(self.checkpoints.directory_for(start.pod)), "rw")]
         return RootfsSpec(
             layers=image.layers,
             upper=str(scratch / "upper"),
