@@ -128,6 +128,7 @@ def test_what_is_not_there(shared: Cluster, line: str, words: str) -> None:
 # ---------------------------------------------------------------- jobs that cannot be
 
 IMPOSSIBLE = [
+    ("rowlock run -i team/nothing:1 -- true", 'no image "team/nothing:1" on this node'),
     ("rowlock run --name hello -- true", "there is a job hello in project default already: replace it with --replace"),
     ("runai submit-pytorch --name hello -i host", "the job hello already exists, please delete it first"),
     ("rowlock run --name Bad_Name -- true", "Use 'bad-name', for example."),

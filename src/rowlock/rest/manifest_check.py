@@ -41,10 +41,17 @@ async def _check_object(call: RestCall, obj: Object, namespace: str) -> dict[str
     if kind in kinds.JOBS and not refused:
         refused = advice.late_refusal(kind, placed)
         result["remarks"] = [] if refused else advice.job_remarks(kind, placed)
-    if not refused and call.context.image_problems is not None:
-        problems = [text for pod in _pod_templates(kind, placed) for text in await call.context.image_problems(pod)]
-        result["remarks"] += list(dict.fromkeys(problems))
+    if not refused:
+        result["remarks"] += await image_problems(call, kind, placed)
     return {**result, "refused": refused, "hint": advice.hint_for(refused) if refused else ""}
+
+
+async def image_problems(call: RestCall, kind: kinds.Kind, obj: Object) -> list[str]:
+    """Why programs of a pod or job could not begin, for want of images: a sentence each. None where no node of ours runs."""
+    if call.context.image_problems is None:
+        return []
+    problems = [text for pod in _pod_templates(kind, obj) for text in await call.context.image_problems(pod)]
+    return list(dict.fromkeys(problems))
 
 
 def _pod_templates(kind: kinds.Kind, obj: Object) -> list[Object]:

@@ -17,6 +17,7 @@ from rowlock.objects import Object
 from rowlock.rest.assets import submits
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.informers import FIELDS, InformerCache, WorkloadRow
+from rowlock.rest.manifest_check import image_problems
 from rowlock.workloads import history as workload_history
 from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
@@ -65,9 +66,10 @@ def lookup_workload(cache: InformerCache, identifier: str) -> Workload:
 
 
 async def submit(call: RestCall) -> Any:
-    """POST /workloads/distributed: make a job and its claims from Run:ai's body; with dryRun=true only show them. Raises
-    BadRequest, AlreadyExists, Conflict, and what admission raises."""
-    call.validate_query("dryRun")
+    """POST /workloads/distributed: make a job and its claims from Run:ai's body; with dryRun=true only show them, with
+    requireImages=true refuse images that this machine does not have. Raises BadRequest, AlreadyExists, Conflict, and what
+    admission raises."""
+    call.validate_query("dryRun", "requireImages")
     body, references = submits.expand(call, await call.json(), "Distributed")
     request = replace(submission.parse_submission(body), assets=references)
     return await submit_workload(call, request, runai_json.distributed_workload_json)
@@ -89,6 +91,8 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     job = to_job(request, project, Submitter(identity, call.user, source))
     call.require("create", _kind(job), project.namespace)
     job = await _dress_for_scheduler(call, job, request)
+    if call.query.get("requireImages") == "true" and (problems := await image_problems(call, _kind(job), job)):
+        raise BadRequest(problems[0], causes=[Cause("unknown", problem, "spec.image") for problem in problems])
     claims = claim_objects(request, project, identity)
     secret = environment_secret(request, project, identity)
     if dry_run:

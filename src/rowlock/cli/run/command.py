@@ -105,7 +105,7 @@ def _delete_old(line: CommandLine, server: ServerClient, body: dict[str, Any]) -
     if not old:
         return
     try:
-        server.post(f"{WORKLOADS}/distributed", body, dryRun="true")
+        server.post(f"{WORKLOADS}/distributed", body, dryRun="true", requireImages="true")
     except client.StatusError as refusal:
         raise CommandError(client.message_in_flags(refusal, _FLAG_OF)) from None
     for workload in old:
@@ -115,7 +115,7 @@ def _delete_old(line: CommandLine, server: ServerClient, body: dict[str, Any]) -
 def _submit(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> dict[str, Any]:
     """The workload. Raises CommandError in the words of this command line."""
     try:
-        created: dict[str, Any] = server.post(f"{WORKLOADS}/distributed", body)
+        created: dict[str, Any] = server.post(f"{WORKLOADS}/distributed", body, requireImages="true")
     except client.StatusError as refusal:
         if refusal.status == 409:
             name, where = body["name"], body["projectId"]
