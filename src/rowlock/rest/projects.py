@@ -74,11 +74,13 @@ def _find_project(call: RestCall) -> Project:
 
 async def show(call: RestCall) -> Any:
     """GET /org-unit/projects/{id}: by id or name. Raises NotFound."""
+    call.validate_query()
     return _project_json(call.context.cache, _find_project(call))
 
 
 async def create(call: RestCall) -> Any:
     """POST /org-unit/projects: make the queue and the namespace of a project. Raises AlreadyExists, BadRequest."""
+    call.validate_query()
     project = projects.parse_project_request(await call.json())
     check_cluster_id(call, project.cluster)
     cache, api = call.context.cache, call.context.api
@@ -113,6 +115,7 @@ async def create(call: RestCall) -> Any:
 async def update(call: RestCall) -> Any:
     """PUT /org-unit/projects/{id}: new quotas, or another description; a project keeps its name, and what the request leaves
     out stays. Raises NotFound, BadRequest."""
+    call.validate_query()
     project, body = _find_project(call), await call.json()
     requested = projects.parse_project_request(
         {**body, "name": body.get("name", project.name)} if isinstance(body, dict) else body
@@ -140,7 +143,8 @@ async def update_resources(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """The namespace and the queue; not while workloads are unfinished."""
+    """DELETE /org-unit/projects/{id}: the namespace and the queue; not while workloads are unfinished. Raises NotFound, Conflict."""
+    call.validate_query()
     project = _find_project(call)
     call.require(
         "delete", kinds.QUEUE, name=project.queue

@@ -3,12 +3,15 @@ a parameter."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from rowlock import kinds
 from rowlock.rest import applications, draining, manifest_check, projects, scheduler, workloads
 from rowlock.rest.assets import assets, templates
-from rowlock.rest.call import Endpoint
+from rowlock.rest.call import Endpoint, RestCall
 from rowlock.rest.inventory import clusters, departments, node_pools, nodes, queue_quotas
 from rowlock.rest.log_streams import logs
+from rowlock.rest.openapi.document import openapi_document
 from rowlock.rest.rights import EVERYBODY, Right
 from rowlock.rest.workload_routes import batch, dictionaries, pods, standard
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
@@ -53,6 +56,12 @@ def _standard_routes(word: str, workload_type: str, submit: Endpoint) -> tuple[R
         ("POST", f"{path}/{{id}}/suspend", _CHANGE, serve["suspend"]),
         ("POST", f"{path}/{{id}}/resume", _CHANGE, serve["resume"]),
     )
+
+
+async def serve_openapi(call: RestCall) -> dict[str, Any]:
+    """GET /openapi.json: this API, as OpenAPI 3.1 describes it."""
+    call.validate_query()
+    return openapi_document(ROUTES, RUNAI_DOOR)
 
 
 def _asset_routes(row: AssetKind) -> tuple[RouteRow, ...]:
@@ -147,6 +156,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", "/api/v1/workload-priorities", EVERYBODY, dictionaries.priorities),
     ("GET", "/api/v1/workload-types", EVERYBODY, dictionaries.types),
     ("GET", "/api/v1/workload-categories", EVERYBODY, dictionaries.categories),
+    ("GET", "/api/v1/openapi.json", EVERYBODY, serve_openapi),
 )
 
 

@@ -254,7 +254,7 @@ async def _ensure_name_is_free(cache: InformerCache, project: Project, name: str
 
 
 async def show(call: RestCall) -> Any:
-    """GET /workloads/{id}. Raises NotFound."""
+    """GET /workloads/{id}: one workload of any type. Raises NotFound."""
     call.validate_query()
     return runai_json.workload_detail_json(find_workload(call))
 
@@ -472,7 +472,7 @@ async def explain(call: RestCall) -> Any:
 
 
 async def why(call: RestCall) -> Any:
-    """What happened to a workload, in one sentence, and what that rests on."""
+    """GET /workloads/{id}/why: what happened to a workload, in one sentence, and what that rests on. Raises NotFound."""
     call.validate_query()
     workload = find_workload(call)
     diagnose = call.context.diagnose

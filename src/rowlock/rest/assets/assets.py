@@ -48,9 +48,11 @@ def endpoints(row: AssetKind) -> dict[str, Endpoint]:
     """What is served below `/api/v1/asset/<path>` for one kind."""
 
     async def index(call: RestCall) -> Any:
+        """GET /asset/KIND: the assets of a kind that the filters leave. Raises BadRequest."""
         return {"entries": _list_assets(call, frozenset({row.kind}))}
 
     async def create(call: RestCall) -> Any:
+        """POST /asset/KIND: keep a new asset in a scope. Raises BadRequest, AlreadyExists, Forbidden."""
         call.validate_query()
         top, errors = parse_body(await call.json(), "meta", "spec")
         meta = parse_meta(top, template=False, new=True)
@@ -60,10 +62,12 @@ def endpoints(row: AssetKind) -> dict[str, Endpoint]:
         return JsonResult(202, _asset_json(call, asset))
 
     async def show(call: RestCall) -> Any:
+        """GET /asset/KIND/{id}: one asset. Raises NotFound."""
         call.validate_query()
         return _asset_json(call, find_asset(call, lambda asset: asset.kind == row.kind))
 
     async def update(call: RestCall) -> Any:
+        """PUT /asset/KIND/{id}: another name, description or spec; what the request leaves out stays. Raises NotFound, BadRequest, Conflict."""
         call.validate_query()
         asset = require_changeable(find_asset(call, lambda one: one.kind == row.kind))
         top, errors = parse_body(await call.json(), "meta", "spec")
@@ -75,6 +79,7 @@ def endpoints(row: AssetKind) -> dict[str, Endpoint]:
         return JsonResult(202, _asset_json(call, await change_asset(call, asset, meta, content)))
 
     async def delete(call: RestCall) -> Any:
+        """DELETE /asset/KIND/{id}: delete an asset; workloads keep its values. Raises NotFound, Conflict."""
         call.validate_query()
         await delete_asset(call, find_asset(call, lambda asset: asset.kind == row.kind))
         return JsonResult(202, ACCEPTED)

@@ -92,9 +92,11 @@ def endpoints(path: str) -> dict[str, Endpoint]:
     allowed = ("meta", *(_CONTENT if workload_type == "Distributed" else _CONTENT[:1]))
 
     async def list_templates(call: RestCall) -> Any:
+        """GET /workload-templates/TYPE: templates of a type, filtered, sorted and paged. Raises BadRequest."""
         return _list_body(call, kind)
 
     async def create(call: RestCall) -> Any:
+        """POST /workload-templates/TYPE: keep a new template in a scope. Raises BadRequest, AlreadyExists, Forbidden."""
         call.validate_query()
         top, errors = parse_body(await call.json(), *allowed)
         meta = parse_meta(top, template=True, new=True)
@@ -104,13 +106,16 @@ def endpoints(path: str) -> dict[str, Endpoint]:
         return JsonResult(202, _template_json(call, await create_asset(call, kind, meta, content)))
 
     async def show(call: RestCall) -> Any:
+        """GET /workload-templates/TYPE/{id}: one template. Raises NotFound."""
         call.validate_query()
         return _template_json(call, find_asset(call, lambda asset: asset.kind == kind))
 
     async def replace_template(call: RestCall) -> Any:
+        """PUT /workload-templates/TYPE/{id}: other content. Raises NotFound, BadRequest."""
         return await _change(call, {})
 
     async def patch_template(call: RestCall) -> Any:
+        """PATCH /workload-templates/TYPE/{id}: content merged into what there is. Raises NotFound, BadRequest."""
         asset = find_asset(call, lambda one: one.kind == kind)
         return await _change(call, asset.content or {})
 
@@ -125,6 +130,7 @@ def endpoints(path: str) -> dict[str, Endpoint]:
         return JsonResult(202, _template_json(call, await change_asset(call, asset, meta, content)))
 
     async def delete(call: RestCall) -> Any:
+        """DELETE /workload-templates/TYPE/{id}: delete a template; workloads keep its values. Raises NotFound."""
         call.validate_query()
         await delete_asset(call, find_asset(call, lambda asset: asset.kind == kind))
         return JsonResult(202, ACCEPTED)

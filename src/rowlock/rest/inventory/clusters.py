@@ -52,7 +52,7 @@ async def index(call: RestCall) -> Any:
 
 
 async def show(call: RestCall) -> Any:
-    """GET /clusters/{id}. Raises NotFound."""
+    """GET /clusters/{id}: one cluster. Raises NotFound."""
     call.validate_query("verbosity", "includeRequestedForDelete")
     check_cluster(call)
     return _cluster_json(call)

@@ -64,7 +64,7 @@ def _find_pool(call: RestCall) -> NodePool:
 
 
 async def show(call: RestCall) -> Any:
-    """GET /node-pools/{id}. Raises NotFound."""
+    """GET /node-pools/{id}: one node pool. Raises NotFound."""
     call.validate_query()
     return _pool_json(call, _find_pool(call))
 

@@ -11,11 +11,13 @@ from rowlock.workloads.frameworks import FRAMEWORKS
 
 async def priorities(call: RestCall) -> Any:
     """GET /workload-priorities: the priority classes that a submit may name."""
+    call.validate_query()
     return {"priorities": [{"id": n, "name": n, "value": v} for n, v in submission.PRIORITIES.items()]}
 
 
 async def types(call: RestCall) -> Any:
     """GET /workload-types: the kinds of jobs that are served."""
+    call.validate_query()
     fixed = {
         "categoryId": "Train",
         "categoryName": "Train",
@@ -29,4 +31,5 @@ async def types(call: RestCall) -> Any:
 
 async def categories(call: RestCall) -> Any:
     """GET /workload-categories: what a workload is for."""
+    call.validate_query()
     return {"categories": [{"id": name, "name": name} for name in ("Build", "Train")]}

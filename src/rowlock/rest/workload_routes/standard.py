@@ -54,6 +54,7 @@ def of_type(workload_type: str, serve: Endpoint) -> Endpoint:
             )
         return await serve(call)
 
+    serve_of_type.__doc__ = serve.__doc__
     return serve_of_type
 
 

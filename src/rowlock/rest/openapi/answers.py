@@ -1,0 +1,205 @@
+"""The schemas of answers, by name. `tests/rest/test_openapi.py` holds every route to them."""
+
+from __future__ import annotations
+
+from rowlock.rest.openapi.vocabulary import (
+    ANYTHING,
+    FLAG,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    TIME,
+    WHOLE,
+    Schema,
+    choice,
+    list_of,
+    nullable,
+    page_of,
+    record,
+    ref,
+    with_optional,
+)
+from rowlock.workloads.phase import V1_STATUSES
+
+_PHASE = choice(*sorted({*V1_STATUSES, "Deleted"}))
+_CORES = record(request=nullable(NUMBER), limit=nullable(NUMBER))
+_AMOUNT = record(request=nullable(TEXT), limit=nullable(TEXT))
+_REFERENCES = list_of(with_optional(record(id=TEXT, name=TEXT), type=TEXT))
+_AUTHOR: dict[str, Schema] = {"createdBy": TEXT, "createdAt": TIME, "updatedBy": TEXT, "updatedAt": TIME}
+
+_IDENTITY: dict[str, Schema] = {
+    "name": TEXT, "requestedName": TEXT, "workloadId": TEXT, "projectId": TEXT, "departmentId": TEXT, "clusterId": TEXT,
+    "createdBy": TEXT, "createdAt": TIME, "deletedAt": nullable(TIME),
+    "desiredPhase": choice("Running", "Stopped", "Deleted"), "actualPhase": _PHASE, "spec": OBJECT,
+}  # fmt: skip
+_WORKLOAD: dict[str, Schema] = {
+    "id": TEXT, "name": TEXT, "type": choice("Distributed", "Training", "Workspace"), "distributedFramework": TEXT,
+    "tenantId": WHOLE, "clusterId": TEXT, "projectId": TEXT, "projectName": TEXT, "departmentId": TEXT,
+    "departmentName": TEXT, "namespace": TEXT, "source": choice("CLI", "Control-plane", "Other"), "submittedBy": TEXT,
+    "category": TEXT, "priority": nullable(WHOLE), "priorityClassName": TEXT, "preemptible": FLAG,
+    "sourceApi": nullable(TEXT), "createdAt": TIME, "updatedAt": TIME, "deletedAt": nullable(TIME),
+    "completedAt": nullable(TIME), "phaseUpdatedAt": TIME, "k8sPhaseUpdatedAt": TIME,
+    "totalPendingTimeSeconds": nullable(WHOLE), "totalRunningTimeSeconds": nullable(WHOLE), "phase": _PHASE,
+    "phaseMessage": TEXT, "phaseReason": nullable(TEXT), "k8sPhase": TEXT, "conditions": list_of(ref("Condition")),
+    "actionsSupport": record(delete=FLAG, suspend=FLAG), "requestedNodePools": list_of(TEXT),
+    "currentNodePools": list_of(TEXT), "runningPods": WHOLE,
+    "requestedPods": record(number=WHOLE, min=nullable(WHOLE), max=nullable(WHOLE)),
+    "workloadRequestedResources": ref("RequestedResources"), "podsRequestedResources": ref("RequestedResources"),
+    "allocatedResources": ref("AllocatedResources"), "images": list_of(TEXT), "command": TEXT, "arguments": TEXT,
+    "environmentVariables": OBJECT, "urls": list_of(TEXT), "datasources": _REFERENCES, "environments": _REFERENCES,
+    "externalConnections": list_of(OBJECT), "childrenIds": list_of(record(id=TEXT, type=TEXT)),
+    "additionalFields": OBJECT,
+}  # fmt: skip
+_QUOTA: dict[str, Schema] = {"deserved": NUMBER, "limit": NUMBER, "overQuotaWeight": NUMBER}
+_USAGE = record(gpu=NUMBER, cpu=NUMBER, memory=NUMBER)
+
+ANSWERS: dict[str, Schema] = {
+    "Error": with_optional(
+        record(code=WHOLE, message=TEXT, details=TEXT),
+        complianceIssues=list_of(record(field=TEXT, details=TEXT, rule=TEXT)),
+    ),
+    "Accepted": record(code=WHOLE, message=TEXT),
+    "Count": record(count=WHOLE),
+    "Token": record(accessToken=TEXT, expiresIn=NUMBER, tokenType=TEXT),
+    "Condition": record(
+        type=nullable(TEXT), status=nullable(TEXT), message=nullable(TEXT), reason=nullable(TEXT),
+        lastTransitionTime=nullable(TIME),
+    ),
+    "RequestedResources": record(
+        gpuRequestType=nullable(TEXT), gpu=_CORES, gpuMemory=_AMOUNT, cpu=_CORES, cpuMemory=_AMOUNT,
+        extendedResources=list_of(record(resource=TEXT, quantity=TEXT)),
+    ),
+    "AllocatedResources": record(
+        gpu=NUMBER, gpuMemory=TEXT, cpu=NUMBER, cpuMemory=TEXT, extendedResources=list_of(OBJECT)
+    ),
+    "DistributedWorkload": record(**_IDENTITY, masterSpecSameAsWorker=nullable(FLAG), masterSpec=nullable(OBJECT)),
+    "StandardWorkload": record(**_IDENTITY),
+    "Workload": record(**_WORKLOAD),
+    "WorkloadDetailed": record(**_WORKLOAD, pendingSchedulingMessages=list_of(OBJECT)),
+    "Workloads": page_of("workloads", "Workload"),
+    "Batch": record(
+        id=TEXT, succeeded=list_of(TEXT), failed=list_of(record(id=TEXT, code=WHOLE, message=TEXT))
+    ),
+    "Pod": record(
+        name=TEXT, id=TEXT, workloadId=TEXT, workloadName=TEXT, clusterId=TEXT, projectId=TEXT, projectName=TEXT,
+        tenantId=WHOLE, priorityClassName=TEXT, createdAt=TIME, updatedAt=TIME, completedAt=nullable(TIME),
+        deletedAt=nullable(TIME), k8sPhase=TEXT, k8sPhaseUpdatedAt=TIME, nodeName=nullable(TEXT), ip=nullable(TEXT),
+        hostIp=nullable(TEXT), containers=list_of(record(name=TEXT, image=TEXT, startedAt=nullable(TIME))),
+        currentNodePool=TEXT, requestedNodePools=list_of(TEXT), requestedResources=ref("RequestedResources"),
+        allocatedResources=ref("AllocatedResources"), tolerations=list_of(OBJECT), nodeAffinity=nullable(OBJECT),
+        revisionId=nullable(TEXT), status=TEXT, ready=FLAG, role=TEXT, index=WHOLE, restarts=WHOLE,
+        exitCode=nullable(WHOLE), message=TEXT, rank=TEXT,
+    ),
+    "Pods": page_of("pods", "Pod"),
+    "Event": record(
+        id=TEXT, createdAt=TIME, type=TEXT, clusterId=TEXT, message=TEXT, reason=TEXT, source=TEXT, count=WHOLE,
+        involvedObject=record(uid=TEXT, kind=TEXT, name=TEXT, namespace=TEXT),
+    ),
+    "Events": page_of("events", "Event"),
+    "HistoryRecord": record(
+        meta=record(creationTimestamp=TIME, type=choice("Event", "PhaseUpdate")),
+        spec={"type": "object", "properties": {
+            "event": ref("Event"), "phaseUpdate": record(phase=TEXT, phaseMessage=TEXT)}},
+    ),
+    "History": page_of("records", "HistoryRecord"),
+    "Explanation": record(
+        name=TEXT, projectName=TEXT, phase=_PHASE, since=TEXT, reason=TEXT, message=TEXT, podGroup=TEXT,
+        minMember=nullable(WHOLE), queue=TEXT, record=OBJECT, evicted=nullable(ref("Event")),
+        warnings=list_of(ref("Event")),
+    ),
+    "Diagnosis": record(
+        name=TEXT, phase=_PHASE, sentence=TEXT, incidents=list_of(OBJECT), verdict=nullable(OBJECT), ranks=list_of(OBJECT)
+    ),
+    "Resources": record(
+        nodePool=record(id=TEXT, name=TEXT), gpu=record(**_QUOTA), cpu=record(**_QUOTA),
+        memory=record(**_QUOTA, units=TEXT), priority=TEXT,
+    ),
+    "TotalResources": record(gpuQuota=NUMBER, cpuQuota=NUMBER, memoryQuota=NUMBER),
+    "QuotaStatus": record(allocated=_USAGE, allocatedNonPreemptible=_USAGE, requested=_USAGE),
+    "Project": record(
+        id=TEXT, name=TEXT, clusterId=TEXT, parentId=TEXT, description=TEXT,
+        status=record(
+            namespace=TEXT, phase=choice("Ready", "NotReady", "Deleting"), phaseMessage=TEXT,
+            quotaStatus=ref("QuotaStatus"), nodePoolQuotaStatuses=list_of(OBJECT),
+        ),
+        totalResources=ref("TotalResources"), resources=list_of(ref("Resources")), effective=OBJECT,
+        enforceRunaiScheduler=FLAG, parent=record(id=TEXT, name=TEXT, type=TEXT), defaultNodePools=list_of(TEXT),
+        createdAt=TIME, updatedAt=TIME,
+    ),
+    "Projects": page_of("projects", "Project"),
+    "Department": record(
+        id=TEXT, name=TEXT, clusterId=TEXT, description=TEXT, createdAt=TIME, updatedAt=TIME, createdBy=nullable(TEXT),
+        updatedBy=nullable(TEXT), children=list_of(record(id=TEXT, name=TEXT)),
+        status=record(quotaStatus=ref("QuotaStatus")), totalResources=ref("TotalResources"),
+        resources=list_of(ref("Resources")), defaultNodePools=list_of(TEXT), nodeTypes=nullable(OBJECT),
+        schedulingRules=nullable(OBJECT),
+    ),
+    "Departments": page_of("departments", "Department"),
+    "Ranks": record(priorities=list_of(record(name=TEXT, value=WHOLE, isDefault=FLAG))),
+    "Cluster": record(
+        uuid=TEXT, tenantId=WHOLE, name=TEXT, createdAt=TIME, updatedAt=TIME, deletedAt=nullable(TIME),
+        deleteRequestedAt=nullable(TIME), lastLiveness=TIME, domain=nullable(TEXT), version=TEXT,
+        status=record(state=TEXT, conditions=list_of(OBJECT)),
+    ),
+    "Clusters": list_of(ref("Cluster")),
+    "NodePool": record(
+        id=TEXT, name=TEXT, labelKey=TEXT, labelValue=TEXT, clusterId=TEXT, clusterName=TEXT, tenantId=WHOLE,
+        isDefault=FLAG, phase=choice("Ready", "Empty", "Unschedulable"), phaseMessage=TEXT, overProvisioningRatio=WHOLE,
+        placementStrategy=record(cpu=TEXT, gpu=TEXT), **_AUTHOR, deletedAt=nullable(TIME), deletedBy=nullable(TEXT),
+        nodes=list_of(TEXT),
+    ),
+    "NodePools": page_of("nodepools", "NodePool"),
+    "Node": record(
+        id=TEXT, name=TEXT, status=choice("Ready", "NotReady", "Unknown"),
+        conditions=list_of(record(type=TEXT, reason=TEXT, message=TEXT)),
+        taints=list_of(record(key=TEXT, value=TEXT, effect=TEXT)), nodePool=TEXT,
+        gpuInfo=nullable(record(gpuType=TEXT, gpuCount=WHOLE)), nvLinkDomainUid=nullable(TEXT),
+        nvLinkCliqueId=nullable(TEXT), clusterUuid=TEXT, createdAt=TIME, updatedAt=TIME,
+    ),
+    "Nodes": page_of("nodes", "Node"),
+    "Asset": record(
+        meta=with_optional(
+            record(
+                id=TEXT, kind=TEXT, name=TEXT, description=nullable(TEXT), scope=TEXT, clusterId=nullable(TEXT),
+                departmentId=nullable(TEXT), projectId=nullable(WHOLE), projectName=nullable(TEXT), tenantId=WHOLE,
+                private=FLAG, autoDelete=FLAG, **_AUTHOR,
+            ),
+            workloadSupportedTypes=OBJECT,
+        ),
+        spec=OBJECT,
+    ),
+    "Assets": record(entries=list_of(ref("Asset"))),
+    "Template": record(
+        meta=record(
+            id=TEXT, name=TEXT, description=nullable(TEXT), workloadType=TEXT, scopeType=TEXT, scopeId=TEXT,
+            clusterId=TEXT, departmentId=nullable(TEXT), projectId=nullable(WHOLE), **_AUTHOR,
+        ),
+        spec=OBJECT, masterSpecSameAsWorker=nullable(FLAG), master=nullable(OBJECT),
+        runnable=record(isRunnable=FLAG, issue=nullable(TEXT)), combinedSpec=OBJECT, combinedMasterSpec=nullable(OBJECT),
+    ),
+    "Templates": record(
+        entries=list_of(ref("Template")), pagination=record(limit=WHOLE, offset=WHOLE, nextOffset=nullable(WHOLE))
+    ),
+    "Availability": record(available=FLAG),
+    "Application": record(
+        id=TEXT, name=TEXT, clientId=TEXT, enabled=FLAG, user=TEXT, createdAt=TIME, createdBy=TEXT
+    ),
+    "NewApplication": record(
+        id=TEXT, name=TEXT, clientId=TEXT, enabled=FLAG, user=TEXT, createdAt=TIME, createdBy=TEXT, clientSecret=TEXT
+    ),
+    "Applications": record(applications=list_of(ref("Application"))),
+    "WorkloadTypes": record(
+        types=list_of(record(
+            id=TEXT, name=TEXT, group=TEXT, categoryId=TEXT, categoryName=TEXT, category=TEXT, priorityId=TEXT,
+            priorityName=TEXT,
+        ))
+    ),
+    "Priorities": record(priorities=list_of(record(id=TEXT, name=TEXT, value=WHOLE))),
+    "Categories": record(categories=list_of(record(id=TEXT, name=TEXT))),
+    "Outcomes": record(outcomes=list_of(OBJECT)),
+    "Snapshot": OBJECT,
+    "CheckResults": record(
+        results=list_of(record(kind=TEXT, name=TEXT, refused=TEXT, hint=TEXT, remarks=list_of(ANYTHING)))
+    ),
+    "OpenAPI": OBJECT,
+}  # fmt: skip

@@ -1,0 +1,138 @@
+"""What each route takes and answers: `(method, path)` → its query, its body, its answer and the answer's status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rowlock.workloads.assets.asset_kinds import ASSET_KINDS
+
+LIST = ("filterBy", "sortBy", "sortOrder", "search", "offset", "limit")
+_LOGS = (
+    "follow",
+    "tail",
+    "tailLines",
+    "since",
+    "sinceSeconds",
+    "sinceTime",
+    "timestamps",
+    "previous",
+    "container",
+    "limitBytes",
+    "prefix",
+)
+_ASSET_FILTERS = ("name", "scope", "projectId", "departmentId", "clusterId", "complyToProject")
+
+
+class Operation(NamedTuple):
+    """`answer` is the name of a schema, "text" for a stream of lines."""
+
+    answer: str
+    code: int = 200
+    body: str = ""
+    query: tuple[str, ...] = ()
+
+
+def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
+    base = "workloads"
+    for word, request, answer in (
+        ("distributed", "DistributedCreationRequest", "DistributedWorkload"),
+        ("trainings", "StandardCreationRequest", "StandardWorkload"),
+        ("workspaces", "StandardCreationRequest", "StandardWorkload"),
+    ):
+        yield "POST", f"{base}/{word}", Operation(answer, 202, request, ("dryRun",))
+        yield "GET", f"{base}/{word}/{{id}}", Operation(answer)
+        yield "DELETE", f"{base}/{word}/{{id}}", Operation("Accepted", 202, query=("force",))
+        yield "POST", f"{base}/{word}/{{id}}/suspend", Operation("Accepted", 202)
+        yield "POST", f"{base}/{word}/{{id}}/resume", Operation("Accepted", 202)
+    yield "POST", f"{base}/batch", Operation("Batch", 200, "BatchRequest")
+    for word in ("pods", "pods/count"):
+        query = (*LIST, "deleted", "verbosity", "completed")
+        yield "GET", f"{base}/{word}", Operation("Count" if "count" in word else "Pods", query=query)
+    yield "GET", base, Operation("Workloads", query=(*LIST, "deleted"))
+    yield "GET", f"{base}/count", Operation("Count", query=(*LIST, "deleted"))
+    of_one: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+        ("", "WorkloadDetailed", ()), ("/pods", "Pods", (*LIST, "deleted")), ("/events", "Events", LIST),
+        ("/history", "History", LIST), ("/explain", "Explanation", ()), ("/why", "Diagnosis", ()),
+        ("/wait", "WorkloadDetailed", ("for", "timeout")), ("/logs", "text", _LOGS), ("/pods/{pod}/logs", "text", _LOGS),
+    )  # fmt: skip
+    for word, answer, parameters in of_one:
+        yield "GET", f"{base}/{{id}}{word}", Operation(answer, query=parameters)
+
+
+def _organisation_operations() -> Iterator[tuple[str, str, Operation]]:
+    for word, name, more in (
+        ("org-unit/projects", "Project", ("verbosity", "memoryUnitMb")), ("org-unit/departments", "Department", ("verbosity",)),
+    ):  # fmt: skip
+        query = (*LIST, *more)
+        yield "GET", word, Operation(f"{name}s", query=query)
+        yield "POST", word, Operation(name, 201, f"{name}Request")
+        yield "GET", f"{word}/count", Operation("Count", query=query)
+        yield "GET", f"{word}/{{id}}", Operation(name)
+        yield "PUT", f"{word}/{{id}}", Operation(name, body="ProjectUpdate")
+        yield "DELETE", f"{word}/{{id}}", Operation("Accepted", 202)
+        for method in ("PUT", "PATCH"):
+            yield method, f"{word}/{{id}}/resources", Operation(name, body="ResourcesRequests")
+    yield "GET", "org-unit/priorities", Operation("Ranks")
+    yield "POST", "applications", Operation("NewApplication", 201, "ApplicationRequest")
+    yield "GET", "applications", Operation("Applications")
+    yield "DELETE", "applications/{id}", Operation("Accepted", 202)
+
+
+def _inventory_operations() -> Iterator[tuple[str, str, Operation]]:
+    cluster_query = ("verbosity", "includeRequestedForDelete")
+    yield "GET", "clusters", Operation("Clusters", query=cluster_query)
+    yield "GET", "clusters/{id}", Operation("Cluster", query=cluster_query)
+    yield "GET", "clusters/{id}/nodes", Operation("Nodes", query=(*LIST, "nodeName"))
+    yield "GET", "clusters/{id}/nodes/count", Operation("Count", query=LIST)
+    yield "GET", "nodes", Operation("Nodes", query=LIST)
+    yield "GET", "nodes/count", Operation("Count", query=LIST)
+    yield "GET", "node-pools", Operation("NodePools", query=LIST)
+    yield "POST", "node-pools", Operation("NodePool", 201, "NodePoolRequest")
+    yield "GET", "node-pools/count", Operation("Count", query=LIST)
+    yield "GET", "node-pools/{id}", Operation("NodePool")
+    for method in ("PUT", "PATCH"):
+        yield method, "node-pools/{id}", Operation("NodePool", body="NodePoolUpdate")
+    yield "DELETE", "node-pools/{id}", Operation("Accepted", 202)
+    yield "GET", "scheduler/snapshot", Operation("Snapshot")
+    yield "POST", "scheduler/what-if", Operation("Outcomes", body="Manifests")
+    yield "POST", "check", Operation("CheckResults", body="Manifests")
+    yield "POST", "drain", Operation("Accepted", 202, query=("seconds",))
+    for word, answer in (
+        ("workload-priorities", "Priorities"),
+        ("workload-types", "WorkloadTypes"),
+        ("workload-categories", "Categories"),
+    ):
+        yield "GET", word, Operation(answer)
+    yield "GET", "openapi.json", Operation("OpenAPI")
+
+
+def _asset_operations() -> Iterator[tuple[str, str, Operation]]:
+    yield "GET", "asset/datasource", Operation("Assets", query=_ASSET_FILTERS)
+    for row in ASSET_KINDS:
+        path = f"asset/{row.path}"
+        yield "GET", path, Operation("Assets", query=_ASSET_FILTERS)
+        yield "POST", path, Operation("Asset", 202, f"{row.kind}Request")
+        yield "GET", f"{path}/{{id}}", Operation("Asset")
+        yield "PUT", f"{path}/{{id}}", Operation("Asset", 202, "AssetUpdate")
+        yield "DELETE", f"{path}/{{id}}", Operation("Accepted", 202)
+    base = "workload-templates"
+    yield "GET", base, Operation("Templates", query=LIST)
+    yield "GET", f"{base}/count", Operation("Count", query=LIST)
+    yield "GET", f"{base}/name-availability", Operation("Availability", query=("templateName", "scopeType", "scopeId"))
+    yield "GET", f"{base}/{{id}}", Operation("Template")
+    for word in ("distributed", "trainings", "workspaces"):
+        yield "GET", f"{base}/{word}", Operation("Templates", query=LIST)
+        yield "POST", f"{base}/{word}", Operation("Template", 202, "TemplateRequest")
+        yield "GET", f"{base}/{word}/{{id}}", Operation("Template")
+        for method in ("PUT", "PATCH"):
+            yield method, f"{base}/{word}/{{id}}", Operation("Template", 202, "TemplateUpdate")
+        yield "DELETE", f"{base}/{word}/{{id}}", Operation("Accepted", 202)
+
+
+OPERATIONS: dict[tuple[str, str], Operation] = {
+    (method, f"/api/v1/{path}"): operation
+    for rows in (_workload_operations(), _organisation_operations(), _inventory_operations(), _asset_operations())
+    for method, path, operation in rows
+}
+"""Every route of `routes.py` has a row here; a test says which one lacks."""

@@ -1,0 +1,48 @@
+"""A few words to write JSON schemas with: every field of a record is always there, and says if it may be null."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string"}
+TIME: Schema = {"type": "string", "format": "date-time"}
+WHOLE: Schema = {"type": "integer"}
+NUMBER: Schema = {"type": "number"}
+FLAG: Schema = {"type": "boolean"}
+OBJECT: Schema = {"type": "object"}
+ANYTHING: Schema = {}
+
+
+def nullable(schema: Schema) -> Schema:
+    """The same, or null."""
+    return {**schema, "type": [schema["type"], "null"]} if "type" in schema else {"anyOf": [schema, {"type": "null"}]}
+
+
+def list_of(schema: Schema) -> Schema:
+    return {"type": "array", "items": schema}
+
+
+def choice(*words: str) -> Schema:
+    """One of these texts."""
+    return {"type": "string", "enum": list(words)}
+
+
+def record(**fields: Schema) -> Schema:
+    """An object with these fields, all of them there."""
+    return {"type": "object", "properties": fields, "required": sorted(fields)}
+
+
+def with_optional(schema: Schema, **fields: Schema) -> Schema:
+    """A record that may have these fields, too."""
+    return {**schema, "properties": {**schema["properties"], **fields}}
+
+
+def ref(name: str) -> Schema:
+    """The schema of this name."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def page_of(field: str, name: str) -> Schema:
+    """A page of a list: `next` is the next page's offset, where there is one."""
+    return with_optional(record(**{field: list_of(ref(name))}), next=WHOLE)
