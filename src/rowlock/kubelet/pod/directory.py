@@ -98,7 +98,7 @@ class PodDirectories:
     def read_cards(self) -> list[PodCard]:
         """Every pod that has a directory."""
         cards = []
-        for entry in os.scandir(self.pods):
+        for entry in _entries(self.pods):
             card = PodCard.from_fact(untrusted.read_object(f"{entry.path}/pod.json") or {})
             if card is not None and card.uid == entry.name:
                 cards.append(card)
@@ -110,9 +110,7 @@ class PodDirectories:
         """The containers of a pod that have ever been started."""
         with contextlib.suppress(OSError):
             return sorted(
-                e.name
-                for e in os.scandir(self.pod_directory(uid))
-                if e.is_dir(follow_symlinks=False) and is_name(e.name)
+                e.name for e in _entries(self.pod_directory(uid)) if e.is_dir(follow_symlinks=False) and is_name(e.name)
             )
         return []
 
@@ -122,7 +120,7 @@ class PodDirectories:
         log_directory = self.logs / f"{card.namespace}_{card.name}_{card.uid}"
         for container in self.started_containers(card.uid):
             with contextlib.suppress(OSError):  # a server that stopped meanwhile has left a thread that does the same
-                for entry in os.scandir(directory / container):
+                for entry in _entries(directory / container):
                     if (found := _RUN_LOG.fullmatch(entry.name)) and entry.is_file(follow_symlinks=False):
                         log_directory.mkdir(exist_ok=True, mode=0o700, parents=True)
                         os.rename(entry.path, log_directory / f"{container}.{found[1]}.log")
@@ -139,9 +137,9 @@ class PodDirectories:
         """Keeps the newest of the logs of deleted pods, within KEPT pods and SIZE bytes."""
         entries = []
         self.logs.mkdir(exist_ok=True, mode=0o700)  # somebody may have removed it while we run
-        for entry in os.scandir(self.logs):
+        for entry in _entries(self.logs):
             with contextlib.suppress(OSError):
-                size = sum(e.stat().st_blocks * 512 for e in os.scandir(entry.path))
+                size = sum(e.stat().st_blocks * 512 for e in _entries(entry.path))
                 entries.append((entry.stat().st_mtime, size, entry.path))
         remaining = MAX_KEPT_LOG_BYTES
         for number, (_, size, path) in enumerate(sorted(entries, reverse=True)):
@@ -153,7 +151,7 @@ class PodDirectories:
         """The newest log of a deleted pod; of its first container when none is named. `owner`: only of a pod of the job
         with this uid, for an earlier job may have had the same name."""
         logs: list[tuple[float, str]] = []
-        for directory in os.scandir(self.logs) if self.logs.is_dir() else ():
+        for directory in _entries(self.logs) if self.logs.is_dir() else ():
             if directory.name.rpartition("_")[0] != f"{namespace}_{pod}":
                 continue
             if owner and _read_owner(directory.path) != owner:
@@ -161,7 +159,7 @@ class PodDirectories:
             with contextlib.suppress(OSError):
                 logs += [
                     (entry.stat(follow_symlinks=False).st_mtime, entry.path)
-                    for entry in os.scandir(directory.path)
+                    for entry in _entries(directory.path)
                     if (found := _KEPT_LOG.fullmatch(entry.name)) and container in ("", found[1])
                 ]
         return Path(max(logs)[1]) if logs else None
@@ -176,6 +174,12 @@ class PodDirectories:
         ]
         for name in (*numbered, f"error.{newest - 2}.json", "stop"):
             beneath.remove_path(str(directory / name))
+
+
+def _entries(directory: str | Path) -> list[os.DirEntry[str]]:
+    """What is in a directory; read to its end, so that it is closed whatever happens to one of them. Raises OSError."""
+    with os.scandir(directory) as entries:
+        return list(entries)
 
 
 def _read_owner(log_directory: str) -> str:
