@@ -33,7 +33,9 @@ _REFUSED_TEXT = "cannot be set for an Ephemeral Container"
 def ephemeral_container(container: dict[str, Any], scope: Scope) -> Causes:
     """One of a pod's; `scope` is the pod's spec."""
     yield from check_struct("Container", container, scope)
-    others = {c.get("name") for field in ("containers", "initContainers") for c in scope.struct.get(field) or ()}
+    if "other containers" not in scope.notes:
+        scope.notes["other containers"] = _other_names(scope.struct)
+    others: set[str] = scope.notes["other containers"]
     name, target = container.get("name") or "", container.get("targetContainerName") or ""
     if name in others or scope.is_repeated("ephemeral containers", name):
         yield duplicate_value(".name", name)
@@ -46,6 +48,11 @@ def ephemeral_container(container: dict[str, Any], scope: Scope) -> Causes:
         for field in ("subPath", "subPathExpr"):
             if mount.get(field):
                 yield forbidden_field(f".volumeMounts[{index}].{field}", _REFUSED_TEXT)
+
+
+def _other_names(spec: dict[str, Any]) -> set[str]:
+    """Of the containers that are not ephemeral."""
+    return {c.get("name") or "" for field in ("containers", "initContainers") for c in spec.get(field) or ()}
 
 
 def ephemeral_update_causes(old: Object, new: Object) -> list[Cause]:

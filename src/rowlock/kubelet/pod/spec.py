@@ -107,6 +107,8 @@ class PodSpec:
     sidecars: tuple[ContainerSpec, ...]
     """Those of the init containers."""
     ephemeral_containers: tuple[ContainerSpec, ...]
+    by_name: Mapping[str, ContainerSpec]
+    """All containers."""
     restart_policy: str
     grace_period: float
     """Seconds between SIGTERM and SIGKILL."""
@@ -136,10 +138,7 @@ class PodSpec:
 
     def container(self, name: str) -> ContainerSpec:
         """Raises KeyError when it has no such container."""
-        for container in self.all_containers:
-            if container.name == name:
-                return container
-        raise KeyError(name)
+        return self.by_name[name]
 
     def container_security_context(self, container: ContainerSpec) -> Fields:
         """The pod's, and the container's own, which wins."""
@@ -155,6 +154,8 @@ def parse_pod_spec(pod: Object) -> PodSpec:
     """Reads a pod that the API server has admitted."""
     metadata, spec = meta(pod), pod.get("spec") or {}
     inits = tuple(parse_container(c, "initContainers") for c in spec.get("initContainers") or ())
+    mains = tuple(parse_container(c) for c in spec.get("containers") or ())
+    ephemerals = tuple(parse_container(c, "ephemeralContainers") for c in spec.get("ephemeralContainers") or ())
     name, grace = str(metadata.get("name") or ""), spec.get("terminationGracePeriodSeconds")
     deadline, deletion = spec.get("activeDeadlineSeconds"), metadata.get("deletionTimestamp")
     return PodSpec(
@@ -176,12 +177,11 @@ def parse_pod_spec(pod: Object) -> PodSpec:
         host_ipc=bool(spec.get("hostIPC")),
         is_process_namespace_shared=bool(spec.get("shareProcessNamespace")),
         wants_token=bool(spec.get("automountServiceAccountToken")),
-        main_containers=tuple(parse_container(c) for c in spec.get("containers") or ()),
+        main_containers=mains,
         init_containers=inits,
         sidecars=tuple(c for c in inits if c.is_sidecar),
-        ephemeral_containers=tuple(
-            parse_container(c, "ephemeralContainers") for c in spec.get("ephemeralContainers") or ()
-        ),
+        ephemeral_containers=ephemerals,
+        by_name={c.name: c for c in (*inits, *mains, *ephemerals)},
         restart_policy=str(spec.get("restartPolicy") or "Always"),
         grace_period=DEFAULT_GRACE if grace is None else float(grace),
         active_deadline=None if deadline is None else float(deadline),

@@ -11,6 +11,9 @@ from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.runtime import processes
 from rowlock.kubelet.shim.fact_files import ticks
 
+CONTAINERS_PER_SLICE = 16
+"""Of one pod, that are dealt with before others have their turn."""
+
 
 class ContainerRuns:
     """The runs of all pods of this machine."""
@@ -87,10 +90,13 @@ class ContainerRuns:
             processes.stop_run(self._directories.container_directory(state.card.uid, container), facts.run, grace)
             state.set_facts(container, replace(facts, stop_by=self._clock() + grace))
 
-    def kill_pod(self, state: PodState) -> bool:
+    async def kill_pod(self, state: PodState) -> bool:
         """Kills what runs of a pod that is no more; True when nothing does."""
         done = True
-        for container, facts in list(state.containers.items()):
+        for number, container in enumerate(list(state.containers), 1):
+            if number % CONTAINERS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+            facts = state.containers[container]
             if facts.is_alive:
                 self.read_facts(state, container)
                 facts = state.containers[container]

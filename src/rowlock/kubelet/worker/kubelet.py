@@ -183,7 +183,7 @@ class Kubelet:
     async def run(self, changes: AsyncIterator[Change]) -> None:
         """Until cancelled. Pods live on when it is."""
         loop = asyncio.get_running_loop()
-        hints = ShimHints(self.node.wake_path, self.pod_workers.refresh_container)
+        hints = ShimHints(self.node.wake_path, self.pod_workers.hint)
         loop.add_reader(hints.fd, hints.read_lines)
         try:
             async with asyncio.TaskGroup() as tasks, ContainedTaskGroup("a pod's probe, hook or pull") as pod_tasks:
@@ -293,7 +293,7 @@ class Kubelet:
                 await self._reconnect_pod_host()
             for uid, pod_state in list(self.pod_states.items()):
                 for container in pod_state.containers_to_poll(pidfds=hasattr(os, "pidfd_open")):
-                    self.pod_workers.refresh_container(uid, container)
+                    self.pod_workers.hint(uid, container)
             if clock() - last_sweep > self._settings.sweep:
                 last_sweep = clock()
                 self.pod_workers.mark_dirty(*self._tokens.renewable_pods(self.pod_states))
@@ -366,6 +366,10 @@ async def _run_until(work: Coroutine[None, None, None], event: asyncio.Event) ->
         await asyncio.gather(running, waiting, return_exceptions=True)
 
 
+READ_BYTES = 8192
+"""Of hints that are read at once; no line of a shim's is as long."""
+
+
 class ShimHints:
     """The pipe into which shims write lines: `started uid/container N`, `exited uid/container N`."""
 
@@ -379,14 +383,16 @@ class ShimHints:
         self._partial_line = b""
 
     def read_lines(self) -> None:
-        """All that is there."""
+        """A piece of what is there: what is left comes with the next round of the event loop, for programs of this user
+        can write here, too, and without end."""
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(self.fd, 65536):
-                *lines, self._partial_line = (self._partial_line + data).split(b"\n")
-                for line in lines:
-                    words = line.decode(errors="replace").split(" ")
-                    uid, _, container = words[1].partition("/") if len(words) == 3 else ("", "", "")
-                    self._on_hint(uid, container)
+            data = os.read(self.fd, READ_BYTES)
+            *lines, rest = (self._partial_line + data).split(b"\n")
+            self._partial_line = rest[-READ_BYTES:]
+            for line in lines:
+                words = line.decode(errors="replace").split(" ")
+                uid, _, container = words[1].partition("/") if len(words) == 3 else ("", "", "")
+                self._on_hint(uid, container)
 
     def close(self) -> None:
         os.close(self.fd)

@@ -27,7 +27,7 @@ from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop
 from rowlock.kubelet.prober.prober import Prober
-from rowlock.kubelet.runtime.container_runs import ContainerRuns
+from rowlock.kubelet.runtime.container_runs import CONTAINERS_PER_SLICE, ContainerRuns
 from rowlock.kubelet.runtime.pod_host_client import HOST_GONE, PodHostClient
 from rowlock.kubelet.volumes import claims
 from rowlock.kubelet.worker import engine_starting, security_context
@@ -95,8 +95,12 @@ class PodWorker:
             for start in starts:
                 self._record_problem(spec, state, start.container, problem)
             return 0.0
-        await asyncio.gather(*(self._start_container(spec, state, start) for start in starts))
-        for action in actions.actions:
+        for first in range(0, len(starts), CONTAINERS_PER_SLICE):
+            some = starts[first : first + CONTAINERS_PER_SLICE]
+            await asyncio.gather(*(self._start_container(spec, state, start) for start in some))
+        for number, action in enumerate(actions.actions, 1):
+            if number % CONTAINERS_PER_SLICE == 0:
+                await asyncio.sleep(0)
             if isinstance(action, Stop):
                 self._stop_container(spec, state, action)
             elif isinstance(action, Publish):
@@ -297,7 +301,7 @@ class PodWorker:
     async def kill_orphaned_pod(self, state: PodState) -> bool:
         """Kills what runs of a pod that is no more; True when nothing does."""
         self._prober.forget(state.card.uid)
-        if not self._runs.kill_pod(state):
+        if not await self._runs.kill_pod(state):
             return False
         state.finished = True
         await self._release_resources(state)

@@ -4,6 +4,7 @@ Changes of pods, hints from shims, dead shims (pidfd) and timers cause turns; `P
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
@@ -29,6 +30,8 @@ FIRST_RETRY = 0.5
 HOSTS_RETRY = 1.0
 PODS_PER_TURN = 8
 """Pods whose facts are read, or whose turns begin, in one go: a restart begins with all of them."""
+READING_SLICE = 0.01
+"""Seconds for which facts are read before others have their turn."""
 _MOST_CHARACTERS = 1000
 """Of an error that an Event quotes."""
 ExitListener = Callable[[PodState, str, Run], None]
@@ -65,6 +68,7 @@ class PodWorkers:
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
         self._wakeup = asyncio.Event()
+        self._hinted: dict[tuple[str, str], None] = {}
 
     # ------------------------------------------------------------ what causes a turn
 
@@ -141,6 +145,23 @@ class PodWorkers:
         if uids:
             self._wakeup.set()
 
+    def hint(self, uid: str, container: str) -> None:
+        """Something may have happened to a container's program: its facts are read soon. Of a thousand that end at once
+        some are read in each round of the event loop."""
+        if not self._hinted:
+            asyncio.get_running_loop().call_soon(self._read_hinted)
+        self._hinted[uid, container] = None
+
+    def _read_hinted(self) -> None:
+        end = time.monotonic() + READING_SLICE
+        while self._hinted:
+            hinted = next(iter(self._hinted))
+            del self._hinted[hinted]
+            self.refresh_container(*hinted)
+            if self._hinted and time.monotonic() > end:
+                asyncio.get_running_loop().call_soon(self._read_hinted)
+                return
+
     def refresh_container(self, uid: str, container: str) -> None:
         """Something happened to a container's program: read its facts."""
         pod_state = self._pod_states.get(uid)
@@ -155,7 +176,7 @@ class PodWorkers:
 
     def _read_facts(self, pod_state: PodState, uid: str, container: str) -> None:
         for run in self._runs.read_facts(pod_state, container):
-            self._runs.watch_shim(run, lambda: self.refresh_container(uid, container))
+            self._runs.watch_shim(run, lambda: self.hint(uid, container))
         facts = pod_state.containers.get(container)
         if facts is not None and facts.run is not None and facts.run.exit is not None:
             for listener in self._exit_listeners:
