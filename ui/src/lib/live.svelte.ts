@@ -4,13 +4,33 @@ import { address, forgetSession, sessionKey } from "./api";
 import type { PageMessage, Row, StreamMessage, StreamState } from "./types";
 
 const VIEW_MS = 200; // a table that is sorted anew more often cannot be read
+const MANY_ROWS = 2000;
+const MANY_VIEW_MS = 500;
+const SCROLL_MS = 150; // whoever scrolls wants to see the table move, not change
+const PATIENCE_MS = 1500; // but not for ever an old one
 
 export const live = $state({ state: "connecting" as StreamState, version: 0, complete: false, now: Date.now() });
 export const rows = new Map<string, Row>();
 
 let port: { postMessage(message: PageMessage): void } | undefined;
 let clockSkew = 0;
-let pending = false;
+let pendingSince = 0;
+let scrolledAt = 0;
+
+/** The table is being scrolled: changes wait for a moment. */
+export function noteScroll(): void {
+  scrolledAt = performance.now();
+}
+
+function show(): void {
+  const now = performance.now();
+  if (now - scrolledAt < SCROLL_MS && now - pendingSince < PATIENCE_MS) {
+    setTimeout(show, SCROLL_MS);
+    return;
+  }
+  pendingSince = 0;
+  live.version += 1;
+}
 
 /** Begin, or go on with a new session. */
 export function follow(): void {
@@ -55,11 +75,8 @@ function take(message: StreamMessage): void {
     if (message.type === "reset") rows.clear();
     for (const row of message.rows) rows.set(row.id, row);
   }
-  if (!pending) {
-    pending = true;
-    setTimeout(() => {
-      pending = false;
-      live.version += 1;
-    }, VIEW_MS);
+  if (!pendingSince) {
+    pendingSince = performance.now();
+    setTimeout(show, rows.size > MANY_ROWS && live.complete ? MANY_VIEW_MS : VIEW_MS);
   }
 }

@@ -1,0 +1,55 @@
+"""WCAG 2.2 AA, as far as a program can judge it: axe finds nothing on any page, light or dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ui.conftest import Ui
+from tests.ui.test_workloads_page import FAILS, LONG, expect, run
+
+AXE = Path(__file__).resolve().parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+RULES = {
+    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+}
+
+
+def judge(page: Any) -> list[str]:
+    """One sentence for each rule that is broken, with the places."""
+    page.evaluate(AXE.read_text(encoding="utf-8") + "; undefined")
+    found = page.evaluate("rules => axe.run(document, rules)", RULES)["violations"]
+    return [f"{one['id']}: {one['help']}: {[node['html'][:160] for node in one['nodes'][:3]]}" for one in found]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(ui: Ui, scheme: Any) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: `make ui` installs it")
+    page = ui.page
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    assert judge(page) == [], "without workloads"
+    run(ui, "talks", LONG, "--nnodes", "2")
+    run(ui, "fails", FAILS)
+    expect(ui.row("fails")).to_contain_text("Failed")
+    expect(ui.row("talks")).to_contain_text("Running")
+    ui.row("fails").get_by_role("checkbox").check()
+    page.get_by_role("button", name="COLUMNS").click()
+    assert judge(page) == [], "the table, with a menu"
+    page.keyboard.press("Escape")
+    ui.row("talks").get_by_role("link", name="talks", exact=True).click()
+    for tab in ("Event History", "Logs", "Pods", "Details"):
+        page.get_by_role("tab", name=tab).click()
+        expect(page.get_by_role("tabpanel")).to_contain_text("talks" if tab != "Logs" else "step")
+        assert judge(page) == [], tab
+    page.get_by_role("complementary").get_by_role("button", name="DELETE").click()
+    assert judge(page) == [], "the question"
+    page.get_by_role("button", name="CANCEL").click()
+    page.get_by_role("link", name="MAKE A COPY").click()
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_role("group", name="Compute resource")).to_be_visible()
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_role("button", name="CREATE TRAINING")).to_be_visible()
+    assert judge(page) == [], "a new training"
+    page.get_by_role("button", name="NEW ENVIRONMENT").click()
+    assert judge(page) == [], "a new environment"
