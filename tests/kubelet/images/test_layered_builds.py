@@ -221,13 +221,21 @@ def test_what_from_promises_and_is_not_here_is_said(shop: Workshop) -> None:
     assert any("Python 2.7 is not here" in line for line in shop.said)
 
 
+def test_an_image_without_files_is_an_image(shop: Workshop) -> None:
+    shop.build("FROM x\nENV A=1\nCMD echo $A; touch /own /tmp/own && ls /tmp/own")
+    assert shop.run() == "1\n/tmp/own\n"
+    shop.build("FROM made\nENV B=2\nCMD echo $A $B", "other")
+    assert shop.run("other") == "1 2\n"
+    assert not Path("/own").exists() and not Path("/tmp/own").exists()
+
+
 def test_a_checkout_of_rowlock_is_seen_where_its_directory_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base_environment, "PACKAGE_PARENT", Path("/tmp/checkout/src"))
     assert ("/tmp/checkout/src", "ro") in base_environment.interpreter_directories("/data")
 
 
 def test_the_launcher_of_an_mpijob_reaches_the_pod_host_and_others_do_not(shop: Workshop) -> None:
-    shop.build('FROM x\nRUN touch /own\nCMD test -S "$SOCKET" && echo reached || echo hidden')
+    shop.build('FROM x\nCMD test -S "$SOCKET" && echo reached || echo hidden')
     variable = {"name": "SOCKET", "value": str(shop.data / "podhost.sock")}
     container = {"name": "main", "image": "made", "env": [variable]}
     delivery = {

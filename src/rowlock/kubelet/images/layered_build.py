@@ -79,7 +79,15 @@ class LayeredBuild:
                 state = self._step(step, state, stage)
             self._states[str(index)] = state
             self._states[stage.name or str(index)] = state
-        return self._image(state)
+        # an image without files, too, has a root file system of its own, and can be the base of another one
+        return self._image(state if state.layers else replace(state, layers=(self._empty_layer(),)))
+
+    def _empty_layer(self) -> str:
+        key = layer_key("empty")
+        if not self._store.has(key):
+            with self._store.new(key):
+                pass
+        return str(self._store.path(key))
 
     def _image(self, state: BuildState) -> Image:
         user = state.user
