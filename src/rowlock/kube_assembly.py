@@ -120,7 +120,7 @@ _CORE_RESOURCES = frozenset(kind.plural for kind in kinds.KINDS if not kind.grou
 def connect(kubeconfig: Path, context: str) -> Kube:
     """The cluster of a kubeconfig. Raises BadRequest when it cannot be read or has no such context."""
     try:
-        return Kube.connect(kubeconfig, context or None, limits=_LIMITS)
+        return Kube.connect(kubeconfig, context or None, limits=_LIMITS, keep_managed_fields=False)
     except (ValueError, KeyError, OSError) as error:
         raise BadRequest(f"the kubeconfig {kubeconfig} cannot be used: {error}") from error
 

@@ -94,6 +94,19 @@ async def test_4_generation_counts_changes_of_the_spec(world: World) -> None:
     assert spec["metadata"]["generation"] == 2
 
 
+@pytest.mark.parametrize("make", ["pod", "job"])
+async def test_4_an_update_without_managed_fields_keeps_those_that_are_there(world: World, make: str) -> None:
+    """Caches leave them out, since they are half of an object; what is decided on a cache must not lose them."""
+    obj = getattr(world, make)("a")
+    kind = kinds.by_object(obj)
+    made = await world.api.create(kind, obj, options=WriteOptions(manager="creator"))
+    condition = {"type": "Ready", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    slim = {**made, "metadata": {k: v for k, v in made["metadata"].items() if k != "managedFields"}}
+    wish = with_field(slim, "status", {"conditions": [condition]})
+    wrote = await world.api.update(kind, wish, subresource="status", options=WriteOptions(manager="observer"))
+    assert [f["manager"] for f in wrote["metadata"]["managedFields"]] == ["creator", "observer"]
+
+
 @pytest.mark.parametrize("make", ["config", "pod", "job"])
 async def test_5_an_update_that_changes_nothing_writes_nothing(world: World, make: str) -> None:
     made = await world.create(getattr(world, make)("a"))

@@ -301,3 +301,29 @@ def test_a_server_without_streaming_lists_is_listed(tmp_path: Path) -> None:
     found = against(Scripted(answer), tmp_path, lambda k: _changes(k, 4, since=None))
     assert [c.type for c in found] == ["Added", "Added", "Bookmark", "Deleted"]
     assert [c.object["kind"] for c in found[:2]] == ["Pod", "Pod"] and found[2].revision == 9
+
+
+@pytest.mark.parametrize("streams_lists", [True, False])
+def test_a_watch_can_leave_managed_fields_out(tmp_path: Path, streams_lists: bool) -> None:
+    metadata = {"name": "a", "namespace": "team", "resourceVersion": "3", "managedFields": [{"manager": "x"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    end = event("BOOKMARK", 8, **{"k8s.io/initial-events-end": "true"})
+
+    def answer(asked: Asked) -> Answer:
+        if "sendInitialEvents" in asked.query:
+            lines = [{"type": "ADDED", "object": pod}, end]
+            return Answer(lines=lines) if streams_lists else Answer(422, refusal(422, "Invalid", "forbidden"))
+        if "watch" in asked.query:
+            return Answer(lines=[{"type": "MODIFIED", "object": pod}])
+        return Answer(body={"metadata": {"resourceVersion": "9"}, "items": [pod]})
+
+    async def run(*, keep: bool) -> list[bool]:
+        server = Scripted(answer)
+        async with server.running():
+            config = server.kubeconfig(tmp_path)
+            async with Kube.connect(config, limits=QUICK, keep_managed_fields=keep) as kube:
+                changes = await _changes(kube, 3, since=None)
+        return ["managedFields" in c.object["metadata"] for c in changes if c.object]
+
+    assert asyncio.run(run(keep=False)) == [False, False]
+    assert asyncio.run(run(keep=True)) == [True, True]

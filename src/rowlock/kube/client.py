@@ -53,8 +53,10 @@ class WatchTarget:
 class Kube:
     """A real cluster. Made by `Kube.connect`; `close` when done."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self, connection: Connection, *, keep_managed_fields: bool = True) -> None:
+        """Without `keep_managed_fields` watches leave out who wrote which field: half of what a pod takes in memory. Updates
+        of such objects keep them, as the API server takes absent ones for unchanged."""
+        self.connection, self._keep_managed_fields = connection, keep_managed_fields
 
     @classmethod
     def connect(
@@ -63,9 +65,10 @@ class Kube:
         context: str | None = None,
         *,
         limits: Limits = Limits(),
+        keep_managed_fields: bool = True,
     ) -> Kube:
         """By kubeconfig (default: KUBECONFIG, ~/.kube/config) or, inside a pod, its service account."""
-        return cls(Connection(Credentials(kubeconfig, context), limits))
+        return cls(Connection(Credentials(kubeconfig, context), limits), keep_managed_fields=keep_managed_fields)
 
     async def close(self) -> None:
         """Close all connections; watches and followed logs end."""
@@ -125,13 +128,13 @@ class Kube:
             try:
                 if since is None:
                     for event in await self._initial_state(target):
-                        yield event
+                        yield self._without_managed_fields(event)
                         since = event.revision
                 async for event in self._watch_changes(target, since or 0):
                     since, broken_since = event.revision, 0.0
                     backoff.reset()
                     if bookmarks or event.type != "Bookmark":
-                        yield event
+                        yield self._without_managed_fields(event)
             except (Unavailable, Timeout) as error:
                 broken_since = broken_since or time.monotonic()
                 if time.monotonic() - broken_since > self.connection.limits.watch_retry_seconds:
@@ -140,6 +143,12 @@ class Kube:
                     ) from error
             if event is None:
                 await asyncio.sleep(backoff.next_delay())  # also when a server keeps ending watches at once
+
+    def _without_managed_fields(self, change: Change) -> Change:
+        """The change itself, decoded a moment ago and nobody else's yet."""
+        if not self._keep_managed_fields and change.object:
+            change.object["metadata"].pop("managedFields", None)
+        return change
 
     async def _initial_state(self, target: WatchTarget) -> builtins.list[Change]:
         """What is there now as Added changes, and the bookmark that a watch goes on from."""
