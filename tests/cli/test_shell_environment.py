@@ -1,6 +1,6 @@
 """What of a shell's environment goes along with a job."""
 
-from rowlock.cli.run.shell_environment import collect, describe
+from rowlock.cli.run.shell_environment import collect, describe, of_parent
 
 
 def test_what_is_the_terminals_the_logins_or_a_ranks_stays() -> None:
@@ -21,9 +21,20 @@ def test_what_is_the_terminals_the_logins_or_a_ranks_stays() -> None:
     assert collect({**goes, **stays}) == goes
 
 
-def test_it_is_named_in_one_line_without_values() -> None:
-    assert describe({"PATH": "/bin", "HOME": "/", "LC_ALL": "C"}) == ""
-    assert describe({"B": "secret", "A": "1", "PATH": ""}) == (
-        "Your environment goes along, as a Secret: A, B (--clean-env leaves it here)."
-    )
-    assert "A0, A1, A2, A3, A4 and 3 more (" in describe({f"A{n}": "" for n in range(8)})
+def test_it_is_said_in_one_line_that_names_what_is_new_without_values() -> None:
+    def said(shell: dict[str, str], earlier: dict[str, str]) -> str:
+        return (
+            describe(shell, earlier)
+            .removeprefix("Your environment goes along, as a Secret: ")
+            .partition(" (--clean")[0]
+        )
+
+    assert said({"PATH": "/bin", "HOME": "/", "LC_ALL": "C"}, {}) == ""
+    assert said({"B": "secret", "A": "1", "PATH": ""}, {}) == "A, B"
+    assert said({"B": "secret", "A": "1", "C": "same"}, {"A": "0", "C": "same"}) == "A, B and 1 more"
+    assert said({"A": "1", "B": "2"}, {"A": "1", "B": "2"}) == "2 variables"
+    assert said({f"A{n}": "" for n in range(8)}, {}) == "A0, A1, A2, A3, A4 and 3 more"
+
+
+def test_the_shells_first_environment_is_read() -> None:
+    assert of_parent()  # of whoever started the tests

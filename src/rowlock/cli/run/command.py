@@ -85,7 +85,7 @@ def _run(line: CommandLine, command: list[str], console: Console) -> int:
     try:
         pods = f"{line.nnodes} {'pods' if line.nnodes != 1 else 'pod'}"
         tell(f"Job {name} submitted to project {project(line)}: {pods}.")
-        if sentence := shell_environment.describe(shell):
+        if sentence := shell_environment.describe(shell, shell_environment.of_parent()):
             tell(sentence)
         if line.detach:
             show(name)

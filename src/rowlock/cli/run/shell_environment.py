@@ -6,6 +6,7 @@ What belongs to the terminal, to this login or to a rank stays here.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 
@@ -47,10 +48,24 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def describe(shell: Mapping[str, str]) -> str:
-    """One line that names what goes along, "" when it is only what everybody has."""
-    names = sorted(name for name in shell if name not in _EVERYBODYS and not name.startswith("LC_"))
+def describe(shell: Mapping[str, str], earlier: Mapping[str, str]) -> str:
+    """One line that says what goes along, "" when it is only what everybody has. It names what is not in `earlier`, the
+    environment that the shell itself was started with: what was set on this command line, or exported since."""
+    names = [name for name in shell if name not in _EVERYBODYS and not name.startswith("LC_")]
     if not names:
         return ""
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    new = sorted(name for name in names if earlier.get(name) != shell[name])[:_SHOWN]
+    left = len(names) - len(new)
+    others = f"{left} {'variable' if left == 1 else 'variables'}" if not new else f"{left} more" if left else ""
+    shown = " and ".join(filter(None, (", ".join(new), others)))
     return f"Your environment goes along, as a Secret: {shown} (--clean-env leaves it here)."
+
+
+def of_parent() -> dict[str, str]:
+    """What the shell was started with; {} where that cannot be told."""
+    try:
+        with open(f"/proc/{os.getppid()}/environ", "rb") as file:
+            pairs = os.fsdecode(file.read()).split("\0")
+    except OSError:
+        return {}
+    return {name: value for name, equals, value in (pair.partition("=") for pair in pairs) if equals}
