@@ -44,3 +44,17 @@ def test_the_address_is_printed_and_says_how_long_it_works(cluster: Cluster) -> 
 
 def test_without_a_server_it_says_how_to_start_one(cluster: Cluster) -> None:
     assert "rowlock up -d" in cluster.run("rowlock", "ui", code=1)
+
+
+def test_an_address_for_somebody_else_has_his_rights(cluster: Cluster, tmp_path: Path) -> None:
+    people = tmp_path / "users.csv"
+    people.touch(0o600)
+    people.write_text("vera-vera-vera-vera-vera,vera,1,rowlock:viewers\n")
+    cluster.up("--users", str(people))
+    url, _, code = cluster.json("rowlock", "ui", "--user", "vera", "--json")["url"].partition("#code=")
+    with httpx.Client(base_url=url) as page:
+        headers = {"x-rowlock-key": page.post("api/v1/ui/session", json={"code": code}).json()["key"]}
+        assert page.get("api/v1/ui/session", headers=headers).json()["user"] == "vera"
+        refused = page.post("api/v1/org-unit/projects", headers=headers, json={"name": "team-b"})
+        assert refused.status_code == 403
+    assert "no user bob" in cluster.run("rowlock", "ui", "--user", "bob", code=1)

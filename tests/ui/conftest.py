@@ -26,8 +26,8 @@ class Ui:
     said: list[str]
     """What pages complained of on their consoles: errors, and breaches of the content security policy."""
 
-    def address(self) -> str:
-        return str(self.cluster.json("rowlock", "ui", "--no-browser", "--json")["url"])
+    def address(self, *flags: str) -> str:
+        return str(self.cluster.json("rowlock", "ui", "--no-browser", "--json", *flags)["url"])
 
     def open_page(self) -> Any:
         page = self.context.new_page()
@@ -68,7 +68,10 @@ def chromium() -> Iterator[Any]:
 def ui(chromium: Any, tmp_path: Path) -> Iterator[Ui]:
     """A cluster with two simulated GPUs and the project team-a, and a page of its UI."""
     with lent(tmp_path) as cluster:
-        cluster.up("--simulated-gpus", "2")
+        people = tmp_path / "users.csv"
+        people.touch(0o600)
+        people.write_text("vera-vera-vera-vera-vera,vera,1,rowlock:viewers\nalan-alan-alan-alan-alan,alan,2,\n")
+        cluster.up("--simulated-gpus", "2", "--users", str(people))
         cluster.run("rowlock", "project", "create", "team-a", "--gpus", "2")
         context = chromium.new_context(viewport={"width": 1280, "height": 800})
         context.set_default_timeout(20_000)

@@ -47,7 +47,34 @@ def test_a_page_outlives_a_restart_of_its_server(ui: Ui) -> None:
     expect(ui.page.get_by_text("Reconnecting…")).to_be_visible()
     expect(ui.row("before")).to_be_visible()  # as it was, and it says so
     ui.picture("reconnecting")
-    ui.cluster.up("--simulated-gpus", "2")
+    ui.cluster.up("--simulated-gpus", "2", "--users", str(ui.cluster.data.parent / "users.csv"))
     expect(ui.page.get_by_text("Live", exact=True)).to_be_visible()
     run(ui, "after", "print(1)")
     expect(ui.row("after")).to_be_visible()
+
+
+def test_a_user_sees_and_does_what_he_may(ui: Ui) -> None:
+    run(ui, "secret", LONG)
+    run(ui, "shared", LONG, "-p", "team-a")
+    grant = {
+        "metadata": {"name": "alan"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alan"}],
+    }
+    ui.cluster.api("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/runai-team-a/rolebindings", grant)
+    stranger = ui.page.context.browser.new_context()
+    page = stranger.new_page()
+    page.goto(ui.address("--user", "alan"))
+    expect(page.get_by_text("alan", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="shared", exact=True)).to_be_visible()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_role("checkbox", name="Select shared").check()
+    page.get_by_role("button", name="DELETE").click()
+    page.get_by_role("dialog").get_by_role("button", name="DELETE", exact=True).click()
+    expect(page.get_by_text("shared: You do not have sufficient permissions")).to_be_visible()
+    expect(page.get_by_role("link", name="shared", exact=True)).to_be_visible()
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/runai-team-a/rolebindings/alan"
+    ui.cluster.api("DELETE", path)
+    run(ui, "another", LONG)
+    expect(page.get_by_text("No workloads yet")).to_be_visible(timeout=30_000)
+    stranger.close()

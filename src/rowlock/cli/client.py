@@ -149,6 +149,8 @@ class ServerClient:
         self._address = (parts.hostname or "127.0.0.1", parts.port or 443)
         self._secure = parts.scheme == "https"
         self._connection_kept_alive: http.client.HTTPConnection | None = None
+        self.user_token = ""
+        """Of another user than the owner, for whom this is done."""
         self.tells_requests = False
         """Whether each request is told on stderr."""
 
@@ -269,7 +271,9 @@ class ServerClient:
             ) from None
 
     def token(self) -> str:
-        """What the server lets its owner in for."""
+        """What the server lets its owner in for, or the user for whom this is done."""
+        if self.user_token:
+            return self.user_token
         path = os.path.join(self.directory, "token")
         try:
             with open(path, encoding="utf-8") as file:

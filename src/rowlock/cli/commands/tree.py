@@ -68,7 +68,8 @@ STATUS = Command(
     flags=(DATA_DIR, JSON),
 )
 UI = Command("ui", "Open the web UI, or print an address that opens it once.", "commands.ui:ui", flags=(
-    Flag("--no-browser", "switch", "only print the address"), DATA_DIR, JSON,
+    Flag("--no-browser", "switch", "only print the address"),
+    Flag("--user", "text", "print an address for this user of the --users file, with his rights", value="NAME"), DATA_DIR, JSON,
 ))  # fmt: skip
 KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "commands.cluster:kubeconfig", flags=(
     Flag("--user", "text", "the kubeconfig of this user of the --users file, for any machine", value="NAME"),

@@ -7,6 +7,8 @@ import sys
 import webbrowser
 
 from rowlock.cli import client
+from rowlock.cli.commands.cluster import read_user_token
+from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, show_json, tell
 
@@ -14,6 +16,8 @@ from rowlock.cli.output import show, show_json, tell
 def ui(line: CommandLine) -> int:
     """Ask the server for a code. Its address is printed always: a browser that opens may be on another screen."""
     server = client.connect(line)
+    if line.user:
+        server.user_token = read_user_token(data_dir(line), line.user)
     try:
         answer = server.post("/api/v1/ui/codes")
     except client.StatusError as error:
@@ -27,7 +31,7 @@ def ui(line: CommandLine) -> int:
         return 0
     show(answer["url"])
     tell(f"This address works once, within {answer['seconds']} s; `rowlock ui` prints another.")
-    if not line.no_browser and has_display() and not webbrowser.open(answer["url"]):
+    if not (line.no_browser or line.user) and has_display() and not webbrowser.open(answer["url"]):
         tell("No browser could be started: open the address in one of this machine.")
     return 0
 
