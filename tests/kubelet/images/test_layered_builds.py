@@ -241,7 +241,7 @@ def test_the_launcher_of_an_mpijob_reaches_the_pod_host_and_others_do_not(shop: 
     delivery = {
         "name": "kubectl-delivery",
         "image": f"{KUBECTL_DELIVERY}:latest",
-        "env": [{"name": "TARGET_DIR", "value": "/tmp"}],
+        "env": [{"name": "TARGET_DIR", "value": str(shop.context)}],
     }
 
     async def body(node: Node) -> None:
