@@ -112,6 +112,7 @@ def phases(served: Cluster) -> dict[str, str]:
 
 def test_a_gang_starts_together_or_not_at_all(served: Cluster) -> None:
     served.run("rowlock", "project", "create", "team-a")
+    served.until(lambda: f"_{served.pid}_" in served.run("rowlock", "status"), "this process schedules, and says so")
     submit(served, "first", 6, "team-a")
     served.until(lambda: len(bound_pods(served, "first")) == 6, "the first gang is placed")
     submit(served, "second", 4, "team-a")

@@ -64,6 +64,12 @@ def test_the_commands_work_over_another_cluster(served: Cluster, other_cluster: 
     assert phase_of(served, "greets") in ("", "Deleting")
 
 
+def test_questions_to_our_scheduler_say_how_to_start_it_there(served: Cluster, other_cluster: Path) -> None:
+    served.up("--kubeconfig", str(other_cluster))
+    refusal = served.run("rowlock", "scheduler", "snapshot", code=1)
+    assert "without rowlock's scheduler: start the server with `--scheduler own`" in refusal
+
+
 def test_the_server_stops_without_the_jobs_of_the_cluster(served: Cluster, other_cluster: Path) -> None:
     served.up("--kubeconfig", str(other_cluster))
     refusal = served.run("rowlock", "down", "--stop-jobs", code=2)

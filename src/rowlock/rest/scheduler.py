@@ -29,7 +29,9 @@ def _take_snapshot(call: RestCall) -> Snapshot:
     """Raises Conflict where no scheduler of ours runs."""
     take_snapshot = call.context.take_snapshot
     if take_snapshot is None:
-        raise Conflict("this cluster runs without rowlock's scheduler: start it without `--without scheduler`")
+        is_real = call.context.settings.dialect is not None
+        remedy = "start the server with `--scheduler own`" if is_real else "start it without `--without scheduler`"
+        raise Conflict(f"this cluster runs without rowlock's scheduler: {remedy}")
     return take_snapshot()
 
 

@@ -10,12 +10,13 @@ import os
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.context import data_dir, data_dir_flag, prepare_data_dir
 from rowlock.cli.grammar import CommandError, CommandLine, is_digits
-from rowlock.cli.output import format_memory, parse_duration, parse_size, show, show_json, table, tell
+from rowlock.cli.output import format_memory, parse_duration, parse_size, parse_time, show, show_json, table, tell
 
 SETTINGS = (
     "kubeconfig",
@@ -298,6 +299,8 @@ def status(line: CommandLine) -> int:
         show(f"Web UI:      {server_json['ui']} (`rowlock ui` opens it)")
     if server_json.get("others"):
         show(f"For others:  {' '.join(server_json['others'])}")
+    if (server_json.get("flags") or {}).get("scheduler") == "own":
+        show(f"Scheduler:   {_describe_leader(server)}")
     show("Workloads:   " + (", ".join(f"{n} {p}" for p, n in sorted(phases.items())) or "none"))
     show("")
     show(table(("NODE", "STATUS", "CPUS", "MEMORY", "GPUS", "NETWORK"), [_node_row(n) for n in nodes]))
@@ -306,6 +309,22 @@ def status(line: CommandLine) -> int:
     return 0
 
 
+def _describe_leader(server: client.ServerClient) -> str:
+    """Which process schedules on a real cluster, by its Lease; without one that is renewed, every job waits."""
+    try:
+        lease = server.get(_SCHEDULER_LEASE_PATH)["spec"]
+    except CommandError as refusal:
+        return f"not known: {refusal.message}"
+    holder, renewed = lease.get("holderIdentity"), parse_time(lease.get("renewTime"))
+    age = (datetime.now(UTC) - renewed).total_seconds() if renewed else 0.0
+    if not holder or age > _LEASE_GRACE * float(lease.get("leaseDurationSeconds") or 0):
+        return "nobody schedules now: look into server.log of `rowlock up --scheduler own`"
+    return f"rowlock's, in process {holder} (machine_pid_start)"
+
+
+_SCHEDULER_LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/rowlock-system/leases/rowlock-scheduler"
+_LEASE_GRACE = 2
+"""Lease durations after which a Lease is surely not renewed any more, for all that two clocks may differ."""
 _CORDONED_NOTE = """
 A cordoned node takes no new pods. Either `kubectl cordon` cordoned it, or an earlier `rowlock up` with other flags added it
 and pods are still on it. Delete these pods (`rowlock delete JOB`), and the next `rowlock up` removes the node."""
