@@ -40,6 +40,9 @@ def test_the_quick_start_walk(ui: Ui) -> None:
     ui.picture("new-environment")
     page.get_by_role("button", name="CREATE ENVIRONMENT").click()
     expect(page.get_by_role("radio", name="pytorch-dt")).to_be_checked()
+    (kept,) = ui.cluster.api("GET", "/api/v1/asset/environment")["entries"]
+    assert (kept["meta"]["name"], kept["meta"]["projectName"]) == ("pytorch-dt", "team-a")
+    assert kept["spec"]["image"] == "/kubeflow/pytorch-dist-mnist:latest"
     page.get_by_label("Number of workers").fill("2")
     page.get_by_role("group", name="Compute resource").get_by_role("radio", name="small-fraction").check()
     page.get_by_role("button", name="CONTINUE").click()
@@ -78,6 +81,12 @@ def test_mistakes_are_named_before_anything_is_made(ui: Ui) -> None:
     page.get_by_label("Compute resource name").fill("huge")
     page.get_by_label("GPU devices per pod").fill("64")
     page.get_by_role("button", name="CREATE COMPUTE RESOURCE").click()
+    expect(page.get_by_role("radio", name="huge")).to_be_checked()
+    page.get_by_role("button", name="NEW COMPUTE RESOURCE").click()
+    page.get_by_label("Compute resource name").fill("huge")
+    page.get_by_role("button", name="CREATE COMPUTE RESOURCE").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("huge")
+    page.get_by_role("button", name="CANCEL").click()
     page.get_by_role("button", name="CONTINUE").click()
     expect(page.get_by_role("alert")).to_contain_text("64 GPUs")
     assert "good" not in ui.cluster.run("rowlock", "list", "-p", "team-a")

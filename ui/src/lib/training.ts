@@ -2,20 +2,28 @@
 
 import { shellWord } from "./format";
 
-export interface Environment {
+export interface Variable {
   name: string;
-  image: string;
-  command: string;
-  args: string;
-  variables: string;
+  value?: string;
 }
 
+/** What a pod runs: Run:ai's environment, with the fields of a request's `spec`. */
+export interface Environment {
+  name: string;
+  spec: { image?: string; command?: string; args?: string; environmentVariables?: Variable[]; [field: string]: unknown };
+}
+
+/** What a pod gets: Run:ai's compute resource, with the fields of a request's `compute`. */
 export interface Compute {
   name: string;
-  gpuDevices: number;
-  gpuPortion: number; // of each device; 1 is a whole one
-  cpuCores: number;
-  cpuMemory: string;
+  spec: {
+    gpuDevicesRequest?: number;
+    gpuRequestType?: string;
+    gpuPortionRequest?: number;
+    cpuCoreRequest?: number;
+    cpuMemoryRequest?: string;
+    [field: string]: unknown;
+  };
 }
 
 export const FRAMEWORKS = [
@@ -27,13 +35,7 @@ export const FRAMEWORKS = [
 ] as const;
 export const MASTERLESS = ["PyTorch", "TF", "XGBoost"]; // those that can do without a master
 
-export const HOST: Environment = { name: "this-machine", image: "rowlock.dev/host", command: "", args: "", variables: "" };
-export const COMPUTES: Compute[] = [
-  { name: "small-fraction", gpuDevices: 1, gpuPortion: 0.1, cpuCores: 0.1, cpuMemory: "100M" },
-  { name: "half-gpu", gpuDevices: 1, gpuPortion: 0.5, cpuCores: 0.1, cpuMemory: "100M" },
-  { name: "one-gpu", gpuDevices: 1, gpuPortion: 1, cpuCores: 0.1, cpuMemory: "100M" },
-  { name: "cpu-only", gpuDevices: 0, gpuPortion: 1, cpuCores: 0.1, cpuMemory: "100M" },
-];
+export const HOST: Environment = { name: "this-machine", spec: { image: "rowlock.dev/host", command: "" } };
 
 export interface Training {
   projectId: string;
@@ -79,97 +81,80 @@ export function submission(training: Training): { path: string; body: Record<str
 }
 
 function podSpec(environment: Environment | undefined, compute: Compute | undefined): Record<string, unknown> {
-  const spec: Record<string, unknown> = {};
-  if (environment) {
-    spec["image"] = environment.image.trim();
-    if (environment.command.trim()) spec["command"] = environment.command.trim();
-    if (environment.args.trim()) spec["args"] = environment.args.trim();
-    const variables = variablesOf(environment);
-    if (variables.length) spec["environmentVariables"] = variables;
-  }
-  if (compute) {
-    spec["compute"] = {
-      cpuCoreRequest: compute.cpuCores,
-      cpuMemoryRequest: compute.cpuMemory,
-      gpuDevicesRequest: compute.gpuDevices,
-      ...(isShare(compute) ? { gpuRequestType: "portion", gpuPortionRequest: compute.gpuPortion } : {}),
-    };
-  }
-  return spec;
+  const filled = Object.entries(environment?.spec ?? {}).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  return { ...Object.fromEntries(filled), ...(compute ? { compute: compute.spec } : {}) };
 }
 
-function isShare(compute: Compute): boolean {
-  return compute.gpuDevices > 0 && compute.gpuPortion < 1;
-}
-
-function variablesOf(environment: Environment): { name: string; value: string }[] {
-  const lines = environment.variables.split("\n").map((line) => line.trim());
+/** "NAME=VALUE" lines as variables. */
+export function parseVariables(text: string): Variable[] {
+  const lines = text.split("\n").map((line) => line.trim());
   return lines.filter(Boolean).map((line) => {
     const sign = line.indexOf("=");
     return sign < 0 ? { name: line, value: "" } : { name: line.slice(0, sign), value: line.slice(sign + 1) };
   });
 }
 
-/** The same as a command; "" where no command says it: a master of its own. */
+const ENVIRONMENT_FIELDS = ["image", "command", "args", "environmentVariables"];
+const COMPUTE_FLAGS: [string, string][] = [
+  ["gpuDevicesRequest", "--gpu-devices-request"],
+  ["gpuRequestType", "--gpu-request-type"],
+  ["gpuPortionRequest", "--gpu-portion-request"],
+  ["cpuCoreRequest", "--cpu-core-request"],
+  ["cpuMemoryRequest", "--cpu-memory-request"],
+];
+
+/** The same as a command; "" where the form holds more than it could say. */
 export function commandOf(training: Training): string {
   const { environment, compute } = training;
   if (!environment || !compute || (hasMaster(training) && training.isMasterDifferent)) return "";
+  const asked = podSpec(environment, undefined);
+  const variables = environment.spec.environmentVariables ?? [];
+  const isMore =
+    Object.keys(asked).some((field) => !ENVIRONMENT_FIELDS.includes(field)) ||
+    Object.keys(compute.spec).some((field) => !COMPUTE_FLAGS.some(([known]) => known === field)) ||
+    variables.some((one) => one.value === undefined);
+  if (isMore) return "";
   const words =
     training.architecture === "Standard"
       ? ["runai", "training", "submit", training.name]
       : ["runai", "distributed", "submit", training.name, "--framework", training.framework, "--workers", String(training.workers)];
-  words.push("-p", training.projectName, "-i", environment.image.trim());
+  words.push("-p", training.projectName, "-i", String(asked["image"] ?? ""));
   if (training.architecture === "Distributed" && isWithoutMaster(training)) words.push("--no-master");
-  words.push("--gpu-devices-request", String(compute.gpuDevices));
-  if (isShare(compute)) words.push("--gpu-request-type", "portion", "--gpu-portion-request", String(compute.gpuPortion));
-  words.push("--cpu-core-request", String(compute.cpuCores), "--cpu-memory-request", compute.cpuMemory);
+  for (const [field, flag] of COMPUTE_FLAGS) if (compute.spec[field] !== undefined) words.push(flag, String(compute.spec[field]));
   if (training.priority) words.push("--priority", training.priority);
-  for (const { name, value } of variablesOf(environment)) words.push("-e", `${name}=${value}`);
+  for (const { name, value } of variables) words.push("-e", `${name}=${value}`);
   const line = words.map(shellWord).join(" ");
-  const command = environment.command.trim();
-  const args = environment.args.trim();
+  const { command = "", args = "" } = environment.spec;
   if (command) return `${line} --command -- ${[command, args].filter(Boolean).join(" ")}`;
   return args ? `${line} -- ${args}` : line;
 }
 
-interface Spec {
-  image?: string;
-  command?: string | string[];
-  args?: string | string[];
-  numWorkers?: number;
-  distributedFramework?: string;
-  noMaster?: boolean;
-  priorityClass?: string;
-  environmentVariables?: { name: string; value?: string }[];
-  compute?: { gpuDevicesRequest?: number; gpuPortionRequest?: number; cpuCoreRequest?: number; cpuMemoryRequest?: string };
+type Spec = Record<string, unknown>;
+
+/** What the form shows of a workload that is copied. All that it has no field for stays with the environment. */
+export function copyOf(name: string, spec: Spec, masterSpec: Spec | null): Partial<Training> {
+  const { compute, numWorkers, distributedFramework, noMaster, priorityClass, ...environment } = spec;
+  const framework = String(distributedFramework ?? "PyTorch").toLowerCase();
+  const master = masterSpec
+    ? (({ compute: own, ...rest }) => ({
+        isMasterDifferent: true,
+        masterEnvironment: asEnvironment(`as-${name}-master`, rest),
+        ...(own ? { masterCompute: { name: `as-${name}-master`, spec: own as Compute["spec"] } } : {}),
+      }))(masterSpec)
+    : {};
+  return {
+    environment: asEnvironment(`as-${name}`, environment),
+    compute: { name: `as-${name}`, spec: (compute ?? {}) as Compute["spec"] },
+    workers: Number(numWorkers ?? 1),
+    framework: FRAMEWORKS.find(([key]) => key.toLowerCase() === framework)?.[0] ?? "PyTorch",
+    configuration: noMaster ? "Workers only" : "Workers & master",
+    priority: String(priorityClass ?? ""),
+    ...master,
+  };
 }
 
-/** What the form shows of a workload that is copied. What it has no field for is left out. */
-export function copyOf(name: string, spec: Spec): Partial<Training> {
-  const text = (value: string | string[] | undefined): string => (Array.isArray(value) ? value.map(shellWord).join(" ") : (value ?? ""));
-  const variables = (spec.environmentVariables ?? []).filter((one) => one.value !== undefined);
-  const environment = {
-    name: `as-${name}`,
-    image: spec.image ?? "",
-    command: text(spec.command),
-    args: text(spec.args),
-    variables: variables.map((one) => `${one.name}=${one.value}`).join("\n"),
-  };
-  const asked = spec.compute ?? {};
-  const devices = asked.gpuDevicesRequest ?? 0;
-  const compute = {
-    name: `as-${name}`,
-    gpuDevices: devices < 1 && devices > 0 ? 1 : devices,
-    gpuPortion: asked.gpuPortionRequest ?? (devices > 0 && devices < 1 ? devices : 1),
-    cpuCores: asked.cpuCoreRequest ?? 0.1,
-    cpuMemory: asked.cpuMemoryRequest ?? "100M",
-  };
-  return {
-    environment,
-    compute,
-    workers: spec.numWorkers ?? 1,
-    framework: FRAMEWORKS.find(([key]) => key.toLowerCase() === spec.distributedFramework?.toLowerCase())?.[0] ?? "PyTorch",
-    configuration: spec.noMaster ? "Workers only" : "Workers & master",
-    priority: spec.priorityClass ?? "",
-  };
+function asEnvironment(name: string, spec: Spec): Environment {
+  const { command, args, ...rest } = spec;
+  const text = (value: unknown): string => (Array.isArray(value) ? value.map((word) => shellWord(String(word))).join(" ") : String(value ?? ""));
+  return { name, spec: { ...rest, command: text(command), args: text(args) } };
 }
