@@ -6,13 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
+from starlette.applications import Starlette
 
 from rowlock import kinds
 from rowlock.api import Change
 from rowlock.errors import ApiError, Forbidden, NotFound, Unavailable
 from rowlock.kinds import Kind
+from rowlock.objects import Object, name
 from rowlock.rest import informers
+from rowlock.rest.app import RestApi
+from rowlock.rest.call import RestSettings
 from rowlock.rest.informers import InformerCache
 from rowlock.storage.store import Store
 
@@ -75,3 +80,39 @@ def test_what_a_cluster_refuses_to_show_is_the_answer(monkeypatch: pytest.Monkey
         task.cancel()
 
     asyncio.run(run())
+
+
+class WithoutNamespaces(Partial):
+    """A cluster whose RBAC lets us make queues and no namespaces."""
+
+    def __init__(self, refusal: ApiError) -> None:
+        super().__init__({})
+        self.refusal = refusal
+
+    async def create(self, kind: Kind, obj: Object, **options: Any) -> Object:
+        if kind is kinds.NAMESPACE:
+            raise self.refusal
+        return await self.store.create(kind, obj, **options)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "queues"),
+    [
+        (Forbidden("namespaces is forbidden: user cannot create"), {"department-default"}),
+        (Unavailable("the API server cannot be reached"), {"department-default", "team-a"}),
+    ],
+)
+def test_a_project_that_is_refused_midway_leaves_nothing_in_its_way(refusal: ApiError, queues: set[str]) -> None:
+    async def run() -> tuple[httpx.Response, set[str]]:
+        api = WithoutNamespaces(refusal)
+        face = RestApi(api, RestSettings(token=None, user="ana"))
+        task = asyncio.create_task(face.run())
+        transport = httpx.ASGITransport(Starlette(routes=face.routes))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            answer = await client.post("/api/v1/org-unit/projects", json={"name": "team-a"})
+        task.cancel()
+        return answer, {name(queue) for queue in api.store.view.all(kinds.QUEUE)}
+
+    answer, left = asyncio.run(run())
+    assert answer.status_code == refusal.code and refusal.message in answer.json()["message"]
+    assert left == queues, "a queue without a project is in the way of the next attempt"

@@ -10,7 +10,7 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions
-from rowlock.errors import AlreadyExists, BadRequest, Conflict, NotFound
+from rowlock.errors import AlreadyExists, ApiError, BadRequest, Conflict, NotFound
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.clusters import check_cluster_id
@@ -103,9 +103,13 @@ async def create(call: RestCall) -> Any:
     await api.create(kinds.QUEUE, queue, options=WRITE_OPTIONS)
     try:
         namespace = await api.create(kinds.NAMESPACE, projects.to_namespace(project), options=WRITE_OPTIONS)
-    except AlreadyExists:
-        await api.delete(kinds.QUEUE, "", objects.name(queue))
-        raise AlreadyExists(f"the namespace {project.namespace} exists already and belongs to no project") from None
+    except ApiError as refusal:
+        if refusal.code >= 500:
+            raise  # the cluster may have made it: its queue has to stay
+        await api.delete(kinds.QUEUE, "", objects.name(queue))  # else nobody could make the project, ever
+        if isinstance(refusal, AlreadyExists):
+            raise AlreadyExists(f"the namespace {project.namespace} exists already and belongs to no project") from None
+        raise
     await cache.wait_until("", lambda: project.namespace in cache.projects())
     queue_name = objects.name(queue)
     await cache.wait_until("", lambda: cache.queue(queue_name) is not None)
