@@ -2,44 +2,62 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
 from rowlock import objects
 from rowlock.objects import Object
 
 
+class _Milestones(NamedTuple):
+    """Seconds since the epoch, 0 for what has not come about."""
+
+    created: float
+    started: float
+    ended: float
+    is_suspended: bool
+
+
 def waiting_seconds(job: Object, now: float) -> int | None:
     """From the job's creation until it ran, ended, or `now`; None for a suspended job, which neither waits nor runs."""
-    if _is_suspended(job):
-        return None
-    return _span(_time_of(objects.meta(job).get("creationTimestamp")), _start_time(job) or _end_time(job) or now)
+    times = _read_milestones(job)
+    return None if times.is_suspended else _span(times.created, times.started or times.ended or now)
 
 
 def running_seconds(job: Object, now: float) -> int | None:
     """Since it ran, until its end or `now`; 0 for one that never ran, None for a suspended one."""
-    return None if _is_suspended(job) else _span(_start_time(job), _end_time(job) or now)
+    times = _read_milestones(job)
+    return None if times.is_suspended else _span(times.started, times.ended or now)
 
 
 def _span(begin: float, end: float) -> int:
     return max(0, int(end - begin)) if begin else 0
 
 
-def _is_suspended(job: Object) -> bool:
-    return bool(objects.dig(job, "spec.runPolicy.suspend", False)) and not _end_time(job)
-
-
-def _start_time(job: Object) -> float:
-    """The operator turns the condition to False when the job ends, and keeps its time."""
-    return _time_of((objects.condition(job, "Running") or {}).get("lastTransitionTime"))
-
-
-def _end_time(job: Object) -> float:
-    failed = objects.condition(job, "Failed") or {}
-    failure = failed.get("lastTransitionTime") if failed.get("status") == "True" else None
-    return _time_of(objects.dig(job, "status.completionTime")) or _time_of(failure)
+def _read_milestones(job: Object) -> _Milestones:
+    """One look at each part, for lists of ten thousand are sorted by it. The operator turns the condition Running to False when
+    the job ends, and keeps its time."""
+    status = job.get("status") or {}
+    started, ended = 0.0, _time_of(status.get("completionTime"))
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "Running":
+            started = _time_of(condition.get("lastTransitionTime"))
+        elif condition.get("type") == "Failed" and condition.get("status") == "True":
+            ended = ended or _time_of(condition.get("lastTransitionTime"))
+    policy = (job.get("spec") or {}).get("runPolicy") or {}
+    created = _time_of((job.get("metadata") or {}).get("creationTimestamp"))
+    return _Milestones(created, started, ended, bool(policy.get("suspend")) and not ended)
 
 
 def _time_of(text: object) -> float:
-    """Seconds since the epoch; 0 where there is no time, or none that can be read: anybody may write a status."""
+    return _parse_time(str(text or ""))
+
+
+@lru_cache(maxsize=16384)
+def _parse_time(text: str) -> float:
+    """Seconds since the epoch; 0 where there is no time, or none that can be read: anybody may write a status. Times have whole
+    seconds, so a list of ten thousand workloads has few different ones."""
     try:
-        return objects.seconds(str(text or ""))
+        return objects.seconds(text)
     except ValueError:
         return 0.0
