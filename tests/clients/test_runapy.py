@@ -106,6 +106,9 @@ def test_a_distributed_training_from_submit_to_delete(platform: Platform) -> Non
     assert distributed.resume_distributed(identity).status_code == 202
     for event in platform.api("EventsApi").get_workload_events(identity).data["events"]:
         models.Event2.from_dict(event)
+    day = {"start": "2020-01-02T03:04:05Z", "end": "2090-01-02T03:04:05Z"}
+    figures = workloads.get_workload_metrics(identity, metric_type=["POD_COUNT", "GPU_ALLOCATION"], **day)
+    assert len(models.MetricsResponse.from_dict(figures.data).measurements) == 2
     for record in platform.api("EventsApi").get_workload_history(identity).data["records"]:
         models.HistoryRecord.from_dict(record)
     assert distributed.delete_distributed(identity).status_code == 202

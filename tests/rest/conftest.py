@@ -39,6 +39,7 @@ class World:
     client: TestClient
     store: Store
     logs: dict[str, list[bytes]]
+    rest: RestApi
     project_id: str = ""
     """Of the project that the test works in, where it needs it."""
 
@@ -128,7 +129,7 @@ def _world(settings: RestSettings) -> Iterator[World]:
         await asyncio.wait({running})
 
     with TestClient(Starlette(routes=list(face.routes), lifespan=lifespan)) as client:
-        yield World(client, store, logs)
+        yield World(client, store, logs, face)
 
 
 @pytest.fixture

@@ -95,7 +95,12 @@ BODIES: dict[str, Any] = {
     "Manifests": {"objects": [POD], "project": "team-a"},
 }  # fmt: skip
 """A request's schema and a request as it says."""
-QUERIES = {"/wait": "?timeout=0&for=Creating", "name-availability": "?templateName=x", "/drain": "?seconds=1"}
+QUERIES = {
+    "/metrics": "?metricType=POD_COUNT&start=2026-01-02T03:04:05Z&end=2090-01-02T03:04:05Z",
+    "/wait": "?timeout=0&for=Creating",
+    "name-availability": "?templateName=x",
+    "/drain": "?seconds=1",
+}
 ABSENT = {"/api/v1/scheduler/snapshot": 409, "/api/v1/scheduler/what-if": 409, "/api/v1/drain": 405}
 """What a server without a scheduler, or with a cluster that is somebody else's, has not."""
 

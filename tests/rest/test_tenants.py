@@ -162,9 +162,12 @@ def play(check: Check) -> None:
 
 
 def fill(path: str, identity: str, mark: str) -> str:
-    return path.replace("{id}", identity).replace("{pod}", f"pod-{mark}") + (
-        "?timeout=0" if path.endswith("/wait") else ""
-    )
+    query = {
+        "/wait": "?timeout=0",
+        "/metrics": "?metricType=POD_COUNT&start=2026-01-02T03:04:05Z&end=2026-01-02T03:04:06Z",
+    }
+    filled = path.replace("{id}", identity).replace("{pod}", f"pod-{mark}")
+    return filled + next((text for ending, text in query.items() if path.endswith(ending)), "")
 
 
 def workload_of(tenancy: Tenancy, whose: str, path: str) -> str:

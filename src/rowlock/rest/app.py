@@ -9,6 +9,7 @@ An endpoint takes a `RestCall` and returns JSON (or a Response); every ApiError 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -41,6 +42,7 @@ from rowlock.rest.login_limits import LoginLimits
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
 from rowlock.rest.visible_cache import VisibleCache
+from rowlock.rest.workload_routes.usage_history import UsageHistory
 from rowlock.workloads.body_fields import did_you_mean
 
 log = logging.getLogger(__name__)
@@ -86,6 +88,7 @@ class RestApi:
         self._observe = observe
         self.api = api
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock)
+        self.usage = UsageHistory(self.cache, clock)
         self._context = AppContext(
             api,
             self.cache,
@@ -94,6 +97,7 @@ class RestApi:
             take_snapshot=take_snapshot,
             diagnose=diagnose,
             image_problems=image_problems,
+            usage=self.usage,
             drain=drain,
         )
         self._logins = applications.Logins(settings.issue_token, LoginLimits(clock))
@@ -101,8 +105,10 @@ class RestApi:
         self._known_routes = self._make_routes()
 
     async def run(self) -> None:
-        """Keep the cache up to date, until cancelled."""
-        await self.cache.run()
+        """Keep the cache up to date, and note what workloads hold, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.cache.run(), name="cache")
+            tasks.create_task(self.usage.run(), name="usage of workloads")
 
     @property
     def routes(self) -> list[Route]:

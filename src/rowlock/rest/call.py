@@ -6,9 +6,10 @@ import getpass
 import os
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from decimal import Decimal
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -76,6 +77,12 @@ ImageProblems = Callable[[Object], Awaitable[list[str]]] | None
 """Why programs of such a pod could not begin, for want of images; None where no node of ours runs."""
 
 
+class UsageSamples(Protocol):
+    """The figures of workloads over time."""
+
+    def samples(self, uid: str, times: Sequence[float]) -> list[tuple[Decimal, ...] | None]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class AppContext:
     """What every endpoint works with."""
@@ -88,6 +95,8 @@ class AppContext:
     take_snapshot: SnapshotSource = None
     diagnose: Diagnose = None
     image_problems: ImageProblems = None
+    usage: UsageSamples | None = None
+    """What workloads held over time; None where nobody keeps it."""
     drain: Callable[[float], None] | None = None
     """Refuses new jobs for so many seconds; None where the cluster is not ours to stop."""
 

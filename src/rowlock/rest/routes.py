@@ -13,7 +13,7 @@ from rowlock.rest.inventory import clusters, departments, node_pools, nodes, que
 from rowlock.rest.log_streams import logs
 from rowlock.rest.openapi.document import openapi_document
 from rowlock.rest.rights import EVERYBODY, Right
-from rowlock.rest.workload_routes import batch, dictionaries, pods, standard
+from rowlock.rest.workload_routes import batch, dictionaries, metrics, pods, standard
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
 
 RUNAI_DOOR = "/runai"
@@ -104,6 +104,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", f"{_WORKLOADS}/{{id}}/pods", _READ_PODS, workloads.pods),
     ("GET", f"{_WORKLOADS}/{{id}}/events", _READ_EVENTS, workloads.events),
     ("GET", f"{_WORKLOADS}/{{id}}/history", _READ_EVENTS, workloads.history),
+    ("GET", f"{_WORKLOADS}/{{id}}/metrics", _READ_PODS, metrics.show),
     ("GET", f"{_WORKLOADS}/{{id}}/explain", _READ_EVENTS, workloads.explain),
     ("GET", f"{_WORKLOADS}/{{id}}/why", _READ_LOGS, workloads.why),
     ("GET", f"{_WORKLOADS}/{{id}}/wait", _READ, workloads.wait),

@@ -102,6 +102,9 @@ ANSWERS: dict[str, Schema] = {
             "event": ref("Event"), "phaseUpdate": record(phase=TEXT, phaseMessage=TEXT)}},
     ),
     "History": page_of("records", "HistoryRecord"),
+    "Metrics": record(
+        measurements=list_of(record(type=TEXT, labels=OBJECT, values=list_of(record(value=TEXT, timestamp=TIME))))
+    ),
     "Explanation": record(
         name=TEXT, projectName=TEXT, phase=_PHASE, since=TEXT, reason=TEXT, message=TEXT, podGroup=TEXT,
         minMember=nullable(WHOLE), queue=TEXT, record=OBJECT, evicted=nullable(ref("Event")),

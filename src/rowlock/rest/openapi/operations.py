@@ -53,7 +53,7 @@ def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "GET", f"{base}/count", Operation("Count", query=(*LIST, "deleted"))
     of_one: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("", "WorkloadDetailed", ()), ("/pods", "Pods", (*LIST, "deleted")), ("/events", "Events", LIST),
-        ("/history", "History", LIST), ("/explain", "Explanation", ()), ("/why", "Diagnosis", ()),
+        ("/history", "History", LIST), ("/metrics", "Metrics", ("metricType", "start", "end", "numberOfSamples")), ("/explain", "Explanation", ()), ("/why", "Diagnosis", ()),
         ("/wait", "WorkloadDetailed", ("for", "timeout")), ("/logs", "text", _LOGS), ("/pods/{pod}/logs", "text", _LOGS),
     )  # fmt: skip
     for word, answer, parameters in of_one:

@@ -40,6 +40,11 @@ def _sum_amounts(parts: Iterable[tuple[Amounts, int]]) -> Amounts:
     return total
 
 
+def sum_pod_amounts(pods: Iterable[Object], section: str) -> Amounts:
+    """The `requests` or `limits` of all containers of these pods together."""
+    return _sum_amounts((_pod_amounts(pod, section), 1) for pod in pods)
+
+
 def _gpu_memory_bytes(pod: Object) -> Decimal:
     notes = objects.annotations(pod)
     mebibytes, devices = notes.get("gpu-memory", ""), notes.get("gpu-fraction-num-devices", "1")

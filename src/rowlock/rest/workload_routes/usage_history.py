@@ -1,0 +1,96 @@
+"""What workloads held, over time: kept in memory, a line where something changed, for as long as the workload is there.
+
+A server that starts again begins anew. A workload that changes often forgets its oldest lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from rowlock.errors import ApiError
+from rowlock.rest.informers import InformerCache
+from rowlock.workloads.figures.gauges import read_gauges
+from rowlock.workloads.phase import TERMINAL
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 5.0
+"""Seconds between looks."""
+_MAX_CHANGES = 500
+_WORKLOADS_PER_TURN = 64
+"""Workloads that are looked at in one go: everybody else waits meanwhile."""
+
+Gauges = tuple[Decimal, ...]
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The values of one workload: from each time on, until the next."""
+
+    times: list[float] = field(default_factory=list)
+    values: list[Gauges] = field(default_factory=list)
+    is_over: bool = False
+    """It has ended, and its last values are here."""
+
+    def add(self, time: float, values: Gauges) -> None:
+        if not self.values or self.values[-1] != values:
+            self.times.append(time)
+            self.values.append(values)
+        if len(self.times) > _MAX_CHANGES:
+            del self.times[0], self.values[0]
+
+
+class UsageHistory:
+    """The steps of every workload, by the uid of its job."""
+
+    def __init__(self, cache: InformerCache, clock: Callable[[], float]) -> None:
+        self._cache, self._clock = cache, clock
+        self._steps: dict[str, _Steps] = {}
+
+    async def run(self) -> None:
+        """Look at all workloads again and again, until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(INTERVAL_S)
+
+    async def look(self) -> None:
+        """Write down what has changed, and forget workloads that are gone."""
+        rows = self._cache.rows()
+        present = {row.uid for row in rows}
+        for uid in [uid for uid in self._steps if uid not in present]:
+            del self._steps[uid]
+        for number, row in enumerate(rows, 1):
+            self._note(row.uid)
+            if number % _WORKLOADS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _note(self, uid: str) -> None:
+        steps = self._steps.get(uid)
+        workload = self._cache.workload(uid) if steps is None or not steps.is_over else None
+        if workload is None:
+            return
+        steps = self._steps.setdefault(uid, _Steps())
+        try:
+            steps.add(self._clock(), read_gauges(workload))
+        except (
+            ApiError,
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+        ) as error:  # an odd object costs its own figures
+            log.warning("no figures of the job %s: %s: %s", uid, type(error).__name__, error)
+            steps.is_over = True
+            return
+        steps.is_over = self._cache.phase(uid) in TERMINAL and not any(steps.values[-1][1:])
+
+    def samples(self, uid: str, times: Sequence[float]) -> list[Gauges | None]:
+        """The values at these times; None before the workload was seen first."""
+        steps = self._steps.get(uid, _Steps())
+        found = [bisect_right(steps.times, time) for time in times]
+        return [steps.values[index - 1] if index else None for index in found]
