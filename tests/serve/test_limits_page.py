@@ -9,6 +9,7 @@ from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.patch import json_patch
 from rowlock.apiserver.server import connection_limits, http_protocol, tls
 from rowlock.apiserver.streams import port_forward
+from rowlock.browser import event_stream, feed, sessions
 from rowlock.kubelet.node import machine
 from rowlock.kubelet.pod import directory
 from rowlock.rest import call
@@ -31,6 +32,10 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"a quarter, at most {connection_limits.REMOTE_LIMIT:,} |",
         f"TLS handshake | {tls.HANDSHAKE_S:.0f} s |",
         f"on a connection | {http_protocol.PIPELINE_LIMIT} |",
+        f"| {sessions.CODE_LIFETIME_S / 60:.0f} minutes, {sessions.CODE_ATTEMPTS} wrong attempts, {sessions.CODES_PER_TOKEN} open",
+        f"session of the web UI | {sessions.SESSION_LIFETIME_S / 3600:.0f} hours |",
+        f"| {feed.MAX_READERS_OF_USER} for each user, {feed.MAX_READERS} in all",
+        f"takes nothing | {event_stream.SEND_TIMEOUT_S:.0f} s |",
         f"| {json_patch.MAX_OPERATIONS:,} operations, {json_patch.MAX_COPIED_BYTES // MIB} MiB |",
         f"one answer | {errors.MAX_CAUSES} |",
         f"| {request_body.LARGE_JSON >> 10} KiB of JSON, {request_body.LARGE_YAML >> 10} KiB of YAML |",

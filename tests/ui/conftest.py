@@ -73,7 +73,7 @@ def ui(chromium: Any, tmp_path: Path) -> Iterator[Ui]:
         people.write_text("vera-vera-vera-vera-vera,vera,1,rowlock:viewers\nalan-alan-alan-alan-alan,alan,2,\n")
         cluster.up("--simulated-gpus", "2", "--users", str(people))
         cluster.run("rowlock", "project", "create", "team-a", "--gpus", "2")
-        context = chromium.new_context(viewport={"width": 1280, "height": 800})
+        context = chromium.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
         context.set_default_timeout(20_000)
         made = Ui(cluster, context, None, [])
         made.page = made.open_page()
