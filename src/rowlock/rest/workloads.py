@@ -368,8 +368,8 @@ def _parse_phases(text: str) -> set[str]:
 async def index(call: RestCall) -> Any:
     """GET /workloads: Run:ai's list, filtered, sorted and paged. Raises BadRequest for a parameter it does not know."""
     parsed_query = list_query.parse_query(call.query, other_parameters=("deleted",))
-    if call.query.get("deleted") == "true":
-        return {"workloads": []}  # deleted workloads are not kept: there is nothing beside the cluster's own objects
+    if list_query.asks_for_deleted(call.query):
+        return {"workloads": []}  # they are not kept: there is nothing beside the cluster's own objects
     cache = call.context.cache
     page, next_offset = list_query.page_of(_select_rows(cache, parsed_query), parsed_query)
     page_workloads = [workload for row in page if (workload := cache.workload(row.uid))]
@@ -410,6 +410,8 @@ def _list_body(name: str, items: list[Any], next_offset: int | None) -> dict[str
 async def count(call: RestCall) -> Any:
     """GET /workloads/count: how many workloads the filters leave."""
     parsed_query = list_query.parse_query(call.query, other_parameters=("deleted",))
+    if list_query.asks_for_deleted(call.query):
+        return {"count": 0}
     return {"count": len(_select_rows(call.context.cache, parsed_query))}
 
 
@@ -423,7 +425,7 @@ async def pods(call: RestCall) -> Any:
             **ranks.pod_json(pod, body, workload.card_memory(str(objects.dig(pod, "spec.nodeName") or ""))),
             "rank": ranks.rank_label(workload.job, pod),
         }
-        for pod in workload.pods
+        for pod in (() if list_query.asks_for_deleted(call.query) else workload.pods)
         if parsed_query.search in objects.name(pod)
     ]
     page, next_offset = list_query.page_of(pod_items, parsed_query)

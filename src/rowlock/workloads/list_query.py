@@ -106,6 +106,14 @@ def parse_query(
     return Query(filters, sort, order == "desc", parameters.get("search", "").strip().lower(), offset, limit)
 
 
+def asks_for_deleted(parameters: Mapping[str, str]) -> bool:
+    """Whether a list of workloads or pods is to have those that are gone, of which none are kept. Raises BadRequest."""
+    text = parameters.get("deleted") or "false"
+    if text not in ("true", "false"):
+        raise BadRequest(f"deleted must be true or false, but is {text[:60]!r}.")
+    return text == "true"
+
+
 def _parse_filters(text: str, fields: Sequence[str]) -> Iterable[Filter]:
     for part in filter(None, (p.strip() for p in text.split(","))):
         term = _TERM.fullmatch(part)

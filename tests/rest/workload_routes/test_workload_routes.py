@@ -104,6 +104,11 @@ def test_the_pods_of_all_workloads(world: World) -> None:
     assert world.client.get(f"{W}/pods/count").json() == {"count": 2}
     page = world.client.get(f"{W}/pods?limit=1&sortBy=createdAt").json()
     assert len(page["pods"]) == 1 and page["next"] == 1
+    workload = listed["a-master-0"]["workloadId"]
+    for path, nothing in (("pods", []), (f"{workload}/pods", []), ("pods/count", 0), ("count", 0), ("", [])):
+        answer = world.client.get(f"{W}/{path}?deleted=true").json()
+        assert list(answer.values()) == [nothing], f"{path}: what is gone is not kept"
+        assert world.client.get(f"{W}/{path}?deleted=maybe").status_code == 400
     for query in ("completed=yes", "verbosity=loud", "filterBy=node==x"):
         assert world.client.get(f"{W}/pods?{query}").status_code == 400, query
 

@@ -16,6 +16,7 @@ from rowlock.workloads.runai_json import Workload
 
 _WORKLOADS_PER_TURN = 256
 """Workloads that are looked through in one go: everybody else waits meanwhile."""
+_OTHER_PARAMETERS = ("deleted", "verbosity", "completed")
 _COMPLETED = {"true": True, "false": False, "all": None}
 
 
@@ -47,6 +48,8 @@ async def _select_pods(call: RestCall) -> tuple[Sequence[PodRow], list_query.Que
         raise BadRequest(f"completed must be true, false or all, but is {completed[:60]!r}.")
     if call.query.get("verbosity", "full") not in ("brief", "full"):
         raise BadRequest(f"verbosity must be brief or full, but is {call.query['verbosity'][:60]!r}.")
+    if list_query.asks_for_deleted(call.query):  # they are not kept
+        return list_query.select(call.query, [], _READERS, other_parameters=_OTHER_PARAMETERS)
     rows: list[PodRow] = []
     cache, wanted = call.context.cache, _COMPLETED[completed]
     visible = {space for space in cache.projects() if call.allows("list", kinds.POD, space)}
@@ -57,7 +60,7 @@ async def _select_pods(call: RestCall) -> tuple[Sequence[PodRow], list_query.Que
             rows += [PodRow(workload, pod) for pod in pods]
         if number % _WORKLOADS_PER_TURN == 0:
             await asyncio.sleep(0)
-    return list_query.select(call.query, rows, _READERS, other_parameters=("deleted", "verbosity", "completed"))
+    return list_query.select(call.query, rows, _READERS, other_parameters=_OTHER_PARAMETERS)
 
 
 def _pod_json(row: PodRow) -> dict[str, Any]:
