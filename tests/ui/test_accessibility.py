@@ -53,3 +53,7 @@ def test_axe_finds_nothing(ui: Ui, scheme: Any) -> None:
     assert judge(page) == [], "a new training"
     page.get_by_role("button", name="NEW ENVIRONMENT").click()
     assert judge(page) == [], "a new environment"
+    page.get_by_role("button", name="CANCEL").click()
+    page.get_by_role("link", name="Projects").click()
+    expect(page.get_by_role("cell", name="team-a")).to_be_visible()
+    assert judge(page) == [], "projects"

@@ -179,3 +179,18 @@ def test_many_are_deleted_at_once(ui: Ui) -> None:
     ui.page.get_by_role("dialog").get_by_role("button", name="DELETE", exact=True).click()
     expect(ui.page.get_by_text("3 workloads are deleted.")).to_be_visible()
     expect(ui.page.get_by_text("No workloads yet")).to_be_visible()
+
+
+def test_projects_show_their_quota_and_lead_to_their_workloads(ui: Ui) -> None:
+    run(ui, "uses", LONG, "-p", "team-a", "-g", "1")
+    run(ui, "other", LONG)
+    expect(ui.row("uses")).to_contain_text("Running")
+    ui.page.get_by_role("link", name="Projects").click()
+    row = ui.page.get_by_role("row", name="team-a")
+    expect(row.get_by_role("cell").nth(3)).to_have_text("2")
+    expect(row.get_by_role("cell").nth(4)).to_contain_text("1")
+    expect(row.get_by_role("cell").nth(6)).to_have_text("1 (1 running, 0 pending)")
+    ui.picture("projects")
+    row.get_by_role("button").click()
+    expect(ui.page.locator("tbody tr")).to_have_count(1)
+    expect(ui.row("uses")).to_be_visible()
