@@ -160,6 +160,8 @@ def peak_bytes(server: psutil.Process) -> int:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))) * KIB
 
 
+FLOOR, TIMES_THE_FLOOR = "answered", 6.0
+"""The case that others are weighed against where the machine is slow: requests that are answered with 401."""
 _ROUNDS = 3
 """Neighbours make the same work cost more (caches, turbo): the cheapest of these counts."""
 
@@ -173,27 +175,51 @@ def attacking(cluster: Cluster) -> Iterator[Attacker]:
         yield Attacker((host, int(port)), tls, held)
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What an attack cost the server: bytes it grew by, seconds of CPU time."""
+
+    grown: int
+    seconds: float
+    sent: int
+    connections: int
+
+    def __str__(self) -> str:
+        return f"{self.sent / KIB:.0f} KiB on {self.connections} connections"
+
+
+def cost_of(case: str, cluster: Cluster, server: psutil.Process) -> Cost:
+    cluster.api("GET", "/api/v1/namespaces/default")  # until what came before is done with
+    forget_peak(server)
+    memory, before = peak_bytes(server), server.cpu_times()
+    with attacking(cluster) as attacker:
+        CASES[case](attacker)
+        cluster.api("GET", "/api/v1/namespaces/default")  # others are answered meanwhile
+        grown = peak_bytes(server) - memory
+    after = server.cpu_times()
+    seconds = after.user + after.system - before.user - before.system
+    cost = Cost(grown, seconds, attacker.sent, attacker.connections)
+    print(f"{case}: {cost}: {grown / KIB:.0f} KiB, {seconds * 1000:.0f} ms")
+    return cost
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak of another process")
 @pytest.mark.parametrize("case", CASES)
 def test_a_byte_without_a_token_is_cheap(cluster: Cluster, case: str) -> None:
     server = psutil.Process(cluster.pid)
-    for measured in range(_ROUNDS + 1):  # the first is to warm up
-        cluster.api("GET", "/api/v1/namespaces/default")  # until what came before is done with
-        forget_peak(server)
-        memory, times = peak_bytes(server), server.cpu_times()
-        with attacking(cluster) as attacker:
-            CASES[case](attacker)
-            cluster.api("GET", "/api/v1/namespaces/default")  # others are answered meanwhile
-            grown = peak_bytes(server) - memory
-        after = server.cpu_times()
-        if not measured:
-            continue
-        seconds = after.user + after.system - times.user - times.system
-        sent = f"{attacker.sent / KIB:.0f} KiB on {attacker.connections} connections"
-        print(f"{case}: {sent}: {grown / KIB:.0f} KiB, {seconds * 1000:.0f} ms")
-        allowed = SLACK + MEMORY_PER_BYTE * attacker.sent + MEMORY_PER_CONNECTION * attacker.connections
-        assert grown <= allowed, f"{sent} cost {grown / MIB:.1f} MiB of memory"
-        limit = SECONDS_PER_KIB * attacker.sent / KIB + SECONDS_PER_CONNECTION * attacker.connections
-        if seconds <= limit:
+    cost_of(case, cluster, server)  # to warm up
+    rounds: list[float] = []
+    for _ in range(_ROUNDS):
+        cost = cost_of(case, cluster, server)
+        rounds.append(cost.seconds)
+        allowed = SLACK + MEMORY_PER_BYTE * cost.sent + MEMORY_PER_CONNECTION * cost.connections
+        assert cost.grown <= allowed, f"{cost} cost {cost.grown / MIB:.1f} MiB of memory"
+        limit = SECONDS_PER_KIB * cost.sent / KIB + SECONDS_PER_CONNECTION * cost.connections
+        if cost.seconds <= limit:
             return
-    pytest.fail(f"{sent} cost {seconds:.2f} s of CPU time, {_ROUNDS} times more than {limit:.2f} s")
+    # A machine that is slow now is slow for everything: the cheapest answer there is, as often, on as many connections.
+    floor = cost_of(FLOOR, cluster, server)
+    assert min(rounds) <= TIMES_THE_FLOOR * floor.seconds * cost.connections / floor.connections, (
+        f"{cost} cost {min(rounds):.2f} s of CPU time or more, {_ROUNDS} times, and not {limit:.2f} s;"
+        f" {floor.seconds:.2f} s are what 401 costs on {floor.connections}"
+    )
