@@ -160,7 +160,7 @@ def peak_bytes(server: psutil.Process) -> int:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))) * KIB
 
 
-FLOOR, TIMES_THE_FLOOR = "answered", 6.0
+FLOOR, TIMES_THE_FLOOR = "answered", 10.0
 """The case that others are weighed against where the machine is slow: requests that are answered with 401."""
 _ROUNDS = 3
 """Neighbours make the same work cost more (caches, turbo): the cheapest of these counts."""
