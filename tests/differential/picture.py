@@ -133,12 +133,15 @@ def differences(real: Picture, ours: Picture) -> list[str]:
     """Where the two are not the same, one line each."""
     found: list[str] = []
     real = {**real, "pods": {n: pod for n, pod in real["pods"].items() if n not in remade(real, ours)}}
+    dropped = dropped_services(real, ours)
+    ours = {**ours, "others": {key: obj for key, obj in ours["others"].items() if key not in dropped}}
     for part in ("answers", "job", "pods", "others"):
         found += compared(f".{part}", real[part], ours[part])
     lost = {type_ for type_, count in real["told"].items() if count >= ALLOWANCE}
     if any("combined from similar" in text for text in real["events"]):
         lost |= {"Normal", "Warning"}
-    here, there = set(ours["events"]), set(real["events"])
+    drops = {f"Normal SuccessfulDeleteService Deleted service: {key.partition('/')[2]}" for key in dropped}
+    here, there = set(ours["events"]) - drops, set(real["events"]) - drops
     found += [f"event only of the real one: {e}" for e in sorted(there - here) if not _may_miss(e)]
     surplus = (e for e in sorted(here - there) if not NOISE.search(e) and e.partition(" ")[0] not in lost)
     return found + [ONLY_OURS + e for e in surplus]
@@ -147,10 +150,27 @@ def differences(real: Picture, ours: Picture) -> list[str]:
 def remade(real: Picture, ours: Picture) -> set[str]:
     """Pods that the real operator made again although the job has failed. In one look it takes an XGBoostJob's pod away
     for a restart and judges the job failed; whether its next look knows that verdict is a race between its caches."""
-    if not all(["Failed", "True"] in [c[:2] for c in (p["job"] or {}).get("conditions") or ()] for p in (real, ours)):
+    if not _both_failed(real, ours):
         return set()
     again = {n for n, pod in real["pods"].items() if pod["life"] > 1 and pod["phase"] == "Pending"}
     return again - set(ours["pods"])
+
+
+def dropped_services(real: Picture, ours: Picture) -> set[str]:
+    """Services (`Service/NAME`) that only the real operator deleted, of pods that are gone on both sides, of a job that has
+    failed. The same race: where its look that cleans the failed job up still sees the pod that was taken away, it deletes
+    that pod's Service along with it. Seen of one process in every play of a history, of another one in none."""
+    if not _both_failed(real, ours):
+        return set()
+    return {
+        key
+        for key in set(ours["others"]) - set(real["others"])
+        if key.startswith("Service/") and not {key.partition("/")[2]} & (set(real["pods"]) | set(ours["pods"]))
+    }
+
+
+def _both_failed(*pictures: Picture) -> bool:
+    return all(["Failed", "True"] in [c[:2] for c in (p["job"] or {}).get("conditions") or ()] for p in pictures)
 
 
 def _may_miss(event: str) -> bool:

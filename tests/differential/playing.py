@@ -18,7 +18,7 @@ from typing import Any
 from tests.differential.histories import History, Step
 from tests.differential.jobs import SHAPE
 from tests.differential.kubelet import Stage
-from tests.differential.picture import ONLY_OURS, Picture, differences, picture, remade
+from tests.differential.picture import ONLY_OURS, Picture, differences, dropped_services, picture, remade
 from tests.differential.side import Side
 
 
@@ -92,7 +92,7 @@ class Theatre:
                 shown.append(pictures)
                 if wrong:
                     return Result(history, tuple(wrong), i, shown=tuple(shown))
-                if remade(*pictures):  # what follows happens to different pods
+                if remade(*pictures) or dropped_services(*pictures):  # what follows happens to different objects
                     return Result(history, cut=i + 1 < len(history.steps), shown=tuple(shown))
             return Result(history, shown=tuple(shown))
         finally:

@@ -78,6 +78,19 @@ def test_a_pod_that_comes_again_after_the_jobs_failure_is_a_race(state: str) -> 
     assert differences(ours, real) != []
 
 
+def test_a_service_that_goes_with_a_failed_jobs_pod_is_a_race() -> None:
+    job = {"conditions": [["Failed", "True", "XGBoostJobFailed", "it failed"]]}
+    service = {"Service/job-master-0": {"life": 1}}
+    deleted = ["Normal SuccessfulDeleteService Deleted service: job-master-0"]
+    real, ours = picture(job=job, events=deleted), picture(job=job, others=service)
+    assert differences(real, ours) == []
+    assert differences(ours, real) != []  # ours keeps it
+    assert differences(picture(events=deleted), picture(others=service)) != []  # the job has not failed
+    pods = {"job-master-0": {"life": 1, "phase": "Running"}}
+    there = differences(picture(job=job, events=deleted, pods=pods), picture(job=job, others=service, pods=pods))
+    assert there != []  # the pod is still there
+
+
 def test_a_list_in_a_message_is_compared_without_its_order() -> None:
     assert tidy("x: [b: no, a: yes]") == tidy("x: [a: yes, b: no]")
     assert tidy("x: [b: no, a: yes]") != tidy("x: [b: no, a: no]")
