@@ -95,9 +95,9 @@ def mangle(name: str) -> str:
     return name.replace("/", "+").replace(":", "=")
 
 
-def is_kubectl_delivery(reference: str) -> bool:
-    """Is it the image that brings an MPIJob's launcher its kubectl?"""
-    return reference.strip().partition("@")[0].startswith(KUBECTL_DELIVERY)
+def is_kubectl_delivery(name: str) -> bool:
+    """Is it, by its normalised name, the image that brings an MPIJob's launcher its kubectl?"""
+    return name.rpartition(":")[0] == KUBECTL_DELIVERY
 
 
 class Images:
@@ -125,7 +125,7 @@ class Images:
             return image
         if name in self.engine_images:
             return self.engine_images[name]
-        if name.rpartition(":")[0] == KUBECTL_DELIVERY:
+        if is_kubectl_delivery(name):
             program = (
                 sys.executable,
                 "-P",
@@ -151,7 +151,7 @@ class Images:
         if self.is_local(reference) or _has_upper_case(reference):
             return False
         name = normalise(reference)
-        return name not in self.engine_images and name.rpartition(":")[0] != KUBECTL_DELIVERY
+        return name not in self.engine_images and not is_kubectl_delivery(name)
 
     def is_local(self, reference: str) -> bool:
         """Is no engine to be asked about it: the machine itself, a name in our table, or no image name at all?"""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock.errors import Invalid
-from rowlock.kubelet.images.images import KUBECTL_DELIVERY, Image, Images, command_line, normalise
+from rowlock.kubelet.images.images import Image, Images, command_line, is_kubectl_delivery, normalise
 from rowlock.kubelet.pod.facts import Problem
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec, parse_pod_spec
@@ -131,7 +131,7 @@ class EngineImages:
 
     def image_conflict(self, pod: PodSpec, image: Image, contained: bool) -> Problem | None:
         """Why a container of that image cannot be part of the pod."""
-        if contained and not image.engine and image.name.rpartition(":")[0] == KUBECTL_DELIVERY:
+        if contained and not image.engine and is_kubectl_delivery(image.name):
             text = (
                 "the launcher of an MPIJob cannot run in a container yet: run its command with this machine's programs"
             )

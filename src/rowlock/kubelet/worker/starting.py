@@ -262,7 +262,7 @@ class ContainerStarter:
             )
         scratch = self.directories.container_directory(start.card.uid, start.container.name) / "rootfs"
         data = str(self.node.data_dir)
-        if any(images.is_kubectl_delivery(container.image) for container in start.pod.init_containers):
+        if any(images.is_kubectl_delivery(images.normalise(c.image)) for c in start.pod.init_containers):
             # mpirun's way into the workers leads through the pod host's socket (`images/kubectl_delivery.py`)
             shared = [(data, "rw")]
         else:
