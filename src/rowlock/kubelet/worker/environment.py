@@ -16,6 +16,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.kinds import Kind
+from rowlock.kubelet.network.hosts import HOST_NAME
 from rowlock.kubelet.node import gpu_fractions
 from rowlock.kubelet.node.gpu_fractions import GpuFraction
 from rowlock.kubelet.pod.facts import ContainerConfigError, ObjectLookup
@@ -191,4 +192,4 @@ def platform_environment(
     return {**env, **context.extra_env}
 
 
-NO_PROXY = "localhost,127.0.0.1,::1,10.77.0.1,10.77.0.0/16,.svc,.cluster.local,host.rowlock.internal"
+NO_PROXY = "localhost,127.0.0.1,::1,10.77.0.1,10.77.0.0/16,.svc,.cluster.local," + HOST_NAME
