@@ -83,7 +83,7 @@ def test_a_second_ctrl_c_stops_programs_that_do_not_want_to(running: Cluster, ke
     running.run("rowlock", "delete", "stubborn")
 
 
-@pytest.mark.parametrize(("name", "keys"), [("detached", b"d\n"), ("ctrl-d", b"\x04")])
+@pytest.mark.parametrize(("name", "keys"), [("detached", b"d\n"), ("in-a-word", b"detach\n"), ("ctrl-d", b"\x04")])
 def test_ctrl_c_and_detach(running: Cluster, name: str, keys: bytes) -> None:
     terminal = interrupted(running, name)
     terminal.type(keys)

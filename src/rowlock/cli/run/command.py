@@ -38,6 +38,8 @@ DETACHED = 0
 _STOPPED, _TERMINATED = 130, 143
 _KILL_TIMEOUT = 10
 """Seconds that killed programs have to be gone."""
+_AT_ONCE = "\x03"
+"""Ctrl-C as an answer."""
 _STOP_PHASES = "Stopped,Completed,Failed,Deleted"
 
 
@@ -260,8 +262,9 @@ def _handle_interrupt(line: CommandLine, name: str, identity: str) -> int:
     if sys.stdin.isatty():
         tell("")
         question = f"[s]top job {name} and keep it, [d]etach and leave it running, or delete it [x]? Ctrl-C stops it at once. [s/d/x] "
-        while (answer := ask(question, interrupted="now")[:3]) not in ("s", "d", "x", "now", ""):
+        while (answer := ask(question, interrupted=_AT_ONCE)) not in ("", _AT_ONCE) and answer[0] not in "sdx":
             continue
+        answer = answer if answer == _AT_ONCE else answer[:1]
     if answer in ("d", ""):
         return _leave_running(line, name, DETACHED)
     server = client.connect(line)
@@ -269,7 +272,7 @@ def _handle_interrupt(line: CommandLine, name: str, identity: str) -> int:
         server.delete(f"{WORKLOADS}/distributed/{identity}")
         tell(f"Job {name} is stopped and deleted.")
         return _STOPPED
-    _stop(server, name, identity, at_once=answer == "now")
+    _stop(server, name, identity, at_once=answer == _AT_ONCE)
     flags = context_flags(line)
     tell(
         f"Job {name} is stopped. `rowlock resume {name}{flags}` starts it again; `rowlock delete {name}{flags}` deletes it."
