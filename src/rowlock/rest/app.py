@@ -12,15 +12,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from starlette.datastructures import URLPath
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import BaseRoute, Match, NoMatchFound, Route
+from starlette.types import Receive, Scope, Send
 
 from rowlock.api import Api
 from rowlock.errors import ApiError, Internal, NotFound, Unsupported
@@ -111,14 +113,14 @@ class RestApi:
             tasks.create_task(self.usage.run(), name="usage of workloads")
 
     @property
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[BaseRoute]:
         """Every route of the API, `ROUTES` first, then those that refuse unknown paths below its prefixes with Run:ai's Error."""
         first_words = {path.split("/")[3] for _, path, _, _ in ROUTES if paths_served(path)[0] == path}
         prefixes = sorted(first_words | set(_MISTAKEN_PATHS) | {"token"})
         everything_else = [one for p in prefixes for one in (f"/api/v1/{p}", f"/api/v1/{p}/{{rest:path}}")]
         everything_else += [RUNAI_DOOR, f"{RUNAI_DOOR}/{{rest:path}}"]
         refusals = [Route(path, self._serve_unmatched, methods=_METHODS) for path in everything_else]
-        return [*self._known_routes, *refusals]
+        return [RouteIndex([*self._known_routes, *refusals])]
 
     def _make_routes(self) -> list[Route]:
         served = [
@@ -206,6 +208,42 @@ class RestApi:
         return outcome.response
 
 
+class RouteIndex(BaseRoute):
+    """Routes by the first word of their path behind `/api/v1/`: Starlette tries one after the other, and three hundred take it a
+    tenth of a millisecond, whoever asks."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        words = {_first_word(route.path) for route in routes}
+        self._routes = {word: [r for r in routes if _first_word(r.path) in (word, "")] for word in (*words, "")}
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """As the first of the routes that serves the path and the method; else as the first that serves the path."""
+        partial: tuple[Match, Scope] = (Match.NONE, {})
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        for route in self._routes.get(_first_word(path), self._routes[""]):
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                return match, {**found, _MATCHED: route}
+            if match is Match.PARTIAL and partial[0] is Match.NONE:
+                partial = match, {**found, _MATCHED: route}
+        return partial
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await scope[_MATCHED].handle(scope, receive, send)
+
+    def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
+        raise NoMatchFound(name, path_params)  # nobody asks for the path of a route by its name
+
+
+_MATCHED = "rowlock.route"
+
+
+def _first_word(path: str) -> str:
+    """The word behind `/api/v1/` at either door; "" where there is none."""
+    words = path.removeprefix(RUNAI_DOOR).split("/", 4)
+    return words[3] if len(words) > 3 else ""
+
+
 def _client_address(request: Request) -> str:
     return request.client.host if request.client else ""
 
@@ -229,6 +267,6 @@ async def _error_boundary() -> AsyncIterator[_Outcome]:
         outcome.response = json_response(500, error_body(internal))
 
 
-def routes(api: Api, settings: RestSettings) -> list[Route]:
+def routes(api: Api, settings: RestSettings) -> list[BaseRoute]:
     """The routes of a `RestApi` nobody runs: only for looking at the table (docs, tests)."""
     return RestApi(api, settings).routes

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import time
 import uuid
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from rowlock import kinds, objects
 from rowlock.api import View
@@ -106,7 +109,7 @@ class ServiceAccountTokens:
 
     def find_user(self, token: str) -> User | None:
         """Whose token for this API server it is; None where it is nobody's."""
-        if not looks_like_jwt(token):
+        if untrusted_issuer(token) != ISSUER:
             return None
         try:
             return self.authenticate(token)
@@ -168,3 +171,19 @@ def _reference(obj: Object) -> dict[str, str]:
 def looks_like_jwt(token: str) -> bool:
     """Three parts, of which the first is a JSON object in base64: tokens of people and of the owner are no such thing."""
     return token.startswith("eyJ") and token.count(".") == 2
+
+
+def untrusted_issuer(token: str) -> str:
+    """Who a token says has made it; "" where it says nothing. It only chooses who checks the signature, which costs a tenth of a
+    millisecond: so nobody's is checked twice."""
+    if not looks_like_jwt(token):
+        return ""
+    payload = token.split(".")[1]
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_Issued).iss
+    except (ValueError, msgspec.DecodeError):
+        return ""
+
+
+class _Issued(msgspec.Struct):
+    iss: str = ""
