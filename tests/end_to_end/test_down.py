@@ -63,6 +63,22 @@ def test_down_names_the_pods_of_no_job_which_go_on(cluster: Cluster) -> None:
     assert "without a job" not in cluster.run("rowlock", "down")
 
 
+def test_down_ends_the_ranks_that_run_on_after_their_job(cluster: Cluster) -> None:
+    """A job is over when rank 0 is; Kubeflow leaves the others alone."""
+    cluster.up()
+    word = f"{os.getpid()}.1234"
+    program = f"[ $RANK = 1 ] && exec sleep {word}; true"
+    cluster.run("rowlock", "run", "-d", "--name", "over", "-n", "2", "--", "sh", "-c", program)
+    cluster.until(lambda: "Completed" in cluster.run("rowlock", "list"), "rank 0 to end the job")
+    cluster.until(lambda: _running(word), "rank 1 to run")
+    refusal = cluster.run("rowlock", "down", code=1)
+    assert "1 pod that runs on after the end of a job (runai-default/over-worker-0)" in refusal, refusal
+    assert _running(word), "nothing was stopped"
+    said = cluster.run("rowlock", "down", "--yes")
+    assert "1 pod that runs on after the end of a job (runai-default/over-worker-0): deleted" in said, said
+    assert not _running(word)
+
+
 def _running(word: str) -> list[str]:
     """The processes of this machine that have the word in their command line."""
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -34,6 +35,7 @@ def down(line: CommandLine) -> int:
         raise CommandError("the jobs of a real cluster are not stopped with this server: leave --stop-jobs out", 2)
     if not line.keep_jobs and not is_real_cluster:
         busy = _drain(line, limit)
+        _delete_leftover_pods(line, limit)
         _warn_about_bare_pods(line)
     if line.server is not None:
         line.server.close()  # a server waits for its connections before it ends
@@ -61,8 +63,8 @@ def down(line: CommandLine) -> int:
 def _drain(line: CommandLine, limit: float) -> list[dict[str, Any]]:
     """Stop every unfinished job, also those that are submitted meanwhile; those that were stopped."""
     busy = _unfinished_jobs(line)
-    if busy:
-        _confirm_stop(line, busy)
+    if busy or (leftover := _leftover_pods(line)):
+        _confirm_stop(line, _describe_jobs(busy) if busy else _describe_leftover(leftover))
     deadline = time.monotonic() + min(limit, _STOP_TIMEOUT)
     if _refuse_new_jobs(line, limit + _STOP_TIMEOUT):
         busy = _unfinished_jobs(line)
@@ -99,27 +101,78 @@ def _reap_child(pid: int) -> None:
 def _unfinished_jobs(line: CommandLine) -> list[dict[str, Any]]:
     """Jobs that have pods, or will; a server that does not answer has none to tell of."""
     try:
-        server = client.connect(line)
-        workloads = client.list_all(server, "/api/v1/workloads", "workloads")
+        workloads = _workloads(line)
     except CommandError as refusal:
         tell(f"The server did not answer when asked for its jobs: {refusal.message}")
         return []
-    return [w for w in workloads if w["phase"] not in ("Completed", "Failed", "Stopped", "Deleting")]
+    return [w for w in workloads if w["phase"] not in _ENDED_PHASES]
+
+
+def _workloads(line: CommandLine) -> list[dict[str, Any]]:
+    return client.list_all(client.connect(line), "/api/v1/workloads", "workloads")
+
+
+def _running_pods(line: CommandLine) -> list[dict[str, Any]]:
+    """Pods that have a node and have not ended; none where the server does not answer, as `_unfinished_jobs` has said."""
+    try:
+        pods = client.connect(line).get("/api/v1/pods")["items"]
+    except CommandError:
+        return []
+    return [p for p in pods if p["spec"].get("nodeName") and not _has_ended(p)]
+
+
+def _has_ended(pod: dict[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _leftover_pods(line: CommandLine) -> list[dict[str, Any]]:
+    """Pods that run on though their job is over: it ends with rank 0, and Kubeflow keeps the others (cleanPodPolicy None)."""
+    if not (pods := _running_pods(line)):
+        return []
+    try:
+        workloads = _workloads(line)
+    except CommandError:
+        return []
+    over, others = set[tuple[str, str]](), set[tuple[str, str]]()
+    for w in workloads:
+        (over if w["phase"] in ("Completed", "Failed") else others).add((w["namespace"], w["name"]))
+    owners = (
+        (p, {(p["metadata"]["namespace"], r["name"]) for r in p["metadata"].get("ownerReferences", ())}) for p in pods
+    )
+    return [p for p, names in owners if names & (over - others)]
+
+
+def _delete_leftover_pods(line: CommandLine, limit: float) -> None:
+    """A job that is over cannot be suspended: its pods are deleted, and that is said."""
+    leftover, server = _leftover_pods(line), client.connect(line)
+    if not leftover:
+        return
+    for pod in leftover:
+        with contextlib.suppress(client.StatusError):  # it has ended meanwhile, or is not ours: the list below tells
+            server.delete(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}")
+    uids, deadline = {p["metadata"]["uid"] for p in leftover}, time.monotonic() + min(limit, _STOP_TIMEOUT)
+    while remaining := [p for p in _running_pods(line) if p["metadata"]["uid"] in uids]:
+        if time.monotonic() > deadline:
+            tell(f"{_describe_leftover(remaining)} did not stop in time. The next `rowlock up` finds them")
+            break
+        time.sleep(_POLL_INTERVAL)
+    remaining_uids = {p["metadata"]["uid"] for p in remaining}
+    if deleted := [p for p in leftover if p["metadata"]["uid"] not in remaining_uids]:
+        tell(f"{_describe_leftover(deleted)}: deleted")
+
+
+def _describe_leftover(pods: list[dict[str, Any]]) -> str:
+    which, verb = ("pods", "run") if len(pods) != 1 else ("pod", "runs")
+    return f"{len(pods)} {which} that {verb} on after the end of a job ({_first_names(_full_names(pods))})"
+
+
+def _full_names(pods: list[dict[str, Any]]) -> list[str]:
+    return [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods]
 
 
 def _warn_about_bare_pods(line: CommandLine) -> None:
     """Pods without a controller cannot be suspended and are not ours to delete: they go on, and that is said."""
-    try:
-        pods = client.connect(line).get("/api/v1/pods")["items"]
-    except CommandError:
-        return  # `_unfinished_jobs` has said that the server does not answer
-    bare = [
-        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-        for pod in pods
-        if pod["spec"].get("nodeName")
-        and not pod["metadata"].get("ownerReferences")
-        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
-    ]
+    bare = _full_names([pod for pod in _running_pods(line) if not pod["metadata"].get("ownerReferences")])
     if bare:
         which, verb, them = ("pods", "go", "them") if len(bare) != 1 else ("pod", "goes", "it")
         tell(
@@ -127,10 +180,9 @@ def _warn_about_bare_pods(line: CommandLine) -> None:
         )
 
 
-def _confirm_stop(line: CommandLine, busy: list[dict[str, Any]]) -> None:
+def _confirm_stop(line: CommandLine, count: str) -> None:
     if line.yes or line.stop_jobs:
         return
-    count = _describe_jobs(busy)
     if not sys.stdin.isatty():
         raise CommandError(f"{count}: stop with --yes, or leave pods running with --keep-jobs")
     if ask(f"{count} will be stopped. Go on? [y/N] ") not in ("y", "yes"):
