@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
-import gc
 import json
 import os
 import secrets
@@ -39,7 +38,7 @@ from rowlock.apiserver.server import tls as server_tls
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.browser.door import BrowserDoor
 from rowlock.cluster import ClusterSettings, LocalCluster
-from rowlock.controllers import loop_watchdog
+from rowlock.controllers import heap_collector, loop_watchdog
 from rowlock.errors import ApiError, Internal
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.worker.settings import KubeletSettings
@@ -158,16 +157,6 @@ def _token_issuer(settings: ApiServerSettings) -> TokenIssuer | None:
         return None if issued is None else AccessToken(issued.token, access_tokens.LIFETIME_S)
 
     return issue
-
-
-def tune_garbage_collector() -> None:
-    """Everything made at start stays: the collector need not look at it, nor look often. Full collections of a large
-    heap were pauses of 0.1-0.5 s."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
-    gc.enable()
-    # The thread that writes the journal has nothing to do but to wait for the disk: it shall not wait 5 ms for the loop.
-    sys.setswitchinterval(0.001)
 
 
 class _ByListener:
@@ -314,7 +303,7 @@ class Server:
         )  # fmt: skip
         server = uvicorn.Server(config)
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(part) for part in work]
+            background = [tasks.create_task(part) for part in (*work, heap_collector.HeapCollector(self._clock).run())]
             serving = tasks.create_task(server._serve(listeners))
             while not server.started:
                 await asyncio.sleep(0.002)
@@ -322,7 +311,7 @@ class Server:
                 listener.listen(
                     connection_limits.ACCEPT_QUEUE
                 )  # asyncio takes one number for the queue and for what it accepts in one turn
-            tune_garbage_collector()
+            heap_collector.tune()
             announce()
             await self.stop_event.wait()
             before_stop()

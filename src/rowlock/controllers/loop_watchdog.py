@@ -59,6 +59,8 @@ class TurnClock(selectors.DefaultSelector):
         """When it began (`time.perf_counter`); 0 while the loop waits for something to do."""
         self.recent_stalls: deque[Stall] = deque(maxlen=100)
         """For the watchdog, which takes them out."""
+        self.busy_seconds = 0.0
+        """Seconds of all turns, so far."""
         self.stalls, self.stalled_seconds = 0, 0.0
         """Turns that took longer than `LIMIT`, and the seconds of them."""
         self.wake: Callable[[], None] | None = None
@@ -90,6 +92,7 @@ class TurnClock(selectors.DefaultSelector):
     def end_turn(self) -> None:
         """The loop has nothing to do now; a turn that took too long is noted."""
         seconds, self.began = time.perf_counter() - self.began, 0.0
+        self.busy_seconds += seconds
         if seconds > LIMIT:
             self.stalls += 1
             self.stalled_seconds += seconds
