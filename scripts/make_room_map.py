@@ -16,7 +16,7 @@ ROOMS = (
     "kube", "rest", "simulator", "metrics", "browser",
 )  # fmt: skip
 """In the order of the storeys."""
-ABOVE = ("cluster", "kube_scheduler", "assembly", "kube_assembly", "serve")
+ABOVE = ("cluster", "kube_scheduler", "kube_users", "assembly", "kube_assembly", "serve")
 HEAD = """# The rooms
 
 One line a room, in the order of the storeys: a room imports only what stands above it here, and `cli` imports nothing

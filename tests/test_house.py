@@ -28,7 +28,7 @@ STOREYS: tuple[set[str], ...] = (
     DECIDING,
     {"controllers"},
     {"storage", "apiserver", "kubelet", "diagnostics", "kube", "rest", "simulator"},
-    {"cluster", "kube_scheduler", "server_log", "metrics", "browser"},
+    {"cluster", "kube_scheduler", "kube_users", "server_log", "metrics", "browser"},
     {"assembly"},
     {"kube_assembly"},
     {"serve"},

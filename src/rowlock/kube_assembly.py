@@ -2,7 +2,8 @@
 
 What `rowlock up --kubeconfig FILE` runs. Kubeflow's training operator makes the pods, the cluster's scheduler places them and its
 kubelets run them. The data directory holds this server's token, certificates and address, and nothing of the cluster:
-whoever loses it loses no job. Everybody who has the token acts with the rights of the kubeconfig.
+whoever loses it loses no job. Who has its token acts with the rights of the kubeconfig; users of the cluster come in with tokens of their
+own, and their rights (`kube_users.py`).
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import SCHEDULER_RULES, missing_rights
 from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace
+from rowlock.kube_users import KubeUsers
 from rowlock.rest.app import RestApi
-from rowlock.rest.authentication import Authenticator
 from rowlock.rest.call import RestSettings
 from rowlock.storage.journal import acquire_lock
 
@@ -43,7 +44,7 @@ _LIMITS = Limits(qps=0)
 
 
 class KubeServer(Server):
-    """One real cluster and its REST API on one HTTPS port of loopback."""
+    """One real cluster and its REST API on one HTTPS port."""
 
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. Raises ApiError where the cluster cannot be used, with what to do about it."""
@@ -61,8 +62,10 @@ class KubeServer(Server):
             lock.close()
 
     async def _run_locked(self) -> None:
-        listener = sockets.open_listeners(self.options.port, self.data_dir)[0]
-        browser_listener = sockets.open_browser_listener(self.data_dir, listener.getsockname()[1])
+        bind = sockets.parse_bind(self.options.bind)
+        listeners = sockets.open_listeners(self.options.port, self.data_dir, bind)
+        port = listeners[0].getsockname()[1]
+        browser_listener = sockets.open_browser_listener(self.data_dir, port)
         async with AsyncExitStack() as stack:
             kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
             await _require_access(kube, self.options.kubeconfig)
@@ -73,19 +76,25 @@ class KubeServer(Server):
                 raise Internal(f"the certificates in {self.data_dir} could not be made; the lines above say why")
             token = ensure_token(self.data_dir / "token")
             scheduler = await self._make_scheduler(stack) if dialect is OWN else None
-            settings = RestSettings(token=token, version=__version__, cluster_name="kubernetes", dialect=dialect)
+            users = KubeUsers.connect(
+                kube, self.options.kubeconfig, self.options.context, token, _LIMITS, owner_loopback_only=bool(bind)
+            )
+            stack.push_async_callback(users.close)
+            settings = RestSettings(
+                token=token, version=__version__, cluster_name="kubernetes", dialect=dialect,
+                authenticate_token=users.authenticate, look_up_token=users.look_up,
+            )  # fmt: skip
             rest_api = RestApi(kube, settings, take_snapshot=scheduler.snapshot if scheduler else None)
-            authenticator = Authenticator(token, "")
-            proxy = ApiProxy(kube.connection, authenticator.authenticate)
+            proxy = ApiProxy(users.connection_for)
             door = BrowserDoor(rest_api, token, browser_listener.getsockname()[1], version=__version__)
             app = Starlette(routes=[door.code_route, *rest_api.routes, Mount("/", app=proxy)])
-            url = f"https://{sockets.HOST}:{listener.getsockname()[1]}"
+            url = f"https://{sockets.HOST}:{port}"
             with loop_watchdog.LoopWatchdog(self._clock):
                 await self.serve_http(
                     _KubernetesFirst(proxy, app),
                     door,
-                    [listener, browser_listener],
-                    (rest_api.run(), door.run(), *((scheduler.run(),) if scheduler else ())),
+                    [*listeners, browser_listener],
+                    (rest_api.run(), door.run(), users.run(), *((scheduler.run(),) if scheduler else ())),
                     announce=partial(self.write_server_json, url, door.url, self.options.kubeconfig, notice),
                 )
 

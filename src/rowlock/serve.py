@@ -34,7 +34,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--install-crds", action="store_true", help="create the kinds Queue and PodGroup there")
     parser.add_argument("--scheduler", choices=("auto", "own", "kai", "cluster"), default="auto")
     parser.add_argument("--port", type=int, default=0, help="0 = the port of last time if it is free, else any")
-    parser.add_argument("--bind", default="", help="another address to listen on besides loopback; needs --users")
+    parser.add_argument(
+        "--bind", default="", help="another address to listen on besides loopback; needs --users or --kubeconfig"
+    )
     parser.add_argument("--users", type=Path, help="a file of lines token,user,uid,groups, for its owner's eyes only")
     parser.add_argument("--tls-san", default="", help="more names for the certificate, comma-separated")
     parser.add_argument("--nodes", type=int, default=1)
@@ -92,7 +94,7 @@ def external_names(options: argparse.Namespace) -> list[str]:
     from rowlock.apiserver.server import sockets  # late: most servers are for their owner alone
 
     bind = sockets.parse_bind(options.bind)
-    if bind and not options.users:
+    if bind and not options.users and options.kubeconfig is None:
         raise BadRequest(
             f"--bind {options.bind} lets other users connect, but the owner's token is for the owner alone: name users with"
             ' --users FILE, a file that only you can read (chmod 600), with a line `token,user,uid,"group,group"` for'

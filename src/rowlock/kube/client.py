@@ -32,6 +32,7 @@ from rowlock.kube import requests
 from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection, Request
 from rowlock.kube.rate_limit import Backoff, Limits
+from rowlock.kube.users.user_connection import UserConnection
 from rowlock.kube.watch_stream import InitialState, LineSplitter, parse_change
 from rowlock.objects import Object, name, namespace, with_field
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
@@ -53,7 +54,7 @@ class WatchTarget:
 class Kube:
     """A real cluster. Made by `Kube.connect`; `close` when done."""
 
-    def __init__(self, connection: Connection, *, keep_managed_fields: bool = True) -> None:
+    def __init__(self, connection: Connection | UserConnection, *, keep_managed_fields: bool = True) -> None:
         """Without `keep_managed_fields` watches leave out who wrote which field: half of what a pod takes in memory. Updates
         of such objects keep them, as the API server takes absent ones for unchanged."""
         self.connection, self._keep_managed_fields = connection, keep_managed_fields

@@ -47,17 +47,25 @@ class ClientConfig:
 class Credentials:
     """Answers `ClientConfig`s; `renew` after a 401 reads files again and runs the exec plugin again."""
 
-    def __init__(self, kubeconfig: str | Path | Mapping[str, Any] | None = None, context: str | None = None) -> None:
+    def __init__(
+        self,
+        kubeconfig: str | Path | Mapping[str, Any] | None = None,
+        context: str | None = None,
+        *,
+        anonymous: bool = False,
+    ) -> None:
+        """`anonymous` says where the API server is and whom to trust, and nothing of who asks: an API server looks at a client's
+        certificate first, whatever token a request carries."""
         source = dict(kubeconfig) if isinstance(kubeconfig, Mapping) else kubeconfig
         self._auth = KubeAuth(kubeconfig=source, context=context)  # type: ignore[arg-type]  # kr8s takes dicts too, its type does not say so
-        self._context = context
+        self._context, self._anonymous = context, anonymous
         self._source = str(kubeconfig) if isinstance(kubeconfig, str | Path) else os.environ.get("KUBECONFIG", "")
 
     async def renew(self) -> ClientConfig:
         """Who we are now. Raises Unauthorized with what to do about it."""
         try:
             await self._auth.reauthenticate()
-            tls: ssl.SSLContext | bool = await self._auth.ssl_context()  # type: ignore[no-untyped-call]  # kr8s leaves it untyped
+            tls = await self._load_tls()
             identity = self._identity()
         except (ValueError, KeyError, RuntimeError, OSError) as error:
             raise Unauthorized(
@@ -68,12 +76,23 @@ class Credentials:
         return ClientConfig(
             server=self._auth.server.rstrip("/"),
             tls=tls,
-            token=(self._rotating_token() or self._auth.token or "").strip(),
+            token="" if self._anonymous else (self._rotating_token() or self._auth.token or "").strip(),
             proxy=self._auth.proxy,
             tls_name=self._auth.tls_server_name,
             namespace=self._auth.namespace,
             identity=identity,
         )
+
+    async def _load_tls(self) -> ssl.SSLContext | bool:
+        auth = self._auth
+        certificate = auth.client_key_file, auth.client_cert_file
+        if self._anonymous:
+            auth.client_key_file = auth.client_cert_file = None
+        try:
+            tls: ssl.SSLContext | bool = await auth.ssl_context()  # type: ignore[no-untyped-call]  # kr8s leaves it untyped
+        finally:
+            auth.client_key_file, auth.client_cert_file = certificate
+        return tls
 
     def _describe_source(self) -> str:
         source = self._source or "~/.kube/config"

@@ -39,6 +39,8 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
     media: str = "application/json"
+    token: str | None = None
+    """Of the user whom it is sent for; None: the credentials of the connection."""
 
     @property
     def is_safe(self) -> bool:
@@ -100,7 +102,7 @@ class Connection:
             if response.is_success:
                 return response
             refusal = await _read_error(response)
-            if response.status_code == 401 and not renewed:
+            if response.status_code == 401 and not renewed and request.token is None:
                 renewed = True
                 await self._authenticated_client(refused=self._config)
                 continue
@@ -115,8 +117,8 @@ class Connection:
         config = self._config
         assert config is not None
         headers = {"Accept": "application/json"}
-        if config.token:
-            headers["Authorization"] = f"Bearer {config.token}"
+        if token := config.token if request.token is None else request.token:
+            headers["Authorization"] = f"Bearer {token}"
         content = None
         if request.body is not None:
             content = msgspec.json.encode(request.body)

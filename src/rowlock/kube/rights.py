@@ -50,6 +50,9 @@ SERVER_RULES: tuple[Rule, ...] = (
     Rule("", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
     Rule("", ("events",), ("list",)),
     Rule("", ("persistentvolumeclaims",), ("get", "create", "delete")),
+    Rule(
+        "rbac.authorization.k8s.io", ("roles", "rolebindings", "clusterroles", "clusterrolebindings"), ("list", "watch")
+    ),
     Rule("storage.k8s.io", ("storageclasses",), ("list",)),
     Rule("node.k8s.io", ("runtimeclasses",), ("list",)),
 )

@@ -17,6 +17,7 @@ from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
 from rowlock.kube.connection import Connection
 from rowlock.kube.rate_limit import Backoff
+from rowlock.kube.users.user_connection import UserConnection
 from rowlock.objects import Key, Object, dig, is_deleting, uid
 from rowlock.objects import annotations as annotations_of
 
@@ -28,7 +29,7 @@ CONFLICT_TIMEOUT_S = 5.0
 class SchedulerClient(Kube):
     """`Kube` whose `bind` returns when the cache shows its outcome."""
 
-    def __init__(self, connection: Connection, cache: Cache) -> None:
+    def __init__(self, connection: Connection | UserConnection, cache: Cache) -> None:
         super().__init__(connection)
         self._cache = cache
 

@@ -103,7 +103,9 @@ class RestApi:
             drain=drain,
         )
         self._logins = applications.Logins(settings.issue_token, LoginLimits(clock))
-        self._authenticator = Authenticator(settings.token, settings.user, settings.authenticate_token)
+        self._authenticator = Authenticator(
+            settings.token, settings.user, settings.authenticate_token, settings.look_up_token
+        )
         self._known_routes = self._make_routes()
 
     async def run(self) -> None:
@@ -154,6 +156,7 @@ class RestApi:
     def _endpoint(self, serve: Endpoint, right: Right) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
             async with _error_boundary() as outcome:
+                await self._authenticator.look_up(request)
                 call = self._authorized_call(request, right)
                 await self.cache.wait_for_sync()
                 result = await serve(call)
@@ -168,6 +171,8 @@ class RestApi:
     def _authorized_call(self, request: Request, right: Right) -> RestCall:
         """The request, in a context that shows and lets change what its caller may. Raises Unauthorized, Forbidden."""
         principal, context = self._authenticator.authenticate(request), self._context
+        if principal.api is not None:
+            context = replace(context, api=principal.api)
         if (rights := principal.rights) is None:
             return RestCall(context, request, principal.name, None, right)
         api, cache = AuthorizedApi(context.api, rights), VisibleCache(self.cache, rights)
@@ -198,6 +203,7 @@ class RestApi:
                 respond: Respond = route.endpoint
                 return await respond(Request({**scope, **found}, request.receive))
         async with _error_boundary() as outcome:
+            await self._authenticator.look_up(request)
             self._authenticator.authenticate(request)
             known = [route for match, _, route in matches if match is Match.PARTIAL]
             if allowed := sorted({method for route in known for method in route.methods or ()} - {"HEAD"}):

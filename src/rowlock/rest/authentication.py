@@ -7,11 +7,12 @@ applications (`applications.py`).
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 
+from rowlock.api import Api
 from rowlock.errors import Unauthorized
 from rowlock.rest.rights import Rights
 
@@ -22,10 +23,15 @@ class Principal:
 
     name: str
     rights: Rights | None = None
+    api: Api | None = None
+    """The cluster as he may use it, where it is asked with his own credentials."""
 
 
 TokenAuthenticator = Callable[[str, str], Principal | None]
 """From a token, and the address of ours that it came to, to whoever holds it."""
+
+TokenLookup = Callable[[str], Awaitable[None]]
+"""Finds out whose a token is, where only somebody else knows; a `TokenAuthenticator` is asked then. Raises ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,15 @@ class Authenticator:
     user: str
     authenticate_token: TokenAuthenticator | None = None
     """Where there is such a list, it decides about the owner's token too: not every listener accepts that one."""
+    look_up_token: TokenLookup | None = None
+
+    async def look_up(self, request: Request) -> None:
+        """To be awaited before `authenticate`. Raises ApiError where nobody can say who asks."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if self.look_up_token is None or self.token is None or scheme.lower() != "bearer" or not token.strip():
+            return
+        if not hmac.compare_digest(token.strip().encode(), self.token.encode()):
+            await self.look_up_token(token.strip())
 
     def authenticate(self, request: Request) -> Principal:
         """Raises Unauthorized."""
@@ -62,4 +77,4 @@ class Authenticator:
                 "this token is not accepted here: the owner's is in the file `token` in the data directory, and counts on"
                 " loopback; everybody else asks the owner of the cluster for a token of his own"
             )
-        return principal if principal.name else Principal(self.user, principal.rights)
+        return principal if principal.name else replace(principal, name=self.user)

@@ -19,7 +19,7 @@ from rowlock.errors import BadRequest, TooLarge
 from rowlock.gangs.dialects import Dialect
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.rest.authentication import TokenAuthenticator
+from rowlock.rest.authentication import TokenAuthenticator, TokenLookup
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.rights import EVERYBODY, Right, Rights, require
 from rowlock.scheduling.model.snapshot import Snapshot
@@ -62,6 +62,8 @@ class RestSettings:
     cluster_name: str = "rowlock"
     authenticate_token: TokenAuthenticator | None = None
     """Who may come in besides the owner, where others can reach the server."""
+    look_up_token: TokenLookup | None = None
+    """Finds out whose a token is, where the server does not know it itself."""
     issue_token: TokenIssuer | None = None
     """Logs applications in; None where there are none."""
     dialect: Dialect | None = None

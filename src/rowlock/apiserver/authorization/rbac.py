@@ -7,8 +7,8 @@ so a decision looks only at the bindings of who asks. Decisions are remembered u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from rowlock import kinds, objects
 from rowlock.api import Change
@@ -18,7 +18,6 @@ from rowlock.apiserver.http.users import User
 from rowlock.errors import NotFound, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
-from rowlock.storage.state import State
 
 _REMEMBERED_DECISIONS = 16_384
 """As many answers are kept; then all are forgotten (each is some hundred bytes, and made anew in microseconds)."""
@@ -41,10 +40,18 @@ class _Binding(NamedTuple):
     """Each with the words for it in a decision."""
 
 
-class RbacAuthorizer:
-    """Answers from the RBAC objects of a store's committed state, which it follows."""
+class RbacSource(Protocol):
+    """What has the RBAC objects, and tells of changes: a store's committed state, or a watch cache of another cluster."""
 
-    def __init__(self, state: State) -> None:
+    def all(self, kind: Kind) -> Iterable[Object]: ...
+
+    def observe(self, kinds: Iterable[Kind], observer: Callable[[Change], None]) -> None: ...
+
+
+class RbacAuthorizer:
+    """Answers from the RBAC objects of a source, which it follows."""
+
+    def __init__(self, state: RbacSource) -> None:
         self._roles: dict[tuple[Kind, Key], tuple[Sequence[Object], list[CompiledRule]]] = {}
         self._bindings: dict[tuple[Kind, Key], _Binding] = {}
         self._by_subject: dict[Subject, dict[str, dict[tuple[Kind, Key], _Binding]]] = {}

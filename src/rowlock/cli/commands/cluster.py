@@ -46,7 +46,7 @@ SETTINGS = (
 )
 _POD_NETWORK_PORTS = (3128, 6443)
 """Of the pods' proxy and of the API server, at the address where pods reach this machine."""
-_REAL_CLUSTER_SETTINGS = ("kubeconfig", "context", "install_crds", "scheduler", "port")
+_REAL_CLUSTER_SETTINGS = ("kubeconfig", "context", "install_crds", "scheduler", "port", "bind", "tls_san")
 """Flags of `up` that mean something where the machines are not ours."""
 _STALLED_TIMEOUT = 30.0
 """Seconds without any progress (CPU time, a line in its log) after which a starting server is given up."""

@@ -20,7 +20,9 @@ _MACHINE_FLAGS = (
         value="PORT,...",
     ),
     Flag("--port", "int", "the HTTPS port on 127.0.0.1 (default: the same as last time, or a free one)", value="P"),
-    Flag("--bind", "text", "also listen on this address, for other users; needs --users", value="ADDRESS"),
+    Flag(
+        "--bind", "text", "also listen on this address, for other users; needs --users or --kubeconfig", value="ADDRESS"
+    ),
     Flag("--users", "text", 'the users: a file (mode 0600) with lines token,user,uid,"group,group"', value="FILE"),
     Flag("--tls-san", "text", "additional names in the server's certificate (comma separated)", value="NAMES"),
     Flag("--network", "auto|namespaces|rewrite", "a network namespace per pod, or rewritten names and ports", "auto"),

@@ -7,7 +7,7 @@ kubectl has its own kubeconfig, and everything else goes there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from starlette.requests import Request as HttpRequest
@@ -16,9 +16,10 @@ from starlette.types import Receive, Scope, Send
 
 from rowlock.errors import ApiError, Unsupported
 from rowlock.kube.connection import Connection, Request
+from rowlock.kube.users.user_connection import UserConnection
 
-Authenticate = Callable[[HttpRequest], object]
-"""Raises Unauthorized for whoever has no token of ours."""
+ConnectionFor = Callable[[HttpRequest], Awaitable[Connection | UserConnection]]
+"""The cluster as whoever asks may use it. Raises ApiError: Unauthorized for whom nobody knows."""
 _ENDLESS_QUERIES = ("watch", "follow")
 _UPGRADE_MESSAGE = (
     "only exec, attach and port-forward of pods are passed on as streams, by websocket: use kubectl for others"
@@ -27,10 +28,10 @@ _STREAM_PATH = re.compile(r"/api/v1/namespaces/[^/]+/pods/[^/]+/(exec|attach|por
 
 
 class ApiProxy:
-    """Passes on GETs below /api and /apis and the streams of pods, for who has our token, with the rights of our kubeconfig."""
+    """Passes on GETs below /api and /apis and the streams of pods: the owner's with the rights of our kubeconfig, users' with theirs."""
 
-    def __init__(self, connection: Connection, authenticate: Authenticate) -> None:
-        self._connection, self._authenticate = connection, authenticate
+    def __init__(self, connection_for: ConnectionFor) -> None:
+        self._connection_for = connection_for
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -44,18 +45,18 @@ class ApiProxy:
     async def _relay(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ApiError for who may not, or for what is no stream of a pod."""
         await receive()  # websocket.connect
-        self._authenticate(HttpRequest({**scope, "type": "http", "method": "GET"}))
+        connection = await self._connection_for(HttpRequest({**scope, "type": "http", "method": "GET"}))
         if not _STREAM_PATH.fullmatch(scope["path"]):
             raise Unsupported(_UPGRADE_MESSAGE)
         from rowlock.kube.proxy.websocket_relay import relay_stream  # late: wsproto is loaded for the first stream
 
-        await relay_stream(self._connection, scope, receive, send)
+        await relay_stream(connection, scope, receive, send)
 
     async def _pass_on(self, request: HttpRequest) -> Response:
-        self._authenticate(request)
+        connection = await self._connection_for(request)
         if request.method != "GET":
             raise Unsupported("this server passes on reads only: write to the cluster with its own kubeconfig")
         if "upgrade" in request.headers or any(name in request.query_params for name in _ENDLESS_QUERIES):
             raise Unsupported(_UPGRADE_MESSAGE if "upgrade" in request.headers else "watches are not passed on here")
-        answer = await self._connection.send(Request("GET", request.url.path, dict(request.query_params)))
+        answer = await connection.send(Request("GET", request.url.path, dict(request.query_params)))
         return Response(msgspec.json.encode(answer), media_type="application/json")

@@ -30,6 +30,7 @@ from wsproto.events import (
 from rowlock.errors import ApiError, Unauthorized, Unavailable, Unsupported, from_status
 from rowlock.kube.config import ClientConfig
 from rowlock.kube.connection import Connection
+from rowlock.kube.users.user_connection import UserConnection
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 CLOSE_CHANNEL = 255
@@ -51,7 +52,7 @@ class ClusterWebSocket:
         """The protocol that the API server chose."""
 
     @classmethod
-    async def open(cls, connection: Connection, target: str, versions: Sequence[str]) -> Self:
+    async def open(cls, connection: Connection | UserConnection, target: str, versions: Sequence[str]) -> Self:
         """Raises ApiError: what the API server says, or that it cannot be reached. After a 401 it asks once more, with
         renewed credentials."""
         config = await connection.client_config()
@@ -157,7 +158,7 @@ def _refusal(code: int, body: bytes) -> ApiError:
     return from_status(status, code or 502)
 
 
-async def relay_stream(connection: Connection, scope: Scope, receive: Receive, send: Send) -> None:
+async def relay_stream(connection: Connection | UserConnection, scope: Scope, receive: Receive, send: Send) -> None:
     """Carry one accepted request to the API server until either side ends it. Raises ApiError before it is accepted."""
     offers = list(scope.get("subprotocols") or ())
     target = f"{quote(scope['path'])}?{scope['query_string'].decode('latin-1')}"

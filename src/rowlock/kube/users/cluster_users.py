@@ -1,0 +1,107 @@
+"""Whose a bearer token is: the cluster says it, asked with that token (SelfSubjectReview), so that we need no right to ask.
+
+    users = ClusterUsers(Connection(Credentials(kubeconfig, anonymous=True)))
+    await users.look_up(token)          # asks, unless it is known
+    user = users.find(token)            # None: nobody's
+
+What a user does goes out with his token (`connection_of`): the API server decides about it, and its audit log names him.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from rowlock.errors import Forbidden, TooManyRequests, Unauthorized
+from rowlock.kinds import Kind
+from rowlock.kube import requests
+from rowlock.kube.connection import Connection, Request
+from rowlock.kube.users.user_connection import UserConnection
+
+SELF_REVIEW = Kind("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", (), False)
+KNOWN_SECONDS, UNKNOWN_SECONDS = 60.0, 10.0
+"""How long an answer counts, as kube-apiserver keeps those of its webhooks: a user, nobody."""
+MAX_ANSWERS = 4096
+MAX_QUESTIONS = 16
+"""Questions that may be open at the same time: whoever guesses tokens shall not keep the API server busy."""
+_ANONYMOUS = "system:anonymous"
+
+
+class ClusterUser(NamedTuple):
+    """The `userInfo` of a review."""
+
+    name: str
+    groups: tuple[str, ...]
+    uid: str
+    extra: Mapping[str, Sequence[str]]
+
+
+class _Answer(NamedTuple):
+    user: ClusterUser | None
+    until: float
+
+
+class ClusterUsers:
+    """The users of one cluster, by their tokens. `connection` has no credentials of its own."""
+
+    def __init__(self, connection: Connection, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._connection, self._clock = connection, clock
+        self._answers: dict[bytes, _Answer] = {}
+        self._questions: dict[bytes, asyncio.Task[None]] = {}
+
+    async def close(self) -> None:
+        """Close the connections of all users."""
+        await self._connection.close()
+
+    def connection_of(self, token: str) -> UserConnection:
+        """The cluster, as whoever has this token."""
+        return UserConnection(self._connection, token)
+
+    def find(self, token: str) -> ClusterUser | None:
+        """Whose it is, as far as is known; None where it is nobody's, or was never looked up."""
+        answer = self._answers.get(_digest(token))
+        return answer.user if answer is not None and answer.until > self._clock() else None
+
+    async def look_up(self, token: str) -> None:
+        """Ask whose it is, unless that is known. Raises ApiError when the cluster does not answer, TooManyRequests when too
+        many tokens are being asked about."""
+        digest = _digest(token)
+        answer = self._answers.get(digest)
+        if answer is not None and answer.until > self._clock():
+            return
+        question = self._questions.get(digest)
+        if question is None:
+            if len(self._questions) >= MAX_QUESTIONS:
+                raise TooManyRequests("the cluster is being asked about many tokens now: try again in a second")
+            question = self._questions[digest] = asyncio.create_task(self._ask(token, digest))
+            question.add_done_callback(lambda _: self._questions.pop(digest, None))
+        await asyncio.shield(question)  # others wait for the same answer
+
+    async def _ask(self, token: str, digest: bytes) -> None:
+        body = {"apiVersion": SELF_REVIEW.api_version, "kind": SELF_REVIEW.name}
+        request = Request("POST", requests.path(SELF_REVIEW), body=body)
+        try:
+            user = _read_user(await self.connection_of(token).send(request))
+        except Unauthorized:
+            user = None
+        except Forbidden as error:  # every cluster allows it to whoever is authenticated (system:basic-user)
+            raise Forbidden(f"the cluster does not say whose this token is: {error.message}") from error
+        if len(self._answers) >= MAX_ANSWERS:
+            self._answers.clear()
+        self._answers[digest] = _Answer(user, self._clock() + (KNOWN_SECONDS if user else UNKNOWN_SECONDS))
+
+
+def _digest(token: str) -> bytes:
+    """What is remembered instead of the token."""
+    return sha256(token.encode()).digest()
+
+
+def _read_user(review: Any) -> ClusterUser | None:
+    info = (review.get("status") or {}).get("userInfo") or {}
+    name = str(info.get("username") or "")
+    if not name or name == _ANONYMOUS:
+        return None
+    return ClusterUser(name, tuple(info.get("groups") or ()), str(info.get("uid") or ""), info.get("extra") or {})

@@ -1,0 +1,121 @@
+"""Users of a real cluster: who has a token of that cluster comes in with it, sees what its RBAC lets him see, and writes as himself.
+
+Two halves. What is read comes from this server's caches, so the cluster's roles and bindings are followed here and decide what a user sees
+(`RbacAuthorizer`, as in the embedded cluster). What is written, and logs, exec and the like, goes to the API server with the user's own
+token, and that server decides. `rowlock up --kubeconfig` serves both beside the owner of the data directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from starlette.requests import Request as HttpRequest
+
+from rowlock import kinds
+from rowlock.api import Change
+from rowlock.apiserver.authorization.rbac import RbacAuthorizer
+from rowlock.apiserver.authorization.user_rights import UserRights
+from rowlock.apiserver.http.users import LOOPBACK_ADDRESSES, User
+from rowlock.errors import Unauthorized, Unavailable
+from rowlock.kinds import Kind
+from rowlock.kube.cache import Cache
+from rowlock.kube.client import Kube
+from rowlock.kube.config import Credentials
+from rowlock.kube.connection import Connection
+from rowlock.kube.rate_limit import Limits
+from rowlock.kube.users.cluster_users import ClusterUsers
+from rowlock.kube.users.user_connection import UserConnection
+from rowlock.objects import Object
+from rowlock.rest.authentication import Authenticator, Principal
+
+
+class FollowedRoles:
+    """The cluster's roles and bindings, followed by watches: what an `RbacAuthorizer` reads."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._cache = Cache(kube, kinds.RBAC)
+        self._observers: list[Callable[[Change], None]] = []
+        self.authorizer: RbacAuthorizer | None = None
+        """None until the roles have been read once."""
+
+    def all(self, kind: Kind) -> Iterable[Object]:
+        """Every object of a kind."""
+        return self._cache.view.all(kind)
+
+    def observe(self, kinds: Iterable[Kind], observer: Callable[[Change], None]) -> None:
+        """Call `observer` with every change; `kinds` are those of RBAC, since nothing else is followed."""
+        self._observers.append(observer)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._cache.run())
+            tasks.create_task(self._follow())
+
+    async def _follow(self) -> None:
+        await self._cache.synced.wait()
+        self.authorizer = RbacAuthorizer(self)
+        async for change in self._cache.changes():
+            if change.type != "Bookmark":
+                for observe in self._observers:
+                    observe(change)
+
+    def require_authorizer(self) -> RbacAuthorizer:
+        """Raises Unavailable while nobody's rights are known, with what is in the way."""
+        if self.authorizer is None:
+            reason = "; ".join(self._cache.watch_errors.values()) or "they are being read"
+            raise Unavailable(f"the roles of the cluster are not known yet ({reason}): try again in a moment")
+        return self.authorizer
+
+
+class KubeUsers:
+    """Who comes in: the owner of the data directory, with the rights of the kubeconfig, and users of the cluster."""
+
+    def __init__(self, kube: Kube, anonymous: Connection, owner_token: str, *, owner_loopback_only: bool) -> None:
+        """`anonymous` leads to the same cluster without credentials."""
+        self._kube, self._owner_token, self._owner_loopback_only = kube, owner_token, owner_loopback_only
+        self._users, self._roles = ClusterUsers(anonymous), FollowedRoles(kube)
+        self._authenticator = Authenticator(owner_token, "", self.authenticate, self.look_up)
+
+    @classmethod
+    def connect(
+        cls, kube: Kube, kubeconfig: Path, context: str, owner_token: str, limits: Limits, *, owner_loopback_only: bool
+    ) -> KubeUsers:
+        """`close` when done."""
+        anonymous = Connection(Credentials(kubeconfig, context or None, anonymous=True), limits)
+        return cls(kube, anonymous, owner_token, owner_loopback_only=owner_loopback_only)
+
+    async def close(self) -> None:
+        await self._users.close()
+
+    async def run(self) -> None:
+        """Follow the cluster's roles until cancelled."""
+        await self._roles.run()
+
+    async def look_up(self, token: str) -> None:
+        """Have the cluster say whose a token is. Raises ApiError where it does not."""
+        await self._users.look_up(token)
+
+    def authenticate(self, token: str, address: str) -> Principal | None:
+        """Who it is; None: nobody. `address` is the one of ours that was reached. Raises Unavailable."""
+        if hmac.compare_digest(token.encode(), self._owner_token.encode()):
+            return None if self._owner_loopback_only and address not in LOOPBACK_ADDRESSES else Principal("")
+        found = self._users.find(token)
+        if found is None:
+            return None
+        user = User(found.name, found.groups, found.uid, found.extra)
+        api = Kube(self._users.connection_of(token), keep_managed_fields=False)
+        return Principal(user.name, UserRights(self._roles.require_authorizer(), user), api)
+
+    async def connection_for(self, request: HttpRequest) -> Connection | UserConnection:
+        """The cluster's API as whoever asks may use it. Raises Unauthorized, Unavailable."""
+        await self._authenticator.look_up(request)
+        principal = self._authenticator.authenticate(request)
+        if principal.rights is None:
+            return self._kube.connection
+        if not isinstance(principal.api, Kube):
+            raise Unauthorized("this token is not one of the cluster")
+        return principal.api.connection

@@ -1,0 +1,319 @@
+"""Users of a cluster come in with its tokens, see what its RBAC shows them, and write as themselves; nobody else gets in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.conformance.subjects import embedded_server, real_cluster, real_cluster_missing
+from tests.end_to_end.cluster import Cluster, lent
+from tests.kube.scripted import Answer, Asked, Scripted, refusal
+
+from rowlock.errors import ApiError, TooManyRequests
+from rowlock.kube.client import Kube
+from rowlock.kube.config import Credentials
+from rowlock.kube.connection import Connection, Request
+from rowlock.kube.rate_limit import Limits
+from rowlock.kube.users import cluster_users
+from rowlock.kube.users.cluster_users import KNOWN_SECONDS, MAX_QUESTIONS, UNKNOWN_SECONDS, ClusterUsers
+
+TEAMS = ("team-a", "team-b")
+
+
+@dataclass
+class Tenants:
+    """A server over a cluster with two projects, and an account for each that may edit there; `carl` may do nothing."""
+
+    served: Cluster
+    kubeconfig: Path
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, user: str, method: str, path: str, body: Any = None, token: str = "") -> httpx.Response:
+        server = json.loads((self.served.data / "server.json").read_text())
+        tls = ssl.create_default_context(cafile=str(self.served.data / "ca.crt"))
+        headers = {"Authorization": f"Bearer {token or self.tokens[user]}"}
+        with httpx.Client(base_url=server["url"], verify=tls, headers=headers, timeout=30) as client:
+            return client.request(method, path, json=body)
+
+    def admin(self, method: str, path: str, body: Any = None) -> Any:
+        """To the cluster itself, as the owner of its kubeconfig."""
+
+        async def send() -> Any:
+            async with Kube.connect(self.kubeconfig) as kube:
+                return await kube.connection.send(Request(method, path, body=body))
+
+        return asyncio.run(send())
+
+    def account(self, name: str) -> None:
+        self.admin("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": name}})
+        made = self.admin(
+            "POST",
+            f"/api/v1/namespaces/default/serviceaccounts/{name}/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+        )
+        self.tokens[name] = made["status"]["token"]
+
+    def bind(self, name: str, role: str, namespace: str) -> None:
+        group = "rbac.authorization.k8s.io"
+        self.admin(
+            "POST",
+            f"/apis/{group}/v1/namespaces/{namespace}/rolebindings",
+            {
+                "metadata": {"name": name},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
+            },
+        )
+
+    def role(self, name: str) -> None:
+        """What a researcher of a project may do."""
+        group = "rbac.authorization.k8s.io"
+        rules = [
+            {"apiGroups": ["kubeflow.org"], "resources": ["*"], "verbs": ["*"]},
+            {"apiGroups": [""], "resources": ["pods", "pods/log", "events"], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+        ]
+        self.admin("POST", f"/apis/{group}/v1/clusterroles", {"metadata": {"name": name}, "rules": rules})
+
+    def workloads(self, user: str) -> list[str]:
+        answer = self.ask(user, "GET", "/api/v1/workloads")
+        assert answer.status_code == 200, answer.text
+        return sorted(w["name"] for w in answer.json()["workloads"])
+
+    def projects(self, user: str) -> list[str]:
+        return sorted(p["name"] for p in self.ask(user, "GET", "/api/v1/org-unit/projects").json()["projects"])
+
+    def submit(self, user: str, name: str, project: str) -> httpx.Response:
+        project_id = next(p["id"] for p in self.owner_projects() if p["name"] == project)
+        body = {
+            "name": name,
+            "projectId": project_id,
+            "clusterId": "any",
+            "spec": {
+                "image": "rowlock.dev/host",
+                "command": "true",
+                "distributedFramework": "PyTorch",
+                "numWorkers": 1,
+            },
+        }
+        body["clusterId"] = self.ask("", "GET", "/api/v1/clusters", token=self.owner_token()).json()[0]["uuid"]
+        return self.ask(user, "POST", "/api/v1/workloads/distributed", body)
+
+    def owner_token(self) -> str:
+        return (self.served.data / "token").read_text().strip()
+
+    def owner_projects(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("", "GET", "/api/v1/org-unit/projects", token=self.owner_token()).json()[
+            "projects"
+        ]
+        return found
+
+
+def settle(tenants: Tenants) -> Tenants:
+    tenants.served.up("--kubeconfig", str(tenants.kubeconfig), "--install-crds")
+    tenants.role("researcher")
+    for team, user in zip(TEAMS, ("ana", "bob"), strict=True):
+        tenants.served.run("rowlock", "project", "create", team)
+        image = ("-i", "rowlock.dev/host", "--workers=1", "-p", team)
+        tenants.served.run("runai", "submit-dist", "pytorch", f"of-{user}", *image, "--", "true")
+        tenants.account(user)
+        tenants.bind(user, "researcher", f"runai-{team}")
+    tenants.account("carl")
+    return tenants
+
+
+@pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+def tenants(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenants]:
+    home = tmp_path_factory.mktemp("served")
+    if request.param == "real":
+        if missing := real_cluster_missing(operator=True):
+            pytest.skip(missing)
+        with real_cluster(tmp_path_factory.mktemp("real"), "--operator") as kubeconfig, lent(home) as made:
+            yield settle(Tenants(made, kubeconfig))
+        return
+    other = tmp_path_factory.mktemp("other")
+    with embedded_server(other, "rowlock.serve", "--warm-start", "off") as kubeconfig, lent(home) as made:
+        yield settle(Tenants(made, kubeconfig))
+
+
+def test_each_sees_the_projects_and_workloads_of_his_own(tenants: Tenants) -> None:
+    tenants.served.until(lambda: tenants.workloads("ana") == ["of-ana"], "ana's rights are followed")
+    assert tenants.workloads("bob") == ["of-bob"] and tenants.workloads("carl") == []
+    assert [tenants.projects(user) for user in ("ana", "bob", "carl")] == [["team-a"], ["team-b"], []]
+
+
+def test_who_he_is_is_what_the_cluster_says(tenants: Tenants) -> None:
+    found = tenants.ask("ana", "GET", "/api/v1/workloads").json()["workloads"]
+    assert found[0]["name"] == "of-ana"
+    for token in ("nobody.knows.this", "x" * 40, tenants.tokens["ana"][:-4] + "AAAA"):
+        assert tenants.ask("", "GET", "/api/v1/workloads", token=token).status_code == 401
+
+
+def test_a_job_is_written_by_who_submits_it(tenants: Tenants) -> None:
+    tenants.served.until(lambda: tenants.projects("ana") == ["team-a"], "ana's rights are followed")
+    answer = tenants.submit("ana", "by-ana", "team-a")
+    assert answer.status_code == 202, answer.text
+    tenants.served.until(lambda: "by-ana" in tenants.workloads("ana"), "the job is shown")
+    refused = tenants.submit("ana", "elsewhere", "team-b")
+    assert refused.status_code == 400 and "was not found" in refused.text, "as if it were not there"
+    assert "elsewhere" not in tenants.served.run("rowlock", "list", "-p", "team-b")
+
+
+def test_what_is_shown_wrongly_is_refused_by_the_cluster(tenants: Tenants) -> None:
+    """Deleting goes out with the user's own token, so nothing depends on what this server believes."""
+    tenants.served.until(lambda: tenants.projects("bob") == ["team-b"], "bob's rights are followed")
+    job = next(
+        w for w in json.loads(tenants.served.run("rowlock", "list", "-p", "team-a", "--json")) if w["name"] == "of-ana"
+    )
+    for user, codes in (("bob", (403, 404)), ("carl", (403, 404))):
+        assert tenants.ask(user, "DELETE", f"/api/v1/workloads/distributed/{job['id']}").status_code in codes
+        assert tenants.ask(user, "GET", f"/api/v1/workloads/{job['id']}").status_code in codes
+        path = "/apis/kubeflow.org/v1/namespaces/runai-team-a/pytorchjobs/of-ana"
+        assert tenants.ask(user, "GET", path).status_code == 403
+    assert "of-ana" in tenants.workloads("ana")
+
+
+def test_rights_that_are_taken_away_count(tenants: Tenants) -> None:
+    tenants.account("dora")
+    tenants.bind("dora", "researcher", "runai-team-b")
+    tenants.served.until(lambda: tenants.projects("dora") == ["team-b"], "dora's rights are followed")
+    tenants.admin("DELETE", "/apis/rbac.authorization.k8s.io/v1/namespaces/runai-team-b/rolebindings/dora")
+    tenants.served.until(lambda: tenants.projects("dora") == [], "they are taken away")
+
+
+def test_others_reach_it_where_it_is_bound_but_not_with_the_owners_token(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with embedded_server(tmp_path_factory.mktemp("other"), "rowlock.serve", "--without", "kubelet") as kubeconfig:
+        with lent(tmp_path) as made:
+            made.up("--kubeconfig", str(kubeconfig), "--bind", "127.0.0.2")
+            tenants = Tenants(made, kubeconfig)
+            tenants.account("ana")
+            (url,) = json.loads((made.data / "server.json").read_text())["others"]
+            tls = ssl.create_default_context(cafile=str(made.data / "ca.crt"))
+            with httpx.Client(base_url=url, verify=tls) as client:
+                for token, code in ((tenants.tokens["ana"], 200), (tenants.owner_token(), 401)):
+                    answer = client.get("/api/v1/workloads", headers={"Authorization": f"Bearer {token}"})
+                    assert answer.status_code == code, answer.text
+
+
+# ------------------------------------------------------------ answers that are kept
+
+
+REVIEW = {"status": {"userInfo": {"username": "ana", "uid": "7", "groups": ["g"], "extra": {"k": ["v"]}}}}
+NOBODY = Answer(401, refusal(401, "Unauthorized"))
+Script = Callable[[ClusterUsers, Scripted, list[float]], Coroutine[Any, Any, None]]
+
+
+def play(tmp_path: Path, script: Script, *answers: Answer | Callable[[Asked], Answer]) -> None:
+    """Run a script against users of a cluster that answers so; the last argument is the time, in seconds."""
+
+    async def body() -> None:
+        async with Scripted(*answers).running() as server:
+            connection = Connection(Credentials(server.kubeconfig(tmp_path), anonymous=True), Limits(max_tries=1))
+            now = [0.0]
+            users = ClusterUsers(connection, clock=lambda: now[0])
+            try:
+                await script(users, server, now)
+            finally:
+                await users.close()
+
+    asyncio.run(body())
+
+
+def test_the_cluster_is_asked_with_the_users_token_once_a_minute(tmp_path: Path) -> None:
+    async def script(users: ClusterUsers, server: Scripted, now: list[float]) -> None:
+        assert users.find("of-ana") is None, "nobody has asked yet"
+        await asyncio.gather(*(users.look_up("of-ana") for _ in range(20)))
+        assert users.find("of-ana") == ("ana", ("g",), "7", {"k": ["v"]})
+        assert [a.headers["authorization"] for a in server.asked] == ["Bearer of-ana"], (
+            "and never with the kubeconfig's"
+        )
+        now[0] = KNOWN_SECONDS - 1
+        await users.look_up("of-ana")
+        assert len(server.asked) == 1
+        now[0] = KNOWN_SECONDS + 1
+        assert users.find("of-ana") is None
+        await users.look_up("of-ana")
+        assert len(server.asked) == 2
+
+    play(tmp_path, script, Answer(201, REVIEW))
+
+
+def test_who_is_nobody_is_nobody_for_a_while(tmp_path: Path) -> None:
+    async def script(users: ClusterUsers, server: Scripted, now: list[float]) -> None:
+        for moment, asked in ((0.0, 1), (UNKNOWN_SECONDS - 1, 1), (UNKNOWN_SECONDS + 1, 2)):
+            now[0] = moment
+            await users.look_up("guess")
+            assert users.find("guess") is None and len(server.asked) == asked
+
+    play(tmp_path, script, NOBODY)
+
+
+@pytest.mark.parametrize("answer", [Answer(500, refusal(500, "InternalError")), Answer(cut=True)])
+def test_a_cluster_that_does_not_answer_makes_nobody_a_stranger(tmp_path: Path, answer: Answer) -> None:
+    async def script(users: ClusterUsers, server: Scripted, now: list[float]) -> None:
+        with pytest.raises(ApiError):
+            await users.look_up("of-ana")
+        await users.look_up("of-ana")
+        assert users.find("of-ana") is not None
+
+    play(tmp_path, script, answer, Answer(201, REVIEW))
+
+
+def test_an_anonymous_answer_is_nobodys(tmp_path: Path) -> None:
+    async def script(users: ClusterUsers, server: Scripted, now: list[float]) -> None:
+        await users.look_up("odd")
+        assert users.find("odd") is None
+
+    play(tmp_path, script, Answer(201, {"status": {"userInfo": {"username": "system:anonymous", "groups": []}}}))
+
+
+def test_guesses_do_not_keep_the_cluster_busy(tmp_path: Path) -> None:
+    async def script(users: ClusterUsers, server: Scripted, now: list[float]) -> None:
+        results = await asyncio.gather(*(users.look_up(f"guess {n}") for n in range(100)), return_exceptions=True)
+        assert sum(isinstance(r, TooManyRequests) for r in results) == 100 - MAX_QUESTIONS
+        assert len(server.asked) == MAX_QUESTIONS
+
+    play(tmp_path, script, NOBODY)
+
+
+def test_few_answers_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_users, "MAX_ANSWERS", 3)
+
+    async def script(users: ClusterUsers, server: Scripted, now: list[float]) -> None:
+        for n in range(10):
+            await users.look_up(f"guess {n}")
+        assert len(users._answers) <= 3
+
+    play(tmp_path, script, NOBODY)
+
+
+def test_anonymous_credentials_have_no_token(tmp_path: Path) -> None:
+    """Nor a certificate, whose word an API server takes before a token's: the real cluster's kubeconfig has one (above)."""
+
+    async def anonymous_and_own() -> tuple[str, str]:
+        source = tmp_path / "kubeconfig"
+        own, anonymous = Credentials(source), Credentials(source, anonymous=True)
+        return (await own.renew()).token, (await anonymous.renew()).token
+
+    (tmp_path / "kubeconfig").write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "users": [{"name": "u", "user": {"token": "secret"}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )
+    )
+    assert asyncio.run(anonymous_and_own()) == ("secret", "")
