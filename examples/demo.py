@@ -94,7 +94,9 @@ class Demo:
                 killed = self.kill_a_rank()
             resumed = re.search(r"Resuming training from snapshot at Epoch (\d+)", line)
             if resumed and killed and "resumed" not in facts:
-                facts["resumed"] = f"from the snapshot of epoch {resumed[1]}, {time.monotonic() - killed:.1f} s after the kill"
+                facts["resumed"] = (
+                    f"from the snapshot of epoch {resumed[1]}, {time.monotonic() - killed:.1f} s after the kill"
+                )
             loss = re.search(r"Epoch (\d+)/\d+ .*loss ([0-9.]+)", line)
             if loss:
                 facts.setdefault("first", loss[2])

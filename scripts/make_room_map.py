@@ -13,7 +13,7 @@ PAGE = REPO / "docs" / "design" / "rooms.md"
 WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api")
 ROOMS = (
     "training", "scheduling", "workloads", "gangs", "diagnosis", "system", "controllers", "storage", "apiserver", "kubelet", "diagnostics",
-    "kube", "rest", "simulator", "metrics", "browser",
+    "kube", "rest", "simulator", "runtime", "metrics", "browser",
 )  # fmt: skip
 """In the order of the storeys."""
 ABOVE = ("cluster", "kube_scheduler", "kube_users", "assembly", "kube_assembly", "serve")

@@ -27,7 +27,7 @@ STOREYS: tuple[set[str], ...] = (
     WORDS,
     DECIDING,
     {"controllers"},
-    {"storage", "apiserver", "kubelet", "diagnostics", "kube", "rest", "simulator"},
+    {"storage", "apiserver", "kubelet", "diagnostics", "kube", "rest", "simulator", "runtime"},
     {"cluster", "kube_scheduler", "kube_users", "server_log", "metrics", "browser"},
     {"assembly"},
     {"kube_assembly"},
@@ -46,7 +46,7 @@ SIDEWAYS = {
     ("diagnostics", "kubelet"),  # the evidence lies in the pods' directories
 }
 """The arrows between neighbours of one storey."""
-PROCESS_ROOMS = ("kubelet/shim", "kubelet/warm", "kubelet/files", "kubelet/mounts")
+PROCESS_ROOMS = ("kubelet/shim", "kubelet/warm", "kubelet/files", "kubelet/mounts", "runtime")
 """What runs inside the processes of pods: standard library only, for each import costs every pod memory."""
 FOLDERS = {
     "kubelet": (

@@ -41,8 +41,13 @@ class Residual(nn.Module):
 
 def network(classes: int = 4, channels: int = 8) -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(3, channels, 3, padding=1), nn.ReLU(), Residual(channels), Residual(channels),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes),
+        nn.Conv2d(3, channels, 3, padding=1),
+        nn.ReLU(),
+        Residual(channels),
+        Residual(channels),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(channels, classes),
     )
 
 
@@ -124,7 +129,9 @@ def main() -> None:
     parser.add_argument("save_every", type=int, help="epochs between two snapshots")
     parser.add_argument("--batch_size", type=int, default=32, help="samples per rank and step")
     parser.add_argument("--samples", type=int, default=512, help="size of the made-up data set")
-    parser.add_argument("--snapshot", default=os.path.join(os.environ.get("ROWLOCK_CHECKPOINT_DIR", "."), "snapshot.pt"))
+    parser.add_argument(
+        "--snapshot", default=os.path.join(os.environ.get("ROWLOCK_CHECKPOINT_DIR", "."), "snapshot.pt")
+    )
     args = parser.parse_args()
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     try:

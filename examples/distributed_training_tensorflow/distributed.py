@@ -27,6 +27,7 @@ def samples(context):
 
 
 with strategy.scope():
+
     def variable(shape, seed):
         start = tf.random.stateless_normal(shape, seed=[seed, seed], stddev=0.1)
         return tf.Variable(start, aggregation=tf.VariableAggregation.MEAN)  # of what the replicas would write

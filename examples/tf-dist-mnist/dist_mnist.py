@@ -35,7 +35,9 @@ def pictures(seed, count=2048):
     """Blurred digits: each class is a fixed pattern, each picture that pattern with noise."""
     dice, patterns = np.random.default_rng(seed), np.random.default_rng(0).normal(size=(CLASSES, SIDE * SIDE))
     labels = dice.integers(0, CLASSES, count)
-    return (patterns[labels] + dice.normal(scale=1.5, size=(count, SIDE * SIDE))).astype("float32"), labels.astype("int64")
+    return (patterns[labels] + dice.normal(scale=1.5, size=(count, SIDE * SIDE))).astype("float32"), labels.astype(
+        "int64"
+    )
 
 
 def batches(seed):
@@ -90,7 +92,9 @@ def between_graph(cluster, server, index, options):
     own = options.steps // workers if options.sync else options.steps
     if not options.sync:
         hooks.append(v1.train.StopAtStepHook(last_step=options.steps))
-    with v1.train.MonitoredTrainingSession(server.target, is_chief=chief, hooks=hooks, stop_grace_period_secs=1) as session:
+    with v1.train.MonitoredTrainingSession(
+        server.target, is_chief=chief, hooks=hooks, stop_grace_period_secs=1
+    ) as session:
         while len(losses) < own and not session.should_stop():
             if options.sync or not losses:  # who comes first would have trained alone
                 session.run(join)

@@ -103,6 +103,16 @@ RUN = Command(
     ), "[COMMAND...]", eager=True,
 )  # fmt: skip
 
+VERIFY_RESUME = Command(
+    "verify-resume", "Prove that a training program goes on exactly after it was killed.", "verify.command:verify_resume", "", (
+        Flag("-n --nproc", "int", "number of ranks, as processes of this machine", 1, value="N"),
+        Flag("--steps", "int", "steps of each run", 20, value="STEPS"),
+        Flag("--seed", "int", "draws the step at which the program is killed (default: another one each time)", value="SEED"),
+        Flag("--timeout", "text", "how long each of the three runs may take", "10m", value="DURATION"),
+        Flag("--keep", "switch", "keep the directory with checkpoints, fingerprints and logs"),
+        JSON,
+    ), "[COMMAND...]", eager=True,
+)  # fmt: skip
 LIST = Command("list", "List jobs, and why they wait.", "commands.jobs:index", flags=(
     Flag("-A --all-projects", "switch", "list the jobs of all projects"),
     Flag("--phase", "text", "list only jobs in this phase", value="PHASE"),
@@ -242,7 +252,7 @@ MANIFESTS = Command(
 VERSION = Command("version", "Print the version.", "commands.cluster:version", flags=(JSON,))
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
-    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, LIST, DESCRIBE, LOGS, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME, DELETE, CHECK, EXPLAIN, WHY,
+    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, DESCRIBE, LOGS, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME, DELETE, CHECK, EXPLAIN, WHY,
     PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),

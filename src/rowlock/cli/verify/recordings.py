@@ -1,0 +1,115 @@
+"""Two recordings of a run, compared: the first difference, and what was forgotten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_ADVICE = {
+    "inputs": "the model got other data: the order of samples is not restored. Give the Checkpoint the sampler (ResumableSampler),"
+    " and iterate with `sampler.batches(loader)`",
+    "random": "the random numbers are others: something draws from them in another order after a resume",
+    "object": "this object does not come back as it was",
+    "optimizer": "the state of the optimizer is another one: give it to the Checkpoint",
+    "module": "the same data and random numbers led to other weights: name everything that has a state"
+    " (optimizer, scheduler, scaler, averaged weights) to the Checkpoint",
+    "schedule": "the learning rate or another number of the optimizer is another one: give the scheduler to the Checkpoint",
+}
+_ORDER = ("inputs", "schedule", "object", "random", "optimizer", "module")
+"""Causes before their effects."""
+
+
+@dataclass
+class Recording:
+    """What one rank noted: steps with their fingerprints, and what there was after a resume."""
+
+    steps: dict[int, dict[str, str]] = field(default_factory=dict)
+    resumed_after: int | None = None
+    resumed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunDifference:
+    """Where two runs part."""
+
+    rank: int
+    step: int
+    name: str
+    """`model.0.weight`, `inputs`, ...: the first in the order of causes."""
+    cause: str
+    """A key of the advice."""
+    others: int
+    """Fingerprints that differ besides."""
+
+    @property
+    def advice(self) -> str:
+        return _ADVICE[self.cause]
+
+
+def read_recording(path: Path) -> Recording:
+    """A rank's file; its last line may have been cut by a kill."""
+    recording = Recording()
+    if not path.exists():
+        return recording
+    for text in path.read_text().splitlines():
+        try:
+            line: dict[str, Any] = json.loads(text)
+        except ValueError:
+            continue
+        if "resumed" in line:
+            recording.resumed_after, recording.resumed = int(line["resumed"]), line["fingerprints"]
+        else:
+            recording.steps[int(line["step"])] = {"inputs/inputs": line["inputs"], **line["fingerprints"]}
+    return recording
+
+
+def first_difference(
+    reference: Mapping[int, Recording], other: Mapping[int, Recording], ignored: Collection[str] = ()
+) -> RunDifference | None:
+    """Of all ranks, the earliest step at which a recording has something else than the reference; None where it has nothing else.
+    Fingerprints that are `ignored` do not count."""
+    found = [d for rank in reference for d in _differences(rank, reference[rank], other[rank], ignored)]
+    return min(found, key=lambda d: (d.step, _ORDER.index(d.cause), d.rank), default=None)
+
+
+def unseeded_generators(reference: Mapping[int, Recording], other: Mapping[int, Recording]) -> frozenset[str]:
+    """Generators of random numbers that are others in each run of the program: nobody has seeded them."""
+    found: set[str] = set()
+    for rank, recording in reference.items():
+        for step in recording.steps.keys() & other[rank].steps.keys():
+            wanted, seen = recording.steps[step], other[rank].steps[step]
+            found |= {name for name in wanted if _cause(name) == "random" and wanted[name] != seen.get(name)}
+    return frozenset(found)
+
+
+def _differences(
+    rank: int, reference: Recording, other: Recording, ignored: Collection[str]
+) -> Iterable[RunDifference]:
+    """The first of one rank."""
+    after = other.resumed_after
+    if after is not None and after in reference.steps:
+        at_once = {name: text for name, text in reference.steps[after].items() if not name.startswith("inputs/")}
+        if difference := _compare(rank, after, at_once, other.resumed, ignored):
+            return [difference]
+    for step in sorted(other.steps.keys() & reference.steps.keys()):
+        if difference := _compare(rank, step, reference.steps[step], other.steps[step], ignored):
+            return [difference]
+    return []
+
+
+def _compare(
+    rank: int, step: int, wanted: Mapping[str, str], found: Mapping[str, str], ignored: Collection[str]
+) -> RunDifference | None:
+    names = [name for name in {**wanted, **found} if wanted.get(name) != found.get(name) and name not in ignored]
+    if not names:
+        return None
+    first = min(names, key=lambda name: _ORDER.index(_cause(name)))
+    return RunDifference(rank, step, first.partition("/")[2], _cause(first), len(names) - 1)
+
+
+def _cause(name: str) -> str:
+    category, _, path = name.partition("/")
+    return "schedule" if category == "optimizer" and ".param_groups" in path else category
