@@ -8,8 +8,8 @@ import pytest
 from tests.scheduling.cluster import Bench
 
 from rowlock.api import Change
-from rowlock.kinds import NODE, POD, POD_GROUP, QUEUE
-from rowlock.objects import Key, revision
+from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, QUEUE
+from rowlock.objects import Key, revision, with_field
 from rowlock.scheduling import snapshot_tracker
 from rowlock.scheduling.controller import SCHEDULER_KEY, Scheduler
 from rowlock.scheduling.snapshot_tracker import SnapshotTracker
@@ -70,3 +70,30 @@ def test_a_large_state_is_taken_in_by_slices_and_is_the_same(monkeypatch: pytest
         )
     by_key = [({gang.key: gang for gang in snapshot.gangs}, snapshot.nodes) for snapshot in snapshots]
     assert by_key[0] == by_key[1] == by_key[2] and len(by_key[0][0]) == 12
+
+
+def test_a_namespace_that_changes_costs_the_gangs_in_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A label of one says which queue its pods are of; there may be a thousand gangs in others."""
+    bench = Bench()
+    bench.node("n1", 8)
+    bench.queue("default")
+    for number in range(6):
+        bench.pod(f"p{number}")
+    scheduler = Scheduler()
+    scheduler.decide(bench.store.view, SCHEDULER_KEY, bench.now)
+    read: list[str] = []
+    read_gang = SnapshotTracker._read_gang
+
+    def count_reads(self: SnapshotTracker, view: Any, gang: str, classes: dict[str, int]) -> Any:
+        read.append(gang)
+        return read_gang(self, view, gang, classes)
+
+    monkeypatch.setattr(SnapshotTracker, "_read_gang", count_reads)
+    here = bench.all(NAMESPACE)["t"]
+    bench.store.core.update(NAMESPACE, with_field(here, "metadata.labels", {"kai.scheduler/queue": "default"}), "")
+    bench.store.commit()
+    for changed, gangs in ((bench.put(NAMESPACE, "", "elsewhere"), 0), (bench.all(NAMESPACE)["t"], 6)):
+        read.clear()
+        scheduler.keys(bench.store.view, Change("Modified", revision(changed), NAMESPACE, changed))
+        scheduler.decide(bench.store.view, SCHEDULER_KEY, bench.now)
+        assert len(read) == gangs, changed["metadata"]["name"]

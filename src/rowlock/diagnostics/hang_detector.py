@@ -94,7 +94,8 @@ class HangDetector:
         swept_at = 0.0
         async with ContainedTaskGroup("the examination of a job's ranks") as tasks:
             while True:
-                cost = self._update_jobs(time.monotonic())
+                running_pods, cost = await self._diagnostics.all_running_pods()
+                self._update_jobs(running_pods, time.monotonic())
                 samples, sampling_cost = await asyncio.to_thread(_sample_jobs, list(self._jobs.values()))
                 for job, watched in self._jobs.items():
                     self._check_job(job, watched, samples.get(job, {}), tasks)
@@ -103,21 +104,19 @@ class HangDetector:
                     await asyncio.to_thread(self._diagnostics.failures.prune_old_jobs)
                 await asyncio.sleep(max(SAMPLE_INTERVAL, (cost + sampling_cost) / _COST))
 
-    def _update_jobs(self, now: float) -> float:
-        """The jobs that run and their pods; returns what it cost, in seconds of CPU."""
-        started = time.thread_time()
+    def _update_jobs(self, running_pods: Sequence[RunningPod], now: float) -> None:
+        """Take over which jobs run and their pods."""
         pods_by_job: dict[str, list[RunningPod]] = defaultdict(list)
-        for subject in self._diagnostics.running_pods():
+        for subject in running_pods:
             pods_by_job[uid(subject.job)].append(subject)
         for ended_job in self._jobs.keys() - pods_by_job.keys():
             del self._jobs[ended_job]
             self._diagnostics.set_hang(ended_job, [])
-        for job, running_pods in pods_by_job.items():
-            watched = self._jobs.setdefault(job, WatchedJob(running_pods[0].job, now, next_search=now + _FIRST))
-            if [s.run for s in running_pods] != [s.run for s in watched.running_pods]:
+        for job, pods_of_job in pods_by_job.items():
+            watched = self._jobs.setdefault(job, WatchedJob(pods_of_job[0].job, now, next_search=now + _FIRST))
+            if [s.run for s in pods_of_job] != [s.run for s in watched.running_pods]:
                 watched.scanned_at = 0.0
-            watched.running_pods = running_pods
-        return time.thread_time() - started
+            watched.running_pods = pods_of_job
 
     def _check_job(
         self, job: str, watched: WatchedJob, samples: dict[RankProcess, RankSample], tasks: asyncio.TaskGroup

@@ -104,6 +104,7 @@ class SnapshotTracker:
     def _apply_changes(self, view: View, changed: Iterable[tuple[Kind, Key]]) -> bool:
         gangs: dict[str, None] = {}
         ungrouped: set[Key] = set()
+        namespaces: set[str] = set()
         nodes_changed = queues_changed = rebuild_all = False
         updates: list[tuple[Kind, Key, Object | None]] = []
         for kind, object_key in changed:
@@ -124,7 +125,9 @@ class SnapshotTracker:
                 nodes_changed = self._apply_node(object_key, obj) or nodes_changed
             elif kind == QUEUE:
                 queues_changed = self._apply_queue(object_key, obj) or queues_changed
-            elif kind in (NAMESPACE, PRIORITY_CLASS):
+            elif kind == NAMESPACE:
+                namespaces.add(object_key.name)
+            elif kind == PRIORITY_CLASS:
                 rebuild_all = True
         for kind, object_key, obj in updates:
             if kind == POD:
@@ -132,9 +135,9 @@ class SnapshotTracker:
                 ungrouped.discard(object_key)
         for object_key in sorted(ungrouped):
             self._apply_pod(object_key, view.get(POD, object_key.namespace, object_key.name), gangs)
-        return self._rebuild_gangs(
-            view, gangs, nodes_changed=nodes_changed, queues_changed=queues_changed, rebuild_all=rebuild_all
-        )
+        known = {**self.pods_of_gang, **self.planner.session.gangs} if rebuild_all or namespaces else ()
+        gangs.update((gang, None) for gang in known if rebuild_all or gang.partition("/")[0] in namespaces)
+        return self._rebuild_gangs(view, gangs, nodes_changed=nodes_changed, queues_changed=queues_changed)
 
     def _apply_node(self, node_key: Key, obj: Object | None) -> bool:
         old = self.nodes.pop(node_key.name, None)
@@ -210,15 +213,10 @@ class SnapshotTracker:
 
     # ------------------------------------------------------------ the session
 
-    def _rebuild_gangs(
-        self, view: View, gangs: dict[str, None], *, nodes_changed: bool, queues_changed: bool, rebuild_all: bool
-    ) -> bool:
+    def _rebuild_gangs(self, view: View, gangs: dict[str, None], *, nodes_changed: bool, queues_changed: bool) -> bool:
         session, pending_gangs = self.planner.session, self.planner.pending_gangs
         if nodes_changed:
             session.put_nodes(self.nodes.values())
-        if rebuild_all:
-            gangs.update(dict.fromkeys(self.pods_of_gang))
-            gangs.update(dict.fromkeys(session.gangs))
         priority_classes = self._priority_classes(view) if gangs else {}
         changed = nodes_changed or queues_changed
         for gang_key in gangs:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from rowlock.objects import Key, Object, dig, key, namespace, phase
 from rowlock.objects import uid as uid_of
 
 LOOPBACK = env_rewrite.LOOPBACK
+_SLICE = 250
+"""Pods, or services, that are looked at before others have a turn."""
 _MANY_PODS = 500
 """Pods from which hosts files are written in a thread."""
 PORT_RANGE = (20000, 30000)
@@ -142,38 +144,51 @@ class PodNetwork:
 
     def write_hosts(self) -> None:
         """Brings the hosts files up to date, in place: they are mounted in pods. Raises OSError; the next call tries anew."""
-        self._write_hosts_files(self._collect_addresses())
+        collecting = self._collect_addresses()
+        while (entries := next(collecting)) is None:
+            continue
+        self._write_hosts_files(entries)
 
     async def refresh_hosts(self) -> None:
         """The same, without keeping the event loop where there are many pods."""
-        entries = self._collect_addresses()
+        collecting = self._collect_addresses()
+        while (entries := next(collecting)) is None:
+            await asyncio.sleep(0)  # what changes meanwhile makes it `dirty` again
         if len(entries.pods) < _MANY_PODS:
             self._write_hosts_files(entries)
         else:
             await asyncio.to_thread(self._write_hosts_files, entries)
 
-    def _collect_addresses(self) -> _HostsEntries:
-        """What the hosts files are to say now."""
+    def _collect_addresses(self) -> Iterator[_HostsEntries | None]:
+        """What the hosts files are to say now, at the end; None after each slice of the work."""
         self.dirty = False
         if not self.has_namespaces and not self.prefix:
-            return _HostsEntries({}, {}, {})
+            yield _HostsEntries({}, {}, {})
+            return
         pods = [p for p in self.view.all(kinds.POD) if phase(p) not in ("Succeeded", "Failed")]
         pods = pods if self.has_namespaces else [p for p in pods if self.runs_in_containers(p)]
-        addresses: dict[Key, str] = {}
+        entries, named = _HostsEntries({}, {}, {}), list[Object]()
         with contextlib.suppress(LookupError):  # no address is left: these pods are told so when their turn comes
-            for pod in pods:
-                addresses[key(pod)] = self._pod_address(pod)
-        index = hosts.PodIndex(pod for pod in pods if key(pod) in addresses)
-        services: dict[Key, list[str]] = {}
-        for service in self.view.all(kinds.SERVICE):
-            if key(service) not in addresses:
-                services[key(service)] = [addresses[key(p)] for p in index.selected_pods(service)]
-        aliases = {
-            Key(namespace(pod), uid_of(pod)): added
-            for pod in pods
-            if key(pod) in addresses and (added := dig(pod, "spec.hostAliases"))
-        }
-        return _HostsEntries(addresses, services, aliases)
+            for number, pod in enumerate(pods, 1):
+                if self._is_present(pod):  # else its address may have been given back, and would be taken for ever
+                    entries.pods[key(pod)] = self._pod_address(pod)
+                    named.append(pod)
+                    if added := dig(pod, "spec.hostAliases"):
+                        entries.aliases[Key(namespace(pod), uid_of(pod))] = added
+                if number % _SLICE == 0:
+                    yield None
+        yield None
+        index = hosts.PodIndex(named)
+        for number, service in enumerate(self.view.all(kinds.SERVICE), 1):
+            if key(service) not in entries.pods:
+                entries.services[key(service)] = [entries.pods[key(p)] for p in index.selected_pods(service)]
+            if number % _SLICE == 0:
+                yield None
+        yield entries
+
+    def _is_present(self, pod: Object) -> bool:
+        current = self.view.get(kinds.POD, namespace(pod), key(pod).name)
+        return current is not None and uid_of(current) == uid_of(pod)
 
     def _write_hosts_files(self, entries: _HostsEntries) -> None:
         try:
