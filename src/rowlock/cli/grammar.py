@@ -152,10 +152,10 @@ def resolve(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> tuple[Com
         if not args or (args[0].startswith("-") and node.default):
             if not node.default:
                 return node, " ".join(path), []
-            node = _find_command(node, node.default) or node
+            node = find_command(node, node.default) or node
             continue
         word = args.pop(0)
-        child = _find_command(node, word)
+        child = find_command(node, word)
         if child is None:
             raise CommandError(_unknown_command_message(node, word, " ".join([root.name, *path])), 2)
         path.append(child.name)
@@ -176,7 +176,8 @@ def _unknown_command_message(group: Group, word: str, command_path: str) -> str:
     )
 
 
-def _find_command(group: Group, word: str) -> Command | Group | None:
+def find_command(group: Group, word: str) -> Command | Group | None:
+    """The command of a group that has this name or alias."""
     return next((c for c in group.commands if word == c.name or word in c.aliases.split()), None)
 
 

@@ -7,15 +7,14 @@ import os
 import sys
 from typing import NoReturn
 
-from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Command, CommandError, CommandLine, Flag, Group, help_of, load_target, parse, resolve
 
 
 def rowlock() -> None:
     """The entry point of `rowlock`."""
-    from rowlock.cli.commands.tree import ROOT
+    from rowlock.cli.commands.tree import ROOT, SHARED
 
-    sys.exit(run(ROOT, sys.argv[1:], (DATA_DIR, PROJECT)))
+    sys.exit(run(ROOT, sys.argv[1:], SHARED))
 
 
 def runai() -> None:

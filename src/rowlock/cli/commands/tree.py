@@ -250,10 +250,16 @@ MANIFESTS = Command(
     flags=(Flag("--scheduler", "own|kai|cluster", "who places the pods, as for `rowlock up --kubeconfig`", "own"),),
 )
 VERSION = Command("version", "Print the version.", "commands.cluster:version", flags=(JSON,))
+COMPLETION = Command("completion", "Print the completion for a shell: `source <(rowlock completion bash)`.",
+                     "completion.command:completion", "bash|zsh|fish")  # fmt: skip
+COMPLETE = Command("__complete", "What may come next (for the scripts of `completion`).",
+                   "completion.command:complete", rest="WORDS", hidden=True)  # fmt: skip
+SHARED = (DATA_DIR, PROJECT)
+"""Flags that may stand before the verb."""
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
     UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, DESCRIBE, LOGS, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME, DELETE, CHECK, EXPLAIN, WHY,
-    PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, VERSION,
+    PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
     ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),

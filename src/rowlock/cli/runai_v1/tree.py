@@ -115,9 +115,11 @@ VERSION = Command(
 
 UPDATE = Command("update", "Update the command line.", "", refuse=NO_UPDATE)
 COMPLETION = Command("completion", "Print the completion for a shell: `source <(runai completion bash)`.",
-                     "runai_v1.completion:completion", "bash|zsh")  # fmt: skip
+                     "completion.command:completion", "bash|zsh|fish")  # fmt: skip
+COMPLETE = Command("__complete", "What may come next (for the scripts of `completion`).",
+                   "completion.command:complete", rest="WORDS", hidden=True)  # fmt: skip
 COMMANDS: tuple[Command | Group, ...] = (
     SUBMIT, SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, GET, TOP, LOGS, EXEC, BASH, ATTACH, PORT_FORWARD, DELETE, SUSPEND, RESUME,
-    CONFIG, LOGOUT, WHOAMI, VERSION, UPDATE, COMPLETION,
+    CONFIG, LOGOUT, WHOAMI, VERSION, UPDATE, COMPLETION, COMPLETE,
 )  # fmt: skip
 """Those that the second generation has not under the same name: it has `project`, `cluster`, `template`, `login`."""

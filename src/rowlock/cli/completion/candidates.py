@@ -1,0 +1,131 @@
+"""What may come next on a command line: commands, flags, values of flags, names of jobs and projects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.context import DATA_DIR, project
+from rowlock.cli.grammar import Command, CommandError, CommandLine, Flag, Group, find_command, flags_of
+
+_JOB_VERBS = frozenset(
+    "describe job get logs exec bash attach port-forward delete suspend resume update stop start".split()
+)
+_OTHER_NOUNS = frozenset(
+    "project node nodepool department cluster image pvc template config workload-type environment compute datasource"
+    " my-credential".split()
+)
+"""Whose names are not those of jobs."""
+
+
+@dataclass
+class _Place:
+    """Where the words before the last one lead."""
+
+    node: Group | Command
+    path: list[str] = field(default_factory=list)
+    pending: Flag | None = None
+    """A flag that waits for its value."""
+    given: dict[str, str] = field(default_factory=dict)
+    """Values of flags so far, by dest."""
+    is_foreign: bool = False
+    """The words of another program have begun."""
+
+
+def candidates(root: Group, words: Sequence[str], shared: Sequence[Flag]) -> list[str]:
+    """What the last of `words` may become; none where files may stand, or nothing is known."""
+    *before, current = words
+    place = _follow(root, before, shared)
+    if place is None or place.is_foreign:
+        return []
+    found = _words_at(place, current, shared)
+    return sorted({word for word in found if word.startswith(current)})
+
+
+def _follow(root: Group, words: Sequence[str], shared: Sequence[Flag]) -> _Place | None:
+    """None: there is no such command."""
+    place = _Place(root)
+    for word in words:
+        if place.pending is not None:
+            place.given[place.pending.dest], place.pending = word, None
+        elif word == "--":
+            place.is_foreign = True
+        elif word.startswith("-"):
+            name, equals, value = word.partition("=")
+            flag = _flags_at(place.node, shared).get(name)
+            if flag is not None and flag.takes_value:
+                place.pending = None if equals else flag
+                place.given |= {flag.dest: value} if equals else {}
+        elif isinstance(place.node, Group):
+            child = find_command(place.node, word)
+            if child is None:
+                return None
+            place.node = child
+            place.path.append(child.name)
+        elif place.node.eager:
+            place.is_foreign = True
+    return place
+
+
+def _flags_at(node: Group | Command, shared: Sequence[Flag]) -> dict[str, Flag]:
+    own = flags_of(node) if isinstance(node, Command) else ()
+    return {name: flag for flag in (*shared, *own) if not flag.refuse for name in flag.spellings()}
+
+
+def _words_at(place: _Place, current: str, shared: Sequence[Flag]) -> list[str]:
+    if place.pending is not None:
+        return _values_of(place.pending, place)
+    if current.startswith("-"):
+        flags = _flags_at(place.node, shared)
+        name, equals, _ = current.partition("=")
+        if equals:
+            return [f"{name}={value}" for value in _values_of(flags[name], place)] if name in flags else []
+        return [name for flag in flags.values() for name in flag.names.split() if name.startswith("--")]
+    if isinstance(place.node, Group):
+        return [child.name for child in place.node.commands if not child.hidden]
+    return _names_at(place, place.node)
+
+
+def _values_of(flag: Flag, place: _Place) -> list[str]:
+    if flag.dest == "project":
+        return _ask(place, _project_names)
+    return flag.kind.split("|") if "|" in flag.kind else []
+
+
+def _names_at(place: _Place, command: Command) -> list[str]:
+    """Names that a command's words may be."""
+    verb, noun = place.path[-1], place.path[-2] if len(place.path) > 1 else ""
+    if "|" in command.words:
+        return command.words.split("|")
+    if "project" in (noun, verb) and verb not in ("create", "list"):
+        return _ask(place, _project_names)
+    is_job = "JOB" in command.words or ("NAME" in command.words and verb in _JOB_VERBS and noun not in _OTHER_NOUNS)
+    return _ask(place, _job_names) if is_job else []
+
+
+# ------------------------------------------------------------ what the server knows
+
+
+def _ask(place: _Place, names: Any) -> list[str]:
+    """None where no server answers: a shell wants words, not errors."""
+    line = CommandLine("rowlock", "completion", [])
+    line.set_values(data_dir=place.given.get(DATA_DIR.dest), project=place.given.get("project"))
+    try:
+        found: list[str] = names(client.connect(line), line)
+    except (CommandError, OSError):
+        return []
+    finally:
+        if line.server is not None:
+            line.server.close()
+    return found
+
+
+def _project_names(server: client.ServerClient, line: CommandLine) -> list[str]:
+    return [one["name"] for one in client.list_all(server, "/api/v1/org-unit/projects", "projects")]
+
+
+def _job_names(server: client.ServerClient, line: CommandLine) -> list[str]:
+    home = project(line)
+    return [w["name"] for w in client.list_all(server, "/api/v1/workloads", "workloads") if w["projectName"] == home]

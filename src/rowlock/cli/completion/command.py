@@ -1,0 +1,61 @@
+"""`completion bash|zsh|fish`: a script for the shell, which asks the program itself what may come next.
+
+So the script never grows stale, and completes names of jobs and projects, too. `__complete` is the hidden verb that it asks.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from rowlock.cli.completion.candidates import candidates
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.output import show
+
+_BASH = """_{program}() {{
+  local IFS=$'\\n'
+  COMPREPLY=($({program} __complete -- "${{COMP_WORDS[@]:1:COMP_CWORD}}" 2>/dev/null))
+}}
+complete -o default -F _{program} {program}"""
+_ZSH = """#compdef {program}
+_{program}() {{
+  local -a found
+  found=("${{(@f)$({program} __complete -- "${{(@)words[2,CURRENT]}}" 2>/dev/null)}}")
+  if [[ -n $found ]]; then compadd -- $found; else _files; fi
+}}
+compdef _{program} {program}"""
+_FISH = """function __{program}_complete
+  set -l found ({program} __complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)
+  if set -q found[1]
+    printf '%s\\n' $found
+  else
+    __fish_complete_path (commandline -ct)
+  end
+end
+complete -c {program} -f -a '(__{program}_complete)'"""
+_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+
+def completion(line: CommandLine) -> int:
+    """`source <(rowlock completion bash)`."""
+    shell = line.word("shell: bash, zsh or fish")
+    if shell not in _SCRIPTS:
+        known = ", ".join(_SCRIPTS)
+        raise CommandError(
+            f"there is no completion for {shell}.{suggest_nearest(shell, list(_SCRIPTS))} Known: {known}.", 2
+        )
+    show(_SCRIPTS[shell].format(program=line.program))
+    return 0
+
+
+def complete(line: CommandLine) -> int:
+    """`__complete -- WORDS`: what may stand in place of the last word, a line each."""
+    tree = _tree(line.program)
+    for word in candidates(tree.ROOT, line.rest or [""], tree.SHARED):
+        show(word)
+    return 0
+
+
+def _tree(program: str) -> ModuleType:
+    from importlib import import_module
+
+    return import_module("rowlock.cli.runai_tree" if program == "runai" else "rowlock.cli.commands.tree")
