@@ -182,7 +182,7 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai cluster set other", 1, "Cluster other does not exist"),
         ("runai inference submit j -i x", 1, "rowlock trains models and serves none"),
         ("runai template create x", 1, "this cluster keeps no assets"),
-        ("runai completion fish", 2, "Known: bash, zsh"),
+        ("runai completion tcsh", 2, "Known: bash, zsh, fish"),
         ("runai pytorch sumbit j", 2, "Did you mean `submit`?"),
         ("runai trainning list", 2, "Did you mean `training`?"),
         ("runai --config-path /x distributed list", 1, "the configuration lies in the data directory"),
