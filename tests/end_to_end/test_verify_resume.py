@@ -67,8 +67,9 @@ def test_an_exact_program_is_called_exact(tmp_path: Path) -> None:
     assert "Exact: steps" in said and "to 14 are the same bit by bit" in said
 
 
-def test_the_example_goes_on_exactly_with_two_ranks(tmp_path: Path) -> None:
-    said = verify(REPO / "examples" / "resume" / "train.py", "-n", "2", "--steps", "12", code=0).stdout
+@pytest.mark.parametrize("example", ["train.py", "train_fsdp.py"])
+def test_the_examples_go_on_exactly_with_two_ranks(example: str) -> None:
+    said = verify(REPO / "examples" / "resume" / example, "-n", "2", "--steps", "12", code=0).stdout
     assert "12 steps on 2 ranks" in said and "Exact: steps" in said
 
 
