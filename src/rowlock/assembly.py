@@ -36,6 +36,7 @@ from rowlock.apiserver.http.access_tokens import AccessTokens
 from rowlock.apiserver.server import application, connection_limits, http_protocol, sockets
 from rowlock.apiserver.server import tls as server_tls
 from rowlock.apiserver.server.settings import ApiServerSettings
+from rowlock.archive.retention import Retention
 from rowlock.browser.door import BrowserDoor
 from rowlock.cluster import ClusterSettings, LocalCluster
 from rowlock.controllers import heap_collector, loop_watchdog
@@ -222,8 +223,15 @@ class Server:
             raise Internal(f"the certificates in {self.data_dir} could not be made or read; the lines above say why")
         ca_certificate = (self.data_dir / "ca.crt").read_text()
         operator_settings = {"parity": options.parity, "half_life": options.half_life, "event_ttl": options.event_ttl}
+        retention = Retention(options.keep_runs, options.archive_size)
         return ClusterSettings(
-            self.data_dir, kubelet, disabled, options.pretend_nodes, ca_certificate, **operator_settings
+            self.data_dir,
+            kubelet,
+            disabled,
+            options.pretend_nodes,
+            ca_certificate,
+            retention=retention,
+            **operator_settings,
         )
 
     async def run(self) -> None:
@@ -262,6 +270,7 @@ class Server:
             drain=cluster.drain,
             diagnosis_message=cluster.diagnostics.status_message if cluster.diagnostics else None,
             observe=requests.count_rest_request,
+            archive=cluster.archive,
         )
         sources = MetricSources(
             cluster.store, requests, rest_api.cache.count_phases, self._clock, watchdog,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,12 +21,15 @@ from rowlock.apiserver.authorization.pod_token_source import PodTokenSource
 from rowlock.apiserver.authorization.rbac import RbacAuthorizer
 from rowlock.apiserver.http.service_account_tokens import KEY_FILE, ServiceAccountTokens
 from rowlock.apiserver.patch.patches import Patcher
+from rowlock.archive.archive import Archive
+from rowlock.archive.retention import Retention
 from rowlock.controllers.supervisor import supervise
 from rowlock.diagnostics import diagnostics
 from rowlock.diagnostics.hang_detector import HangDetector
 from rowlock.errors import AlreadyExists
 from rowlock.kinds import NAMESPACE, NODE, Kind
 from rowlock.kubelet.node import fake_nodes, leftovers
+from rowlock.kubelet.pod.directory import EARLIER_RUNS
 from rowlock.kubelet.worker.kubelet import Kubelet, start_kubelet
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.objects import Object
@@ -56,6 +59,8 @@ class ClusterSettings:
     """How closely the job operators follow Kubeflow's: a key of `training.model.PARITIES`."""
     event_ttl: float = EVENT_TTL
     """Seconds that an Event is kept after it was last seen."""
+    retention: Retention = field(default_factory=Retention)
+    """How long the archive keeps what."""
     half_life: float = 0.0
     """Of time-based fair share, in seconds; 0 = the past does not count."""
 
@@ -79,6 +84,9 @@ class LocalCluster:
         """A sentence that a person who starts the cluster should read."""
         planning = Planning(half_life=settings.half_life)
         self.scheduler = Scheduler(planning) if has_scheduler else None
+        self.archive = Archive(settings.data_dir / "archive", settings.retention)
+        self.archive.watch_spool(settings.data_dir / "logs")
+        self.archive.watch_spool(settings.data_dir / "logs" / EARLIER_RUNS)
         self.kubelet: Kubelet | None = None
         """None before the cluster is entered, and where that part is disabled."""
         self.diagnostics: diagnostics.Diagnostics | None = None
@@ -91,7 +99,9 @@ class LocalCluster:
     async def _start_kubelet(self) -> None:
         settings, view = self.settings, self.store.view
         source = PodTokenSource(self.service_accounts, self.authorizer, view)
-        self.kubelet = await start_kubelet(self.store, view, settings.kubelet, token_source=source)
+        self.kubelet = await start_kubelet(
+            self.store, view, settings.kubelet, token_source=source, on_logs_aside=self.archive.take_logs
+        )
         self.store.log_source = self.kubelet.logs.read_log
         self.diagnostics = diagnostics.attach_diagnostics(self.kubelet, view, settings.data_dir)
 

@@ -22,6 +22,8 @@ from starlette.types import Receive, Scope, Send
 
 from rowlock import __version__, kinds
 from rowlock.apiserver.server import sockets
+from rowlock.archive.archive import Archive
+from rowlock.archive.retention import Retention
 from rowlock.assembly import Server, ensure_token
 from rowlock.browser.door import BrowserDoor
 from rowlock.controllers import loop_watchdog
@@ -84,7 +86,8 @@ class KubeServer(Server):
                 token=token, version=__version__, cluster_name="kubernetes", dialect=dialect,
                 authenticate_token=users.authenticate, look_up_token=users.look_up,
             )  # fmt: skip
-            rest_api = RestApi(kube, settings, take_snapshot=scheduler.snapshot if scheduler else None)
+            archive = Archive(self.data_dir / "archive", Retention(self.options.keep_runs, self.options.archive_size))
+            rest_api = RestApi(kube, settings, take_snapshot=scheduler.snapshot if scheduler else None, archive=archive)
             proxy = ApiProxy(users.connection_for)
             door = BrowserDoor(rest_api, token, browser_listener.getsockname()[1], version=__version__)
             app = Starlette(routes=[door.code_route, *rest_api.routes, Mount("/", app=proxy)])

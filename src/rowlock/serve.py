@@ -53,6 +53,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--log-limit", type=int, default=50 << 20, help="bytes of a container's log that are kept")
     parser.add_argument("--event-ttl", type=float, default=3600.0, help="seconds after an Event was last seen")
     parser.add_argument("--keep-checkpoints", type=float, default=7 * 86400, help="seconds after a job was deleted")
+    parser.add_argument("--keep-runs", type=float, default=90 * 86400, help="seconds after the end of a run")
+    parser.add_argument("--archive-size", type=int, default=4 << 30, help="bytes of the archive")
     parser.add_argument("--restart-backoff", type=float, default=10.0, help="seconds before a second restart")
     parser.add_argument("--parity", choices=("default", "strict", "fixed"), default="default")
     parser.add_argument(

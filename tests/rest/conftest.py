@@ -16,6 +16,7 @@ from tests.rest.served import Served, serving
 
 from rowlock import kinds
 from rowlock.api import LogOptions
+from rowlock.archive.archive import Archive
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.app import RestApi
@@ -40,6 +41,7 @@ class World:
     store: Store
     logs: dict[str, list[bytes]]
     rest: RestApi
+    archive: Archive
     project_id: str = ""
     """Of the project that the test works in, where it needs it."""
 
@@ -99,17 +101,17 @@ def submission(**body: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    yield from _world(RestSettings(user="ana", cluster_id=CLUSTER, version="1.0"))
+def world(tmp_path: Path) -> Iterator[World]:
+    yield from _world(RestSettings(user="ana", cluster_id=CLUSTER, version="1.0"), tmp_path)
 
 
 @pytest.fixture
-def locked() -> Iterator[World]:
+def locked(tmp_path: Path) -> Iterator[World]:
     """A face that asks for a token."""
-    yield from _world(RestSettings(token=TOKEN, user="ana", cluster_id=CLUSTER))
+    yield from _world(RestSettings(token=TOKEN, user="ana", cluster_id=CLUSTER), tmp_path)
 
 
-def _world(settings: RestSettings) -> Iterator[World]:
+def _world(settings: RestSettings, directory: Path) -> Iterator[World]:
     store = Store.open(None)
     logs: dict[str, list[bytes]] = {}
 
@@ -118,7 +120,8 @@ def _world(settings: RestSettings) -> Iterator[World]:
             yield line if options.timestamps else line.partition(b" ")[2]
 
     store.log_source = log
-    face = RestApi(store, settings)
+    archive = Archive(directory / "archive")
+    face = RestApi(store, settings, archive=archive)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -129,7 +132,7 @@ def _world(settings: RestSettings) -> Iterator[World]:
         await asyncio.wait({running})
 
     with TestClient(Starlette(routes=list(face.routes), lifespan=lifespan)) as client:
-        yield World(client, store, logs, face)
+        yield World(client, store, logs, face, archive)
 
 
 @pytest.fixture

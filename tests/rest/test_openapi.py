@@ -145,6 +145,7 @@ class Filled:
                 made = answer.json()
                 self.ids[path] = made.get("meta", made).get("id") or made["workloadId"]
         self.ids["/api/v1/workloads"] = self.ids["/api/v1/workloads/distributed"]
+        self.ids["/api/v1/runs"] = self.ids["/api/v1/workloads"]
         self.ids["/api/v1/workload-templates"] = self.ids["/api/v1/workload-templates/distributed"]
         self._make_pod()
 

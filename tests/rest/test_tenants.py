@@ -6,8 +6,10 @@ What may not be read must look like what is not there: else a tenant guesses.
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,6 +25,7 @@ from rowlock.apiserver.http.users import ADMIN, AUTHENTICATED, User
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application
 from rowlock.apiserver.server.settings import ApiServerSettings
+from rowlock.archive.archive import Archive
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest import workloads
@@ -46,7 +49,7 @@ MARK = "hush"
 class Tenancy:
     """Two projects with the same things in them; editor, viewer and admin have roles in one."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
         admission = AdmissionChain()
         self.store = Store.open(None, admission=admission, patches=Patcher())
         admission.view = self.store.core.staged_view
@@ -61,7 +64,10 @@ class Tenancy:
             )
 
         self.rest = RestApi(
-            self.store, RestSettings(token=OWNER, authenticate_token=authenticate), drain=lambda _: None
+            self.store,
+            RestSettings(token=OWNER, authenticate_token=authenticate),
+            drain=lambda _: None,
+            archive=Archive(directory / "archive"),
         )
         settings = ApiServerSettings(token=OWNER, tokens=PEOPLE)
         self.app = application.application(self.rest.routes, self.store, settings, None, authorizer)
@@ -142,7 +148,7 @@ Check = Callable[[Tenancy], Awaitable[None]]
 def play(check: Check) -> None:
     @asynccontextmanager
     async def opened() -> AsyncIterator[Tenancy]:
-        tenancy = Tenancy()
+        tenancy = Tenancy(Path(directory))
         cache = asyncio.create_task(tenancy.rest.run())
         try:
             await tenancy.make()
@@ -155,7 +161,8 @@ def play(check: Check) -> None:
         async with opened() as tenancy:
             await check(tenancy)
 
-    asyncio.run(main())
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(main())
 
 
 # ---------------------------------------------------------------- REST
@@ -298,6 +305,52 @@ def test_what_one_may_do_in_ones_own_project(person: str, refused: set[str], mon
         assert (await tenancy.ask(token, "PUT", where, {"description": "x"})).status_code == 403
         assert (await tenancy.ask(token, "DELETE", where)).status_code == 403
         assert tenancy.store.view.get(kinds.NAMESPACE, "", "runai-mine-plain") is not None
+
+    play(check)
+
+
+@pytest.mark.parametrize(("person", "own"), [("editor", 3), ("viewer", 3), ("nobody", 0)])
+def test_what_is_deleted_stays_whose_it_was(person: str, own: int) -> None:
+    """The archive knows more than the store, and tells nobody more: not of another project, not of a later one of the name."""
+
+    async def check(tenancy: Tenancy) -> None:
+        token = person * 8
+        paths = [p for m, p, r in BY_SCOPE["workload"] if m == "GET" and "/logs" not in p and "{id}" in p]
+        for whose in (MINE, THEIRS):
+            for word in ("distributed", *STANDARD):
+                where = f"/api/v1/workloads/{word}/{tenancy.ids[f'{whose} {word}' if word in STANDARD else f'{whose} workload']}"
+                assert (await tenancy.ask(OWNER, "DELETE", where)).status_code == 202
+        answer = await tenancy.ask(OWNER, "GET", "/api/v1/runs?phase=deleted")
+        assert len(answer.json()["runs"]) == 6
+        theirs, mine = tenancy.ids["theirs workload"], tenancy.ids["mine workload"]
+        for path in paths:
+            secret = await tenancy.ask(token, "GET", fill(path, theirs, MARK))
+            absent = await tenancy.ask(token, "GET", fill(path, NOWHERE, MARK))
+            assert secret.text.replace(theirs, NOWHERE) == absent.text, path
+        for path in ("/api/v1/workloads?deleted=true", "/api/v1/runs"):
+            answer = await tenancy.ask(token, "GET", path)
+            assert MARK not in answer.text, answer.text
+            assert len(answer.json()["runs" if "runs" in path else "workloads"]) == own
+        shown = await tenancy.ask(token, "GET", f"/api/v1/workloads/{mine}")
+        assert shown.status_code == (200 if own else 404), shown.text
+        name = "runai-mine-plain"
+        namespace = tenancy.store.view.get(kinds.NAMESPACE, "", name)
+        assert namespace is not None
+        bindings = [one for one in tenancy.store.view.all(kinds.ROLE_BINDING, name)]
+        await tenancy.ask(OWNER, "DELETE", f"/api/v1/org-unit/projects/{tenancy.ids['mine project']}")
+        current = tenancy.store.view.get(kinds.NAMESPACE, "", name)
+        assert current is not None, "nobody collects its content here"
+        await tenancy.store.update(kinds.NAMESPACE, {**current, "spec": {"finalizers": []}}, subresource="finalize")
+        while tenancy.rest.cache.namespace(name) is not None:
+            await asyncio.sleep(0.01)
+        again = await tenancy.ask(OWNER, "POST", "/api/v1/org-unit/projects", {"name": "mine-plain"})
+        assert again.status_code == 201, again.text
+        for binding in bindings:
+            meta = {"name": binding["metadata"]["name"] + "-again", "namespace": name}
+            await tenancy.store.create(kinds.ROLE_BINDING, {**binding, "metadata": meta})
+        assert (await tenancy.ask(token, "GET", "/api/v1/runs")).json()["runs"] == []
+        assert (await tenancy.ask(token, "GET", f"/api/v1/workloads/{mine}")).status_code == 404
+        assert (await tenancy.ask(OWNER, "GET", f"/api/v1/workloads/{mine}")).status_code == 200
 
     play(check)
 

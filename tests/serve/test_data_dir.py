@@ -60,9 +60,9 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatc
     assert steps == [f"{len(token) + 1} bytes", "rename", "directory"]
 
 
-def test_an_empty_token_opens_nothing() -> None:
+def test_an_empty_token_opens_nothing(tmp_path: Path) -> None:
     world: World
-    for world in _world(RestSettings(token="", user="ana")):
+    for world in _world(RestSettings(token="", user="ana"), tmp_path):
         client: TestClient = world.client
         for headers in ({}, {"authorization": "Bearer "}, {"authorization": f"Bearer {TOKEN}"}):
             assert client.get("/api/v1/workloads", headers=headers).status_code == 401

@@ -25,6 +25,7 @@ from starlette.routing import BaseRoute, Match, NoMatchFound, Route
 from starlette.types import Receive, Scope, Send
 
 from rowlock.api import Api
+from rowlock.archive.archive import Archive
 from rowlock.errors import ApiError, Internal, NotFound, Unsupported
 from rowlock.rest import applications
 from rowlock.rest.authentication import Authenticator
@@ -43,6 +44,7 @@ from rowlock.rest.informers import InformerCache
 from rowlock.rest.login_limits import LoginLimits
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
+from rowlock.rest.run_history.recorder import RunRecorder
 from rowlock.rest.visible_cache import VisibleCache
 from rowlock.rest.workload_routes.usage_history import UsageHistory
 from rowlock.workloads.body_fields import did_you_mean
@@ -85,12 +87,15 @@ class RestApi:
         drain: Callable[[float], None] | None = None,
         diagnosis_message: Callable[[str, str], str] | None = None,
         observe: Callable[[str, str, int, float], None] | None = None,
+        archive: Archive | None = None,
     ) -> None:
-        """`observe` hears of each request that is answered: method, route, code, seconds."""
+        """`observe` hears of each request that is answered: method, route, code, seconds. `archive` gets what runs."""
         self._observe = observe
         self.api = api
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock)
         self.usage = UsageHistory(self.cache, clock)
+        self._archive = archive
+        self._recorder = RunRecorder(api, self.cache, archive, clock, diagnose=diagnose) if archive else None
         self._context = AppContext(
             api,
             self.cache,
@@ -101,6 +106,8 @@ class RestApi:
             image_problems=image_problems,
             usage=self.usage,
             drain=drain,
+            archive=archive,
+            catch_up=self._recorder.catch_up if self._recorder else None,
         )
         self._logins = applications.Logins(settings.issue_token, LoginLimits(clock))
         self._authenticator = Authenticator(
@@ -113,6 +120,17 @@ class RestApi:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.cache.run(), name="cache")
             tasks.create_task(self.usage.run(), name="usage of workloads")
+            if self._archive and self._recorder:
+                tasks.create_task(self._record_runs(self._archive, self._recorder), name="runs")
+
+    async def _record_runs(self, archive: Archive, recorder: RunRecorder) -> None:
+        """The recorder ends first: what it holds at the end is written, too."""
+        archiving = asyncio.create_task(archive.run(), name="archive")
+        try:
+            await recorder.run()
+        finally:
+            archiving.cancel()
+            await asyncio.wait({archiving})
 
     @property
     def routes(self) -> list[BaseRoute]:

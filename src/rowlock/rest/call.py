@@ -15,6 +15,7 @@ import msgspec
 from starlette.requests import Request
 
 from rowlock.api import Api
+from rowlock.archive.archive import Archive
 from rowlock.errors import BadRequest, TooLarge
 from rowlock.gangs.dialects import Dialect
 from rowlock.kinds import Kind
@@ -79,6 +80,9 @@ ImageProblems = Callable[[Object], Awaitable[list[str]]] | None
 """Why programs of such a pod could not begin, for want of images; None where no node of ours runs."""
 
 
+CatchUp = Callable[[str], Awaitable[None]] | None
+
+
 class UsageSamples(Protocol):
     """The figures of workloads over time."""
 
@@ -99,6 +103,10 @@ class AppContext:
     image_problems: ImageProblems = None
     usage: UsageSamples | None = None
     """What workloads held over time; None where nobody keeps it."""
+    archive: Archive | None = None
+    """What ran; None where nothing is archived."""
+    catch_up: CatchUp = None
+    """Writes what the recorder of runs holds, before the archive is read: what has gone, and one job's record."""
     drain: Callable[[float], None] | None = None
     """Refuses new jobs for so many seconds; None where the cluster is not ours to stop."""
 

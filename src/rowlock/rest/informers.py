@@ -241,13 +241,15 @@ class InformerCache:
 
     async def wait_for_sync(self) -> None:
         """Until the first picture is complete. Raises Unavailable when it does not come."""
-        if len(self._synced) == len(WATCHED):
-            return
-        if not await self.wait_until("", lambda: len(self._synced) == len(WATCHED)):
+        if not self.has_synced() and not await self.wait_until("", self.has_synced):
             missing = ", ".join(kind.plural for kind in WATCHED if kind not in self._synced)
             reason = next(iter(self._watch_errors.values()), "")
             hint = f": the cluster answers `{reason}`" if reason else "; try again in a moment"
             raise Unavailable(f"the server has not read the cluster's {missing} yet{hint}")
+
+    def has_synced(self) -> bool:
+        """Whether the first picture is complete."""
+        return len(self._synced) == len(WATCHED)
 
     # ------------------------------------------------------------ questions
 
@@ -320,7 +322,7 @@ class InformerCache:
         project = self.projects().get(objects.namespace(job)) if job else None
         if job is None or project is None:
             return None
-        job_pods = ranks.sort_by_rank(self._pods.get(uid, {}).values())
+        job_pods = self.pods_of(uid)
         group, cluster = self._groups.get(uid), self.cluster
         return Workload(job, job_pods, group, project, cluster, self.card_memory, self.clock, self.diagnosis_message)
 
@@ -331,6 +333,10 @@ class InformerCache:
     def job_uids(self) -> list[str]:
         """The uids of all jobs, in no order."""
         return list(self._jobs)
+
+    def pods_of(self, uid: str) -> list[Object]:
+        """The pods of the job of this uid, in the order of ranks; also of one that has gone before them."""
+        return ranks.sort_by_rank(self._pods.get(uid, {}).values())
 
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""

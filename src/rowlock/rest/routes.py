@@ -10,9 +10,10 @@ from rowlock.rest import applications, draining, manifest_check, projects, sched
 from rowlock.rest.assets import assets, templates
 from rowlock.rest.call import Endpoint, RestCall
 from rowlock.rest.inventory import clusters, departments, node_pools, nodes, queue_quotas
-from rowlock.rest.log_streams import logs
 from rowlock.rest.openapi.document import openapi_document
 from rowlock.rest.rights import EVERYBODY, Right
+from rowlock.rest.run_history import past_logs, past_workloads, runs
+from rowlock.rest.run_history.past_workloads import or_past
 from rowlock.rest.workload_routes import batch, dictionaries, metrics, pods, standard
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
 
@@ -100,16 +101,18 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", f"{_WORKLOADS}/pods/count", _LIST_PODS, pods.count),
     ("GET", _WORKLOADS, _LIST, workloads.index),
     ("GET", f"{_WORKLOADS}/count", _LIST, workloads.count),
-    ("GET", f"{_WORKLOADS}/{{id}}", _READ, workloads.show),
-    ("GET", f"{_WORKLOADS}/{{id}}/pods", _READ_PODS, workloads.pods),
-    ("GET", f"{_WORKLOADS}/{{id}}/events", _READ_EVENTS, workloads.events),
-    ("GET", f"{_WORKLOADS}/{{id}}/history", _READ_EVENTS, workloads.history),
+    ("GET", f"{_WORKLOADS}/{{id}}", _READ, or_past(workloads.show, past_workloads.show)),
+    ("GET", f"{_WORKLOADS}/{{id}}/pods", _READ_PODS, or_past(workloads.pods, past_workloads.show_pods)),
+    ("GET", f"{_WORKLOADS}/{{id}}/events", _READ_EVENTS, or_past(workloads.events, past_workloads.show_events)),
+    ("GET", f"{_WORKLOADS}/{{id}}/history", _READ_EVENTS, or_past(workloads.history, past_workloads.show_history)),
     ("GET", f"{_WORKLOADS}/{{id}}/metrics", _READ_PODS, metrics.show),
     ("GET", f"{_WORKLOADS}/{{id}}/explain", _READ_EVENTS, workloads.explain),
-    ("GET", f"{_WORKLOADS}/{{id}}/why", _READ_LOGS, workloads.why),
+    ("GET", f"{_WORKLOADS}/{{id}}/why", _READ_LOGS, or_past(workloads.why, past_workloads.show_why)),
     ("GET", f"{_WORKLOADS}/{{id}}/wait", _READ, workloads.wait),
-    ("GET", f"{_WORKLOADS}/{{id}}/logs", _READ_LOGS, logs.workload_logs),
-    ("GET", f"{_WORKLOADS}/{{id}}/pods/{{pod}}/logs", _READ_LOGS, logs.pod_logs),
+    ("GET", f"{_WORKLOADS}/{{id}}/logs", _READ_LOGS, past_logs.workload_logs),
+    ("GET", f"{_WORKLOADS}/{{id}}/pods/{{pod}}/logs", _READ_LOGS, past_logs.pod_logs),
+    ("GET", "/api/v1/runs", _LIST, runs.index),
+    ("GET", "/api/v1/runs/{id}", _READ_LOGS, runs.show),
     ("GET", _PROJECTS, _LIST_PROJECTS, projects.index),
     ("POST", _PROJECTS, _CREATE_PROJECT, projects.create),
     ("GET", f"{_PROJECTS}/count", _LIST_PROJECTS, projects.count),

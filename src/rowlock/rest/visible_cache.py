@@ -39,6 +39,9 @@ class VisibleCache(InformerCache):
     def is_absent(self, kind: Kind) -> bool:
         return self._base.is_absent(kind)
 
+    def has_synced(self) -> bool:
+        return self._base.has_synced()
+
     async def wait_for_sync(self) -> None:
         await self._base.wait_for_sync()
 
@@ -86,6 +89,10 @@ class VisibleCache(InformerCache):
     def workload(self, uid: str) -> Workload | None:
         workload = self._base.workload(uid)
         return workload if workload is not None and self._sees_job(workload.job) else None
+
+    def pods_of(self, uid: str) -> list[Object]:
+        pods = self._base.pods_of(uid)
+        return [pod for pod in pods if self._rights.allows("list", kinds.POD, objects.namespace(pod))]
 
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         return self._base.jobs_named(namespace, name) if self._sees_namespace(namespace) else []

@@ -18,6 +18,7 @@ from rowlock.rest.assets import submits
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.informers import FIELDS, InformerCache, WorkloadRow
 from rowlock.rest.manifest_check import image_problems
+from rowlock.rest.run_history.past_workloads import deleted_workloads
 from rowlock.workloads import history as workload_history
 from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
@@ -369,7 +370,8 @@ async def index(call: RestCall) -> Any:
     """GET /workloads: Run:ai's list, filtered, sorted and paged. Raises BadRequest for a parameter it does not know."""
     parsed_query = list_query.parse_query(call.query, other_parameters=("deleted",))
     if list_query.asks_for_deleted(call.query):
-        return {"workloads": []}  # they are not kept: there is nothing beside the cluster's own objects
+        gone, next_offset = list_query.page_of(await deleted_workloads(call, parsed_query), parsed_query)
+        return _list_body("workloads", list(gone), next_offset)
     cache = call.context.cache
     page, next_offset = list_query.page_of(_select_rows(cache, parsed_query), parsed_query)
     page_workloads = [workload for row in page if (workload := cache.workload(row.uid))]
@@ -411,7 +413,7 @@ async def count(call: RestCall) -> Any:
     """GET /workloads/count: how many workloads the filters leave."""
     parsed_query = list_query.parse_query(call.query, other_parameters=("deleted",))
     if list_query.asks_for_deleted(call.query):
-        return {"count": 0}
+        return {"count": len(await deleted_workloads(call, parsed_query))}
     return {"count": len(_select_rows(call.context.cache, parsed_query))}
 
 

@@ -93,8 +93,22 @@ def history(workload: Workload, events: Iterable[Object]) -> list[dict[str, Any]
     return sorted(records, key=lambda r: str(r["meta"]["creationTimestamp"]))
 
 
+def recorded_history(
+    phases: Iterable[tuple[float, str, str]], events: Iterable[Object], cluster: str
+) -> list[dict[str, Any]]:
+    """The same from phases whose times (seconds since the epoch) were written down when they began."""
+    records = [_phase_record(phase, message, objects.micro_timestamp(at)) for at, phase, message in phases]
+    for event in events:
+        meta = {"creationTimestamp": event_time(event), "type": "Event"}
+        records.append({"meta": meta, "spec": {"event": event_json(event, cluster)}})
+    return sorted(records, key=lambda r: str(r["meta"]["creationTimestamp"]).rstrip("Z"))
+
+
 def _phase_update(job: Object, phase: str, message: str, transition_time: str) -> dict[str, Any]:
-    moment = transition_time or str(objects.meta(job).get("creationTimestamp") or "")
+    return _phase_record(phase, message, transition_time or str(objects.meta(job).get("creationTimestamp") or ""))
+
+
+def _phase_record(phase: str, message: str, moment: str) -> dict[str, Any]:
     update = {"phase": phase, "phaseMessage": message}
     return {"meta": {"creationTimestamp": moment, "type": "PhaseUpdate"}, "spec": {"phaseUpdate": update}}
 

@@ -107,7 +107,7 @@ def parse_query(
 
 
 def asks_for_deleted(parameters: Mapping[str, str]) -> bool:
-    """Whether a list of workloads or pods is to have those that are gone, of which none are kept. Raises BadRequest."""
+    """Whether a list of workloads or pods is to have those that are gone, instead of those that are there. Raises BadRequest."""
     text = parameters.get("deleted") or "false"
     if text not in ("true", "false"):
         raise BadRequest(f"deleted must be true or false, but is {text[:60]!r}.")

@@ -219,7 +219,7 @@ def allocated_gpus(workload: Workload) -> Decimal:
 
 
 def _content_fields(workload: Workload) -> dict[str, Any]:
-    container = _main_container(workload.job)
+    container = main_container(workload.job)
     references = asset_references(workload.job)
     images = {c.get("image", "") for t, _ in pod_templates(workload.job) for c in objects.dig(t, "spec.containers", [])}
     return {
@@ -244,7 +244,8 @@ def asset_references(job: Object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _main_container(job: Object) -> dict[str, Any]:
+def main_container(job: Object) -> dict[str, Any]:
+    """The first container of the first replica type: what the submitter means by his program."""
     containers = [c for t, _ in pod_templates(job)[:1] for c in objects.dig(t, "spec.containers", [])]
     return containers[0] if containers else {}
 
@@ -252,7 +253,7 @@ def _main_container(job: Object) -> dict[str, Any]:
 def _additional_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
     counts = count_pods(workload.pods)
     chief = pods.chief_pod(workload.pods)
-    container = _main_container(workload.job)
+    container = main_container(workload.job)
     node_names = {str(objects.dig(p, "spec.nodeName")) for p in workload.pods if objects.dig(p, "spec.nodeName")}
     return {
         "status": status.status,
@@ -318,7 +319,7 @@ def standard_workload_json(workload: Workload) -> dict[str, Any]:
 
 def _spec_of(job: Object) -> dict[str, Any]:
     """What a job that came through kubectl would have asked for here."""
-    container = _main_container(job)
+    container = main_container(job)
     workers = frameworks.replica_specs(job).get(WORKER) or {}
     return {
         "image": container.get("image"),

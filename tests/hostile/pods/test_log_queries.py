@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowlock.errors import BadRequest
-from rowlock.rest.log_streams.logs import _parse_count, _parse_seconds
+from rowlock.rest.log_streams.logs import _parse_seconds, parse_count
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from rowlock.rest.log_streams.logs import _parse_count, _parse_seconds
 )
 def test_a_count_is_a_number_or_refused(text: str) -> None:
     with pytest.raises(BadRequest, match="tail must be a whole number") as refused:
-        _parse_count({"tail": text}, "tail")
+        parse_count({"tail": text}, "tail")
     assert len(refused.value.message) < 200
 
 
@@ -25,5 +25,5 @@ def test_a_time_is_a_number_or_refused(text: str) -> None:
 
 
 def test_numbers_are_taken() -> None:
-    assert _parse_count({"tail": "10"}, "tail", "tailLines") == 10 and _parse_count({"tail": "-1"}, "tail") is None
+    assert parse_count({"tail": "10"}, "tail", "tailLines") == 10 and parse_count({"tail": "-1"}, "tail") is None
     assert _parse_seconds({"since": "1.5"}, "since") == 1.5

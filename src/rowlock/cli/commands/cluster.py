@@ -42,11 +42,15 @@ SETTINGS = (
     "half_life",
     "log_limit",
     "keep_checkpoints",
+    "keep_runs",
+    "archive_size",
     "event_ttl",
 )
 _POD_NETWORK_PORTS = (3128, 6443)
 """Of the pods' proxy and of the API server, at the address where pods reach this machine."""
-_REAL_CLUSTER_SETTINGS = ("kubeconfig", "context", "install_crds", "scheduler", "port", "bind", "tls_san")
+_REAL_CLUSTER_SETTINGS = (
+    "kubeconfig", "context", "install_crds", "scheduler", "port", "bind", "tls_san", "keep_runs", "archive_size",
+)  # fmt: skip
 """Flags of `up` that mean something where the machines are not ours."""
 _STALLED_TIMEOUT = 30.0
 """Seconds without any progress (CPU time, a line in its log) after which a starting server is given up."""
@@ -67,6 +71,10 @@ def up(line: CommandLine) -> int:
         settings["log_limit"] = parse_size(line.log_limit, "--log-limit", minimum="1Mi")
     if "keep_checkpoints" in settings:
         settings["keep_checkpoints"] = parse_duration(line.keep_checkpoints, "--keep-checkpoints")
+    if "keep_runs" in settings:
+        settings["keep_runs"] = parse_duration(line.keep_runs, "--keep-runs")
+    if "archive_size" in settings:
+        settings["archive_size"] = parse_size(line.archive_size, "--archive-size", minimum="16Mi")
     if "event_ttl" in settings:
         settings["event_ttl"] = parse_duration(line.event_ttl, "--event-ttl")
         if settings["event_ttl"] < 1:

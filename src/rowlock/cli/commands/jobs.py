@@ -15,6 +15,7 @@ from rowlock.cli.output import ask, format_age, format_number, parse_duration, s
 
 WORKLOADS = "/api/v1/workloads"
 _PHASES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
+_UUID_LENGTH = 36
 _POLL_SECONDS = 30.0
 """Seconds of one wait request; the server answers earlier when the phase comes."""
 
@@ -32,6 +33,21 @@ def find_workload(server: ServerClient, project_name: str, name: str) -> dict[st
         f"The job {name} does not exist in project {project_name}.{suggest_nearest(name, names)} "
         "If the job exists in a different project, use -p <project name>."
     )
+
+
+def find_workload_or_past(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
+    """The same, or the newest of this name (or id) that is gone. Raises CommandError."""
+    query = f"name=={name},projectName=={project_name}"
+    for extra in ({}, {"deleted": "true"}):
+        if workloads := server.get(WORKLOADS, filterBy=query, **extra)["workloads"]:
+            return dict(workloads[0])
+    if len(name) == _UUID_LENGTH:
+        try:
+            return dict(server.get(f"{WORKLOADS}/{name}"))
+        except client.StatusError as refusal:
+            if refusal.status != 404:
+                raise
+    return find_workload(server, project_name, name)
 
 
 def check_project(server: ServerClient, project_name: str) -> None:

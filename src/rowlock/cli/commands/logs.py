@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.commands.jobs import WORKLOADS, find_workload
+from rowlock.cli.commands.jobs import WORKLOADS, find_workload_or_past
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.live_lines import TERMINAL
@@ -20,31 +20,23 @@ GONE_CHIEF = "chief"
 def logs(line: CommandLine) -> int:
     name = line.word("job")
     server = client.connect(line)
-    workload = find_workload(server, project(line), name)
+    workload = find_workload_or_past(server, project(line), name)
     path = f"{WORKLOADS}/{workload['id']}"
     options = {"follow": line.follow, "timestamps": line.timestamps, "tail": line.tail}
     if line.since:
         options["since"] = parse_duration(line.since, "--since")
-    if pod := selected_pod(server, workload, line, gone=not line.follow):
+    if line.attempt is not None:
+        if line.attempt < 1:
+            raise CommandError(f"--attempt counts from 1, but is {line.attempt}", 2)
+        if line.previous:
+            raise CommandError("--previous and --attempt both name an attempt: give one of them", 2)
+        options["attempt"] = line.attempt
+    is_gone = bool(workload.get("deletedAt")) and not workload["actionsSupport"]["delete"]
+    if pod := selected_pod(server, workload, line, gone=is_gone or not line.follow):
         write_lines(server.stream_lines(f"{path}/pods/{pod}/logs", previous=line.previous, **options))
         return 0
-    if line.previous:
-        raise CommandError("--previous needs --rank or --pod: every rank has restarts of its own", 2)
-    try:
-        write_merged(server, f"{path}/logs", **options)
-    except client.StatusError as refusal:
-        raise CommandError(refusal.message + _earlier_logs_hint(server, workload)) from None
+    write_merged(server, f"{path}/logs", previous=line.previous, **options)
     return 0
-
-
-def _earlier_logs_hint(server: client.ServerClient, workload: dict[str, Any]) -> str:
-    """Where the logs of a job's pods are that are gone; "" when there are none."""
-    import glob
-    import os
-
-    logs = os.path.join(server.directory, "logs")
-    first = glob.escape(os.path.join(logs, f"{workload['namespace']}_{workload['name']}-"))
-    return f" Logs of its earlier pods: {first}*/" if glob.glob(f"{first}*-[0-9]*_*") else ""
 
 
 def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: str, *, gone: bool = False) -> str:
@@ -68,6 +60,8 @@ def selected_pod(
     rank = getattr(line, "rank", None)
     if line.pod and rank is not None:
         raise CommandError("--pod and --rank both name a pod: give one of them", 2)
+    if rank is not None and rank < 0:
+        raise CommandError(f"--rank counts from 0, but is {rank}", 2)
     if rank is not None:
         return _pod_of_rank(server, workload, rank, gone=gone)
     return find_pod_name(server, workload, line.pod, gone=gone) if line.pod else ""

@@ -39,6 +39,8 @@ _MACHINE_FLAGS = (
     Flag("--half-life", "text", "time-based fair share: usage this long ago counts half", value="DURATION"),
     Flag("--log-limit", "text", "how much of each container's log to keep (the newest part)", "50Mi", value="SIZE"),
     Flag("--keep-checkpoints", "text", "how long to keep the checkpoints of a deleted job", "7d", value="DURATION"),
+    Flag("--keep-runs", "text", "how long the archive keeps a run after its end", "90d", value="DURATION"),
+    Flag("--archive-size", "text", "how much the archive keeps; its oldest runs go first", "4Gi", value="SIZE"),
     Flag("--event-ttl", "text", "how long to keep an Event after it was last seen", "1h", value="DURATION"),
     Flag(
         "--parity",
@@ -127,9 +129,25 @@ LOGS = Command("logs", "Print the log of a job: of all ranks, merged, or of one 
     Flag("-t --tail", "int", "only the last N lines of each pod", value="N"),
     Flag("--since", "text", "only lines newer than this, for example 5m", value="DURATION"),
     Flag("--timestamps", "switch", "print the time before every line"),
-    Flag("--previous", "switch", "the log before the last restart (needs --rank or --pod)"),
+    Flag("--previous", "switch", "the log before the last restart"),
+    Flag("--attempt", "int", "the log of the N-th attempt, counted from 1 (`rowlock show JOB` shows them)", value="N"),
     PROJECT, DATA_DIR,
 ))  # fmt: skip
+HISTORY = Command("history", "List everything that ran, also what has been deleted.", "history.runs:index", flags=(
+    Flag("-A --all-projects", "switch", "list the runs of all projects"),
+    Flag("--name", "text", "only runs of this name; * stands for anything", value="NAME"),
+    Flag("--status", "text", "only runs with this status: running, completed, failed, deleted, ...", value="STATUS"),
+    Flag("--since", "text", "only runs submitted within this time, for example 7d", value="DURATION"),
+    Flag("--limit", "int", "at most so many, the newest", 50, value="N"),
+    PROJECT, DATA_DIR, JSON,
+), aliases="runs")  # fmt: skip
+SHOW = Command(
+    "show",
+    "Show one run, whole: its phases, ranks, verdict, and what ran.",
+    "history.runs:show_run",
+    "RUN",
+    (PROJECT, DATA_DIR, JSON),
+)
 _POD_FLAGS = (
     Flag("--pod", "text", "the pod (its full name, or for example worker-1; default: the first rank's)", value="POD"),
     Flag("--rank", "int", "the pod of this rank", value="N"),
@@ -258,8 +276,8 @@ SHARED = (DATA_DIR, PROJECT)
 """Flags that may stand before the verb."""
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
-    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, DESCRIBE, LOGS, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME, DELETE, CHECK, EXPLAIN, WHY,
-    PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, COMPLETION, COMPLETE, VERSION,
+    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, DESCRIBE, LOGS, HISTORY, SHOW, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
+    DELETE, CHECK, EXPLAIN, WHY, PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
     ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),

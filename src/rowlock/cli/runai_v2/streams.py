@@ -21,14 +21,15 @@ _STARTED = "Running,Degraded,Completed,Failed"
 
 
 def logs(line: CommandLine) -> int:
-    server, workload = named_workload(line)
+    server, workload = named_workload(line, past=True)
     if line.wait_timeout:
         _wait_for_start(server, workload, parse_duration(line.wait_timeout, "--wait-timeout"))
     if line.pod:
         pod = find_pod_name(server, workload, line.pod, gone=not line.follow)
     else:
         chief = str(workload["additionalFields"]["chief"])
-        pod = chief or (chief_pod(server, workload, follow=True) if line.follow else GONE_CHIEF)
+        is_over = workload["phase"] in ("Completed", "Failed", "Deleted")
+        pod = chief or (chief_pod(server, workload, follow=True) if line.follow and not is_over else GONE_CHIEF)
     options: dict[str, Any] = {
         "follow": line.follow, "timestamps": line.timestamps, "sinceTime": line.since_time, "previous": line.previous,
         "container": line.container, "limitBytes": line.limit_bytes,

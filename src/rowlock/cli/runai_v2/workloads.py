@@ -11,7 +11,7 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS, check_project, find_workload
+from rowlock.cli.commands.jobs import WORKLOADS, check_project, find_workload, find_workload_or_past
 from rowlock.cli.context import project, read_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.output import ask, format_number, show
@@ -111,8 +111,8 @@ def list_workloads(line: CommandLine, types: tuple[str, ...] = (), framework: st
 # ---------------------------------------------------------------- one workload
 
 
-def named_workload(line: CommandLine) -> tuple[ServerClient, dict[str, Any]]:
-    """The workload that the line names, or that --uuid does. Raises CommandError."""
+def named_workload(line: CommandLine, *, past: bool = False) -> tuple[ServerClient, dict[str, Any]]:
+    """The workload that the line names, or that --uuid does; `past`: it may be gone. Raises CommandError."""
     server = client.connect(line)
     identity, name_flag = getattr(line, "uuid", None), getattr(line, "name", None)
     if identity and line.words:
@@ -121,7 +121,8 @@ def named_workload(line: CommandLine) -> tuple[ServerClient, dict[str, Any]]:
         workload = workload_by_id(server, identity)
     else:
         name = name_flag if name_flag and not line.words else line.word("workload")
-        workload = find_workload(server, project(line), name)
+        find = find_workload_or_past if past else find_workload
+        workload = find(server, project(line), name)
     _check_kind(line, workload)
     return server, workload
 

@@ -6,6 +6,8 @@ pods/<uid>/.volumes/                see directories.py
 pods/<uid>/.work/                   where programs begin that name no directory
 logs/<namespace>_<pod>_<uid>/<container>.N.log    after the pod was deleted; the newest, within KEPT and SIZE
 logs/<namespace>_<pod>_<uid>/.owner.json          the uid of the job that it was a rank of
+logs/<namespace>_<pod>_<uid>/.archived            all of it is in the archive, too (`archive/log_intake.py`)
+logs/.earlier/<namespace>_<pod>_<uid>/…           of restarts before the last one, until the archive has them
 """
 
 import contextlib
@@ -13,7 +15,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ MAX_KEPT_POD_LOGS = 1000
 _ATTEMPTS = 20
 WORK_DIRECTORY = ".work"
 OWNER_FACT = ".owner.json"
+ARCHIVED_FACT = ".archived"
+EARLIER_RUNS = ".earlier"
 _RUN_LOG, _KEPT_LOG = re.compile(r"log\.([0-9]+)"), re.compile(r"([^.].*)\.[0-9]+\.log")
 _ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 log = logging.getLogger("rowlock.kubelet")
@@ -67,7 +71,9 @@ class PodCard:
 class PodDirectories:
     """The `pods` and `logs` directories."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, on_logs_aside: Callable[[str], None] | None = None) -> None:
+        """`on_logs_aside` hears of each directory into which logs were moved; with it, the logs of all restarts are."""
+        self._on_logs_aside = on_logs_aside
         self.pods = data / "pods"
         self.logs = data / "logs"
         for directory in (self.pods, self.logs):
@@ -127,6 +133,8 @@ class PodDirectories:
         if card.owner and log_directory.is_dir():
             with contextlib.suppress(OSError):  # a full disk: the log is kept, and read by the pod's name only
                 write_fact(str(log_directory / OWNER_FACT), {"uid": card.owner})
+        if self._on_logs_aside is not None and log_directory.is_dir():
+            self._on_logs_aside(str(log_directory))
         for _ in range(_ATTEMPTS):
             beneath.remove_path(str(directory))
             if not directory.exists():
@@ -138,6 +146,10 @@ class PodDirectories:
         entries = []
         self.logs.mkdir(exist_ok=True, mode=0o700)  # somebody may have removed it while we run
         for entry in _entries(self.logs):
+            if entry.name == EARLIER_RUNS:
+                continue
+            if self._on_logs_aside is not None and not os.path.exists(f"{entry.path}/{ARCHIVED_FACT}"):
+                continue  # the archive has not come to it yet
             with contextlib.suppress(OSError):
                 size = sum(e.stat().st_blocks * 512 for e in _entries(entry.path))
                 entries.append((entry.stat().st_mtime, size, entry.path))
@@ -164,16 +176,31 @@ class PodDirectories:
                 ]
         return Path(max(logs)[1]) if logs else None
 
-    def drop_old_runs(self, uid: str, container: str, newest: int) -> None:
-        """Before run `newest` begins: only the one before it keeps its log and facts."""
+    def drop_old_runs(self, card: PodCard, container: str, newest: int) -> None:
+        """Before run `newest` begins: only the one before it keeps its log and facts here."""
         if newest == 0:
             return
-        directory = self.container_directory(uid, container)
+        directory = self.container_directory(card.uid, container)
+        if newest > 1 and self._on_logs_aside is not None:
+            self._put_aside(card, container, newest - 2)
         numbered = [
             f"{name}.{newest - 2}" for name in ("log", "start", "program", "message", "exit", "refused", "errors")
         ]
         for name in (*numbered, f"error.{newest - 2}.json", "stop"):
             beneath.remove_path(str(directory / name))
+
+    def _put_aside(self, card: PodCard, container: str, number: int) -> None:
+        """The log of an earlier run, for the archive; it is dropped where that cannot be done."""
+        aside = self.logs / EARLIER_RUNS / f"{card.namespace}_{card.name}_{card.uid}"
+        with contextlib.suppress(OSError):
+            aside.mkdir(exist_ok=True, mode=0o700, parents=True)
+            if card.owner:
+                write_fact(str(aside / OWNER_FACT), {"uid": card.owner})
+            os.rename(
+                self.container_directory(card.uid, container) / f"log.{number}", aside / f"{container}.{number}.log"
+            )
+            assert self._on_logs_aside is not None
+            self._on_logs_aside(str(aside))
 
 
 def _entries(directory: str | Path) -> list[os.DirEntry[str]]:

@@ -67,13 +67,15 @@ async def start_kubelet(
     *,
     clock: Callable[[], float] = time.time,
     token_source: TokenSource | None = None,
+    on_logs_aside: Callable[[str], None] | None = None,
 ) -> "Kubelet":
     """Finds the machine, the pod host and the pods of before; registers the nodes. Raises ApiError with a sentence.
+    `on_logs_aside` hears of directories with logs of what has gone (`PodDirectories`).
 
     The kubelet that it returns does nothing until it is `run`."""
     data_dir, server_env = settings.data_dir, dict(os.environ)
     open_file_limits = _allow_many_files()
-    directories = PodDirectories(data_dir)
+    directories = PodDirectories(data_dir, on_logs_aside)
     runs, pod_states = ContainerRuns(directories, clock), dict[str, PodState]()
     cards = await asyncio.to_thread(directories.read_cards)
     for card in cards:

@@ -171,7 +171,7 @@ class PodWorker:
         shim_request, image = request
         directory = self._starter.directories.container_directory(state.card.uid, start.container)
         directory.mkdir(exist_ok=True, mode=0o700)
-        self._starter.directories.drop_old_runs(state.card.uid, start.container, start.number)
+        self._starter.directories.drop_old_runs(state.card, start.container, start.number)
         is_pull_reported = facts.pull.told
         facts = replace(facts, asked=start.number, shim=0, problem=None, stop_by=None, image_id=image.id, pull=NO_PULL)
         state.set_facts(start.container, facts)

@@ -54,3 +54,18 @@ async def take_lines(lines: AsyncIterator[bytes], count: int | None) -> AsyncIte
         yield line
         if count is not None and (count := count - 1) == 0:
             return
+
+
+async def merge_by_time(
+    streams: list[tuple[bytes, bytes, AsyncIterator[bytes]]], *, timestamps: bool
+) -> AsyncIterator[bytes]:
+    """Stamped lines of several logs in the order of their times: of each its first line, its tag, and the lines after."""
+    while streams:
+        earliest = min(range(len(streams)), key=lambda n: streams[n][0].partition(b" ")[0])
+        line, tag, lines = streams[earliest]
+        yield tag + (line if timestamps else line.partition(b" ")[2])
+        next_line = await anext(lines, None)
+        if next_line is None:
+            streams.pop(earliest)
+        else:
+            streams[earliest] = (next_line, tag, lines)

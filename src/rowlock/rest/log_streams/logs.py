@@ -24,7 +24,7 @@ from rowlock.errors import ApiError, BadRequest, NotFound
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.informers import InformerCache
-from rowlock.rest.log_streams.lines import STATE, split_lines, take_lines
+from rowlock.rest.log_streams.lines import STATE, merge_by_time, split_lines, take_lines
 from rowlock.rest.workloads import find_workload
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
@@ -33,7 +33,7 @@ from rowlock.workloads.runai_json import Workload
 
 _PARAMETERS = (
     "follow", "tail", "tailLines", "since", "sinceSeconds", "sinceTime", "timestamps", "previous", "container",
-    "limitBytes", "prefix", "progress",
+    "limitBytes", "prefix", "progress", "attempt",
 )  # fmt: skip
 _FIRST_CHUNK_TIMEOUT = 0.25
 """Seconds to wait for the first bytes, so that a refusal is still a status code."""
@@ -58,23 +58,23 @@ def parse_log_options(call: RestCall) -> LogOptions:
     since_time = objects.seconds(_check_time(params.get("sinceTime"))) or None
     return LogOptions(
         container=params.get("container", ""),
-        follow=_parse_bool(params, "follow"),
-        previous=_parse_bool(params, "previous"),
-        tail=_parse_count(params, "tail", "tailLines"),
+        follow=parse_bool(params, "follow"),
+        previous=parse_bool(params, "previous"),
+        tail=parse_count(params, "tail", "tailLines"),
         since=call.context.clock() - since if since is not None else since_time,
-        timestamps=_parse_bool(params, "timestamps"),
-        limit_bytes=_parse_count(params, "limitBytes"),
+        timestamps=parse_bool(params, "timestamps"),
+        limit_bytes=parse_count(params, "limitBytes"),
     )
 
 
-def _parse_bool(params: dict[str, str], name: str) -> bool:
+def parse_bool(params: dict[str, str], name: str) -> bool:
     value = params.get(name, "false")
     if value not in ("true", "false"):
         raise BadRequest(f"{name} must be true or false, but is {value!r}.")
     return value == "true"
 
 
-def _parse_count(params: dict[str, str], *names: str) -> int | None:
+def parse_count(params: dict[str, str], *names: str) -> int | None:
     for name in names:
         value = params.get(name)
         if value and value != "-1":
@@ -114,24 +114,23 @@ def _check_time(text: str | None) -> str | None:
 
 
 async def pod_logs(call: RestCall) -> Any:
-    """GET /workloads/{id}/pods/{pod}/logs: the log of one container as text. A pod that is gone is named, too, or by its
-    rank: `rank-1`; `chief` is the one that is meant where nobody says which."""
+    """The log of one pod of a workload that is there; one that is gone is named, too, or by its rank."""
     log_options, workload, pod_word = parse_log_options(call), find_workload(call), str(call.path["pod"])
     pod = next((p for p in workload.pods if pod_word in (objects.name(p), objects.uid(p))), None)
     if pod is None and (gone := _find_gone_pod(workload, pod_word)) and not log_options.follow:
-        return await _stream_response(_source(call, workload).read_gone_pod(gone, log_options))
+        return await stream_response(_source(call, workload).read_gone_pod(gone, log_options))
     if pod is None:
         names = [objects.name(p) for p in workload.pods]
         job = objects.name(workload.job)
         raise NotFound(f"Failed to find pod: '{pod_word}' of job: '{job}'.{did_you_mean(pod_word, names)}")
     source = _source(call, workload)
     if log_options.follow:
-        return await _stream_response(source.follow_pod(pod, log_options))
+        return await stream_response(source.follow_pod(pod, log_options))
     if not objects.dig(pod, "spec.nodeName", ""):
         raise BadRequest(
             f"{objects.name(pod)} has not started yet: {_waiting_reason(workload)}. Follow with -f to wait."
         )
-    return await _stream_response(source.read_pod(pod, log_options))
+    return await stream_response(source.read_pod(pod, log_options))
 
 
 def _find_gone_pod(workload: Workload, pod_word: str) -> Object | None:
@@ -139,10 +138,10 @@ def _find_gone_pod(workload: Workload, pod_word: str) -> Object | None:
     gone = ranks.gone_pods(workload.job, workload.pods)
     if pod_word == "chief":
         return ranks.chief_pod(gone)
-    return next((p for p in gone if pod_word in (objects.name(p), _rank_word(workload, p))), None)
+    return next((p for p in gone if pod_word in (objects.name(p), rank_word(workload, p))), None)
 
 
-def _rank_word(workload: Workload, pod: Object) -> str:
+def rank_word(workload: Workload, pod: Object) -> str:
     return ranks.rank_label(workload.job, pod).replace(" ", "-")
 
 
@@ -152,14 +151,13 @@ def _waiting_reason(workload: Workload) -> str:
 
 
 async def workload_logs(call: RestCall) -> Any:
-    """GET /workloads/{id}/logs: the logs of all pods, merged, each line marked with its rank. With `progress` who follows
-    also gets what lines look like that are not over (`lines.STATE`): progress bars."""
+    """The logs of all pods of a workload that is there (`past_logs.py` has the route)."""
     log_options, workload = parse_log_options(call), find_workload(call)
-    has_states = _parse_bool(call.validate_query(*_PARAMETERS), "progress")
+    has_states = parse_bool(call.validate_query(*_PARAMETERS), "progress")
     source = replace(_source(call, workload), has_states=has_states)
     if log_options.follow:
-        return await _stream_response(source.follow_all(log_options))
-    return await _stream_response(source.read_all(workload, log_options))
+        return await stream_response(source.follow_all(log_options))
+    return await stream_response(source.read_all(workload, log_options))
 
 
 def _has_run(job: Object) -> bool:
@@ -167,7 +165,7 @@ def _has_run(job: Object) -> bool:
     return any(objects.condition(job, word) for word in ("Running", "Restarting", "Suspended", "Succeeded", "Failed"))
 
 
-def _no_logs_error(workload: Workload) -> BadRequest:
+def no_logs_error(workload: Workload) -> BadRequest:
     """No pod has started, and nothing is kept of earlier ones."""
     name = objects.name(workload.job)
     if workload.status().phase in ("Stopping", "Stopped"):
@@ -179,7 +177,7 @@ def _source(call: RestCall, workload: Workload) -> _LogSource:
     return _LogSource(call.context.api, call.context.cache, objects.uid(workload.job), call.context.clock)
 
 
-async def _stream_response(lines: AsyncIterator[bytes]) -> Response:
+async def stream_response(lines: AsyncIterator[bytes]) -> Response:
     """The stream as a response; what fails at once is raised, and so gets its status code."""
     first = asyncio.ensure_future(anext(lines, None))
     done, _ = await asyncio.wait({first}, timeout=_FIRST_CHUNK_TIMEOUT)
@@ -260,10 +258,6 @@ def attempt(pod: Object) -> tuple[str, int]:
     return objects.uid(pod), max((int(s.get("restartCount") or 0) for s in states), default=0)
 
 
-def _strip_timestamp(line: bytes) -> bytes:
-    return line.partition(b" ")[2]
-
-
 @dataclass(frozen=True, slots=True)
 class _LogSource:
     """Reads and follows the logs of one workload's pods."""
@@ -340,7 +334,7 @@ class _LogSource:
         readable = len(sources)
         gone = ranks.gone_pods(workload.job, started) if _has_run(workload.job) else []
         sources += [(pod, self.read_gone_pod(pod, dated_options)) for pod in gone]
-        pending_lines = []
+        streams = []
         for number, (pod, chunks) in enumerate(sources):
             lines = take_lines(split_lines(chunks, stamped=True), log_options.tail)
             try:
@@ -351,18 +345,11 @@ class _LogSource:
                 continue  # nothing is kept of this rank
             readable += number >= len(started)
             if head is not None:
-                pending_lines.append((head, self._tag(workload, pod), lines))
+                streams.append((head, self._tag(workload, pod), lines))
         if not readable:
-            raise _no_logs_error(workload)
-        while pending_lines:
-            earliest = min(range(len(pending_lines)), key=lambda n: pending_lines[n][0].partition(b" ")[0])
-            line, tag, lines = pending_lines[earliest]
-            yield tag + (line if log_options.timestamps else _strip_timestamp(line))
-            next_line = await anext(lines, None)
-            if next_line is None:
-                pending_lines.pop(earliest)
-            else:
-                pending_lines[earliest] = (next_line, tag, lines)
+            raise no_logs_error(workload)
+        async for line in merge_by_time(streams, timestamps=log_options.timestamps):
+            yield line
 
     def _tag(self, workload: Workload, pod: Object) -> bytes:
         return f"[{ranks.rank_label(workload.job, pod)}] ".encode()

@@ -50,6 +50,10 @@ _WORKLOAD: dict[str, Schema] = {
     "externalConnections": list_of(OBJECT), "childrenIds": list_of(record(id=TEXT, type=TEXT)),
     "additionalFields": OBJECT,
 }  # fmt: skip
+_RUN: dict[str, Schema] = {
+    "id": TEXT, "name": TEXT, "projectName": TEXT, "kind": TEXT, "createdAt": TIME, "finishedAt": nullable(TIME),
+    "deletedAt": nullable(TIME), "phase": TEXT, "attempts": WHOLE, "verdict": TEXT, "durationSeconds": nullable(NUMBER),
+}  # fmt: skip
 _QUOTA: dict[str, Schema] = {"deserved": NUMBER, "limit": NUMBER, "overQuotaWeight": NUMBER}
 _USAGE = record(gpu=NUMBER, cpu=NUMBER, memory=NUMBER)
 
@@ -112,6 +116,12 @@ ANSWERS: dict[str, Schema] = {
     ),
     "Diagnosis": record(
         name=TEXT, phase=_PHASE, sentence=TEXT, incidents=list_of(OBJECT), verdict=nullable(OBJECT), ranks=list_of(OBJECT)
+    ),
+    "RunHeader": record(**_RUN),
+    "Runs": with_optional(record(runs=list_of(ref("RunHeader")), cut=TEXT, problem=TEXT), next=WHOLE),
+    "Run": record(
+        **_RUN, phases=list_of(record(at=TIME, phase=TEXT, message=TEXT)), ranks=list_of(OBJECT), why=nullable(OBJECT),
+        events=WHOLE, ran=OBJECT,
     ),
     "Resources": record(
         nodePool=record(id=TEXT, name=TEXT), gpu=record(**_QUOTA), cpu=record(**_QUOTA),

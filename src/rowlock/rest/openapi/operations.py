@@ -20,6 +20,7 @@ _LOGS = (
     "container",
     "limitBytes",
     "prefix",
+    "attempt",
 )
 _ASSET_FILTERS = ("name", "scope", "projectId", "departmentId", "clusterId", "complyToProject")
 
@@ -58,6 +59,8 @@ def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
     )  # fmt: skip
     for word, answer, parameters in of_one:
         yield "GET", f"{base}/{{id}}{word}", Operation(answer, query=parameters)
+    yield "GET", "runs", Operation("Runs", query=("project", "name", "phase", "since", "limit", "offset"))
+    yield "GET", "runs/{id}", Operation("Run")
 
 
 def _organisation_operations() -> Iterator[tuple[str, str, Operation]]:

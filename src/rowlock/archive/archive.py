@@ -1,0 +1,266 @@
+"""`Archive`: what the server hands over is written on a thread of its own, and read again without waiting for it.
+
+    archive = Archive(data / "archive")          # makes nothing, raises nothing
+    tasks.create_task(archive.run())             # opens, writes, takes logs in, cuts; until cancelled
+    archive.put("run/uid", put_run(record))      # never waits; a later value of the same key takes the earlier one's place
+    await archive.read(read_pods, uid)           # on another thread
+
+It never stops the server: a full disk, a damaged file, a lost directory cost the archive alone, are said once, and heal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from rowlock.archive import database, log_intake, retention
+from rowlock.archive.database import Statement
+from rowlock.archive.records import LogRecord
+from rowlock.archive.retention import Retention
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+P = ParamSpec("P")
+
+MAX_PENDING = 50_000
+"""Writes that wait for the disk; more are dropped, and counted."""
+_BATCH = 500
+"""Writes of one transaction."""
+_SETTLE = 0.1
+"""Seconds in which writes gather."""
+_RETRY = 5.0
+"""Seconds until a disk that refused is asked again."""
+_LOOK = 30.0
+"""Seconds between looks at what was put aside and not announced, and at what is too old."""
+_LOGS_PER_BATCH = 64
+RESERVE_BYTES = 64 << 20
+"""Bytes that are left free on the disk: the archive shall not be what fills it."""
+
+
+class Archive:
+    """The archive of one data directory. `put`, `take_logs` and `read` may be called from the event loop's thread."""
+
+    def __init__(self, directory: Path, keep: Retention | None = None, clock: Callable[[], float] = time.time) -> None:
+        self.directory, self._keep, self._clock = directory, keep or Retention(), clock
+        self.path, self.logs = directory / "archive.db", directory / "logs"
+        self._pending: dict[str, Statement] = {}
+        self._directories: dict[str, None] = {}
+        self._spools: list[Path] = []
+        self._lock, self._wakeup = threading.Lock(), threading.Event()
+        self._stopping = threading.Event()
+        self._written = threading.Condition(self._lock)
+        self._is_writing = False
+        self.dropped = 0
+        """Writes that were lost because the disk took none for too long."""
+        self.problem = ""
+        """Why nothing is written now, as a sentence; "" = all is well."""
+
+    # ------------------------------------------------------------ handing over
+
+    def put(self, key: str, statement: Statement) -> None:
+        """Write this soon. What waits under the same key is replaced by it."""
+        with self._lock:
+            if len(self._pending) >= MAX_PENDING and key not in self._pending:
+                self.dropped += 1
+                return
+            self._pending[key] = statement
+        self._wakeup.set()
+
+    def take_logs(self, directory: str) -> None:
+        """The logs of a pod were put aside in this directory."""
+        with self._lock:
+            self._directories[directory] = None
+        self._wakeup.set()
+
+    def watch_spool(self, spool: Path) -> None:
+        """Take in what lies in the directories of this one, whenever it was put there."""
+        self._spools.append(spool)
+        self._wakeup.set()
+
+    async def settle(self, timeout: float = 5.0) -> bool:
+        """Until what was handed over is written; False when it could not be in this time."""
+        return await asyncio.to_thread(self._wait_written, timeout)
+
+    def _wait_written(self, timeout: float) -> bool:
+        with self._written:
+            return self._written.wait_for(
+                lambda: not self._pending and not self._directories and not self._is_writing, timeout
+            )
+
+    # ------------------------------------------------------------ reading
+
+    async def read(
+        self, question: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """The answer of a function of `database.py`, on another thread. Raises sqlite3.Error, OSError, UnusableArchive; an
+        iterator's answers must be collected by the function itself."""
+
+        def ask() -> T:
+            with contextlib.closing(database.open_database(self.path, writes=False)) as connection:
+                return question(connection, *args, **kwargs)
+
+        return await asyncio.to_thread(ask)
+
+    def read_log_chunks(self, connection: sqlite3.Connection, record: LogRecord) -> list[bytes]:
+        """The compressed log; empty when it is gone."""
+        if not record.file:
+            body = database.read_log_body(connection, record)
+            return [body] if body else []
+        try:
+            return [(self.logs / record.file).read_bytes()]
+        except FileNotFoundError:
+            return []
+
+    # ------------------------------------------------------------ the thread
+
+    async def run(self) -> None:
+        """Until cancelled; what waits then is written before it returns."""
+        thread = threading.Thread(target=self._work, name="archive", daemon=True)
+        thread.start()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._stopping.set()
+            self._wakeup.set()
+            await asyncio.shield(asyncio.to_thread(thread.join, 10.0))
+
+    def _work(self) -> None:
+        """The archive's thread: it ends with the server, and with nothing else."""
+        connection: sqlite3.Connection | None = None
+        last_look = 0.0
+        while True:
+            self._wakeup.wait(_LOOK)
+            self._stopping.wait(_SETTLE)  # on this thread: what comes meanwhile goes along
+            self._wakeup.clear()
+            is_last = self._stopping.is_set()
+            try:
+                connection = connection or self._open()
+                self._write_pending(connection)
+                self._take_directories(connection)
+                if time.monotonic() - last_look > _LOOK:
+                    last_look = time.monotonic()
+                    self._look_around(connection)
+                self._say_healed()
+            except Exception as error:  # noqa: BLE001 (whatever it is, it costs the archive and not the server)
+                self._say_trouble(error)
+                if connection is not None:
+                    connection.close()
+                    connection = None
+                self._stopping.wait(_RETRY)
+                self._wakeup.set()
+            if is_last:
+                break
+        if connection is not None:
+            connection.close()
+
+    def _open(self) -> sqlite3.Connection:
+        connection = database.open_database(self.path, writes=True)
+        self.logs.mkdir(mode=0o700, exist_ok=True)
+        return connection
+
+    def _check_space(self) -> None:
+        """Raises OSError where the disk is nearly full: others need the rest more."""
+        status = os.statvfs(self.directory)
+        if status.f_bavail * status.f_frsize < RESERVE_BYTES:
+            raise OSError(28, f"less than {RESERVE_BYTES >> 20} MiB are free", str(self.directory))
+
+    def _write_pending(self, connection: sqlite3.Connection) -> None:
+        while True:
+            with self._lock:
+                keys = list(self._pending)[:_BATCH]
+                batch = {key: self._pending.pop(key) for key in keys}
+                self._is_writing = bool(batch)
+                self._written.notify_all()
+            if not batch:
+                return
+            try:
+                self._check_space()
+                database.write_all(connection, batch.values())
+            except BaseException:
+                with self._lock:
+                    self._is_writing = False
+                    for key, statement in batch.items():
+                        self._pending.setdefault(key, statement)  # a newer one of the same key is right
+                raise
+
+    def _take_directories(self, connection: sqlite3.Connection) -> None:
+        while True:
+            with self._lock:
+                directories = list(self._directories)[:_LOGS_PER_BATCH]
+            if not directories:
+                return
+            self._take(connection, directories)
+            with self._lock:
+                for directory in directories:
+                    self._directories.pop(directory, None)
+                self._written.notify_all()
+
+    def _take(self, connection: sqlite3.Connection, directories: list[str]) -> None:
+        """What lies in these directories and is not in the archive. Raises sqlite3.Error, OSError for the archive's own disk."""
+        statements: list[Statement] = []
+        found = {directory: log_intake.find_log_files(directory) for directory in directories}
+        for files in found.values():
+            for file in files:
+                known = connection.execute(
+                    "SELECT 1 FROM logs WHERE pod_uid = ? AND container = ? AND number = ?",
+                    (file.pod_uid, file.container, file.number),
+                ).fetchone()
+                if known is None and (statement := self._compress(file)):
+                    statements.append(statement)
+        if statements:
+            database.write_all(connection, statements)
+        for directory, files in found.items():
+            log_intake.mark_taken(directory, files, remove=_holds_earlier_runs(directory))
+
+    def _compress(self, file: log_intake.AsideLog) -> Statement | None:
+        """None where the file cannot be read; what the archive's own disk refuses is raised."""
+        try:
+            source = log_intake.open_regular(file.path)
+        except OSError:
+            return None
+        with source:
+            self._check_space()
+            name = f"{file.pod_uid}.{file.container}.{file.number}.gz"
+            packed = log_intake.compress_log(source, self.logs / name)
+        where = "" if packed.body is not None else name
+        record = LogRecord(
+            file.pod_uid, file.container, file.number, file.owner, file.namespace, file.pod,
+            packed.began, packed.size, packed.stored, where,
+        )  # fmt: skip
+        return database.put_log(record, packed.body)
+
+    def _look_around(self, connection: sqlite3.Connection) -> None:
+        """What was put aside while nobody told us, and what has been kept long enough."""
+        for spool in self._spools:
+            for path in log_intake.find_new_directories(spool):
+                self.take_logs(path)
+        self._take_directories(connection)
+        if removed := retention.cut(connection, self.logs, self._keep, self._clock()):
+            log.info("the archive has removed %d runs, the oldest, for their age or its size", removed)
+
+    # ------------------------------------------------------------ what people are told
+
+    def _say_trouble(self, error: Exception) -> None:
+        sentence = f"{self.directory} takes nothing now ({error}): what runs goes on, but is not archived until it does"
+        if not self.problem:
+            log.warning("%s", sentence)
+        self.problem = sentence
+
+    def _say_healed(self) -> None:
+        if self.problem:
+            lost = f"; {self.dropped} records were lost" if self.dropped else ""
+            log.warning("the archive in %s works again%s", self.directory, lost)
+            self.problem, self.dropped = "", 0
+
+
+def _holds_earlier_runs(directory: str) -> bool:
+    """Nobody reads what lies there but the archive."""
+    return os.path.basename(os.path.dirname(directory)).startswith(".")

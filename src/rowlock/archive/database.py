@@ -1,0 +1,186 @@
+"""The archive's file: SQLite, WAL. A commit survives `kill -9`; what a power loss may take is the last moment's.
+
+One connection writes, on the archive's thread; readers open one of their own. `user_version` is the format: a newer one is
+left alone, and so is a file that is no database; the server then works without an archive and says so."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rowlock.archive.records import LogRecord, PodRecord, RunRecord
+
+FORMAT = 1
+TABLES = """
+CREATE TABLE runs (
+  uid TEXT PRIMARY KEY, id TEXT NOT NULL, name TEXT NOT NULL, namespace TEXT NOT NULL, namespace_uid TEXT NOT NULL,
+  project TEXT NOT NULL, kind TEXT NOT NULL, created REAL NOT NULL, finished REAL, deleted REAL, phase TEXT NOT NULL,
+  attempts INTEGER NOT NULL, verdict TEXT NOT NULL, body BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX runs_id ON runs (id);
+CREATE INDEX runs_created ON runs (created);
+CREATE TABLE pods (
+  pod_uid TEXT PRIMARY KEY, run_uid TEXT NOT NULL, name TEXT NOT NULL, created REAL NOT NULL, deleted REAL, body BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX pods_run ON pods (run_uid);
+CREATE TABLE logs (
+  pod_uid TEXT NOT NULL, container TEXT NOT NULL, number INTEGER NOT NULL, run_uid TEXT NOT NULL, namespace TEXT NOT NULL,
+  pod TEXT NOT NULL, began REAL NOT NULL, size INTEGER NOT NULL, stored INTEGER NOT NULL, file TEXT NOT NULL, body BLOB,
+  PRIMARY KEY (pod_uid, container, number)
+);
+CREATE INDEX logs_run ON logs (run_uid);
+CREATE TABLE samples (
+  run_uid TEXT NOT NULL, pod TEXT NOT NULL, at REAL NOT NULL, body BLOB NOT NULL, PRIMARY KEY (run_uid, pod, at)
+) WITHOUT ROWID;
+CREATE TABLE notes (name TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
+"""
+_RUN_COLUMNS = (
+    "uid, id, name, namespace, namespace_uid, project, kind, created, finished, deleted, phase, attempts, verdict"
+)
+_LOG_COLUMNS = "pod_uid, container, number, run_uid, namespace, pod, began, size, stored, file"
+_COMPRESSION = 1
+
+
+class UnusableArchive(Exception):
+    """The file cannot be used, for a reason that a person has to do something about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A write: SQL with its values. A value that is a dict or a list becomes compressed JSON on the archive's thread."""
+
+    sql: str
+    values: Sequence[Any]
+
+    def encoded_values(self) -> list[Any]:
+        return [pack(value) if isinstance(value, dict | list) else value for value in self.values]
+
+
+def pack(value: Any) -> bytes:
+    return zlib.compress(msgspec.json.encode(value), _COMPRESSION)
+
+
+def unpack(blob: bytes) -> Any:
+    return msgspec.json.decode(zlib.decompress(blob))
+
+
+def put_run(record: RunRecord) -> Statement:
+    values = tuple(getattr(record, name.strip()) for name in _RUN_COLUMNS.split(","))
+    sql = f"INSERT OR REPLACE INTO runs ({_RUN_COLUMNS}, body) VALUES ({', '.join('?' * 14)})"
+    return Statement(sql, (*values, record.body))
+
+
+def put_pod(record: PodRecord) -> Statement:
+    values = (record.pod_uid, record.run_uid, record.name, record.created, record.deleted, record.body)
+    return Statement(f"INSERT OR REPLACE INTO pods VALUES ({', '.join('?' * 6)})", values)
+
+
+def put_log(record: LogRecord, body: bytes | None) -> Statement:
+    values = tuple(getattr(record, name.strip()) for name in _LOG_COLUMNS.split(","))
+    return Statement(
+        f"INSERT OR REPLACE INTO logs ({_LOG_COLUMNS}, body) VALUES ({', '.join('?' * 11)})", (*values, body)
+    )
+
+
+def put_samples(run_uid: str, pod: str, at: float, body: dict[str, Any]) -> Statement:
+    return Statement("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?)", (run_uid, pod, at, body))
+
+
+def put_note(name: str, text: str) -> Statement:
+    return Statement("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, text))
+
+
+def open_database(path: Path, *, writes: bool) -> sqlite3.Connection:
+    """Raises UnusableArchive, sqlite3.Error, OSError."""
+    if writes:
+        path.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    elif not path.exists():
+        raise FileNotFoundError(path)
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+    try:
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if version > FORMAT:
+            raise UnusableArchive(
+                f"{path} was written by a later rowlock (format {version}, this one knows {FORMAT}): upgrade, or move it away"
+            )
+        if writes:
+            database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # first: it must stand before there is a page
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            if version == 0:
+                database.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {FORMAT}; COMMIT;")
+    except sqlite3.DatabaseError as error:
+        database.close()
+        if "not a database" in str(error) or "malformed" in str(error):
+            raise UnusableArchive(f"{path} is damaged ({error}): move it away, and a new one is begun") from error
+        raise
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def write_all(database: sqlite3.Connection, statements: Iterable[Statement]) -> None:
+    """In one transaction. Raises sqlite3.Error; then nothing is written."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in statements:
+            database.execute(statement.sql, statement.encoded_values())
+        database.execute("COMMIT")
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+
+
+# ---------------------------------------------------------------- reads
+
+
+def read_runs(database: sqlite3.Connection, where: str = "", values: Sequence[Any] = ()) -> Iterator[RunRecord]:
+    """The runs that a condition leaves, the newest first; `body` is whole."""
+    sql = f"SELECT {_RUN_COLUMNS}, body FROM runs {where} ORDER BY created DESC, uid"
+    for row in database.execute(sql, values):
+        record = RunRecord(*row[:-1])
+        record.body = unpack(row[-1])
+        yield record
+
+
+def read_headers(database: sqlite3.Connection, where: str = "", values: Sequence[Any] = ()) -> list[RunRecord]:
+    """The same without their bodies."""
+    sql = f"SELECT {_RUN_COLUMNS} FROM runs {where} ORDER BY created DESC, uid"
+    return [RunRecord(*row) for row in database.execute(sql, values)]
+
+
+def read_pods(database: sqlite3.Connection, run_uid: str) -> list[PodRecord]:
+    sql = "SELECT * FROM pods WHERE run_uid = ? ORDER BY created, name"
+    return [PodRecord(a, b, c, d, e, unpack(body)) for a, b, c, d, e, body in database.execute(sql, (run_uid,))]
+
+
+def read_logs(database: sqlite3.Connection, run_uid: str) -> list[LogRecord]:
+    """Oldest life first."""
+    sql = f"SELECT {_LOG_COLUMNS} FROM logs WHERE run_uid = ? ORDER BY began, pod_uid, container, number"
+    return [LogRecord(*row) for row in database.execute(sql, (run_uid,))]
+
+
+def read_log_body(database: sqlite3.Connection, log: LogRecord) -> bytes | None:
+    """Compressed; None when it is gone."""
+    sql = "SELECT body FROM logs WHERE pod_uid = ? AND container = ? AND number = ?"
+    row = database.execute(sql, (log.pod_uid, log.container, log.number)).fetchone()
+    return None if row is None else row[0]
+
+
+def read_samples(database: sqlite3.Connection, run_uid: str) -> list[tuple[str, float, dict[str, Any]]]:
+    """Pod, time and content of each chunk, in order of time."""
+    sql = "SELECT pod, at, body FROM samples WHERE run_uid = ? ORDER BY at"
+    return [(pod, at, unpack(body)) for pod, at, body in database.execute(sql, (run_uid,))]
+
+
+def read_notes(database: sqlite3.Connection) -> dict[str, str]:
+    return dict(database.execute("SELECT name, text FROM notes"))

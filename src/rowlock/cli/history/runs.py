@@ -1,0 +1,158 @@
+"""`rowlock history` and `rowlock show`: what ran, also what has been deleted since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient
+from rowlock.cli.commands.jobs import check_project
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.history.timeline import draw_timeline, format_span
+from rowlock.cli.output import format_age, parse_duration, show, show_json, table, tell
+
+RUNS = "/api/v1/runs"
+_PHASES = "Pending Running Degraded Stopped Completed Failed Deleted".split()
+_MAX_VERDICT = 90
+_SHORT_ID = 8
+
+
+def index(line: CommandLine) -> int:
+    server, query = client.connect(line), {}
+    if not line.all_projects:
+        query["project"] = project(line)
+    if line.name:
+        query["name"] = line.name
+    if line.status:
+        if (word := line.status.capitalize()) not in _PHASES:
+            raise CommandError(f"there is no status {line.status}.{suggest_nearest(word, _PHASES)}", 2)
+        query["phase"] = word
+    if line.since:
+        query["since"] = str(parse_duration(line.since, "--since"))
+    runs, body = _list_runs(server, line.limit, query)
+    if line.json:
+        show_json(runs)
+        return 0
+    if not runs:
+        if not line.all_projects:
+            check_project(server, project(line))
+        show("No runs." if line.all_projects else f"No runs in project {project(line)}.")
+    else:
+        header = (
+            "RUN", "ID", *(("PROJECT",) if line.all_projects else ()), "STATUS", "ATTEMPTS", "DURATION", "AGE", "VERDICT",
+        )  # fmt: skip
+        show(table(header, [_row(run, with_project=line.all_projects) for run in runs]))
+    if body.get("next"):
+        tell("There are more: --limit N shows them.")
+    if body.get("cut"):
+        tell(f"The archive removed its oldest runs to keep its limits, last at {body['cut']}.")
+    if body.get("problem"):
+        tell(f"warning: {body['problem']}")
+    return 0
+
+
+def _list_runs(server: ServerClient, limit: int, query: dict[str, str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    if limit < 1:
+        raise CommandError(f"--limit must be at least 1, but is {limit}", 2)
+    runs: list[dict[str, Any]] = []
+    while True:
+        body = server.get(RUNS, limit=min(500, limit - len(runs)), offset=len(runs), **query)
+        runs += body["runs"]
+        if len(runs) >= limit or not body.get("next"):
+            return runs, body
+
+
+def _row(run: dict[str, Any], *, with_project: bool) -> tuple[str, ...]:
+    status = run["phase"] + (", deleted" if run["deletedAt"] and run["phase"] != "Deleted" else "")
+    verdict = run["verdict"].splitlines()[0] if run["verdict"] else ""
+    return (
+        run["name"],
+        run["id"][:_SHORT_ID],
+        *((run["projectName"],) if with_project else ()),
+        status,
+        str(run["attempts"] or "-"),
+        format_span(run["durationSeconds"]) if run["durationSeconds"] is not None else "-",
+        format_age(run["createdAt"]),
+        verdict if len(verdict) <= _MAX_VERDICT else verdict[: _MAX_VERDICT - 1] + "…",
+    )
+
+
+def find_run(server: ServerClient, project_name: str, word: str) -> dict[str, Any]:
+    """One run, whole: by its name (the newest; `NAME~1` is the one before), its id, or how its id begins. Raises CommandError."""
+    name, _, back = word.partition("~")
+    if back and not (back.isascii() and back.isdigit()):
+        raise CommandError(f"{word}: after ~ stands a number, such as {name}~1 for the run before the newest", 2)
+    steps = int(back or 0)
+    named = server.get(RUNS, project=project_name, name=name, limit=min(500, steps + 1))["runs"]
+    if named and steps < len(named):
+        return dict(server.get(f"{RUNS}/{named[steps]['id']}"))
+    if named:
+        raise CommandError(
+            f"there are only {len(named)} runs of the name {name}: {name}~{len(named) - 1} is the oldest"
+        )
+    everything = server.get(RUNS, limit=500)["runs"]
+    by_id = [run for run in everything if len(word) >= 4 and run["id"].startswith(word)]
+    if len(by_id) == 1:
+        return dict(server.get(f"{RUNS}/{by_id[0]['id']}"))
+    if by_id:
+        raise CommandError(f"{len(by_id)} runs have ids that begin with {word}: give more of it")
+    names = sorted({run["name"] for run in everything if run["projectName"] == project_name})
+    raise CommandError(
+        f"There is no run {word} in project {project_name}.{suggest_nearest(name, names)} `rowlock history` shows them all;"
+        " -p <project> names another project."
+    )
+
+
+# ---------------------------------------------------------------- one run
+
+
+def show_run(line: CommandLine) -> int:
+    server = client.connect(line)
+    run = find_run(server, project(line), line.word("run"))
+    if line.json:
+        show_json(run)
+        return 0
+    for text in _describe(run):
+        show(text)
+    return 0
+
+
+def _describe(run: dict[str, Any]) -> Iterator[str]:
+    ran = run["ran"]
+    yield f"{run['name']}  ({run['id']})"
+    yield f"  project:   {run['projectName']}"
+    gone = f", deleted {format_age(run['deletedAt'])} ago" if run["deletedAt"] else ""
+    took = f" after {format_span(run['durationSeconds'])}" if run["durationSeconds"] is not None else ""
+    yield f"  status:    {run['phase']}{took}{gone}"
+    yield f"  submitted: {run['createdAt']} ({format_age(run['createdAt'])} ago)"
+    if run["verdict"]:
+        yield f"  verdict:   {run['verdict']}"
+    yield from _describe_program(ran)
+    if run["phases"]:
+        yield ""
+        yield from draw_timeline(run["phases"], run["ranks"])
+    yield ""
+    yield f"Logs: `rowlock logs {run['name']}`" + (
+        f", of an earlier attempt with --attempt N (1 to {run['attempts']})" if run["attempts"] > 1 else ""
+    )
+
+
+def _describe_program(ran: dict[str, Any]) -> Iterator[str]:
+    import shlex
+
+    if ran["commandLine"]:
+        yield f"  submitted as: {ran['commandLine']}"
+    yield f"  command:   {shlex.join(ran['command']) or '(the image’s own)'}"
+    yield f"  image:     {ran['image']}"
+    if ran["workingDir"]:
+        yield f"  directory: {ran['workingDir']}"
+    yield f"  replicas:  {', '.join(f'{role} {count}' for role, count in ran['replicas'].items())}"
+    if code := ran["code"]:
+        dirty = f", and {code['changedFiles']} changed files (diff kept)" if code.get("changedFiles") else ""
+        yield f"  code:      commit {str(code.get('commit'))[:12]} of {code.get('directory')}{dirty}"
+        if code.get("note"):
+            yield f"             {code['note']}"
+    names = [*ran["environment"], *(f"all of {source}" for source in ran["environmentFrom"])]
+    yield f"  variables: {', '.join(names) or 'none'}"

@@ -1,0 +1,244 @@
+"""Workloads that are gone, made again of their records: the same answers as when they were there, from the archive.
+
+Who may read one: whoever may read what lies in the namespace that it ran in, as long as it is that namespace and no later one
+of the same name; the owner reads all.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from rowlock import kinds, objects
+from rowlock.archive import database
+from rowlock.archive.database import UnusableArchive
+from rowlock.archive.records import PhaseStep, PodRecord, RunRecord
+from rowlock.errors import Unavailable
+from rowlock.kinds import Kind
+from rowlock.rest.call import Endpoint, RestCall
+from rowlock.workloads import history, list_query, runai_json
+from rowlock.workloads import pods as ranks
+from rowlock.workloads.figures.resources import allocated_resources
+from rowlock.workloads.projects import Project
+from rowlock.workloads.runai_json import Workload
+
+T = TypeVar("T")
+P = ParamSpec("P")
+PastEndpoint = Callable[[RestCall, "PastRun"], Awaitable[Any]]
+_MAX_SEARCHED = 5000
+"""Runs that a search or a filter looks through, the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run as it was recorded, and its pods."""
+
+    record: RunRecord
+    pods: list[PodRecord]
+
+    def workload(self) -> Workload:
+        """Without its pods: none of them holds anything any more."""
+        body = self.record.body
+        project = Project(**{**body["project"], "quota": Decimal(-1), "limit": Decimal(-1)})
+        ended = self.record.finished or self.record.deleted or 0.0
+        return Workload(
+            body["job"] or {}, [], body.get("group"), project, str(body.get("cluster")), clock=lambda: ended
+        )
+
+    @property
+    def phases(self) -> list[PhaseStep]:
+        return [PhaseStep(*step) for step in self.record.body.get("phases") or ()]
+
+
+def kind_of(record: RunRecord) -> Kind | None:
+    return next((kind for kind in kinds.JOBS if kind.name == record.kind), None)
+
+
+async def ask_archive(
+    call: RestCall, question: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+) -> T | None:
+    """The answer of the archive; None where there is none yet. Raises Unavailable where it cannot be read."""
+    archive = call.context.archive
+    if archive is None:
+        return None
+    try:
+        return await archive.read(question, *args, **kwargs)
+    except FileNotFoundError:
+        return None
+    except (sqlite3.Error, OSError, UnusableArchive) as error:
+        raise Unavailable(f"the archive cannot be read now: {error}") from None
+
+
+async def catch_up(call: RestCall, uid: str = "") -> None:
+    """Before a read: what has gone a moment ago is written, and this run as it stands."""
+    if call.context.catch_up is not None:
+        await call.context.catch_up(uid)
+
+
+def is_visible(call: RestCall, record: RunRecord, verb: str = "get") -> bool:
+    """Whether the caller may know of this run, by the rights in the namespace that it ran in."""
+    if call.rights is None:
+        return True
+    kind, namespace = kind_of(record), record.namespace
+    current = call.context.cache.namespace(namespace)  # only where he sees it
+    if kind is None or current is None or objects.uid(current) != record.namespace_uid:
+        return False
+    return call.rights.allows(verb, kind, namespace, name=record.name if verb == "get" else "")
+
+
+def _read_past(connection: sqlite3.Connection, identifier: str) -> PastRun | None:
+    where = "WHERE id = ? OR uid = ?"
+    record = next(database.read_runs(connection, where, (identifier, identifier)), None)
+    return None if record is None else PastRun(record, database.read_pods(connection, record.uid))
+
+
+async def find_past(call: RestCall, identifier: str) -> PastRun | None:
+    """The recorded run of a workload's id (or its job's uid), where the caller has the route's right. Raises Forbidden."""
+    await catch_up(call)
+    run = await ask_archive(call, _read_past, identifier)
+    if run is None or not run.record.body.get("job") or not is_visible(call, run.record):
+        return None
+    if (kind := kind_of(run.record)) is not None:
+        call.require_right(kind, run.record.namespace, run.record.name)
+    return run
+
+
+def or_past(live: Endpoint, past: PastEndpoint) -> Endpoint:
+    """The endpoint of one workload, answered from the archive where the workload is gone."""
+
+    @wraps(live)
+    async def serve(call: RestCall) -> Any:
+        identifier = str(call.path["id"])
+        if call.context.archive is None or call.context.cache.job_uid(identifier):
+            return await live(call)
+        run = await find_past(call, identifier)
+        return await live(call) if run is None else await past(call, run)
+
+    return serve
+
+
+# ---------------------------------------------------------------- one workload
+
+
+def past_json(run: PastRun, *, detailed: bool = False) -> dict[str, Any]:
+    """Run:ai's JSON of a workload that is gone."""
+    workload, record = run.workload(), run.record
+    body = runai_json.workload_detail_json(workload) if detailed else runai_json.workload_json(workload)
+    last = run.phases[-1] if run.phases else PhaseStep(record.created, record.phase)
+    reached = next((step for step in reversed(run.phases) if step.phase == record.phase), last)
+    nodes = sorted({str(n) for pod in run.pods if (n := objects.dig(pod.body, "spec.nodeName"))})
+    chief = ranks.chief_pod(pod.body for pod in run.pods)
+    fields = {
+        **body["additionalFields"],
+        "status": record.phase,
+        "nodes": nodes,
+        "chief": objects.name(chief) if chief else "",
+        "pendingPods": 0,
+    }
+    return {
+        **body,
+        "phase": record.phase,
+        "phaseMessage": record.verdict or reached.message,
+        "deletedAt": _time(record.deleted) or body["deletedAt"],
+        "updatedAt": _time(last.at),
+        "phaseUpdatedAt": _time(reached.at),
+        "actionsSupport": {"delete": False, "suspend": False},
+        "additionalFields": fields,
+    }
+
+
+def _time(at: float | None) -> str | None:
+    return objects.timestamp(at) if at else None
+
+
+async def show(call: RestCall, run: PastRun) -> Any:
+    call.validate_query()
+    return past_json(run, detailed=True)
+
+
+async def show_events(call: RestCall, run: PastRun) -> Any:
+    parsed = list_query.parse_query({"sortOrder": "desc", **call.query}, ("createdAt",))
+    events = sorted(run.record.body.get("events") or (), key=history.event_order, reverse=parsed.descending)
+    return list_query.list_body(
+        "events", events, parsed, lambda event: history.event_json(event, str(run.record.body.get("cluster")))
+    )
+
+
+async def show_history(call: RestCall, run: PastRun) -> Any:
+    parsed = list_query.parse_query(call.query, ())
+    records = history.recorded_history(run.phases, run.record.body.get("events") or (), run.workload().cluster)
+    page, next_offset = list_query.page_of(records, parsed)
+    return {"records": list(page)} if next_offset is None else {"records": list(page), "next": next_offset}
+
+
+async def show_why(call: RestCall, run: PastRun) -> Any:
+    call.validate_query()
+    record = run.record
+    told = {"incidents": [], "verdict": None, "ranks": [], **(record.body.get("why") or {})}
+    return {**told, "name": record.name, "phase": record.phase, "sentence": record.verdict or "Nothing is known of it."}
+
+
+async def show_pods(call: RestCall, run: PastRun) -> Any:
+    parsed = list_query.parse_query(call.query, (), other_parameters=("deleted",))
+    if not list_query.asks_for_deleted({"deleted": "true", **call.query}):
+        return {"pods": []}
+    return list_query.list_body("pods", past_pods(run, parsed.search), parsed, dict)
+
+
+def past_pods(run: PastRun, search: str = "") -> list[dict[str, Any]]:
+    """Run:ai's JSON of the pods that the run had, in the order of ranks, the older one of two first."""
+    body, job = past_json(run), run.record.body["job"]
+    by_uid = {pod.pod_uid: pod for pod in run.pods}
+    found = []
+    for pod in ranks.sort_by_rank(pod.body for pod in run.pods if search in pod.name):
+        gone = by_uid[objects.uid(pod)].deleted or run.record.deleted
+        fields = ranks.pod_json(pod, body)
+        fields |= {"deletedAt": _time(gone) or fields["deletedAt"], "allocatedResources": allocated_resources([])}
+        found.append({**fields, "ready": False, "rank": ranks.rank_label(job, pod)})
+    return found
+
+
+# ---------------------------------------------------------------- lists
+
+
+async def deleted_workloads(call: RestCall, query: list_query.Query) -> list[dict[str, Any]]:
+    """Run:ai's JSON of workloads that were deleted, filtered and sorted, the newest first."""
+    await catch_up(call)
+    where, values = _narrow(query)
+    rows = await ask_archive(call, lambda d: _read_rows(d, f"WHERE deleted IS NOT NULL {where}", values)) or []
+    bodies = [past_json(run) for run in rows if is_visible(call, run.record, "list")]
+    return list(list_query.select_rows(bodies, query, _READERS))
+
+
+def _narrow(query: list_query.Query) -> tuple[str, list[str]]:
+    """What of the query SQL can say."""
+    columns = {"name": "name", "projectName": "project", "namespace": "namespace"}
+    found = [f for f in query.filters if f.field in columns and f.operator == "=="]
+    return "".join(f" AND {columns[f.field]} = ?" for f in found), [f.value for f in found]
+
+
+def _read_rows(connection: sqlite3.Connection, where: str, values: list[str]) -> list[PastRun]:
+    rows: list[PastRun] = []
+    for record in database.read_runs(connection, where, values):
+        if record.body.get("job"):
+            rows.append(PastRun(record, []))
+        if len(rows) >= _MAX_SEARCHED:
+            break
+    return rows
+
+
+def _search_text(body: dict[str, Any]) -> str:
+    words = ("name", "projectName", "distributedFramework", "submittedBy", "type", "phase")
+    return "\n".join(str(body[word]) for word in words).lower()
+
+
+_READERS: list_query.Readers[dict[str, Any]] = {
+    **{name: lambda body, name=name: body.get(name) for name in list_query.WORKLOAD_FIELDS},  # type: ignore[misc]
+    list_query.SEARCH: _search_text,
+    "nodepool": lambda body: body["requestedNodePools"][0],
+    "allocatedGPU": lambda body: 0,
+}

@@ -1,0 +1,333 @@
+"""The recorder: looks at jobs that have changed, and hands what there is to know of them to the archive.
+
+It looks at what is, from the informer cache, a moment after a change; a job of many pods less often, so that a thousand
+pods cost no more than one. What it writes waits in the archive's queue: nothing here waits for a disk. Works over any `Api`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.api import Api
+from rowlock.archive import database
+from rowlock.archive.archive import Archive
+from rowlock.archive.database import UnusableArchive
+from rowlock.archive.records import PhaseStep
+from rowlock.controllers.supervisor import ERRORS, supervise
+from rowlock.errors import ApiError, Expired, Forbidden, NotFound
+from rowlock.objects import Object
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.run_history.run_notes import RunNotes, new_notes, notes_of_record
+from rowlock.workloads import history
+from rowlock.workloads.phase import TERMINAL
+from rowlock.workloads.runai_json import Workload
+
+log = logging.getLogger(__name__)
+
+_FIRST_LOOK = 0.05
+"""Seconds after a change in which others gather."""
+_LOOK_PER_POD = 0.0005
+"""Seconds between two looks at a job, for each of its pods."""
+_WRITE_INTERVAL = 2.0
+"""Seconds between two writes of a run whose phase stays."""
+_RUNS_PER_TURN = 8
+_RETRY = 5.0
+_MAX_EARLY = 2000
+_SETTLE = 2.0
+"""Seconds for which a reader waits for the archive's thread."""
+_LINGER = 60.0
+"""Seconds after its end in which a run is still held: its other ranks end, its events come."""
+_NO_DIAGNOSIS: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": []}
+DELETED = "Deleted"
+
+
+class RunRecorder:
+    """One per server. `run` for as long as it works."""
+
+    def __init__(
+        self,
+        api: Api,
+        cache: InformerCache,
+        archive: Archive,
+        clock: Callable[[], float],
+        *,
+        diagnose: Callable[[Object], Awaitable[dict[str, Any]]] | None = None,
+    ) -> None:
+        self._api, self._cache, self._archive, self._clock = api, cache, archive, clock
+        self._diagnose = diagnose
+        self._runs: dict[str, RunNotes] = {}
+        self._known: dict[str, str] = {}
+        """Runs of the archive that are not deleted: the uid of the job → its phase as it was written."""
+        self._first_seen: dict[str, Workload] = {}
+        """Jobs that are new, until they are looked at."""
+        self._pod_owners: dict[str, str] = {}
+        self._dirty: dict[str, None] = {}
+        self._wakeup = asyncio.Event()
+        self._early_events: dict[str, list[Object]] = {}
+        """Events of jobs that have not been looked at yet."""
+        self._explaining: set[asyncio.Task[None]] = set()
+        self._one_at_a_time = asyncio.Lock()
+        cache.subscribe(self._note_change)
+
+    def _note_change(self, uid: str) -> None:
+        if not uid:
+            return
+        if uid not in self._dirty and uid not in self._runs and uid not in self._known:
+            workload = self._cache.workload(uid)
+            if workload is not None:
+                self._first_seen[uid] = workload  # it may be gone before it is looked at
+        self._dirty[uid] = None
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Until cancelled; what it holds is handed over before it returns."""
+        await self._read_known()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(supervise("the events of runs", self._watch_events))
+                tasks.create_task(supervise("the recorder of runs", self._look_forever))
+        finally:
+            with contextlib.suppress(Exception):  # the server ends: what the last look wrote is there
+                for notes in self._runs.values():
+                    self._write(notes)
+
+    async def _read_known(self) -> None:
+        try:
+            headers = await self._archive.read(database.read_headers, "WHERE deleted IS NULL")
+        except FileNotFoundError:
+            return
+        except (sqlite3.Error, OSError, UnusableArchive) as error:
+            log.warning("earlier runs are not read from the archive: %s", error)
+            return
+        self._known = {record.uid: record.phase if record.verdict else "" for record in headers}
+
+    # ------------------------------------------------------------ looks
+
+    async def _look_forever(self) -> None:
+        await self._cache.wait_until("", self._cache.has_synced, None)
+        for uid in set(self._known) - set(self._cache.job_uids()):
+            self._dirty[uid] = None  # it went while nobody looked
+        while True:
+            if not self._dirty:
+                await self._wakeup.wait()
+            self._wakeup.clear()
+            await asyncio.sleep(_FIRST_LOOK)
+            now, looked = self._clock(), 0
+            for uid in list(self._dirty):
+                notes = self._runs.get(uid)
+                if notes is not None and notes.next_look > now:
+                    continue
+                self._dirty.pop(uid, None)
+                try:
+                    looked += await self._look(uid)
+                except Exception as error:  # noqa: BLE001 (an odd object costs its own record, and nobody else's)
+                    ERRORS.report("the record of a run", error, "it is begun anew at the next change")
+                    self._runs.pop(uid, None)
+                    self._known.pop(uid, None)
+                if looked % _RUNS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+
+    async def _look(self, uid: str) -> bool:
+        """Note what is new about a job. False where nothing had to be looked at."""
+        job = self._cache.job(uid)
+        notes = self._runs.get(uid)
+        if job is None and notes is None and uid not in self._known and uid not in self._first_seen:
+            return False  # a Queue's, a Deployment's
+        if notes is None and job is not None and self._known.get(uid) == self._cache.phase(uid) in TERMINAL:
+            return False  # all is written
+        if notes is None and (notes := await self._find_notes(uid)) is None:
+            return False
+        now = self._clock()
+        if (job := self._cache.job(uid)) is None:
+            self._note_deleted(notes, now)
+            return True
+        workload = self._cache.workload(uid)
+        if workload is None:
+            return False
+        notes.take_workload(workload)
+        phase = self._cache.phase(uid)
+        is_news = notes.note_phase(now, phase, self._cache.status(uid).message if phase != notes.record.phase else "")
+        self._note_pods(notes, workload.pods, now)
+        notes.next_look = now + len(workload.pods) * _LOOK_PER_POD
+        if phase in TERMINAL and notes.record.finished is None:
+            notes.record.finished = now
+        if phase in TERMINAL and not notes.is_explained:
+            self._begin_explaining(notes)
+        if is_news or now - notes.written_at > _WRITE_INTERVAL:
+            self._write(notes)
+        else:
+            self._dirty[uid] = None
+            notes.next_look = max(notes.next_look, notes.written_at + _WRITE_INTERVAL + 0.01)
+        return True
+
+    async def _find_notes(self, uid: str) -> RunNotes | None:
+        """Of this run, new or as an earlier look left them; None where it is no workload."""
+        notes: RunNotes | None = None
+        if uid in self._known:
+            try:
+                records = await self._archive.read(lambda d: list(database.read_runs(d, "WHERE uid = ?", (uid,))))
+                notes = notes_of_record(records[0]) if records else None
+            except (sqlite3.Error, OSError, UnusableArchive) as error:
+                log.debug("the record of %s cannot be read: %s", uid, error)  # the archive's thread says so
+        if notes is None:
+            workload = self._cache.workload(uid) or self._first_seen.get(uid)
+            if workload is None:
+                return None
+            namespace = self._cache.namespace(objects.namespace(workload.job))
+            notes = new_notes(workload, objects.uid(namespace) if namespace else "")
+            notes.take_workload(workload)
+            notes.note_phase(notes.record.created, "Creating", "")
+        self._first_seen.pop(uid, None)
+        for event in self._early_events.pop(uid, ()):
+            notes.note_event(event)
+        self._runs[uid] = notes
+        return notes
+
+    def _note_pods(self, notes: RunNotes, pods: Any, now: float) -> None:
+        present: set[str] = set()
+        for pod in pods:
+            uid = objects.uid(pod)
+            present.add(uid)
+            previous = notes.pods.get(uid)
+            if previous is pod:
+                continue
+            notes.pods[uid] = pod
+            self._pod_owners[uid] = notes.record.uid
+            notes.note_life(pod, now)
+            if previous is None or _stage(previous) != _stage(pod):
+                self._archive.put(f"pod/{uid}", database.put_pod(notes.to_pod_record(pod, None)))
+        for uid in notes.pods.keys() - present:
+            self._note_pod_gone(notes, uid, now)
+
+    def _note_pod_gone(self, notes: RunNotes, uid: str, now: float) -> None:
+        pod = notes.pods.pop(uid)
+        notes.end_lives(pod, now)
+        self._pod_owners.pop(uid, None)
+        self._archive.put(f"pod/{uid}", database.put_pod(notes.to_pod_record(pod, now)))
+
+    def _note_deleted(self, notes: RunNotes, now: float) -> None:
+        for uid in list(notes.pods):
+            self._note_pod_gone(notes, uid, now)
+        last = notes.phases[-1].phase if notes.phases else ""
+        if not notes.record.verdict:
+            notes.record.verdict = f"It was deleted while it was {last.lower()}." if last not in TERMINAL else ""
+        notes.note_phase(now, DELETED, "")
+        notes.record.phase = last if last in TERMINAL else DELETED
+        notes.record.deleted = now
+        self._write(notes)
+        self._runs.pop(notes.record.uid, None)
+        self._known.pop(notes.record.uid, None)
+
+    def _write(self, notes: RunNotes) -> None:
+        notes.written_at = self._clock()
+        self._archive.put(f"run/{notes.record.uid}", database.put_run(notes.to_record()))
+
+    # ------------------------------------------------------------ verdicts
+
+    def _begin_explaining(self, notes: RunNotes) -> None:
+        notes.is_explained = True
+        task = asyncio.create_task(self._explain(notes))
+        self._explaining.add(task)
+        task.add_done_callback(self._explaining.discard)
+
+    async def _explain(self, notes: RunNotes) -> None:
+        """What happened, in the sentence of `why`; then all of a run that is over is written."""
+        uid, had_trouble = notes.record.uid, notes.record.attempts > 1 or notes.record.phase == "Failed"
+        diagnosis = _NO_DIAGNOSIS
+        if self._diagnose is not None and had_trouble and notes.job is not None:
+            async with self._one_at_a_time:
+                try:
+                    diagnosis = await self._diagnose(notes.job)
+                except Exception:
+                    log.exception("the end of the job %s is archived without its diagnosis", notes.record.name)
+        workload = self._cache.workload(uid)
+        if workload is not None:
+            answer = history.explain_workload(workload, diagnosis, list(notes.events.values()))
+            notes.record.verdict, notes.record.body["why"] = str(answer["sentence"]), answer
+        elif diagnosis["incidents"]:
+            notes.record.verdict = str(diagnosis["incidents"][-1]["sentence"])
+        self._write(notes)
+        if notes.record.deleted is None:
+            self._known[uid] = notes.record.phase if notes.record.verdict else ""
+            asyncio.get_running_loop().call_later(_LINGER, self._release, uid)
+
+    def _release(self, uid: str) -> None:
+        """A run that is over need not stay in memory."""
+        notes = self._runs.get(uid)
+        if notes is None:
+            return
+        if all(objects.phase(pod) in ("Succeeded", "Failed") for pod in notes.pods.values()):
+            self._write(notes)
+            for pod_uid in notes.pods:
+                self._pod_owners.pop(pod_uid, None)
+            del self._runs[uid]
+        else:
+            asyncio.get_running_loop().call_later(_LINGER, self._release, uid)
+
+    def phases_of(self, uid: str) -> list[PhaseStep]:
+        """The phases of a run that is held, with their times; [] of another."""
+        notes = self._runs.get(uid)
+        return list(notes.phases) if notes else []
+
+    async def catch_up(self, uid: str = "") -> None:
+        """For somebody who reads now: write what has gone, and what is known of one run ("*" = of all that are held)."""
+        gone = [one for one in self._dirty if self._cache.job(one) is None]
+        gone = [one for one in gone if one in self._runs or one in self._first_seen]
+        new = list(self._first_seen) if uid == "*" else [uid] if uid in self._dirty else []
+        for dirty in {*gone, *new}:
+            self._dirty.pop(dirty, None)
+            await self._look(dirty)
+        for notes in list(self._runs.values()) if uid == "*" else filter(None, (self._runs.get(uid),)):
+            self._write(notes)
+        await self._archive.settle(_SETTLE)
+
+    # ------------------------------------------------------------ events
+
+    async def _watch_events(self) -> None:
+        while True:
+            try:
+                async for change in self._api.watch(kinds.EVENT, since=None):
+                    if change.type in ("Added", "Modified"):
+                        self._note_event(change.object)
+            except Expired:
+                continue
+            except (Forbidden, NotFound) as error:
+                log.warning("events are not archived: %s", error.message)
+                return
+            except ApiError:
+                await asyncio.sleep(_RETRY)
+
+    def _note_event(self, event: Object) -> None:
+        uid = self._run_of_event(event)
+        notes = self._runs.get(uid)
+        if notes is not None:
+            notes.note_event(event)
+            self._note_change(uid)
+        elif uid in self._dirty and len(self._early_events) < _MAX_EARLY:
+            self._early_events.setdefault(uid, []).append(event)
+
+    def _run_of_event(self, event: Object) -> str:
+        """The uid of the job that an event is about; "" where it is about none that is known."""
+        regarding = event.get("involvedObject") or {}
+        uid, name = str(regarding.get("uid") or ""), str(regarding.get("name") or "")
+        if regarding.get("kind") == "PodGroup":
+            return name[-36:]
+        if regarding.get("kind") != "Pod":
+            return uid
+        if uid in self._pod_owners:
+            return self._pod_owners[uid]
+        jobs = self._cache.jobs_named(str(regarding.get("namespace") or ""), name.rsplit("-", 2)[0])
+        return objects.uid(jobs[0]) if jobs else ""
+
+
+def _stage(pod: Object) -> tuple[Any, ...]:
+    """What of a pod must not be lost: that it runs, what ended it, that it goes."""
+    statuses = objects.dig(pod, "status.containerStatuses", [])
+    ends = tuple((s.get("restartCount"), "terminated" in (s.get("state") or {})) for s in statuses)
+    return objects.phase(pod), ends, objects.is_deleting(pod), objects.dig(pod, "spec.nodeName")

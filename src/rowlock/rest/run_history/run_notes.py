@@ -1,0 +1,131 @@
+"""What the recorder has in its hands of one run, and the record that is made of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rowlock import objects
+from rowlock.archive import redaction
+from rowlock.archive.records import PhaseStep, PodRecord, RunRecord
+from rowlock.objects import Object
+from rowlock.workloads import runai_json
+from rowlock.workloads.runai_json import Workload
+
+MAX_EVENTS = 500
+"""Events of a run that are kept, the newest."""
+MAX_PHASES = 2000
+
+
+@dataclass(slots=True)
+class RunNotes:
+    """One run that is not over, or not yet written to its end."""
+
+    record: RunRecord
+    phases: list[PhaseStep] = field(default_factory=list)
+    events: OrderedDict[str, Object] = field(default_factory=OrderedDict)
+    pods: dict[str, Object] = field(default_factory=dict)
+    """The pods as they were last seen, by uid."""
+    lives: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
+    """Pod's name → its lives (uid and restart) → when it was seen to run, and to have ended."""
+    secrets: list[str] = field(default_factory=list)
+    job: Object | None = None
+    group: Object | None = None
+    next_look: float = 0.0
+    written_at: float = 0.0
+    is_explained: bool = False
+
+    def note_phase(self, at: float, phase: str, message: str) -> bool:
+        """True when that is news."""
+        if self.phases and self.phases[-1].phase == phase:
+            return False
+        self.phases.append(PhaseStep(at, phase, message))
+        del self.phases[:-MAX_PHASES]
+        self.record.phase = phase
+        return True
+
+    def note_event(self, event: Object) -> None:
+        uid = objects.uid(event)
+        self.events.pop(uid, None)
+        self.events[uid] = event
+        while len(self.events) > MAX_EVENTS:
+            self.events.popitem(last=False)
+
+    def note_life(self, pod: Object, now: float) -> None:
+        """A pod's containers as they are: which life began, which ended. Restarts between two looks are counted all the same."""
+        for status in objects.dig(pod, "status.containerStatuses", [])[:1]:
+            state, count = status.get("state") or {}, int(status.get("restartCount") or 0)
+            if not count and not state.keys() & {"running", "terminated"}:
+                continue
+            lives = self.lives.setdefault(objects.name(pod), {})
+            for number in range(count + 1):
+                life = lives.setdefault(f"{objects.uid(pod)}/{number}", [now, None])
+                if life[1] is None and (number < count or "terminated" in state):
+                    life[1] = now
+            if len(lives) > self.record.attempts:
+                self.record.attempts = len(lives)
+
+    def end_lives(self, pod: Object, now: float) -> None:
+        """The pod is gone, and what ran in it."""
+        for name, life in self.lives.get(objects.name(pod), {}).items():
+            if name.startswith(objects.uid(pod)) and life[1] is None:
+                life[1] = now
+
+    def take_workload(self, workload: Workload) -> None:
+        """The job and its group as they are now."""
+        if workload.job is not self.job:
+            if self.job is None or objects.meta(self.job).get("generation") != objects.meta(workload.job).get(
+                "generation"
+            ):
+                self.secrets = redaction.secret_values(workload.job)
+            self.job = workload.job
+        self.group = workload.group or self.group
+        self.record.body["project"] = {**asdict(workload.project), "quota": None, "limit": None}
+        self.record.body["cluster"] = workload.cluster
+
+    def to_record(self) -> RunRecord:
+        """The row as it stands; a value of its own."""
+        body = {
+            **self.record.body,
+            "job": without_bookkeeping(self.job) if self.job else self.record.body.get("job"),
+            "group": without_bookkeeping(self.group) if self.group else self.record.body.get("group"),
+            "phases": [[step.at, step.phase, step.message] for step in self.phases],
+            "events": [without_bookkeeping(event) for event in self.events.values()],
+            "lives": {name: {life: list(times) for life, times in lives.items()} for name, lives in self.lives.items()},
+        }
+        fields = {name: getattr(self.record, name) for name in RunRecord.__slots__ if name != "body"}
+        return RunRecord(**fields, body=redaction.redact(body, self.secrets))
+
+    def to_pod_record(self, pod: Object, deleted: float | None) -> PodRecord:
+        body = redaction.redact(without_bookkeeping(pod), self.secrets)
+        created = objects.seconds(objects.meta(pod).get("creationTimestamp"))
+        return PodRecord(objects.uid(pod), self.record.uid, objects.name(pod), created, deleted, body)
+
+
+def new_notes(workload: Workload, namespace_uid: str) -> RunNotes:
+    """Of a run that is seen for the first time."""
+    job = workload.job
+    record = RunRecord(
+        objects.uid(job), runai_json.workload_id(job), objects.name(job), objects.namespace(job), namespace_uid,
+        workload.project.name, str(job.get("kind")), objects.seconds(runai_json.created_at(job)),
+    )  # fmt: skip
+    return RunNotes(record)
+
+
+def notes_of_record(record: RunRecord) -> RunNotes:
+    """Of a run that an earlier server wrote down."""
+    body = record.body
+    notes = RunNotes(record, [PhaseStep(*step) for step in body.get("phases") or ()])
+    notes.events = OrderedDict((objects.uid(event), event) for event in body.get("events") or ())
+    notes.lives = body.get("lives") or {}
+    notes.is_explained = bool(record.verdict)
+    return notes
+
+
+def without_bookkeeping(obj: Object) -> Object:
+    """Without the fields of managers, which are a third of an object and say nothing of the run."""
+    meta: dict[str, Any] = objects.meta(obj)
+    if "managedFields" not in meta:
+        return obj
+    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}

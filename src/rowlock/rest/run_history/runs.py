@@ -1,0 +1,199 @@
+"""Runs over REST, rowlock's own: `/api/v1/runs` lists everything that ever ran, `/api/v1/runs/{id}` shows one, whole."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rowlock import objects
+from rowlock.archive import database, retention
+from rowlock.archive.records import PhaseStep, RunRecord
+from rowlock.errors import BadRequest, NotFound, Unsupported
+from rowlock.objects import Object
+from rowlock.rest.call import RestCall
+from rowlock.rest.run_history import past_logs
+from rowlock.rest.run_history.past_workloads import PastRun, ask_archive, catch_up, find_past, is_visible, past_pods
+from rowlock.workloads import pods as ranks
+from rowlock.workloads import runai_json
+from rowlock.workloads.body_fields import did_you_mean
+from rowlock.workloads.frameworks import replica_specs
+from rowlock.workloads.objects import COMMAND_ANNOTATION, REQUEST_ANNOTATION
+
+CODE_ANNOTATION = "rowlock.dev/code"
+_PARAMETERS = ("project", "name", "phase", "since", "limit", "offset")
+_MAX_LIMIT = 500
+_PHASES = ("Creating", "Pending", "Initializing", "Running", "Degraded", "Stopping", "Stopped", "Resuming", "Completed", "Failed", "Deleting", "Deleted")  # fmt: skip
+
+
+async def index(call: RestCall) -> Any:
+    """GET /runs: every run that is kept, also of workloads that are gone, the newest first. Raises BadRequest, Unsupported."""
+    query = call.validate_query(*_PARAMETERS)
+    archive = _require_archive(call)
+    where, values = _conditions(query, call.context.clock())
+    limit, offset = _count(query, "limit", 50), _count(query, "offset", 0)
+    if not 1 <= limit <= _MAX_LIMIT:
+        raise BadRequest(f"limit must be between 1 and {_MAX_LIMIT}, but is {limit}.")
+    await catch_up(call, "*")
+    records = await ask_archive(call, database.read_headers, where, values) or []
+    visible = [record for record in records if is_visible(call, record, "list")]
+    notes = await ask_archive(call, database.read_notes) or {}
+    body: dict[str, Any] = {"runs": [header_json(record) for record in visible[offset : offset + limit]]}
+    if offset + limit < len(visible):
+        body["next"] = offset + limit
+    body["cut"] = notes.get(retention.CUT_NOTE, "") if call.rights is None else ""
+    body["problem"] = archive.problem if call.rights is None else ""
+    return body
+
+
+def _require_archive(call: RestCall) -> Any:
+    if call.context.archive is None:
+        raise Unsupported("this server keeps no archive of runs")
+    return call.context.archive
+
+
+def _conditions(query: dict[str, str], now: float) -> tuple[str, list[Any]]:
+    terms: list[str] = []
+    values: list[Any] = []
+    for parameter, column in (("project", "project"), ("name", "name")):
+        if text := query.get(parameter):
+            terms.append(f"{column} GLOB ?" if "*" in text else f"{column} = ?")
+            values.append(text.replace("[", "[[]") if "*" in text else text)
+    if phase := query.get("phase", "").capitalize():
+        if phase not in _PHASES:
+            raise BadRequest(f"there is no phase {phase[:60]!r}.{did_you_mean(phase, _PHASES)}")
+        terms.append("(phase = ? OR (? = 'Deleted' AND deleted IS NOT NULL))")
+        values += [phase, phase]
+    if text := query.get("since"):
+        try:
+            seconds = float(text)
+        except ValueError:
+            raise BadRequest(f"since must be a number of seconds, but is {text[:60]!r}.") from None
+        terms.append("created >= ?")
+        values.append(now - seconds)
+    return ("WHERE " + " AND ".join(terms) if terms else ""), values
+
+
+def _count(query: dict[str, str], name: str, default: int) -> int:
+    text = query.get(name) or str(default)
+    if not objects.is_digits(text) or len(text) > 9:
+        raise BadRequest(f"{name} must be a whole number no less than 0, but is {text[:60]!r}.")
+    return int(text)
+
+
+def header_json(record: RunRecord) -> dict[str, Any]:
+    """A line of the list. `durationSeconds` is from the submit to the end, None while it is not over."""
+    ended = record.finished or record.deleted
+    return {
+        "id": record.id,
+        "name": record.name,
+        "projectName": record.project,
+        "kind": record.kind,
+        "createdAt": objects.timestamp(record.created),
+        "finishedAt": objects.timestamp(record.finished) if record.finished else None,
+        "deletedAt": objects.timestamp(record.deleted) if record.deleted else None,
+        "phase": record.phase,
+        "attempts": record.attempts,
+        "verdict": record.verdict,
+        "durationSeconds": round(ended - record.created, 3) if ended else None,
+    }
+
+
+async def show(call: RestCall) -> Any:
+    """GET /runs/{id}: one run, whole: its phases with exact times, ranks and their lives, verdict, what ran. Raises NotFound."""
+    call.validate_query()
+    run = await require_run(call, str(call.path["id"]))
+    record, job = run.record, run.record.body["job"]
+    lives = await past_logs.find_lives(call, record.uid)
+    return {
+        **header_json(record),
+        "phases": [_phase_json(step) for step in run.phases],
+        "ranks": _ranks_json(run, job, lives),
+        "why": record.body.get("why"),
+        "events": len(record.body.get("events") or ()),
+        "ran": what_ran(job),
+    }
+
+
+async def require_run(call: RestCall, identifier: str) -> PastRun:
+    """The run of an id, there or gone, as it stands now. Raises NotFound."""
+    _require_archive(call)
+    await catch_up(call, call.context.cache.job_uid(identifier))
+    run = await find_past(call, identifier)
+    if run is None:
+        raise NotFound(f"there is no run {identifier!r} in the archive. GET /api/v1/runs lists them.")
+    return run
+
+
+def _phase_json(step: PhaseStep) -> dict[str, Any]:
+    return {"at": objects.micro_timestamp(step.at), "phase": step.phase, "message": step.message}
+
+
+def _ranks_json(run: PastRun, job: Object, lives: list[past_logs.Life]) -> list[dict[str, Any]]:
+    """Every rank with its pods and its lives."""
+    pods = past_pods(run) if run.pods else []
+    names = sorted({life.pod for life in lives} | {str(pod["name"]) for pod in pods})
+    found = []
+    for stub in ranks.sort_by_rank(past_logs.stub_of(job, name) for name in names):
+        name = objects.name(stub)
+        own = [pod for pod in pods if pod["name"] == name]
+        fields = ("id", "createdAt", "completedAt", "deletedAt", "nodeName", "status", "exitCode", "restarts")
+        found.append(
+            {
+                "rank": ranks.rank_label(job, stub),
+                "pod": name,
+                "pods": [{field: pod[field] for field in fields} for pod in own],
+                "attempts": _attempts_json(run, [life for life in lives if life.pod == name], job),
+            }
+        )
+    return found
+
+
+def _attempts_json(run: PastRun, lives: list[past_logs.Life], job: Object) -> list[dict[str, Any]]:
+    """The lives of one rank, with the times when they were seen to begin and to end, where somebody looked."""
+    found = []
+    for number, life in enumerate(past_logs.choose_container(lives, "", job), 1):
+        seen = (run.record.body.get("lives") or {}).get(life.pod) or {}
+        began, ended = seen.get(f"{life.pod_uid}/{life.number}") or (life.began, None)
+        found.append(
+            {
+                "attempt": number,
+                "startedAt": objects.micro_timestamp(began),
+                "endedAt": objects.micro_timestamp(ended) if ended else None,
+                "pod": life.pod_uid,
+                "restart": life.number,
+                "logBytes": life.record.size if life.record else None,
+            }
+        )
+    return found
+
+
+def what_ran(job: Object) -> dict[str, Any]:
+    """The command, the image, where, with which variables (their names), and the code that the submitter had."""
+    container = runai_json.main_container(job)
+    annotations = objects.annotations(job)
+    variables = [str(v.get("name")) for v in container.get("env") or ()]
+    sources = [
+        f"{word}/{(source.get(key) or {}).get('name')}"
+        for source in container.get("envFrom") or ()
+        for key, word in (("secretRef", "secret"), ("configMapRef", "configmap"))
+        if source.get(key)
+    ]
+    return {
+        "commandLine": annotations.get(COMMAND_ANNOTATION, ""),
+        "command": [*(container.get("command") or []), *(container.get("args") or [])],
+        "image": container.get("image", ""),
+        "workingDir": container.get("workingDir", ""),
+        "environment": sorted(variables),
+        "environmentFrom": sources,
+        "replicas": {role: spec.get("replicas", 1) for role, spec in replica_specs(job).items()},
+        "resources": container.get("resources") or {},
+        "code": _parse_annotation(annotations.get(CODE_ANNOTATION)),
+        "request": _parse_annotation(annotations.get(REQUEST_ANNOTATION)),
+    }
+
+
+def _parse_annotation(text: str | None) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return None  # anybody may write an annotation

@@ -1,0 +1,134 @@
+"""What ran is answered after it has gone: workloads, pods, events, history, logs of every attempt, and runs as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.archive.test_archive import put_aside
+from tests.rest.conftest import World
+
+from rowlock import kinds, objects
+from rowlock.api import DeleteOptions
+from rowlock.objects import Object
+
+NAMESPACE = "runai-team-a"
+WORKLOADS = "/api/v1/workloads"
+
+
+def submit(world: World, **body: Any) -> tuple[str, Object]:
+    """The workload's id and its job."""
+    world.project()
+    identity = world.submit(numWorkers=1, **body).json()["workloadId"]
+    (job,) = world.store.view.all(kinds.PYTORCHJOB)
+    return identity, job
+
+
+def give_pod(world: World, job: Object, role: str = "worker", status: dict[str, Any] | None = None) -> None:
+    """A pod of the job as its operator and kubelet would have it."""
+    labels = {"training.kubeflow.org/replica-type": role, "training.kubeflow.org/replica-index": "0"}
+    owner = {**objects.owner_reference(job), "controller": True}
+    name = f"{objects.name(job)}-{role}-0"
+    meta: dict[str, Any] = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "ownerReferences": [owner],
+        "labels": labels,
+    }
+    spec = {"nodeName": "node-1", "containers": [{"name": "pytorch", "image": "i"}]}
+    world.create(kinds.POD, {"metadata": meta, "spec": spec})
+    state = status or {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
+    containers = [{"name": "pytorch", "image": "i", "ready": True, "restartCount": 0, "state": state}]
+    world.patch(kinds.POD, NAMESPACE, name, {"status": {"phase": "Running", "containerStatuses": containers}}, "status")
+
+
+def remove(world: World, identity: str, job: Object, *pods: str) -> None:
+    world.client.delete(f"{WORKLOADS}/distributed/{identity}")
+
+    async def gone() -> None:
+        for pod in pods:
+            await world.store.delete(kinds.POD, NAMESPACE, pod)
+            if world.store.view.get(kinds.POD, NAMESPACE, pod) is not None:
+                await world.store.delete(kinds.POD, NAMESPACE, pod, options=DeleteOptions(grace=0))
+
+    world.do(gone)
+    wait(lambda: world.client.get(f"{WORKLOADS}/count").json()["count"] == 0)
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    while not condition():
+        pass
+
+
+def get(world: World, path: str, **query: Any) -> Any:
+    answer = world.client.get(path, params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_deleted_workload_is_listed_and_shown(world: World) -> None:
+    identity, job = submit(world, environmentVariables=[{"name": "API_TOKEN", "value": "hush-hush"}])
+    give_pod(world, job, "master")
+    about = {"kind": "PyTorchJob", "name": objects.name(job), "namespace": NAMESPACE, "uid": objects.uid(job)}
+    event = {"metadata": {"name": "e", "namespace": NAMESPACE}, "involvedObject": about, "reason": "R", "message": "m"}
+    world.create(kinds.EVENT, {**event, "type": "Warning", "lastTimestamp": "2026-01-02T03:04:05Z"})
+    wait(lambda: len(get(world, f"/api/v1/runs/{identity}")["ranks"]) == 1)
+    wait(lambda: get(world, f"/api/v1/runs/{identity}")["events"] == 1)
+    assert get(world, WORKLOADS, deleted="true") == {"workloads": []}
+    remove(world, identity, job, "dist-train1-master-0")
+
+    (listed,) = get(world, WORKLOADS, deleted="true", filterBy="name==dist-train1")["workloads"]
+    assert (listed["id"], listed["phase"], listed["runningPods"]) == (identity, "Deleted", 0) and listed["deletedAt"]
+    assert get(world, f"{WORKLOADS}/count", deleted="true") == {"count": 1}
+    assert get(world, WORKLOADS, deleted="true", filterBy="name==other") == {"workloads": []}
+    assert get(world, f"{WORKLOADS}/{identity}")["name"] == "dist-train1"
+    (pod,) = get(world, f"{WORKLOADS}/{identity}/pods", deleted="true")["pods"]
+    assert pod["rank"] == "rank 0" and pod["deletedAt"] and pod["allocatedResources"]["gpu"] == 0
+    (told,) = get(world, f"{WORKLOADS}/{identity}/events")["events"]
+    assert told["message"] == "m"
+    records = get(world, f"{WORKLOADS}/{identity}/history")["records"]
+    phases = [r["spec"]["phaseUpdate"]["phase"] for r in records if r["meta"]["type"] == "PhaseUpdate"]
+    assert phases[0] == "Creating" and phases[-1] == "Deleted"
+    assert "deleted while" in get(world, f"{WORKLOADS}/{identity}/why")["sentence"]
+    run = get(world, f"/api/v1/runs/{identity}")
+    assert run["ran"]["image"] == "kubeflow/pytorch-dist-mnist:latest" and "API_TOKEN" in run["ran"]["environment"]
+    assert "hush-hush" not in str(run) + str(listed)
+    assert [one["id"] for one in get(world, "/api/v1/runs", name="dist-*", phase="deleted", since="60")["runs"]] == [
+        identity
+    ]
+    assert world.client.get("/api/v1/runs", params={"phase": "Runing"}).status_code == 400
+    assert world.client.get("/api/v1/runs/none").status_code == 404
+
+
+def test_logs_of_all_attempts_are_answered(world: World, tmp_path: Path) -> None:
+    identity, job = submit(world)
+    give_pod(world, job, "worker")
+    world.logs["dist-train1-worker-0"] = [b"2026-11-23T21:00:09.000000000Z now\n"]
+    earlier = put_aside(tmp_path / "logs", "dist-train1-worker-0", lines=2, owner=objects.uid(job))
+    master = put_aside(tmp_path / "logs", "dist-train1-master-0", lines=1, owner=objects.uid(job))
+    (earlier / "main.0.log").rename(earlier / "pytorch.0.log")
+    (master / "main.0.log").rename(master / "pytorch.0.log")
+    world.archive.take_logs(str(earlier))
+    world.archive.take_logs(str(master))
+    logs = f"{WORKLOADS}/{identity}/logs"
+
+    def text(path: str, **query: Any) -> str:
+        answer = world.client.get(path, params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    # the pod that runs was begun in January by its status: it is the first life
+    assert text(logs, attempt=2) == "[rank 1] line 0\n[rank 1] line 1\n"
+    assert text(logs, attempt=1) == "[rank 0] line 0\n[rank 1] now\n"
+    pod = f"{WORKLOADS}/{identity}/pods/dist-train1-worker-0/logs"
+    assert (text(pod, attempt=2), text(pod, attempt=1)) == ("line 0\nline 1\n", "now\n")
+    assert text(f"{WORKLOADS}/{identity}/pods/rank-0/logs", attempt=1) == "line 0\n"
+    for attempt in ("3", "0", "x"):
+        assert world.client.get(logs, params={"attempt": attempt}).status_code == 400
+    remove(world, identity, job, "dist-train1-worker-0")
+    assert text(logs, follow="true", tail="1") == "[rank 0] line 0\n[rank 1] line 1\n"
+    assert text(pod) == "line 0\nline 1\n"
+    assert text(f"{WORKLOADS}/{identity}/pods/chief/logs") == "line 0\n"
+    refused = world.client.get(f"{WORKLOADS}/{identity}/pods/none/logs")
+    assert refused.status_code == 404 and "Failed to find pod" in refused.text
