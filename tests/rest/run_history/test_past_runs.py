@@ -12,6 +12,7 @@ from tests.rest.conftest import World
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions
 from rowlock.objects import Object
+from rowlock.rest.run_history.past_logs import Life, _sort_by_age
 
 NAMESPACE = "runai-team-a"
 WORKLOADS = "/api/v1/workloads"
@@ -118,11 +119,11 @@ def test_logs_of_all_attempts_are_answered(world: World, tmp_path: Path) -> None
         assert answer.status_code == 200, answer.text
         return answer.text
 
-    # the pod that runs was begun in January by its status: it is the first life
-    assert text(logs, attempt=2) == "[rank 1] line 0\n[rank 1] line 1\n"
-    assert text(logs, attempt=1) == "[rank 0] line 0\n[rank 1] now\n"
+    # whatever its status says of its beginning, the pod that is there comes after the one that is gone
+    assert text(logs, attempt=1) == "[rank 0] line 0\n[rank 1] line 0\n[rank 1] line 1\n"
+    assert text(logs, attempt=2) == "[rank 1] now\n"
     pod = f"{WORKLOADS}/{identity}/pods/dist-train1-worker-0/logs"
-    assert (text(pod, attempt=2), text(pod, attempt=1)) == ("line 0\nline 1\n", "now\n")
+    assert (text(pod, attempt=1), text(pod, attempt=2)) == ("line 0\nline 1\n", "now\n")
     assert text(f"{WORKLOADS}/{identity}/pods/rank-0/logs", attempt=1) == "line 0\n"
     for attempt in ("3", "0", "x"):
         assert world.client.get(logs, params={"attempt": attempt}).status_code == 400
@@ -132,3 +133,10 @@ def test_logs_of_all_attempts_are_answered(world: World, tmp_path: Path) -> None
     assert text(f"{WORKLOADS}/{identity}/pods/chief/logs") == "line 0\n"
     refused = world.client.get(f"{WORKLOADS}/{identity}/pods/none/logs")
     assert refused.status_code == 404 and "Failed to find pod" in refused.text
+
+
+def test_restarts_within_one_second_are_in_their_order() -> None:
+    """An archived log knows when it began to the microsecond, the status of a pod to the second."""
+    restarts = [Life("p", "u", "main", 0, 55.7, None), Life("p", "u", "main", 1, 55.0), Life("p", "u", "main", 2, 65.0)]
+    earlier = Life("p", "gone", "main", 0, 55.9)
+    assert _sort_by_age([*reversed(restarts), earlier], {"u"}) == [earlier, *restarts]

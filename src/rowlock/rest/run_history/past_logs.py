@@ -53,9 +53,19 @@ async def find_lives(call: RestCall, uid: str) -> list[Life]:
     records = await ask_archive(call, database.read_logs, uid) or []
     lives = [Life(r.pod, r.pod_uid, r.container, r.number, r.began, r) for r in records]
     known = {(life.pod_uid, life.container, life.number) for life in lives}
-    for pod in call.context.cache.pods_of(uid):
+    present = call.context.cache.pods_of(uid)
+    for pod in present:
         lives += [life for life in _lives_of_pod(pod) if (life.pod_uid, life.container, life.number) not in known]
-    return sorted(lives, key=lambda life: (life.began, life.number))
+    return _sort_by_age(lives, {objects.uid(pod) for pod in present})
+
+
+def _sort_by_age(lives: list[Life], present: set[str]) -> list[Life]:
+    """The oldest first. A status has whole seconds and a log parts of them: so restarts of a pod go by their number, and a
+    pod that is there comes after those that are gone."""
+    first: dict[str, float] = {}
+    for life in lives:
+        first[life.pod_uid] = min(life.began, first.get(life.pod_uid, life.began))
+    return sorted(lives, key=lambda life: (life.pod_uid in present, first[life.pod_uid], life.pod_uid, life.number))
 
 
 def _lives_of_pod(pod: Object) -> list[Life]:
