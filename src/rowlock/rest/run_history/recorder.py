@@ -199,6 +199,8 @@ class RunRecorder:
                 continue
             notes.pods[uid] = pod
             self._pod_owners[uid] = notes.record.uid
+            if _has_failed(pod) and not (previous is not None and _has_failed(previous)):
+                notes.is_explained = False  # a rank may fail after the job was over
             notes.note_life(pod, now)
             if previous is None or _stage(previous) != _stage(pod):
                 self._archive.put(f"pod/{uid}", database.put_pod(notes.to_pod_record(pod, None)))
@@ -238,7 +240,8 @@ class RunRecorder:
 
     async def _explain(self, notes: RunNotes) -> None:
         """What happened, in the sentence of `why`; then all of a run that is over is written."""
-        uid, had_trouble = notes.record.uid, notes.record.attempts > 1 or notes.record.phase == "Failed"
+        uid, had_failures = notes.record.uid, any(_has_failed(pod) for pod in notes.pods.values())
+        had_trouble = had_failures or notes.record.attempts > 1 or notes.record.phase == "Failed"
         diagnosis = _NO_DIAGNOSIS
         if self._diagnose is not None and had_trouble and notes.job is not None:
             async with self._one_at_a_time:
@@ -324,6 +327,10 @@ class RunRecorder:
             return self._pod_owners[uid]
         jobs = self._cache.jobs_named(str(regarding.get("namespace") or ""), name.rsplit("-", 2)[0])
         return objects.uid(jobs[0]) if jobs else ""
+
+
+def _has_failed(pod: Object) -> bool:
+    return objects.phase(pod) == "Failed"
 
 
 def _stage(pod: Object) -> tuple[Any, ...]:

@@ -1,0 +1,20 @@
+"""`rowlock history` tells of a run what `rowlock why` would have told."""
+
+from __future__ import annotations
+
+from tests.end_to_end.cluster import Cluster
+
+
+def test_a_rank_that_failed_is_named_though_the_job_completed(cluster: Cluster) -> None:
+    """Also where it fails after rank 0 has ended the job."""
+    cluster.up()
+    program = 'test "$RANK" = 0 && exit 0; sleep 1; exit 3'
+    cluster.run("rowlock", "run", "-d", "--name", "mixed", "-n", "2", "--", "sh", "-c", program)
+    cluster.run("rowlock", "wait", "mixed", "--timeout", "60s")
+    cluster.until(
+        lambda: "before that: rank 1" in cluster.run("rowlock", "history"),
+        "the verdict that names the rank that failed",
+    )
+    cluster.run("rowlock", "delete", "--yes", "mixed")
+    told = cluster.run("rowlock", "show", "mixed")
+    assert "exit code 3" in told and "Completed" in told, told
