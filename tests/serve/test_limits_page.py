@@ -10,6 +10,7 @@ from rowlock.apiserver.patch import json_patch
 from rowlock.apiserver.server import connection_limits, http_protocol, tls
 from rowlock.apiserver.streams import port_forward
 from rowlock.browser import event_stream, feed, sessions
+from rowlock.cli.source import snapshot as source_snapshot
 from rowlock.kubelet.node import machine
 from rowlock.kubelet.pod import directory
 from rowlock.rest import call
@@ -36,6 +37,7 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"session of the web UI | {sessions.SESSION_LIFETIME_S / 3600:.0f} hours |",
         f"| {feed.MAX_READERS_OF_USER} for each user, {feed.MAX_READERS} in all",
         f"takes nothing | {event_stream.SEND_TIMEOUT_S:.0f} s |",
+        f"what git ignores | {source_snapshot.SIZE_LIMIT // MIB} MiB |",
         f"| {json_patch.MAX_OPERATIONS:,} operations, {json_patch.MAX_COPIED_BYTES // MIB} MiB |",
         f"one answer | {errors.MAX_CAUSES} |",
         f"| {request_body.LARGE_JSON >> 10} KiB of JSON, {request_body.LARGE_YAML >> 10} KiB of YAML |",

@@ -94,6 +94,7 @@ RUN = Command(
         Flag("--clean-env", "switch", "give pods only --env and a minimal environment, not the variables of your shell"),
         Flag("-i --image", "text", "the image of the pods; its own command runs when none is given", "rowlock.dev/host", value="IMAGE"),
         Flag("--working-dir", "text", "the directory in which the command runs (default: the current one, or the image's)", value="DIR"),
+        Flag("--source", "text", "run in a copy of this directory as it is now, without what git ignores", value="DIR"),
         Flag("--backoff-limit", "int", "number of restarts before the job fails", 0, value="N"),
         Flag("--simulated-gpus", "int", "if no cluster runs and one is started: simulated GPUs per node", value="G"),
         Flag("-t --tty", "switch", "give the first rank this terminal: python -i, breakpoint()", hidden="-it -ti"),

@@ -23,7 +23,7 @@ from rowlock.cli.context import context_flags, data_dir, data_dir_flag, prepare_
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import ask, show, tell
 from rowlock.cli.progress import ProgressReporter
-from rowlock.cli.run import shell_environment
+from rowlock.cli.run import shell_environment, source
 from rowlock.cli.run.console import PIPED, TERMINAL, Console
 from rowlock.cli.run.request import HOST_IMAGE, submission
 
@@ -55,6 +55,7 @@ def run(line: CommandLine) -> int:
     if line.image == HOST_IMAGE:
         _check_program(command[0])
         _check_working_directory(line)
+    source.check(line)
     if line.replace and not line.name:
         raise CommandError("--replace needs the --name of the job that is replaced", 2)
     console = Console.choose(line)
@@ -70,15 +71,18 @@ def _terminate(*_: object) -> NoReturn:
 
 
 def _run(line: CommandLine, command: list[str], console: Console) -> int:
-    name = ""
+    name, copy = "", None
     try:
         server = _server(line)
         name = _free_name(server, line, command)
         shell = {} if line.clean_env or line.image != HOST_IMAGE else shell_environment.collect(os.environ)
-        body = submission(line, command, name, shell, console)
-        if line.replace:
-            _delete_old(line, server, body)
-        created = _submit(line, server, body)
+        with source.make_copy(line, name) as copy:
+            body = submission(line, command, name, shell, console)
+            if copy:
+                source.redirect(line, body, copy)
+            if line.replace:
+                _delete_old(line, server, body)
+            created = _submit(line, server, body)
     except (KeyboardInterrupt, Terminated) as end:
         hint = f"whether job {name} was submitted is unknown: `rowlock list{context_flags(line)}` shows it"
         tell(f"Interrupted: {hint if name else 'nothing was submitted'}.")
@@ -89,10 +93,15 @@ def _run(line: CommandLine, command: list[str], console: Console) -> int:
         tell(f"Job {name} submitted to project {project(line)}: {pods}.")
         if sentence := shell_environment.describe(shell, shell_environment.of_parent()):
             tell(sentence)
+        if copy:
+            source.settle(server, copy, identity)
         if line.detach:
             show(name)
             return DETACHED
-        return _follow(line, server, name, identity, console)
+        code = _follow(line, server, name, identity, console)
+        if copy:
+            source.tell_written(copy)
+        return code
     except Terminated:
         return _leave_running(line, name, _TERMINATED)
     except BrokenPipeError:

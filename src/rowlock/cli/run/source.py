@@ -1,0 +1,101 @@
+"""`rowlock run --source DIR`: the job runs in a copy of DIR as it is now, so that an edit reaches no rank that runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient
+from rowlock.cli.commands.jobs import WORKLOADS
+from rowlock.cli.context import data_dir
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import tell
+from rowlock.cli.run.request import HOST_IMAGE
+
+if TYPE_CHECKING:
+    from rowlock.cli.source.working_copy import WorkingCopy
+
+_SHOWN = 5
+
+
+def check(line: CommandLine) -> None:
+    """Refuse what no copy can be made of. Raises CommandError."""
+    if not line.source:
+        return
+    if line.image != HOST_IMAGE:
+        raise CommandError(
+            "--source is for programs of this machine: pods of an image have the image's files. Build the source into "
+            "one (`rowlock build`), or leave --image out",
+            2,
+        )
+    if not os.path.isdir(line.source):
+        raise CommandError(f"--source {line.source}: there is no such directory on this machine", 2)
+    here, directory = os.path.realpath(line.working_dir or os.getcwd()), os.path.realpath(line.source)
+    if os.path.commonpath([here, directory]) != directory:
+        raise CommandError(
+            f"the command runs in {here}, which is not in --source {directory}: go there, or name a --working-dir in it",
+            2,
+        )
+
+
+@contextlib.contextmanager
+def make_copy(line: CommandLine, name: str) -> Iterator[WorkingCopy | None]:
+    """The copy for the job of this name, None without --source. It goes again when the job is not submitted."""
+    if not line.source:
+        yield None
+        return
+    from rowlock.cli.source.snapshot import SourceStore
+    from rowlock.cli.source.working_copy import WorkingCopy
+
+    store = SourceStore(data_dir(line))
+    copy = WorkingCopy.make(store, store.take(line.source), name)
+    try:
+        yield copy
+    except CommandError:  # refused; after Ctrl-C nobody knows, and the copy stays
+        copy.remove()
+        raise
+
+
+def redirect(line: CommandLine, body: dict[str, Any], copy: WorkingCopy) -> None:
+    """Have the request run in the copy."""
+    spec = body["spec"]
+    spec["workingDir"] = copy.working_directory(spec["workingDir"])
+    spec["command"] = copy.redirect(spec["command"])
+    spec["annotations"] = [{"name": name, "value": value} for name, value in copy.snapshot.annotations().items()]
+    given = {item.partition("=")[0] for item in line.env}
+    environ = os.environ if not line.clean_env else {"PATH": os.environ.get("PATH", "")}
+    path = copy.python_path(environ)
+    if path and "PYTHONPATH" not in given:
+        spec["environmentVariables"].append({"name": "PYTHONPATH", "value": path})
+
+
+def settle(server: ServerClient, copy: WorkingCopy, identity: str) -> None:
+    """The job is accepted: say what it runs, and tidy up after jobs that are gone."""
+    from rowlock.cli.source.snapshot import SourceStore
+    from rowlock.cli.source.working_copy import tidy_up
+
+    snapshot = copy.snapshot
+    commit = f", commit {snapshot.commit[:10]}{' with changes' if snapshot.dirty else ''}" if snapshot.commit else ""
+    files = f"{snapshot.files} {'file' if snapshot.files == 1 else 'files'}"
+    tell(f"It runs in a copy of {snapshot.directory} ({files}{commit}): {copy.path}")
+    copy.belongs_to(identity)
+
+    def is_gone(workload: str) -> bool:
+        try:
+            return bool(server.get(f"{WORKLOADS}/{workload}")["phase"] == "Deleted")
+        except client.StatusError as answer:
+            return answer.status == 404
+
+    tidy_up(SourceStore(server.directory), is_gone)
+
+
+def tell_written(copy: WorkingCopy) -> None:
+    """Name what programs have written beside their source: it is in the copy, not where the source is."""
+    written = copy.changed_files()
+    if not written:
+        return
+    shown = ", ".join(written[:_SHOWN]) + (f" and {len(written) - _SHOWN} more" if len(written) > _SHOWN else "")
+    tell(f"Written beside the source, in {copy.path}: {shown}")
