@@ -24,8 +24,9 @@ from typing import Any
 
 from tests.end_to_end.cluster import make
 from tests.hostile.soak import rounds
+from tests.hostile.soak.bystander import Bystander
 from tests.hostile.soak.faults import InjectedFaults
-from tests.hostile.soak.measures import GROWTH, Watcher
+from tests.hostile.soak.measures import GROWTH, PROCESSOR_PER_COMMAND, Watcher, too_slow
 from tests.hostile.soak.rounds import CALM, ROUGH, Soak
 from tests.hostile.soak.workload import jobs_path
 
@@ -54,16 +55,18 @@ def soak_for(seconds: float, seed: int) -> list[str]:
         faults = InjectedFaults(Path(home) / "faults")
         cluster = make(place / "data", Path(home))
         cluster.env["PYTHONPATH"] = str(faults.python_path)
-        watcher = Watcher(cluster.data)
+        watcher, bystander = Watcher(cluster.data), Bystander(Path(home) / "bystander")
         soak = Soak(cluster, watcher, faults, random.Random(seed), uuid.uuid4().hex, small)
         try:
-            return _play(soak, watcher, seconds)
+            bystander.start()
+            return _play(soak, watcher, bystander, seconds)
         finally:
+            bystander.stop()
             watcher.stop() if watcher.is_alive() else None
             subprocess.run(["rowlock", "down", "--yes"], env=cluster.env, capture_output=True, timeout=120)
 
 
-def _play(soak: Soak, watcher: Watcher, seconds: float) -> list[str]:
+def _play(soak: Soak, watcher: Watcher, bystander: Bystander, seconds: float) -> list[str]:
     with watcher.excuse():
         soak.start()
     watcher.start()
@@ -76,7 +79,11 @@ def _play(soak: Soak, watcher: Watcher, seconds: float) -> list[str]:
     _clean(soak)
     watcher.stop()
     _report(soak, watcher)
-    slow = [*watcher.complaints(), *rounds.slow_commands(soak)]
+    stretches = bystander.stretches()
+    print(
+        f"others waited {max((s for *_, s in stretches), default=1.0):.0f} times as long as they worked, at the worst"
+    )
+    slow = [*watcher.complaints(stretches), *too_slow(soak.command_seconds, PROCESSOR_PER_COMMAND, stretches)]
     print("".join(f"  WRONG: {text}\n" for text in slow), end="")
     return [*soak.complaints, *slow]
 
@@ -131,7 +138,7 @@ def _report(soak: Soak, watcher: Watcher) -> None:
     _report_loop(soak)
     actions = ", ".join(f"{name} {count}" for name, count in sorted(soak.done.items()))
     print(f"{soak.number} jobs; {actions}")
-    for name, times in (("answers", watcher.answers), ("commands", [took for took, _ in soak.command_seconds])):
+    for name, times in (("answers", watcher.answers), ("commands", [took for _, took, _ in soak.command_seconds])):
         if times:
             slowest = f"median {statistics.median(times) * 1000:.0f} ms, slowest {max(times):.2f} s"
             print(f"{len(times)} {name}: {slowest}")

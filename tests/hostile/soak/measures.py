@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from tests.hostile.soak.bystander import longest_stretch
 
 LONGEST_ANSWER = 2.0  # seconds
+PROCESSOR_PER_ANSWER = 0.1  # seconds of processor that an answer may need, the server's other work before it included
+PROCESSOR_PER_COMMAND = 0.4  # and a command of ours, with the start of its interpreter
 GROWTH = 1.2  # times the memory of the plateau
 _INTERVAL = 0.25
 
@@ -25,8 +28,8 @@ class Watcher(threading.Thread):
     """Asks the server for three things again and again, over a connection of its own each time."""
 
     data: Path
-    slow: list[tuple[float, str]] = field(default_factory=list)
-    """Answers that took longer than `LONGEST_ANSWER`: seconds, what was asked."""
+    slow: list[tuple[float, float, str]] = field(default_factory=list)
+    """Answers that took longer than `LONGEST_ANSWER`: begin (monotonic), seconds, what was asked."""
     failed: list[str] = field(default_factory=list)
     answers: list[float] = field(default_factory=list)
     memory: list[tuple[float, int]] = field(default_factory=list)
@@ -70,7 +73,7 @@ class Watcher(threading.Thread):
                     break
                 self.answers.append(took)
                 if took > LONGEST_ANSWER:
-                    self.slow.append((took, request))
+                    self.slow.append((began, took, request))
             else:
                 with contextlib.suppress(psutil.Error):
                     self.memory.append((time.monotonic(), psutil.Process(pid).memory_info().rss))
@@ -97,6 +100,21 @@ class Watcher(threading.Thread):
         samples = [size for when, size in self.memory if begin <= when <= end]
         return statistics.median(samples) if samples else 0.0
 
-    def complaints(self) -> list[str]:
-        slow = [f"{took:.1f} s for {request}" for took, request in self.slow]
-        return [*slow, *self.failed]
+    def complaints(self, stretches: list[tuple[float, float, float]]) -> list[str]:
+        """Answers that came late though a bystander of the same moment had its processor, and those that failed."""
+        return [*too_slow(self.slow, PROCESSOR_PER_ANSWER, stretches), *self.failed]
+
+
+def too_slow(
+    took: list[tuple[float, float, str]], processor: float, stretches: list[tuple[float, float, float]]
+) -> list[str]:
+    """Sentences for what took longer than `LONGEST_ANSWER`, and longer than `processor` seconds would have taken a bystander.
+
+    `took` are begin, seconds and what it was.
+    """
+    said = []
+    for begin, seconds, what in took:
+        stretch = longest_stretch(stretches, begin, begin + seconds)
+        if seconds > max(LONGEST_ANSWER, processor * stretch):
+            said.append(f"{seconds:.1f} s for {what}, while others waited {stretch:.1f} times as long as they worked")
+    return said

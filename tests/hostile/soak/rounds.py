@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 from tests.end_to_end.cluster import Cluster
 from tests.hostile.soak.faults import InjectedFaults
-from tests.hostile.soak.measures import LONGEST_ANSWER, Watcher
+from tests.hostile.soak.measures import Watcher
 from tests.hostile.soak.workload import KINDS, LINES, MARK, Job, Program, job_object, jobs_path
 
 MAX_JOBS = 24
@@ -55,7 +55,8 @@ class Soak:
     complaints: list[str] = field(default_factory=list)
     done: dict[str, int] = field(default_factory=dict)
     """Action → how often."""
-    command_seconds: list[tuple[float, str]] = field(default_factory=list)
+    command_seconds: list[tuple[float, float, str]] = field(default_factory=list)
+    """Begin (monotonic), seconds, which."""
     number: int = 0
 
     # ------------------------------------------------------------ tools
@@ -81,8 +82,7 @@ class Soak:
         done = subprocess.run(argv, env=self.cluster.env, text=True, capture_output=True, timeout=180)
         took = time.monotonic() - began
         if timed:
-            load = f" (load {os.getloadavg()[0]:.0f} on {os.cpu_count()} CPUs)" if took > LONGEST_ANSWER else ""
-            self.command_seconds.append((took, f"`{' '.join(argv[:2])}`{load}"))
+            self.command_seconds.append((began, took, f"`{' '.join(argv[:2])}`"))
         if code is not None and done.returncode != code:
             self.complain(f"{' '.join(argv)} exited with {done.returncode}: {(done.stdout + done.stderr)[-500:]}")
         return done.stdout
@@ -372,7 +372,3 @@ def play(soak: Soak, seconds: float, actions: tuple[tuple[str, int], ...]) -> No
             soak.complain(f"{action}: {type(error).__name__}: {error}")
         soak.revive()
         time.sleep(soak.dice.uniform(0.0, 0.5))  # the machine's users think, too
-
-
-def slow_commands(soak: Soak) -> list[str]:
-    return [f"{took:.1f} s for {name}" for took, name in soak.command_seconds if took > LONGEST_ANSWER]
