@@ -291,8 +291,13 @@ DISTRIBUTED = frozenset({
 """Fields of distributed workloads alone: trainings and workspaces, which are one pod, have none of them."""
 TOP_FIELDS = (
     "name", "useGivenNameAsPrefix", "projectId", "clusterId", "templateId", "spec", "masterSpecSameAsWorker",
-    "masterSpec", "submitCommand", "shellEnvironment", "assets",
+    "masterSpec", "submitCommand", "shellEnvironment", "code", "assets",
 )  # fmt: skip
+CODE_FIELDS = (
+    "repository", "commit", "changedFiles", "snapshot", "note", "python", "pythonVersion", "packages",
+    "source", "copy", "workingDir",
+)  # fmt: skip
+"""Of `code`, what a command line knows of the code that it submits; all but `changedFiles` are text."""
 
 
 def paths(field: SubmitField) -> list[str]:

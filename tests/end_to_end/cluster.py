@@ -29,11 +29,11 @@ class Cluster:
     data: Path
     env: dict[str, str]
 
-    def run(self, *argv: str, code: int | None = 0, timeout: float = 120) -> str:
+    def run(self, *argv: str, code: int | None = 0, timeout: float = 120, cwd: Path = REPO) -> str:
         """Run a command; its output (stdout, then stderr). `code=None` accepts any exit code."""
         try:
             done = subprocess.run(
-                argv, env=self.env, text=True, capture_output=True, timeout=timeout, cwd=REPO, stdin=subprocess.DEVNULL
+                argv, env=self.env, text=True, capture_output=True, timeout=timeout, cwd=cwd, stdin=subprocess.DEVNULL
             )
         except subprocess.TimeoutExpired as late:
             said = b"".join(part for part in (late.stdout, late.stderr) if part).decode(errors="replace")

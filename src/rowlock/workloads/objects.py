@@ -29,6 +29,8 @@ SOURCE = "rowlock.dev/source"
 CATEGORY = "rowlock.dev/category"
 """The label with Run:ai's category, where it is not Train."""
 COMMAND_ANNOTATION = "runai-cli-command"
+CODE_ANNOTATION = "rowlock.dev/code"
+"""The job's annotation with what its submitter said of the code, as JSON."""
 SHELL_ENVIRONMENT = "rowlock.dev/shell-environment"
 """The pods' annotation that names the Secret with the variables of the shell that submitted them."""
 HOME_DIRECTORY = "/home/job"
@@ -134,6 +136,8 @@ def _annotations(submission: Submission, submitter: Submitter) -> dict[str, str]
     }
     if submission.submit_command:
         annotations[COMMAND_ANNOTATION] = submission.submit_command
+    if submission.code:
+        annotations[CODE_ANNOTATION] = json.dumps(submission.code, separators=(",", ":"), ensure_ascii=False)
     if submission.assets:
         annotations[ASSETS_ANNOTATION] = json.dumps(submission.assets, separators=(",", ":"), ensure_ascii=False)
     topology = {

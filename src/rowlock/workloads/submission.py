@@ -31,6 +31,7 @@ PRIORITIES: dict[str, int] = {
 
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 MAX_SHELL_ENVIRONMENT = 512 * 1024
+MAX_CODE_FACTS = 16 * 1024
 """Bytes of names and values; a Secret may have 1 MiB."""
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _POOL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -106,6 +107,8 @@ class Submission:
     """Template and assets whose values it has: `{"environment": {"id", "name"}, ...}`."""
     shell_environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the shell that submits: pods get them from a Secret, and no object shows them."""
+    code: Mapping[str, Any] = field(default_factory=dict)
+    """What the submitter says of the code: its commit, a snapshot's id, the interpreter (`submit_fields.CODE_FIELDS`)."""
 
     @property
     def pod_count(self) -> int:
@@ -143,6 +146,7 @@ def parse_submission(body: Any) -> Submission:
         submit_command=top.text("submitCommand"),
         body=_shown_body(top),
         shell_environment=_parse_shell_environment(top),
+        code=_parse_code(top),
     )
     for name in ("templateId", "assets"):
         if top.get(name):  # `expand_submit` has written the values out before
@@ -173,8 +177,18 @@ def parse_standard_submission(body: Any, category: str) -> Submission:
 
 
 def _shown_body(top: Fields) -> dict[str, Any]:
-    """The request as it is kept and shown: without what only a Secret may hold."""
-    return {name: value for name, value in top.values.items() if name != "shellEnvironment"}
+    """The request as it is kept and shown: without what only a Secret may hold, and what is kept beside it."""
+    return {name: value for name, value in top.values.items() if name not in ("shellEnvironment", "code")}
+
+
+def _parse_code(top: Fields) -> dict[str, Any]:
+    code = top.object("code")
+    code.allow_only(*submit_fields.CODE_FIELDS)
+    facts = {name: code.text(name) for name in code.values if name != "changedFiles"}
+    if sum(len(value.encode()) for value in facts.values()) > MAX_CODE_FACTS:
+        top.add_error("code", "max", f"has more than {MAX_CODE_FACTS:,} bytes. Send ids, not contents.")
+    changed = code.integer("changedFiles")
+    return facts | ({} if changed is None else {"changedFiles": changed})
 
 
 def _parse_shell_environment(top: Fields) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import subprocess
 from pathlib import Path
@@ -81,16 +82,35 @@ def test_an_edit_reaches_the_next_snapshot_and_no_copy(project: Path, store: Sou
     assert differs.split() == ["new.py", "run.sh"]
 
 
-def test_the_commit_and_whether_it_is_all(project: Path, store: SourceStore) -> None:
-    assert store.take(str(project)).annotations()["rowlock.dev/source-dirty"] == "true"
+def test_the_commit_and_how_many_files_are_not_as_in_it(project: Path, store: SourceStore) -> None:
+    assert store.take(str(project)).changed == 1  # new.py
     (project / "new.py").unlink()
     git(project, "checkout", "-q", "--", ".")
     clean = store.take(str(project))
-    assert clean.annotations() == {
-        "rowlock.dev/source-snapshot": clean.tree,
-        "rowlock.dev/source-commit": git(project, "rev-parse", "HEAD"),
-        "rowlock.dev/source-dirty": "false",
-    }
+    assert (clean.changed, clean.commit) == (0, git(project, "rev-parse", "HEAD"))
+
+
+def test_old_snapshots_are_let_go_and_later_ones_are_whole(project: Path, store: SourceStore) -> None:
+    today = datetime.date(2030, 6, 1)
+    old = store.keep(store.take(str(project)).tree, today - datetime.timedelta(days=snapshots.KEPT_DAYS + 1))
+    (project / "new.py").write_text("x = 2\n")
+    kept = store.keep(store.take(str(project)).tree, today)
+    store.prune(today)
+    refs = git(Path(store.git_dir), "for-each-ref", "--format=%(refname)").split()
+    assert refs == [f"refs/snapshots/2030-06-01/{kept}"]
+    git(Path(store.git_dir), "gc", "--quiet", "--prune=now")  # as if an hour had passed
+    assert (store.has(old), store.has(kept)) == (False, True)
+    (project / "new.py").write_text("x = 1\n")
+    again = store.take(str(project)).tree
+    assert again == old and "new.py" in store.diff(again, kept, patch=False)
+
+
+def test_contents_that_were_let_go_are_packed_again(project: Path, store: SourceStore) -> None:
+    first = store.take(str(project)).tree
+    git(Path(store.git_dir), "gc", "--quiet", "--prune=now")
+    assert not store.has(first)
+    assert store.take(str(project)).tree == first and store.has(first)
+    assert not store.has("../../etc") and not store.has("")
 
 
 def test_packing_changes_nothing_in_the_users_repository(project: Path, store: SourceStore) -> None:

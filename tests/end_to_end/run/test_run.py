@@ -135,7 +135,7 @@ def test_who_reads_no_further_is_told_that_the_job_goes_on(running: Cluster) -> 
     [
         ("_server", "Interrupted: nothing was submitted.\n"),
         ("_submit", "Interrupted: whether job j was submitted is unknown: `rowlock list -p b --data-dir D` shows it.\n"),
-        ("_follow", "Job j goes on. Follow it: `rowlock logs -f j -p b --data-dir D`; stop it: `rowlock delete j -p b --data-dir D`"),
+        ("follow_run", "Job j goes on. Follow it: `rowlock logs -f j -p b --data-dir D`; stop it: `rowlock delete j -p b --data-dir D`"),
     ],
 )  # fmt: skip
 def test_an_interruption_says_what_became_of_the_job(
@@ -145,7 +145,7 @@ def test_an_interruption_says_what_became_of_the_job(
     def ends(*_: object) -> None:
         raise end
 
-    if step == "_follow" and end is KeyboardInterrupt:
+    if step == "follow_run" and end is KeyboardInterrupt:
         return  # it asks: the tests above
     monkeypatch.setattr(run, "_server", lambda line: None)
     monkeypatch.setattr(run, "_submit", lambda *_: {"name": "j", "workloadId": "1"})

@@ -57,8 +57,8 @@ def test_an_edit_reaches_no_rank_that_runs(running: Cluster, project: Path, tmp_
     assert sorted(path.name for path in project.iterdir() if path.name.startswith("result")) == []
     argv[argv.index("old")] = "new"
     assert "[rank 0] 2 7\n" in running.run(*argv, str(project / "train.py"))
-    pod = running.api("GET", "/api/v1/namespaces/runai-default/pods/new-master-0")
-    assert len(pod["metadata"]["annotations"]["rowlock.dev/source-snapshot"]) == 40
+    code = running.json("rowlock", "show", "new", "--json")["ran"]["code"]
+    assert code["source"] == str(project) and len(code["snapshot"]) == 40
 
 
 def test_nothing_is_left_of_a_job_that_is_refused(running: Cluster, project: Path) -> None:

@@ -30,6 +30,8 @@ class Watcher(threading.Thread):
     data: Path
     slow: list[tuple[float, float, str]] = field(default_factory=list)
     """Answers that took longer than `LONGEST_ANSWER`: begin (monotonic), seconds, what was asked."""
+    doing: str = ""
+    """The action of the soak that goes on."""
     failed: list[str] = field(default_factory=list)
     answers: list[float] = field(default_factory=list)
     memory: list[tuple[float, int]] = field(default_factory=list)
@@ -58,7 +60,7 @@ class Watcher(threading.Thread):
         requests = ("GET /readyz", "GET /api/v1/namespaces/runai-default/pods?limit=50", "GET /api/v1/nodes")
         while not self._ended.wait(_INTERVAL):
             for request in requests:
-                before = self._excused
+                before, doing = self._excused, self.doing
                 if before:
                     break
                 began = time.monotonic()
@@ -73,7 +75,7 @@ class Watcher(threading.Thread):
                     break
                 self.answers.append(took)
                 if took > LONGEST_ANSWER:
-                    self.slow.append((began, took, request))
+                    self.slow.append((began, took, f"{request} in {doing}, until {self.doing}"))
             else:
                 with contextlib.suppress(psutil.Error):
                     self.memory.append((time.monotonic(), psutil.Process(pid).memory_info().rss))

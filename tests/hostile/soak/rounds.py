@@ -365,6 +365,7 @@ def play(soak: Soak, seconds: float, actions: tuple[tuple[str, int], ...]) -> No
     pending = sorted(names, key=lambda _: soak.dice.random())
     while pending or time.monotonic() < end:
         action = pending.pop() if pending else soak.dice.choices(names, weights)[0]
+        soak.watcher.doing = action
         soak.done[action] = soak.done.get(action, 0) + 1
         try:
             getattr(soak, action)()

@@ -149,6 +149,19 @@ SHOW = Command(
     "RUN",
     (PROJECT, DATA_DIR, JSON),
 )
+RERUN = Command("rerun", "Submit a run again and follow it: with the files as they are now, or as they were.", "history.rerun:rerun", "RUN", (
+    Flag("--exact", "switch", "run in a copy of the code as it was; what git ignores is that of now"),
+    Flag("--name", "text", "the job's name (default: the run's)", value="NAME"),
+    Flag("-e --env", "list", "set NAME to VALUE, or pass your own value of NAME", value="NAME[=VALUE]"),
+    Flag("--replace", "switch", "delete a job of this name first"),
+    Flag("-d --detach", "switch", "return after the submit"),
+    Flag("--rm", "switch", "delete the job when it has ended"),
+    PROJECT, DATA_DIR,
+))  # fmt: skip
+DIFF = Command("diff", "Show what differs between two runs: outcome, request, packages, code.", "history.compare:diff", "RUN RUN", (
+    Flag("--code", "switch", "print the changes of the code, not only which files they are in"),
+    PROJECT, DATA_DIR, JSON,
+))  # fmt: skip
 _POD_FLAGS = (
     Flag("--pod", "text", "the pod (its full name, or for example worker-1; default: the first rank's)", value="POD"),
     Flag("--rank", "int", "the pod of this rank", value="N"),
@@ -277,7 +290,7 @@ SHARED = (DATA_DIR, PROJECT)
 """Flags that may stand before the verb."""
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
-    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, DESCRIBE, LOGS, HISTORY, SHOW, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
+    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
     DELETE, CHECK, EXPLAIN, WHY, PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),

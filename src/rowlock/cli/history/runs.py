@@ -149,10 +149,19 @@ def _describe_program(ran: dict[str, Any]) -> Iterator[str]:
     if ran["workingDir"]:
         yield f"  directory: {ran['workingDir']}"
     yield f"  replicas:  {', '.join(f'{role} {count}' for role, count in ran['replicas'].items())}"
-    if code := ran["code"]:
-        dirty = f", and {code['changedFiles']} changed files (diff kept)" if code.get("changedFiles") else ""
-        yield f"  code:      commit {str(code.get('commit'))[:12]} of {code.get('directory')}{dirty}"
-        if code.get("note"):
-            yield f"             {code['note']}"
+    yield from _describe_code(ran["code"] or {})
     names = [*ran["environment"], *(f"all of {source}" for source in ran["environmentFrom"])]
     yield f"  variables: {', '.join(names) or 'none'}"
+
+
+def _describe_code(code: dict[str, Any]) -> Iterator[str]:
+    if code.get("commit") or code.get("snapshot"):
+        changed = code.get("changedFiles")
+        files = f" with {changed} changed {'file' if changed == 1 else 'files'}" if changed else ""
+        commit = f"commit {str(code['commit'])[:12]}{files} of " if code.get("commit") else ""
+        kept = f" (kept: {str(code['snapshot'])[:12]})" if code.get("snapshot") else ""
+        yield f"  code:      {commit}{code.get('source') or code.get('repository')}{kept}"
+    if code.get("note"):
+        yield f"             {code['note']}"
+    if code.get("python"):
+        yield f"  python:    {code.get('pythonVersion')}, {code['python']}"

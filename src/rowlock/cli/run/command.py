@@ -11,21 +11,24 @@ import contextlib
 import os
 import re
 import signal
-import sys
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.commands import cluster
-from rowlock.cli.commands.jobs import WORKLOADS, wait_for_phase
-from rowlock.cli.commands.logs import write_merged
+from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import context_flags, data_dir, data_dir_flag, prepare_data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.output import ask, show, tell
-from rowlock.cli.progress import ProgressReporter
+from rowlock.cli.output import show, tell
 from rowlock.cli.run import shell_environment, source
-from rowlock.cli.run.console import PIPED, TERMINAL, Console
+from rowlock.cli.run.console import Console
+from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, follow_run, leave_running
 from rowlock.cli.run.request import HOST_IMAGE, submission
+
+if TYPE_CHECKING:
+    from rowlock.cli.source.working_copy import WorkingCopy
 
 _FLAG_OF = {
     "name": "--name", "spec.image": "--image", "spec.numWorkers": "--nnodes",
@@ -34,13 +37,6 @@ _FLAG_OF = {
     "spec.backoffLimit": "--backoff-limit", "spec.environmentVariables": "--env", "spec.workingDir": "--working-dir",
 }  # fmt: skip
 """A field of the request in the words of this command line."""
-DETACHED = 0
-_STOPPED, _TERMINATED = 130, 143
-_KILL_TIMEOUT = 10
-"""Seconds that killed programs have to be gone."""
-_AT_ONCE = "\x03"
-"""Ctrl-C as an answer."""
-_STOP_PHASES = "Stopped,Completed,Failed,Deleted"
 
 
 class Terminated(BaseException):
@@ -59,9 +55,51 @@ def run(line: CommandLine) -> int:
     if line.replace and not line.name:
         raise CommandError("--replace needs the --name of the job that is replaced", 2)
     console = Console.choose(line)
+    return launch(line, lambda: _prepare(line, command, console))
+
+
+class PreparedRun(NamedTuple):
+    """What is to be submitted: the request and where it is posted, the number of its pods, the environment that goes along,
+    the copy of the source that it runs in, and its console."""
+
+    server: ServerClient
+    body: dict[str, Any]
+    console: Console
+    shell: Mapping[str, str] = MappingProxyType({})
+    copy: WorkingCopy | None = None
+    path: str = f"{WORKLOADS}/distributed"
+    pods: int = 0
+    """0 = unknown."""
+
+
+@contextlib.contextmanager
+def _prepare(line: CommandLine, command: list[str], console: Console) -> Iterator[PreparedRun]:
+    server = _server(line)
+    shell = {} if line.clean_env or line.image != HOST_IMAGE else shell_environment.collect(os.environ)
+    with contextlib.ExitStack() as stack:
+        recording = None
+        if line.image == HOST_IMAGE:
+            from rowlock.cli.source.code_record import CodeRecording
+
+            recording = CodeRecording(
+                data_dir(line), line.working_dir or os.getcwd(), command, os.environ, packs=not line.source
+            )
+        name = _free_name(server, line, command)
+        copy = stack.enter_context(source.make_copy(line, name))
+        body = submission(line, command, name, shell, console)
+        if recording and (code := recording.result()):
+            body["code"] = code
+        if copy:
+            source.redirect(line, body, copy)
+        yield PreparedRun(server, body, console, shell, copy, pods=line.nnodes)
+
+
+def launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextManager[PreparedRun]]) -> int:
+    """Submit what `prepare` makes and follow it, as the flags say: `replace`, `detach`, `rm`, `backoff_limit`. Within
+    `prepare` the submit happens: what it raises means that nothing was submitted. Returns the exit code of the run."""
     old_handler = signal.signal(signal.SIGTERM, _terminate)
     try:
-        return _run(line, command, console)
+        return _launch(line, prepare)
     finally:
         signal.signal(signal.SIGTERM, old_handler)
 
@@ -70,63 +108,66 @@ def _terminate(*_: object) -> NoReturn:
     raise Terminated
 
 
-def _run(line: CommandLine, command: list[str], console: Console) -> int:
-    name, copy = "", None
+def _launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextManager[PreparedRun]]) -> int:
+    name = ""
     try:
-        server = _server(line)
-        name = _free_name(server, line, command)
-        shell = {} if line.clean_env or line.image != HOST_IMAGE else shell_environment.collect(os.environ)
-        with source.make_copy(line, name) as copy:
-            body = submission(line, command, name, shell, console)
-            if copy:
-                source.redirect(line, body, copy)
+        with prepare() as prepared:
+            name = prepared.body["name"]
             if line.replace:
-                _delete_old(line, server, body)
-            created = _submit(line, server, body)
+                _delete_old(line, prepared)
+            created = _submit(prepared)
     except (KeyboardInterrupt, Terminated) as end:
         hint = f"whether job {name} was submitted is unknown: `rowlock list{context_flags(line)}` shows it"
         tell(f"Interrupted: {hint if name else 'nothing was submitted'}.")
-        return _TERMINATED if isinstance(end, Terminated) else _STOPPED
+        return TERMINATED if isinstance(end, Terminated) else STOPPED
+    server, copy = prepared.server, prepared.copy
     name, identity = created["name"], created["workloadId"]
     try:
-        pods = f"{line.nnodes} {'pods' if line.nnodes != 1 else 'pod'}"
-        tell(f"Job {name} submitted to project {project(line)}: {pods}.")
-        if sentence := shell_environment.describe(shell, shell_environment.of_parent()):
+        pods = f": {prepared.pods} {'pods' if prepared.pods != 1 else 'pod'}" if prepared.pods else ""
+        tell(f"Job {name} submitted to project {project(line)}{pods}.")
+        if sentence := shell_environment.describe(prepared.shell, shell_environment.of_parent()):
             tell(sentence)
         if copy:
             source.settle(server, copy, identity)
         if line.detach:
             show(name)
             return DETACHED
-        code = _follow(line, server, name, identity, console)
+        code = follow_run(line, server, name, identity, prepared.console)
         if copy:
             source.tell_written(copy)
         return code
     except Terminated:
-        return _leave_running(line, name, _TERMINATED)
+        return leave_running(line, name, TERMINATED)
     except BrokenPipeError:
-        _leave_running(line, name, DETACHED)
+        leave_running(line, name, DETACHED)
         raise
 
 
-def _delete_old(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> None:
+def _delete_old(line: CommandLine, prepared: PreparedRun) -> None:
     """The job of this name goes, once it is sure that the new one would be accepted."""
+    server, body = prepared.server, prepared.body
     query = f"projectName=={project(line)},name=={body['name']}"
     old = client.list_all(server, WORKLOADS, "workloads", filterBy=query)
     if not old:
         return
     try:
-        server.post(f"{WORKLOADS}/distributed", body, dryRun="true", requireImages="true")
+        server.post(prepared.path, body, dryRun="true", **_image_check(prepared))
     except client.StatusError as refusal:
         raise CommandError(client.message_in_flags(refusal, _FLAG_OF)) from None
     for workload in old:
         server.delete(f"{WORKLOADS}/distributed/{workload['id']}")
 
 
-def _submit(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> dict[str, Any]:
+def _image_check(prepared: PreparedRun) -> dict[str, str]:
+    """Distributed workloads are asked about before they are made: their images may be ones of this machine."""
+    return {"requireImages": "true"} if prepared.path.endswith("/distributed") else {}
+
+
+def _submit(prepared: PreparedRun) -> dict[str, Any]:
     """The workload. Raises CommandError in the words of this command line."""
+    body = prepared.body
     try:
-        created: dict[str, Any] = server.post(f"{WORKLOADS}/distributed", body, requireImages="true")
+        created: dict[str, Any] = prepared.server.post(prepared.path, body, **_image_check(prepared))
     except client.StatusError as refusal:
         if refusal.status == 409:
             name, where = body["name"], body["projectId"]
@@ -195,123 +236,3 @@ def _free_name(server: ServerClient, line: CommandLine, command: list[str]) -> s
     query = f"projectName=={project(line)},name=^{stem}"
     taken = {w["name"] for w in client.list_all(server, WORKLOADS, "workloads", filterBy=query)}
     return next(name for n in range(len(taken) + 1) if (name := f"{stem}-{n}") not in taken)
-
-
-# ---------------------------------------------------------------- following it
-
-
-def _follow(line: CommandLine, server: ServerClient, name: str, identity: str, console: Console) -> int:
-    try:
-        _wait_for_start(server, name, identity)
-        if console.kind == PIPED:
-            console.feed(line, identity)
-        if console.kind != TERMINAL or not console.converse(line, identity):
-            events_path = f"{WORKLOADS}/{identity}/events"
-            with ProgressReporter(server, name, events_path, restarts=bool(line.backoff_limit), pauses=True):
-                write_merged(server, f"{WORKLOADS}/{identity}/logs", follow=True)
-        body = wait_for_phase(client.connect(line), {"id": identity}, "Completed", None)
-    except KeyboardInterrupt:
-        return _handle_interrupt(line, name, identity)
-    except client.StatusError:
-        raise
-    except CommandError:
-        restart = client.restart_command(client.read_server_json(server.directory))
-        raise CommandError(
-            f"the server has stopped; job {name} goes on, unless `rowlock down` stopped it: start the server again "
-            f"(`{restart}`), then follow the job: `rowlock logs -f {name}{context_flags(line)}`"
-        ) from None
-    pods = server.get(f"{WORKLOADS}/{identity}/pods")["pods"] if body["phase"] != "Deleted" else []
-    why = str(body.get("phaseMessage") or "") if body["phase"] != "Completed" else ""
-    code = exit_code(body["phase"], pods)
-    if code and body["phase"] != "Deleted":
-        diagnosis = server.get(f"{WORKLOADS}/{identity}/why")
-        why = str(diagnosis["sentence"]) or why
-        code = code if any(p["exitCode"] for p in pods) else _first_failure_code(diagnosis) or code
-    tell(f"Job {name} is {body['phase'].lower()}" + (f": {why}" if why else ""))
-    if line.rm and body["phase"] != "Deleted":
-        server.delete(f"{WORKLOADS}/distributed/{identity}")
-    elif still_running := [p["name"] for p in pods if p["completedAt"] is None]:
-        them = "it" if len(still_running) == 1 else "them"
-        tell(f"Still running: {', '.join(still_running)}. `rowlock delete {name}{context_flags(line)}` stops {them}.")
-    return code
-
-
-def _wait_for_start(server: ServerClient, name: str, identity: str) -> None:
-    """A job that does not start at once says why, once per reason."""
-    last_reason = ""
-    wait = f"{WORKLOADS}/{identity}/wait"
-    while True:
-        body = server.get(wait, **{"for": "Running,Degraded,Completed,Failed,Deleted,Stopped", "timeout": 1})
-        if body["phase"] not in ("Creating", "Pending", "Initializing", "Resuming"):
-            return
-        reason = str(body.get("phaseMessage") or "")
-        if reason and reason != last_reason:
-            tell(f"Job {name} is {body['phase'].lower()}: {reason}")
-            last_reason = reason
-
-
-def exit_code(phase: str, pods: list[dict[str, Any]]) -> int:
-    """The code of the first rank that failed, in the order of ends; else 0 for a completed job and 1 for any other.
-
-    A rank may fail after the master has succeeded: the job is complete then, but the run did not go well."""
-    failed = sorted((p for p in pods if p["exitCode"]), key=lambda p: str(p["completedAt"] or ""))
-    return int(failed[0]["exitCode"]) if failed else int(phase != "Completed")
-
-
-def _first_failure_code(diagnosis: dict[str, Any]) -> int:
-    """The code of who died first, last time: its pod may have been started once more and have none; 0 = nobody died."""
-    last = next((i for i in reversed(diagnosis["incidents"]) if not i["asked"]), None)
-    return int(last["deaths"][0]["code"]) if last else 0
-
-
-def _handle_interrupt(line: CommandLine, name: str, identity: str) -> int:
-    """Ctrl-C: stop and keep the job, leave it running, or delete it; once more stops it at once. Without a terminal to ask
-    the job is stopped: nobody is watching it any more. With --rm it is deleted, as if it had ended."""
-    answer = "x" if line.rm else "s"
-    if sys.stdin.isatty():
-        tell("")
-        question = f"[s]top job {name} and keep it, [d]etach and leave it running, or delete it [x]? Ctrl-C stops it at once. [s/d/x] "
-        while (answer := ask(question, interrupted=_AT_ONCE)) not in ("", _AT_ONCE) and answer[0] not in "sdx":
-            continue
-        answer = answer if answer == _AT_ONCE else answer[:1]
-    if answer in ("d", ""):
-        return _leave_running(line, name, DETACHED)
-    server = client.connect(line)
-    if answer == "x":
-        server.delete(f"{WORKLOADS}/distributed/{identity}")
-        tell(f"Job {name} is stopped and deleted.")
-        return _STOPPED
-    _stop(server, name, identity, at_once=answer == _AT_ONCE)
-    flags = context_flags(line)
-    tell(
-        f"Job {name} is stopped. `rowlock resume {name}{flags}` starts it again; `rowlock delete {name}{flags}` deletes it."
-    )
-    return _STOPPED
-
-
-def _stop(server: ServerClient, name: str, identity: str, *, at_once: bool) -> None:
-    """Suspends the job and waits until its programs have ended; Ctrl-C, or `at_once`, kills them."""
-    workload = server.get(f"{WORKLOADS}/{identity}")
-    pods = [pod["name"] for pod in server.get(f"{WORKLOADS}/{identity}/pods")["pods"]]
-    server.post(f"{WORKLOADS}/distributed/{identity}/suspend")
-    try:
-        if not at_once:
-            tell(f"Job {name} is being stopped; Ctrl-C stops it at once.")
-            while (
-                server.get(f"{WORKLOADS}/{identity}/wait", **{"for": _STOP_PHASES, "timeout": 1})["phase"] == "Stopping"
-            ):
-                continue
-            return
-    except KeyboardInterrupt:
-        tell("")
-    for pod in pods:
-        path = f"/api/v1/namespaces/{workload['namespace']}/pods/{pod}"
-        with contextlib.suppress(client.StatusError):  # it has gone
-            server.call("DELETE", path, query={"gracePeriodSeconds": 0})
-    server.get(f"{WORKLOADS}/{identity}/wait", **{"for": _STOP_PHASES, "timeout": _KILL_TIMEOUT})
-
-
-def _leave_running(line: CommandLine, name: str, code: int) -> int:
-    flags = context_flags(line)
-    tell(f"Job {name} goes on. Follow it: `rowlock logs -f {name}{flags}`; stop it: `rowlock delete {name}{flags}`")
-    return code

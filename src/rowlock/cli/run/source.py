@@ -42,8 +42,9 @@ def check(line: CommandLine) -> None:
 
 
 @contextlib.contextmanager
-def make_copy(line: CommandLine, name: str) -> Iterator[WorkingCopy | None]:
-    """The copy for the job of this name, None without --source. It goes again when the job is not submitted."""
+def make_copy(line: CommandLine, name: str, tree: str = "") -> Iterator[WorkingCopy | None]:
+    """The copy for the job of this name, None without --source. `tree` is an earlier snapshot that is copied instead of what
+    is there now. It goes again when the job is not submitted."""
     if not line.source:
         yield None
         return
@@ -51,7 +52,10 @@ def make_copy(line: CommandLine, name: str) -> Iterator[WorkingCopy | None]:
     from rowlock.cli.source.working_copy import WorkingCopy
 
     store = SourceStore(data_dir(line))
-    copy = WorkingCopy.make(store, store.take(line.source), name)
+    snapshot = store.take(line.source)
+    if tree:
+        snapshot = snapshot._replace(tree=tree)
+    copy = WorkingCopy.make(store, snapshot, name)
     try:
         yield copy
     except CommandError:  # refused; after Ctrl-C nobody knows, and the copy stays
@@ -62,14 +66,27 @@ def make_copy(line: CommandLine, name: str) -> Iterator[WorkingCopy | None]:
 def redirect(line: CommandLine, body: dict[str, Any], copy: WorkingCopy) -> None:
     """Have the request run in the copy."""
     spec = body["spec"]
+    place = spec["workingDir"]
     spec["workingDir"] = copy.working_directory(spec["workingDir"])
     spec["command"] = copy.redirect(spec["command"])
-    spec["annotations"] = [{"name": name, "value": value} for name, value in copy.snapshot.annotations().items()]
+    body["code"] = {**(body.get("code") or {}), **code_facts(copy, place)}
     given = {item.partition("=")[0] for item in line.env}
     environ = os.environ if not line.clean_env else {"PATH": os.environ.get("PATH", "")}
     path = copy.python_path(environ)
     if path and "PYTHONPATH" not in given:
         spec["environmentVariables"].append({"name": "PYTHONPATH", "value": path})
+
+
+def code_facts(copy: WorkingCopy, working_directory: str) -> dict[str, Any]:
+    """What `rerun` and `diff` need to know of a run in a copy."""
+    snapshot = copy.snapshot
+    facts = {
+        "source": snapshot.directory,
+        "copy": copy.path,
+        "workingDir": working_directory,
+        "snapshot": snapshot.tree,
+    }
+    return {**facts, "changedFiles": snapshot.changed, **({"commit": snapshot.commit} if snapshot.commit else {})}
 
 
 def settle(server: ServerClient, copy: WorkingCopy, identity: str) -> None:
@@ -78,10 +95,11 @@ def settle(server: ServerClient, copy: WorkingCopy, identity: str) -> None:
     from rowlock.cli.source.working_copy import tidy_up
 
     snapshot = copy.snapshot
-    commit = f", commit {snapshot.commit[:10]}{' with changes' if snapshot.dirty else ''}" if snapshot.commit else ""
+    commit = f", commit {snapshot.commit[:10]}{' with changes' if snapshot.changed else ''}" if snapshot.commit else ""
     files = f"{snapshot.files} {'file' if snapshot.files == 1 else 'files'}"
     tell(f"It runs in a copy of {snapshot.directory} ({files}{commit}): {copy.path}")
     copy.belongs_to(identity)
+    SourceStore(server.directory).keep(snapshot.tree)
 
     def is_gone(workload: str) -> bool:
         try:

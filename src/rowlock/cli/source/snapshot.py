@@ -8,10 +8,13 @@ A snapshot's id is that of a git tree, so `git --git-dir DATA_DIR/sources/store.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import os
+import random
 import shutil
 import subprocess
+import threading
 from typing import NamedTuple
 
 from rowlock.cli.grammar import CommandError
@@ -19,7 +22,13 @@ from rowlock.cli.grammar import CommandError
 SIZE_LIMIT = 512 << 20
 """Bytes of a source directory: code is far below, data sets are far above."""
 _SHOWN = 5
-_GIT_TIMEOUT = 120
+_GIT_TIMEOUT = 120.0
+KEPT_DAYS = 90
+"""As long as the archive keeps runs by default."""
+_KEPT = "refs/snapshots/"
+"""The day on which a snapshot was kept, and its id, stand behind it."""
+_PRUNE_CHANCE = 0.02
+"""Of a run: letting go costs a second."""
 _AS_THEY_ARE = "* -text -filter -ident -working-tree-encoding\n"
 """Attributes of the store: contents go in and come out unchanged, whatever the user's `.gitattributes` converts."""
 
@@ -34,24 +43,36 @@ class SourceSnapshot(NamedTuple):
     left_out: tuple[str, ...]
     empty: tuple[str, ...]
     commit: str
-    dirty: bool
+    changed: int
+    """Files that are not as in the commit, new ones included."""
 
-    def annotations(self) -> dict[str, str]:
-        """What the job's pods carry of it."""
-        facts = {"rowlock.dev/source-snapshot": self.tree}
-        if self.commit:
-            facts |= {"rowlock.dev/source-commit": self.commit, "rowlock.dev/source-dirty": str(self.dirty).lower()}
-        return facts
+
+class Repository(NamedTuple):
+    """The top directory of a git working tree, and its commit ("" before the first)."""
+
+    directory: str
+    commit: str
+
+
+def find_repository(directory: str) -> Repository | None:
+    """The user's repository that a directory is in; None outside git, and where there is no git."""
+    if shutil.which("git") is None:
+        return None
+    top = _git("-C", directory, "rev-parse", "--show-toplevel", check=False).removesuffix("\n")
+    if not top:
+        return None
+    return Repository(top, _git("-C", directory, "rev-parse", "--verify", "HEAD", check=False).strip())
 
 
 class SourceStore:
-    """The repository of snapshots in a data directory; made when it is first used."""
+    """The repository of snapshots in a data directory; made when it is first used. `timeout`: seconds for one call of git."""
 
-    def __init__(self, data_directory: str) -> None:
+    def __init__(self, data_directory: str, timeout: float = _GIT_TIMEOUT) -> None:
         if shutil.which("git") is None:
             raise CommandError(
                 "--source packs with git, and there is no git on your PATH: install it, or leave --source out"
             )
+        self._timeout = timeout
         self.data_directory = os.path.realpath(data_directory)
         self.root = os.path.join(data_directory, "sources")
         self.git_dir = os.path.join(self.root, "store.git")
@@ -72,9 +93,13 @@ class SourceStore:
         asked = [*base, "-c", "core.fsmonitor=false", "ls-files", "-z"]
         # With a store that is not the directory's own, only what lies in the directory counts, not what an index names.
         known = ("--cached", "--others") if repository else ("--others",)
-        files = _paths(_git(*asked, *known, "--exclude-standard"))
-        ignored = _paths(_git(*asked, "--others", "--ignored", "--exclude-standard", "--directory"))
-        others = _paths(_git(*asked, "--others", "--exclude-standard", "--directory"))
+
+        def list_files(*flags: str) -> list[str]:
+            return _paths(_git(*asked, *flags, "--exclude-standard", timeout=self._timeout))
+
+        files = list_files(*known)
+        ignored = list_files("--others", "--ignored", "--directory")
+        others = list_files("--others", "--directory")
         present = {path for path in files if os.path.lexists(os.path.join(directory, path))}
         nested = {path for path in present if path.endswith("/") or _is_directory(os.path.join(directory, path))}
         present -= nested
@@ -83,13 +108,48 @@ class SourceStore:
             present -= ours
             nested.add(os.path.relpath(self.data_directory, directory))
         _check_size(directory, present)
-        tree = self._write_tree(directory, present)
+        try:
+            tree = self._write_tree(directory, present)
+        except CommandError:  # its index names contents that have been let go of, or is damaged
+            self._forget_index(directory)
+            tree = self._write_tree(directory, present)
         commit = _git("-C", directory, "rev-parse", "--verify", "HEAD", check=False).strip() if repository else ""
-        dirty = bool(commit) and bool(_git("-C", directory, "status", "--porcelain", "--", ".").strip())
+        status = (
+            _git("-C", directory, "status", "--porcelain", "-uall", "--", ".", timeout=self._timeout) if commit else ""
+        )
         own = {".git"} if os.path.lexists(os.path.join(directory, ".git")) else set()
         left_out = sorted({path.rstrip("/") for path in (*ignored, *nested)} | own)
         empty = sorted(path for path in others if path.endswith("/") and not os.listdir(os.path.join(directory, path)))
-        return SourceSnapshot(directory, tree, len(present), tuple(left_out), tuple(empty), commit, dirty)
+        return SourceSnapshot(directory, tree, len(present), tuple(left_out), tuple(empty), commit, status.count("\n"))
+
+    def keep(self, tree: str, today: datetime.date | None = None) -> str:
+        """Keep a snapshot beyond its job; returns its id. Those of runs that the archive has forgotten by default are let go."""
+        today = today or datetime.date.today()
+        self._own("update-ref", f"{_KEPT}{today.isoformat()}/{tree}", tree, environ={})
+        if random.random() < _PRUNE_CHANCE:
+            self.prune(today)
+        return tree
+
+    def prune(self, today: datetime.date) -> None:
+        """Let go of snapshots that are older than `KEPT_DAYS`."""
+        oldest = (today - datetime.timedelta(days=KEPT_DAYS)).isoformat()
+        refs = self._own("for-each-ref", "--format=%(refname)", _KEPT, environ={}).split()
+        old = [ref for ref in refs if ref.removeprefix(_KEPT) < oldest]
+        for ref in old:
+            self._own("update-ref", "-d", ref, environ={})
+        if old:  # a run that packs now has written what no name leads to yet
+            self._own("gc", "--quiet", "--prune=1.hour.ago", environ={})
+
+    def has(self, tree: str) -> bool:
+        """Whether the snapshot of this id is here."""
+        if not tree or not all(letter in "0123456789abcdef" for letter in tree):
+            return False
+        return bool(_git("--git-dir", self.git_dir, "cat-file", "-t", tree, check=False).strip() == "tree")
+
+    def diff(self, before: str, after: str, *, patch: bool) -> str:
+        """What differs between two snapshots, as `git diff` says it: the patch, or a line for each file."""
+        how = "--patch" if patch else "--stat=100"
+        return self._own("diff", "--no-color", "--no-ext-diff", "--no-textconv", how, before, after, environ={})
 
     def check_out(self, tree: str, destination: str) -> None:
         """The files of a snapshot, as they were, in a directory that is there."""
@@ -105,9 +165,8 @@ class SourceStore:
     def _write_tree(self, directory: str, files: set[str]) -> str:
         """The index remembers size and times of every file, so that only what changed is read. A second run at the same
         moment has a copy of its own."""
-        name = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
-        index = os.path.join(self.root, f"{name}.index")
-        own = f"{index}.{os.getpid()}"
+        index = self._index_path(directory)
+        own = f"{index}.{os.getpid()}.{threading.get_ident()}"
         environ = {"GIT_INDEX_FILE": own}
         if os.path.exists(index):
             shutil.copy2(index, own)  # with its time: git reads again what was written in the second of the index
@@ -126,9 +185,16 @@ class SourceStore:
                 os.remove(own)
         return tree
 
+    def _index_path(self, directory: str) -> str:
+        return os.path.join(self.root, f"{hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]}.index")
+
+    def _forget_index(self, directory: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self._index_path(directory))
+
     def _own(self, *argv: str, environ: dict[str, str], text: list[str] | None = None, cwd: str | None = None) -> str:
         words = "".join(f"{path}\0" for path in text) if text is not None else None
-        return _git("--git-dir", self.git_dir, *argv, environ=environ, text=words, cwd=cwd)
+        return _git("--git-dir", self.git_dir, *argv, environ=environ, text=words, cwd=cwd, timeout=self._timeout)
 
 
 def _git(
@@ -137,6 +203,7 @@ def _git(
     environ: dict[str, str] | None = None,
     text: str | None = None,
     cwd: str | None = None,
+    timeout: float = _GIT_TIMEOUT,
 ) -> str:
     """What git says; file names that are no UTF-8 survive. GIT_* of the shell are of another repository."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
@@ -147,14 +214,14 @@ def _git(
             input=os.fsencode(text) if text is not None else None,
             stdin=subprocess.DEVNULL if text is None else None,
             capture_output=True,
-            timeout=_GIT_TIMEOUT,
+            timeout=timeout,
             cwd=cwd,
         )
     except subprocess.TimeoutExpired:
-        raise CommandError(f"--source: git had not ended after {_GIT_TIMEOUT} s; name a smaller directory") from None
+        raise CommandError(f"git had not ended after {timeout:g} s; name a smaller directory") from None
     if check and done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
-        raise CommandError(f"--source: git cannot pack the directory: {said[-1]}")
+        raise CommandError(f"git cannot pack the directory: {said[-1]}")
     return os.fsdecode(done.stdout) if not done.returncode else ""
 
 
@@ -178,6 +245,6 @@ def _check_size(directory: str, files: set[str]) -> None:
     biggest = sorted(sizes, key=lambda path: (-sizes[path], path))[:_SHOWN]
     named = ", ".join(f"{path} ({sizes[path] / (1 << 20):.0f} MiB)" for path in biggest)
     raise CommandError(
-        f"--source {directory} has {total / (1 << 20):.0f} MiB, and the limit is {SIZE_LIMIT >> 20} MiB; the biggest files are "
+        f"the source directory {directory} has {total / (1 << 20):.0f} MiB, and the limit is {SIZE_LIMIT >> 20} MiB; the biggest files are "
         f"{named}: add them to .gitignore (programs still find ignored files), or name a smaller directory"
     )

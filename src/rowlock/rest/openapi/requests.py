@@ -18,7 +18,7 @@ from rowlock.rest.openapi.vocabulary import (
     ref,
     with_optional,
 )
-from rowlock.submit_fields import SUBMIT_FIELDS, SubmitField
+from rowlock.submit_fields import CODE_FIELDS, SUBMIT_FIELDS, SubmitField
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS
 
 _BY_KIND: dict[str, Schema] = {
@@ -59,6 +59,8 @@ def _submit_schema(spec: str, *, distributed: bool) -> Schema:
     fields: dict[str, Schema] = {
         "useGivenNameAsPrefix": FLAG, "clusterId": TEXT, "templateId": TEXT, "spec": ref(spec), "submitCommand": TEXT,
         "shellEnvironment": ANYTHING,
+        "code": {"type": "object", "additionalProperties": False,
+                 "properties": {name: WHOLE if name == "changedFiles" else TEXT for name in CODE_FIELDS}},
         "assets": {"type": "object", "properties": {
             "environment": TEXT, "compute": TEXT, "datasources": list_of(record(id=TEXT, kind=TEXT))}},
     }  # fmt: skip

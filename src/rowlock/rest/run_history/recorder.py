@@ -181,6 +181,8 @@ class RunRecorder:
                 return None
             namespace = self._cache.namespace(objects.namespace(workload.job))
             notes = new_notes(workload, objects.uid(namespace) if namespace else "")
+            # a creationTimestamp has whole seconds; runs of one name are told apart by which was first
+            notes.record.created = min(max(self._clock(), notes.record.created), notes.record.created + 0.999)
             notes.take_workload(workload)
             notes.note_phase(notes.record.created, "Creating", "")
         self._first_seen.pop(uid, None)

@@ -17,9 +17,8 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads import runai_json
 from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.frameworks import replica_specs
-from rowlock.workloads.objects import COMMAND_ANNOTATION, REQUEST_ANNOTATION
+from rowlock.workloads.objects import CODE_ANNOTATION, COMMAND_ANNOTATION, REQUEST_ANNOTATION
 
-CODE_ANNOTATION = "rowlock.dev/code"
 _PARAMETERS = ("project", "name", "phase", "since", "limit", "offset")
 _MAX_LIMIT = 500
 _PHASES = ("Creating", "Pending", "Initializing", "Running", "Degraded", "Stopping", "Stopped", "Resuming", "Completed", "Failed", "Deleting", "Deleted")  # fmt: skip
@@ -111,7 +110,17 @@ async def show(call: RestCall) -> Any:
         "why": record.body.get("why"),
         "events": len(record.body.get("events") or ()),
         "ran": what_ran(job),
+        "manifest": {
+            **{field: job.get(field) for field in ("apiVersion", "kind", "spec")},
+            "metadata": _own_metadata(job),
+        },
     }
+
+
+def _own_metadata(job: Object) -> dict[str, Any]:
+    """What its submitter wrote, without what the server did."""
+    fields = ("name", "namespace", "labels", "annotations")
+    return {field: value for field in fields if (value := objects.meta(job).get(field))}
 
 
 async def require_run(call: RestCall, identifier: str) -> PastRun:
@@ -188,6 +197,7 @@ def what_ran(job: Object) -> dict[str, Any]:
         "replicas": {role: spec.get("replicas", 1) for role, spec in replica_specs(job).items()},
         "resources": container.get("resources") or {},
         "code": _parse_annotation(annotations.get(CODE_ANNOTATION)),
+        "type": runai_json.workload_type(job),
         "request": _parse_annotation(annotations.get(REQUEST_ANNOTATION)),
     }
 

@@ -1,0 +1,180 @@
+"""`rowlock rerun`: the request of an earlier run, submitted once more: with today's files, or with `--exact` those of then."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient
+from rowlock.cli.commands.jobs import WORKLOADS
+from rowlock.cli.context import data_dir, project
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.history.runs import find_run
+from rowlock.cli.output import tell
+from rowlock.cli.run import shell_environment, source
+from rowlock.cli.run.command import PreparedRun, launch
+from rowlock.cli.run.console import CONSOLE_FIELDS, Console
+from rowlock.cli.run.request import HOST_IMAGE, environment_variables
+from rowlock.submit_fields import DISTRIBUTED
+
+NOT_KEPT = "(not kept)"
+"""What the archive has instead of a secret value."""
+_SHOWN = 5
+
+
+def rerun(line: CommandLine) -> int:
+    """Submit a run again under its own name or another, and follow it. Raises CommandError for what cannot be as it was."""
+    server = client.connect(line)
+    run = find_run(server, project(line), line.word("run"))
+    body = run["ran"]["request"]
+    if not isinstance(body, dict) or not isinstance(body.get("spec"), dict):
+        raise CommandError(
+            f"{run['name']} was not submitted by rowlock, runai or the REST API, so no request of it was kept: apply its manifest again"
+            " (`rowlock show --json` has it as `manifest`: … | jq .manifest | kubectl apply -f -)"
+        )
+    line.set_values(backoff_limit=body["spec"].get("backoffLimit") or 0, clean_env=False)
+    return launch(line, lambda: _prepare(line, server, run, body))
+
+
+@contextlib.contextmanager
+def _prepare(
+    line: CommandLine, server: ServerClient, run: dict[str, Any], kept: dict[str, Any]
+) -> Iterator[PreparedRun]:
+    body = json.loads(json.dumps(kept))
+    body["name"] = line.name or run["name"]
+    spec, code = body["spec"], run["ran"]["code"] or {}
+    for role in (spec, body.get("masterSpec") or {}):
+        for name in CONSOLE_FIELDS:
+            role.pop(name, None)
+    _set_variables(body, line.env)
+    _refuse_lost_values(body)
+    if code.get("copy"):
+        body = _in_source_directory(body, code)
+    shell = {}
+    if any(word.startswith(f"secret/{run['name']}-environment-") for word in run["ran"]["environmentFrom"]):
+        shell = body["shellEnvironment"] = shell_environment.collect(os.environ)
+    with contextlib.ExitStack() as stack:
+        copy = None
+        if body["spec"].get("image") == HOST_IMAGE:
+            copy = stack.enter_context(_copy_source(line, body, code))
+        elif line.exact:
+            raise CommandError(
+                f"--exact is for programs of this machine, and {run['name']} ran the image {spec.get('image')}"
+            )
+        tell(
+            f"Run again: {run['name']} ({run['id'][:8]})"
+            + (f", as {body['name']}" if body["name"] != run["name"] else "")
+        )
+        yield PreparedRun(server, body, Console(), shell, copy, f"{WORKLOADS}/{_last_word(run, body)}")
+
+
+def _last_word(run: dict[str, Any], body: dict[str, Any]) -> str:
+    """Of the path that takes such a request: a distributed workload of one pod is listed as a training."""
+    if any(name in DISTRIBUTED for name in body["spec"]):
+        return "distributed"
+    return {"Training": "trainings", "Workspace": "workspaces"}.get(run["ran"]["type"], "distributed")
+
+
+@contextlib.contextmanager
+def _copy_source(line: CommandLine, body: dict[str, Any], code: dict[str, Any]) -> Iterator[Any]:
+    """Record the code of now, or run in a copy of that of then; yields the copy, None without one."""
+    from rowlock.cli.source.code_record import CodeRecording
+
+    directory, command = body["spec"].get("workingDir") or os.getcwd(), body["spec"].get("command") or []
+    if not os.path.isdir(directory):
+        raise CommandError(
+            f"its working directory {directory} is not there any more: make it again, or run the command anew"
+        )
+    words = command if isinstance(command, list) else []
+    copies = line.exact or bool(code.get("source"))
+    recording = CodeRecording(data_dir(line), directory, words, os.environ, packs=not copies)
+    if not copies:
+        body["code"] = recording.result()
+        yield None
+        return
+    line.set_values(source=code.get("source") or code.get("repository") or "")
+    with source.make_copy(line, body["name"], tree=_kept_snapshot(line, code) if line.exact else "") as copy:
+        body["code"] = recording.result()
+        if copy:
+            source.redirect(line, body, copy)
+        if line.exact:
+            _compare_packages(line, code, body["code"])
+        yield copy
+
+
+def _kept_snapshot(line: CommandLine, code: dict[str, Any]) -> str:
+    from rowlock.cli.source.snapshot import SourceStore
+
+    tree = str(code.get("snapshot") or "")
+    if not tree:
+        note = (
+            f" ({code['note']})"
+            if code.get("note")
+            else "; only what runs in a git repository, or with --source, is kept"
+        )
+        raise CommandError(f"--exact: no snapshot of its code was kept{note}")
+    if not SourceStore(data_dir(line)).has(tree):
+        raise CommandError(
+            "--exact: the snapshot of its code is not on this machine: rerun it where it was submitted, within 90 days"
+        )
+    return tree
+
+
+def _compare_packages(line: CommandLine, then: dict[str, Any], now: dict[str, Any]) -> None:
+    """Say what is not as it was: the code is exact, the interpreter and its packages are those of today."""
+    from rowlock.cli.history.compare import changed_packages
+
+    if then.get("pythonVersion") and then["pythonVersion"] != now.get("pythonVersion"):
+        tell(
+            f"warning: it ran under Python {then['pythonVersion']}, and now it is {now.get('pythonVersion') or 'another one'}"
+        )
+    changes = changed_packages(data_dir(line), then, now)
+    if changes:
+        words = [f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in changes[:_SHOWN]]
+        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+        tell(f"warning: packages are not those of then: {', '.join(words)}{more}")
+
+
+def _set_variables(body: dict[str, Any], entries: list[str]) -> None:
+    """Variables of this command line, and of this shell those whose values were not kept."""
+    given = environment_variables(entries)
+    for role in (body["spec"], body.get("masterSpec") or {}):
+        variables = role.get("environmentVariables")
+        if not isinstance(variables, list):
+            variables = []
+        names = {variable["name"] for variable in given}
+        kept = [variable for variable in variables if variable.get("name") not in names]
+        for variable in kept:
+            if variable.get("value") == NOT_KEPT and variable["name"] in os.environ:
+                variable["value"] = os.environ[variable["name"]]
+        if role is body["spec"] or variables:
+            role["environmentVariables"] = [*kept, *given]
+
+
+def _refuse_lost_values(body: dict[str, Any]) -> None:
+    """What was secret is not in the archive; it must be given again."""
+    for role in (body["spec"], body.get("masterSpec") or {}):
+        for variable in role.get("environmentVariables") or ():
+            if NOT_KEPT in str(variable.get("value")):
+                name = variable["name"]
+                raise CommandError(
+                    f"the value of {name} is secret and was not kept: export {name}, or give --env {name}=VALUE"
+                )
+    if NOT_KEPT in json.dumps(body["spec"], ensure_ascii=False):
+        raise CommandError(
+            "its command held a secret value, which was not kept: run it anew, and give secrets as variables"
+        )
+
+
+def _in_source_directory(body: dict[str, Any], code: dict[str, Any]) -> dict[str, Any]:
+    """The request as it was before it was led into the copy of that run."""
+    text = json.dumps(body).replace(json.dumps(code["copy"])[1:-1], json.dumps(code["source"])[1:-1])
+    restored: dict[str, Any] = json.loads(text)
+    restored["spec"]["workingDir"] = code.get("workingDir") or restored["spec"].get("workingDir")
+    variables = restored["spec"].get("environmentVariables") or []
+    restored["spec"]["environmentVariables"] = [v for v in variables if v.get("name") != "PYTHONPATH"]
+    return restored

@@ -1,0 +1,145 @@
+"""A job that was just submitted, followed to its end: its log, why it waits, Ctrl-C, and the exit code that is its own."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient
+from rowlock.cli.commands.jobs import WORKLOADS, wait_for_phase
+from rowlock.cli.commands.logs import write_merged
+from rowlock.cli.context import context_flags
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import ask, tell
+from rowlock.cli.progress import ProgressReporter
+from rowlock.cli.run.console import PIPED, TERMINAL, Console
+
+DETACHED = 0
+STOPPED, TERMINATED = 130, 143
+_KILL_TIMEOUT = 10
+"""Seconds that killed programs have to be gone."""
+_AT_ONCE = "\x03"
+"""Ctrl-C as an answer."""
+_STOP_PHASES = "Stopped,Completed,Failed,Deleted"
+
+
+def follow_run(line: CommandLine, server: ServerClient, name: str, identity: str, console: Console) -> int:
+    """Until the job is over, or the user wants no more. Returns the exit code of the first rank that failed, else 0 for a
+    completed job; `line.rm` and `line.backoff_limit` are those of `run`."""
+    try:
+        _wait_for_start(server, name, identity)
+        if console.kind == PIPED:
+            console.feed(line, identity)
+        if console.kind != TERMINAL or not console.converse(line, identity):
+            events_path = f"{WORKLOADS}/{identity}/events"
+            with ProgressReporter(server, name, events_path, restarts=bool(line.backoff_limit), pauses=True):
+                write_merged(server, f"{WORKLOADS}/{identity}/logs", follow=True)
+        body = wait_for_phase(client.connect(line), {"id": identity}, "Completed", None)
+    except KeyboardInterrupt:
+        return _handle_interrupt(line, name, identity)
+    except client.StatusError:
+        raise
+    except CommandError:
+        restart = client.restart_command(client.read_server_json(server.directory))
+        raise CommandError(
+            f"the server has stopped; job {name} goes on, unless `rowlock down` stopped it: start the server again "
+            f"(`{restart}`), then follow the job: `rowlock logs -f {name}{context_flags(line)}`"
+        ) from None
+    pods = server.get(f"{WORKLOADS}/{identity}/pods")["pods"] if body["phase"] != "Deleted" else []
+    why = str(body.get("phaseMessage") or "") if body["phase"] != "Completed" else ""
+    code = exit_code(body["phase"], pods)
+    if code and body["phase"] != "Deleted":
+        diagnosis = server.get(f"{WORKLOADS}/{identity}/why")
+        why = str(diagnosis["sentence"]) or why
+        code = code if any(p["exitCode"] for p in pods) else _first_failure_code(diagnosis) or code
+    tell(f"Job {name} is {body['phase'].lower()}" + (f": {why}" if why else ""))
+    if line.rm and body["phase"] != "Deleted":
+        server.delete(f"{WORKLOADS}/distributed/{identity}")
+    elif still_running := [p["name"] for p in pods if p["completedAt"] is None]:
+        them = "it" if len(still_running) == 1 else "them"
+        tell(f"Still running: {', '.join(still_running)}. `rowlock delete {name}{context_flags(line)}` stops {them}.")
+    return code
+
+
+def _wait_for_start(server: ServerClient, name: str, identity: str) -> None:
+    """A job that does not start at once says why, once per reason."""
+    last_reason = ""
+    wait = f"{WORKLOADS}/{identity}/wait"
+    while True:
+        body = server.get(wait, **{"for": "Running,Degraded,Completed,Failed,Deleted,Stopped", "timeout": 1})
+        if body["phase"] not in ("Creating", "Pending", "Initializing", "Resuming"):
+            return
+        reason = str(body.get("phaseMessage") or "")
+        if reason and reason != last_reason:
+            tell(f"Job {name} is {body['phase'].lower()}: {reason}")
+            last_reason = reason
+
+
+def exit_code(phase: str, pods: list[dict[str, Any]]) -> int:
+    """The code of the first rank that failed, in the order of ends; else 0 for a completed job and 1 for any other.
+
+    A rank may fail after the master has succeeded: the job is complete then, but the run did not go well."""
+    failed = sorted((p for p in pods if p["exitCode"]), key=lambda p: str(p["completedAt"] or ""))
+    return int(failed[0]["exitCode"]) if failed else int(phase != "Completed")
+
+
+def _first_failure_code(diagnosis: dict[str, Any]) -> int:
+    """The code of who died first, last time: its pod may have been started once more and have none; 0 = nobody died."""
+    last = next((i for i in reversed(diagnosis["incidents"]) if not i["asked"]), None)
+    return int(last["deaths"][0]["code"]) if last else 0
+
+
+def _handle_interrupt(line: CommandLine, name: str, identity: str) -> int:
+    """Ctrl-C: stop and keep the job, leave it running, or delete it; once more stops it at once. Without a terminal to ask
+    the job is stopped: nobody is watching it any more. With --rm it is deleted, as if it had ended."""
+    answer = "x" if line.rm else "s"
+    if sys.stdin.isatty():
+        tell("")
+        question = f"[s]top job {name} and keep it, [d]etach and leave it running, or delete it [x]? Ctrl-C stops it at once. [s/d/x] "
+        while (answer := ask(question, interrupted=_AT_ONCE)) not in ("", _AT_ONCE) and answer[0] not in "sdx":
+            continue
+        answer = answer if answer == _AT_ONCE else answer[:1]
+    if answer in ("d", ""):
+        return leave_running(line, name, DETACHED)
+    server = client.connect(line)
+    if answer == "x":
+        server.delete(f"{WORKLOADS}/distributed/{identity}")
+        tell(f"Job {name} is stopped and deleted.")
+        return STOPPED
+    _stop(server, name, identity, at_once=answer == _AT_ONCE)
+    flags = context_flags(line)
+    tell(
+        f"Job {name} is stopped. `rowlock resume {name}{flags}` starts it again; `rowlock delete {name}{flags}` deletes it."
+    )
+    return STOPPED
+
+
+def _stop(server: ServerClient, name: str, identity: str, *, at_once: bool) -> None:
+    """Suspends the job and waits until its programs have ended; Ctrl-C, or `at_once`, kills them."""
+    workload = server.get(f"{WORKLOADS}/{identity}")
+    pods = [pod["name"] for pod in server.get(f"{WORKLOADS}/{identity}/pods")["pods"]]
+    server.post(f"{WORKLOADS}/distributed/{identity}/suspend")
+    try:
+        if not at_once:
+            tell(f"Job {name} is being stopped; Ctrl-C stops it at once.")
+            while (
+                server.get(f"{WORKLOADS}/{identity}/wait", **{"for": _STOP_PHASES, "timeout": 1})["phase"] == "Stopping"
+            ):
+                continue
+            return
+    except KeyboardInterrupt:
+        tell("")
+    for pod in pods:
+        path = f"/api/v1/namespaces/{workload['namespace']}/pods/{pod}"
+        with contextlib.suppress(client.StatusError):  # it has gone
+            server.call("DELETE", path, query={"gracePeriodSeconds": 0})
+    server.get(f"{WORKLOADS}/{identity}/wait", **{"for": _STOP_PHASES, "timeout": _KILL_TIMEOUT})
+
+
+def leave_running(line: CommandLine, name: str, code: int) -> int:
+    """Say how the job is followed and stopped from now on. Returns `code`."""
+    flags = context_flags(line)
+    tell(f"Job {name} goes on. Follow it: `rowlock logs -f {name}{flags}`; stop it: `rowlock delete {name}{flags}`")
+    return code

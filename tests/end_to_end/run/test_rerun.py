@@ -1,0 +1,80 @@
+"""`rowlock rerun` and `rowlock diff`: a run once more, as it was or as its files are now, and what is different."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.end_to_end.cluster import Cluster, lent
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with lent(tmp_path_factory.mktemp("rerun")) as made:
+        made.up()
+        made.env["RATE_KEY"] = "k3y-of-the-shell"
+        yield made
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    (directory / "train.py").write_text(
+        "import os; print('first', os.environ.get('RATE'), os.environ.get('RATE_KEY'))\n"
+    )
+    subprocess.run(["git", "init", "-q", str(directory)], check=True)
+    return directory
+
+
+def run(cluster: Cluster, project: Path, *words: str, code: int = 0) -> str:
+    return cluster.run("rowlock", *words, code=code, cwd=project)
+
+
+def test_a_run_again_and_what_differs(running: Cluster, project: Path) -> None:
+    first = run(
+        running, project, "run", "--name", "again", "-e", "RATE=1", "-e", "RATE_KEY", "--", "python", "train.py"
+    )
+    assert "[rank 0] first 1 k3y-of-the-shell" in first
+    run(running, project, "rerun", "again", code=1)  # it is still there
+    run(running, project, "delete", "--yes", "again")
+    (project / "train.py").write_text(
+        "import os; print('second', os.environ.get('RATE'), os.environ.get('RATE_KEY'))\n"
+    )
+    assert "[rank 0] second 1 k3y-of-the-shell" in run(running, project, "rerun", "again")
+    assert "[rank 0] first 2 k3y-of-the-shell" in run(
+        running, project, "rerun", "again~1", "--exact", "--replace", "-e", "RATE=2"
+    )
+    newest = running.json("rowlock", "show", "again", "--json")
+    assert newest["ran"]["code"]["source"] == str(project) and newest["projectName"] == "default"
+
+    said = run(running, project, "diff", "again~2", "again~1", "--code")
+    assert "The requests are the same." in said and "Packages: the same." in said
+    assert "-import os; print('first'" in said and "+import os; print('second'" in said
+    told = running.json("rowlock", "diff", "again~2", "again", "--json")
+    assert told["request"] == {"env.RATE": ["1", "2"]}
+    assert told["code"] == {"commits": [None, None], "diff": "", "note": ""}
+
+
+def test_values_that_were_not_kept_are_asked_for(running: Cluster, project: Path) -> None:
+    run(running, project, "run", "--name", "secret", "--rm", "-e", "MY_TOKEN=abcdef", "--", "true")
+    refused = run(running, project, "rerun", "secret", code=1)
+    assert "the value of MY_TOKEN is secret and was not kept: export MY_TOKEN, or give --env MY_TOKEN=VALUE" in refused
+    assert "Run again: secret" in run(running, project, "rerun", "secret", "-e", "MY_TOKEN=other", "--rm")
+
+
+def test_what_cannot_be_as_it_was(running: Cluster, project: Path, tmp_path: Path) -> None:
+    run(running, tmp_path, "run", "--name", "bare", "--rm", "--", "true")
+    assert "--exact: no snapshot of its code was kept" in run(running, project, "rerun", "bare", "--exact", code=1)
+    pod = {"containers": [{"name": "pytorch", "image": "host", "command": ["true"]}]}
+    spec = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {"spec": pod}}}}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "applied"}, "spec": spec}
+    running.api("POST", "/apis/kubeflow.org/v1/namespaces/runai-default/pytorchjobs", job)
+    running.run("rowlock", "wait", "applied", "--timeout", "60s")
+    assert "so no request of it was kept: apply its manifest again" in run(running, project, "rerun", "applied", code=1)
+    manifest = running.json("rowlock", "show", "applied", "--json")["manifest"]
+    assert manifest["kind"] == "PyTorchJob" and manifest["metadata"]["name"] == "applied"
+    assert "needs two runs" in run(running, project, "diff", "bare", code=2)
+    assert "There is no run nope" in run(running, project, "diff", "bare", "nope", code=1)
