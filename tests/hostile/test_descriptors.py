@@ -59,3 +59,19 @@ def test_a_crowd_of_silent_connections_ends_neither_the_server_nor_its_work(tmp_
         cluster.run("rowlock", "down", "--keep-jobs")
         cluster.up("--network", "rewrite")
         assert "after" in cluster.run("rowlock", "list"), "what it wrote is in the database"
+
+
+@pytest.mark.timeout(180)
+def test_a_crowd_beside_many_pods_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Each pod that runs holds a descriptor: with a quarter of them gone to pods, accepting must not fail."""
+    with lent(tmp_path) as cluster, ExitStack() as stack:
+        cluster.run("bash", "-c", f"ulimit -n {FILES} && rowlock up -d --network rewrite --cpus-per-node 200")
+        cluster.run("rowlock", "run", "-d", "-n", str(FILES // 4), "--name", "many", "--", "sleep", "600")
+        cluster.run("rowlock", "wait", "many", "--for", "running", "--timeout", "60s")
+        for _ in range(FILES):
+            with suppress(OSError):
+                stack.enter_context(socket.create_connection(_address(cluster), timeout=10))
+        cluster.run("rowlock", "list")
+        assert "out of system resource" not in (cluster.data / "server.log").read_text(), "asyncio stopped accepting"
+        assert len(list(Path(f"/proc/{cluster.pid}/fd").iterdir())) < FILES
+        cluster.run("rowlock", "delete", "--yes", "many")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import resource
 import socket
 
 import pytest
@@ -31,7 +32,7 @@ def test_an_address_counts_for_one_client(host: str, client: str) -> None:
 
 
 def test_one_address_does_not_take_the_connections_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "connection_limit", lambda: 16)
+    monkeypatch.setattr(connection_limits, "connection_limit", lambda others: 16)
     counts = ConnectionCounts()
     ours = [speaker(counts, "192.0.2.7") for _ in range(5)]
     assert [connection is not None for connection in ours] == [True] * 4 + [False]
@@ -53,7 +54,7 @@ def speaker(counts: ConnectionCounts, host: str) -> CountedConnection | None:
 
 def test_who_is_silent_for_longest_makes_room_for_who_comes_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods share loopback with the owner: hundreds of silent connections of theirs kept him out."""
-    monkeypatch.setattr(connection_limits, "connection_limit", lambda: 16)
+    monkeypatch.setattr(connection_limits, "connection_limit", lambda others: 16)
     counts, cut = ConnectionCounts(), list[int]()
     speaking = [speaker(counts, "127.0.0.1") for _ in range(4)]
     silent = [counts.open("127.0.0.1", functools.partial(cut.append, number)) for number in range(10)]
@@ -68,13 +69,26 @@ def test_who_is_silent_for_longest_makes_room_for_who_comes_from_there(monkeypat
     assert cut == [0, 2, 3, 4, 5, 6, 7, 8, 9], "each is cut once, and no one that has spoken"
 
 
+def test_pods_have_descriptors_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
+    assert connection_limits.connection_limit(20) == 192
+    assert connection_limits.connection_limit(80) == 144
+    assert connection_limits.connection_limit(250) == 16, "somebody is answered, however many pods there are"
+    monkeypatch.setattr(connection_limits, "count_descriptors", lambda: 80)
+    counts, cut = ConnectionCounts(), list[str]()
+    room = connection_limits.client_limit(LOOPBACK, 144)
+    for _ in range(room):
+        assert counts.open("127.0.0.1", lambda: cut.append("cut"))
+    assert not cut and counts.open("127.0.0.1", lambda: None) and cut == ["cut"]
+
+
 def test_loopback_has_room_for_ten_browsers_and_two_hundred_watchers_at_1024_descriptors() -> None:
     assert connection_limits.client_limit(LOOPBACK, 1024 * 3 // 4) > 10 * 6 + 200
 
 
 def test_a_crowd_accepted_in_one_turn_is_held_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """asyncio asks for all their protocols before it tells the first that it is connected."""
-    monkeypatch.setattr(connection_limits, "connection_limit", lambda: 16)
+    monkeypatch.setattr(connection_limits, "connection_limit", lambda others: 16)
     counts, served = ConnectionCounts(), []
 
     async def main() -> int:

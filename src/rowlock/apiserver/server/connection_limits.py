@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import resource
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
@@ -28,10 +30,23 @@ ACCEPT_QUEUE = 2_048
 """Connections that the kernel holds until they are accepted."""
 
 
-def connection_limit() -> int:
-    """Connections at a time: three quarters of the descriptors."""
+_COUNT_INTERVAL = 0.25
+"""Seconds between two counts of the descriptors: a count reads a directory of them."""
+
+
+def connection_limit(others: int = 0) -> int:
+    """Connections at a time: three quarters of the descriptors, and fewer where `others` hold more than an eighth. Each pod
+    that runs holds one; were there none left, `accept` would fail, and asyncio waits a second before it tries again."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else max(soft * 3 // 4, 16)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else max(min(soft * 3 // 4, soft * 7 // 8 - others), 16)
+
+
+def count_descriptors() -> int:
+    """How many this process has open; all of them where none is left to count with."""
+    try:
+        return len(os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"))
+    except OSError:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def client_limit(client: str, total: int) -> int:
@@ -69,10 +84,11 @@ class ConnectionCounts:
         self._by_client: Counter[str] = Counter()
         self._silent: dict[str, dict[CountedConnection, None]] = {}
         """By client, those that have asked for nothing yet, the oldest first."""
+        self._others, self._next_count = 0, 0.0
 
     def open(self, host: str, cut: Callable[[], None]) -> CountedConnection | None:
         """Count one more of this address. `cut` ends it, should another need its place. None: it is one too many itself."""
-        client, limit = client_of(host), connection_limit()
+        client, limit = client_of(host), connection_limit(self._count_others())
         is_full = self._total >= limit or self._by_client[client] >= client_limit(client, limit)
         if is_full and not self._cut_oldest(client):
             return None
@@ -81,6 +97,14 @@ class ConnectionCounts:
         self._by_client[client] += 1
         self._silent.setdefault(client, {})[connection] = None
         return connection
+
+    def _count_others(self) -> int:
+        """Descriptors that are no connections, as they were a moment ago."""
+        now = time.monotonic()
+        if now >= self._next_count:
+            self._next_count = now + _COUNT_INTERVAL
+            self._others = max(0, count_descriptors() - self._total)
+        return self._others
 
     def _cut_oldest(self, client: str) -> bool:
         """Of this client; nobody makes room for another."""
