@@ -40,6 +40,7 @@ from rowlock.rest.call import (
     RestSettings,
     SnapshotSource,
 )
+from rowlock.rest.cluster_view.queue import WaitingOrder
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.login_limits import LoginLimits
 from rowlock.rest.rights import AuthorizedApi, Right
@@ -105,6 +106,7 @@ class RestApi:
             diagnose=diagnose,
             image_problems=image_problems,
             usage=self.usage,
+            waiting_order=WaitingOrder(take_snapshot).job_uids,
             drain=drain,
             archive=archive,
             catch_up=self._recorder.catch_up if self._recorder else None,

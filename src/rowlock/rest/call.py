@@ -83,6 +83,11 @@ ImageProblems = Callable[[Object], Awaitable[list[str]]] | None
 CatchUp = Callable[[str], Awaitable[None]] | None
 
 
+async def _no_order() -> list[str] | None:
+    """Where no scheduler of ours runs."""
+    return None
+
+
 class UsageSamples(Protocol):
     """The figures of workloads over time."""
 
@@ -107,6 +112,8 @@ class AppContext:
     """What ran; None where nothing is archived."""
     catch_up: CatchUp = None
     """Writes what the recorder of runs holds, before the archive is read: what has gone, and one job's record."""
+    waiting_order: Callable[[], Awaitable[list[str] | None]] = _no_order
+    """The uids of jobs that wait, in the scheduler's order; None where none of ours runs."""
     drain: Callable[[float], None] | None = None
     """Refuses new jobs for so many seconds; None where the cluster is not ours to stop."""
 

@@ -334,6 +334,10 @@ class InformerCache:
         """The uids of all jobs, in no order."""
         return list(self._jobs)
 
+    def pods(self) -> Iterable[Object]:
+        """All Pods, in no order."""
+        return self._stores[kinds.POD].values()
+
     def pods_of(self, uid: str) -> list[Object]:
         """The pods of the job of this uid, in the order of ranks; also of one that has gone before them."""
         return ranks.sort_by_rank(self._pods.get(uid, {}).values())

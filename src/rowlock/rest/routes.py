@@ -9,6 +9,7 @@ from rowlock import kinds
 from rowlock.rest import applications, draining, manifest_check, projects, scheduler, workloads
 from rowlock.rest.assets import assets, templates
 from rowlock.rest.call import Endpoint, RestCall
+from rowlock.rest.cluster_view import cards, queue
 from rowlock.rest.inventory import clusters, departments, node_pools, nodes, queue_quotas
 from rowlock.rest.openapi.document import openapi_document
 from rowlock.rest.rights import EVERYBODY, Right
@@ -107,6 +108,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", f"{_WORKLOADS}/{{id}}/history", _READ_EVENTS, or_past(workloads.history, past_workloads.show_history)),
     ("GET", f"{_WORKLOADS}/{{id}}/metrics", _READ_PODS, metrics.show),
     ("GET", f"{_WORKLOADS}/{{id}}/explain", _READ_EVENTS, workloads.explain),
+    ("GET", f"{_WORKLOADS}/{{id}}/what-if", _READ_EVENTS, queue.what_if),
     ("GET", f"{_WORKLOADS}/{{id}}/why", _READ_LOGS, or_past(workloads.why, past_workloads.show_why)),
     ("GET", f"{_WORKLOADS}/{{id}}/wait", _READ, workloads.wait),
     ("GET", f"{_WORKLOADS}/{{id}}/logs", _READ_LOGS, past_logs.workload_logs),
@@ -132,6 +134,8 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", "/api/v1/org-unit/priorities", EVERYBODY, queue_quotas.priorities),
     ("GET", "/api/v1/scheduler/snapshot", _READ_CLUSTER, scheduler.snapshot),
     ("POST", "/api/v1/scheduler/what-if", _READ_CLUSTER, scheduler.what_if),
+    ("GET", "/api/v1/scheduler/cards", _READ_CLUSTER, cards.index),
+    ("GET", "/api/v1/scheduler/queue", _LIST, queue.index),
     ("POST", "/api/v1/drain", _DRAIN, draining.drain),
     ("POST", "/api/v1/check", _CHECK, manifest_check.check),
     ("POST", "/api/v1/applications", Right("cluster", "create", kinds.SECRET), applications.create),

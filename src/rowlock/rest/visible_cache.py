@@ -90,6 +90,9 @@ class VisibleCache(InformerCache):
         workload = self._base.workload(uid)
         return workload if workload is not None and self._sees_job(workload.job) else None
 
+    def pods(self) -> Iterable[Object]:
+        return (pod for pod in self._base.pods() if self._rights.allows("list", kinds.POD, objects.namespace(pod)))
+
     def pods_of(self, uid: str) -> list[Object]:
         pods = self._base.pods_of(uid)
         return [pod for pod in pods if self._rights.allows("list", kinds.POD, objects.namespace(pod))]

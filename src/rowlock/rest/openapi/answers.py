@@ -209,6 +209,20 @@ ANSWERS: dict[str, Schema] = {
     ),
     "Priorities": record(priorities=list_of(record(id=TEXT, name=TEXT, value=WHOLE))),
     "Categories": record(categories=list_of(record(id=TEXT, name=TEXT))),
+    "CardHolder": record(
+        pod=TEXT, namespace=TEXT, projectName=TEXT, workloadId=TEXT, workloadName=TEXT, leaving=FLAG, share=NUMBER
+    ),
+    "NodeCards": record(
+        name=TEXT, status=TEXT, unschedulable=FLAG, nodePool=TEXT, gpuType=TEXT, cardMemory=WHOLE, allocated=NUMBER,
+        cards=list_of(record(index=WHOLE, allocated=NUMBER, holders=list_of(ref("CardHolder")))),
+        elsewhere=list_of(ref("CardHolder")),
+    ),
+    "Cards": record(nodes=list_of(ref("NodeCards"))),
+    "WaitingOrder": record(
+        isOrdered=FLAG, total=WHOLE,
+        waiting=list_of(record(position=WHOLE, workloadId=TEXT, name=TEXT, projectName=TEXT, hint=TEXT)),
+    ),
+    "WhatIf": record(verdict=TEXT, message=TEXT, hint=TEXT, changes=list_of(TEXT)),
     "Outcomes": record(outcomes=list_of(OBJECT)),
     "Snapshot": OBJECT,
     "CheckResults": record(

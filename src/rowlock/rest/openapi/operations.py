@@ -54,7 +54,7 @@ def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "GET", f"{base}/count", Operation("Count", query=(*LIST, "deleted"))
     of_one: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("", "WorkloadDetailed", ()), ("/pods", "Pods", (*LIST, "deleted")), ("/events", "Events", LIST),
-        ("/history", "History", LIST), ("/metrics", "Metrics", ("metricType", "start", "end", "numberOfSamples")), ("/explain", "Explanation", ()), ("/why", "Diagnosis", ()),
+        ("/history", "History", LIST), ("/metrics", "Metrics", ("metricType", "start", "end", "numberOfSamples")), ("/explain", "Explanation", ()), ("/what-if", "WhatIf", ()), ("/why", "Diagnosis", ()),
         ("/wait", "WorkloadDetailed", ("for", "timeout")), ("/logs", "text", _LOGS), ("/pods/{pod}/logs", "text", _LOGS),
     )  # fmt: skip
     for word, answer, parameters in of_one:
@@ -99,6 +99,8 @@ def _inventory_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "DELETE", "node-pools/{id}", Operation("Accepted", 202)
     yield "GET", "scheduler/snapshot", Operation("Snapshot")
     yield "POST", "scheduler/what-if", Operation("Outcomes", body="Manifests")
+    yield "GET", "scheduler/cards", Operation("Cards")
+    yield "GET", "scheduler/queue", Operation("WaitingOrder")
     yield "POST", "check", Operation("CheckResults", body="Manifests")
     yield "POST", "drain", Operation("Accepted", 202, query=("seconds",))
     for word, answer in (

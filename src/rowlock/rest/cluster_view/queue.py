@@ -1,0 +1,93 @@
+"""Who waits, in which order, and what would help one that waits.
+
+The order is the planner's own, of all that wait; a caller reads the places of those workloads that he may see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from rowlock import objects
+from rowlock.rest.call import RestCall
+from rowlock.rest.workloads import find_workload
+from rowlock.scheduling.explain.waiting_order import waiting_gangs
+from rowlock.scheduling.explain.what_if import DryRunPlanner
+from rowlock.scheduling.model.snapshot import Gang, Snapshot
+from rowlock.workloads import runai_json
+
+_FRESH_S = 1.0
+"""Seconds for which an order that was worked out is good for everybody who asks."""
+_NO_SCHEDULER = "This cluster runs without rowlock's scheduler: nobody here knows the order, or what would help."
+
+
+class WaitingOrder:
+    """The uids of jobs that wait, worked out once for all who ask at the same time."""
+
+    def __init__(self, take_snapshot: Callable[[], Snapshot] | None) -> None:
+        self._take_snapshot = take_snapshot
+        self._lock = asyncio.Lock()
+        self._known: tuple[float, list[str]] | None = None
+
+    async def job_uids(self) -> list[str] | None:
+        """In order, "" for what no job owns; None where no scheduler of ours runs."""
+        if self._take_snapshot is None:
+            return None
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if self._known is None or now - self._known[0] >= _FRESH_S:
+                snapshot = self._take_snapshot()
+                gangs = await asyncio.to_thread(waiting_gangs, snapshot)
+                self._known = (now, [gang.owner[3] for gang in gangs])
+            return self._known[1]
+
+
+async def index(call: RestCall) -> Any:
+    """GET /scheduler/queue: the workloads that wait for nodes and that the caller may see, in order; `position` counts all from 1."""
+    call.validate_query()
+    cache, order = call.context.cache, await call.context.waiting_order()
+    visible = {row.uid for row in cache.rows()}
+    waiting = [
+        _waiting_json(call, uid, position)
+        for position, uid in enumerate(order or (), 1)
+        if uid in visible and cache.workload(uid)
+    ]
+    return {"isOrdered": order is not None, "waiting": waiting, "total": len(order or ())}
+
+
+def _waiting_json(call: RestCall, uid: str, position: int) -> dict[str, Any]:
+    workload = call.context.cache.workload(uid)
+    assert workload is not None, "it was there a moment ago, in the same turn"
+    return {
+        "position": position,
+        "workloadId": runai_json.workload_id(workload.job),
+        "name": objects.name(workload.job),
+        "projectName": workload.project.name,
+        "hint": str(objects.dig(workload.group or {}, "status.explanation.hint", "") or ""),
+    }
+
+
+async def what_if(call: RestCall) -> Any:
+    """GET /workloads/{id}/what-if: would it start now, and if not, with which changes: each was tried by the planner. `verdict` is ""
+    for a workload that waits for no node. Raises NotFound."""
+    call.validate_query()
+    workload = find_workload(call)
+    take_snapshot = call.context.take_snapshot
+    if take_snapshot is None:
+        return {"verdict": "", "message": _NO_SCHEDULER, "hint": "", "changes": []}
+    snapshot, uid = take_snapshot(), objects.uid(workload.job)
+    return await asyncio.to_thread(_try_changes, snapshot, uid, objects.name(workload.job))
+
+
+def _try_changes(snapshot: Snapshot, uid: str, name: str) -> dict[str, Any]:
+    gang = next((gang for gang in snapshot.gangs if gang.owner[3] == uid and _is_waiting(gang)), None)
+    if gang is None:
+        return {"verdict": "", "message": f"{name} waits for no node.", "hint": "", "changes": []}
+    (outcome,) = DryRunPlanner(snapshot).dry_run([gang])
+    hint = str(outcome.record.get("hint") or "")
+    return {"verdict": outcome.verdict, "message": outcome.message, "hint": hint, "changes": list(outcome.changes)}
+
+
+def _is_waiting(gang: Gang) -> bool:
+    return any(task.status == "Pending" for task in gang.tasks)

@@ -1,0 +1,93 @@
+"""The cluster as a whole: every card and who is on it, who waits in which order, and what would help."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+from tests.rest.conftest import World
+from tests.rest.served import TOKEN, Served
+
+from rowlock import kinds
+
+
+def ask(served: Served, path: str) -> dict[str, Any]:
+    url = json.loads((served.data / "server.json").read_text())["url"]
+    answer = httpx.get(f"{url}/api/v1/{path}", headers={"authorization": f"Bearer {TOKEN}"}, timeout=30)
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def workload_id(served: Served, name: str) -> str:
+    return str(next(w["id"] for w in ask(served, "workloads")["workloads"] if w["name"] == name))
+
+
+def test_every_card_says_who_is_on_it(served: Served) -> None:
+    served.node("a", 2)
+    served.node("b", 0)
+    served.ok("runai submit-dist pytorch part --workers=1 -g 0.25 -i host")
+    served.bound(2)
+    served.ok("runai distributed submit whole -i host --workers 1 --no-master -g 1")
+    served.bound(3)
+    served.until(lambda: ask(served, "scheduler/cards")["nodes"][0]["allocated"] == 1.5)
+    a, b = ask(served, "scheduler/cards")["nodes"]
+    assert (b["cards"], b["allocated"]) == ([], 0) and a["elsewhere"] == []
+    shares = {
+        card["index"]: sorted((one["workloadName"], one["share"]) for one in card["holders"]) for card in a["cards"]
+    }
+    assert sorted(shares.values()) == [[("part", 0.25), ("part", 0.25)], [("whole", 1.0)]]
+    holder = next(one for card in a["cards"] for one in card["holders"] if one["workloadName"] == "whole")
+    assert holder["workloadId"] == workload_id(served, "whole") and holder["projectName"] == "default"
+    assert holder["pod"] in served.pods() and not holder["leaving"]
+
+
+def test_a_pod_whose_cards_nobody_named_is_not_drawn_on_one(world: World) -> None:
+    """Schedulers of others name no card, and pods that no job made have no workload."""
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    spec = {"nodeName": "node-1", "containers": [{"name": "a", "image": "b", **limits}]}
+    world.create(kinds.NAMESPACE, {"metadata": {"name": "apart"}})
+    world.create(kinds.POD, {"metadata": {"name": "p", "namespace": "apart"}, "spec": spec})
+    (node,) = world.client.get("/api/v1/scheduler/cards").json()["nodes"]
+    assert [card["holders"] for card in node["cards"]] == [[]] and node["allocated"] == 1
+    assert [(one["pod"], one["workloadId"], one["projectName"]) for one in node["elsewhere"]] == [("p", "", "")]
+
+
+def test_the_queue_is_in_the_order_of_the_scheduler(served: Served) -> None:
+    """The priority of a workload goes before its age; what runs does not wait."""
+    served.node("a", 1)
+    served.ok("runai distributed submit holds -i host --workers 1 --no-master -g 1")
+    served.bound(1)
+    for name, priority in (("early", "low"), ("late", "low"), ("urgent", "medium")):
+        served.ok(f"runai distributed submit {name} -i host --workers 2 -g 1 --priority {priority}")
+    served.until(lambda: [one["name"] for one in waiting(served)] == ["urgent", "early", "late"])
+    served.until(lambda: all(one["hint"] for one in waiting(served)))
+    first = waiting(served)[0]
+    assert (first["position"], first["projectName"]) == (1, "default")
+    assert "ask for 1 GPU or less in all" in first["hint"]
+    body = ask(served, f"workloads/{workload_id(served, 'early')}/what-if")
+    assert body["verdict"] == "waits" and "would wait" in body["message"]
+    assert ask(served, f"workloads/{workload_id(served, 'holds')}/what-if")["message"] == "holds waits for no node."
+    assert len(served.pods()) == 10, "a question makes nothing"
+
+
+def waiting(served: Served) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ask(served, "scheduler/queue")["waiting"]
+    return found
+
+
+def test_what_would_help_was_tried(served: Served) -> None:
+    served.node("a", 2)
+    served.ok("runai submit-dist pytorch wide --workers=3 -g 1 -i host")
+    served.until(lambda: [one["name"] for one in waiting(served)] == ["wide"])
+    body = ask(served, f"workloads/{workload_id(served, 'wide')}/what-if")
+    assert body["verdict"] == "waits" and body["changes"] == ["ask for 2 pods instead of 4"]
+
+
+def test_without_a_scheduler_of_ours_nobody_knows_the_order(world: World) -> None:
+    world.project()
+    identity = world.submit().json()["workloadId"]
+    assert world.client.get("/api/v1/scheduler/queue").json() == {"isOrdered": False, "waiting": [], "total": 0}
+    body = world.client.get(f"/api/v1/workloads/{identity}/what-if").json()
+    assert body["verdict"] == "" and "runs without rowlock's scheduler" in body["message"]
