@@ -57,3 +57,15 @@ def test_axe_finds_nothing(ui: Ui, scheme: Any) -> None:
     page.get_by_role("link", name="Projects").click()
     expect(page.get_by_role("cell", name="team-a")).to_be_visible()
     assert judge(page) == [], "projects"
+    run(ui, "half", LONG, "-g", "0.5")
+    run(ui, "waits", LONG, "-g", "2", "--nnodes", "2")
+    page.get_by_role("link", name="Overview").click()
+    expect(page.get_by_role("region", name="By project")).to_contain_text("waits")
+    assert judge(page) == [], "overview"
+    page.get_by_role("link", name="Nodes").click()
+    expect(page.get_by_role("group", name="GPU ").get_by_role("link", name="half")).to_have_count(1)
+    assert judge(page) == [], "nodes"
+    page.get_by_role("link", name="Queue").click()
+    page.get_by_role("button", name="Would waits start now?").click()
+    expect(page.locator("main li").get_by_role("status")).to_contain_text("would wait")
+    assert judge(page) == [], "queue"

@@ -1,0 +1,82 @@
+// The cluster's cards and who is on them, and the order in which workloads wait.
+
+import type { Row } from "./types";
+
+export interface Holder {
+  pod: string;
+  namespace: string;
+  projectName: string;
+  workloadId: string;
+  workloadName: string;
+  leaving: boolean;
+  share: number;
+}
+
+export interface Card {
+  index: number;
+  allocated: number;
+  holders: Holder[];
+}
+
+export interface NodeCards {
+  name: string;
+  status: string;
+  unschedulable: boolean;
+  nodePool: string;
+  gpuType: string;
+  cardMemory: number;
+  allocated: number;
+  cards: Card[];
+  elsewhere: Holder[];
+}
+
+export interface Waiting {
+  position: number;
+  workloadId: string;
+  name: string;
+  projectName: string;
+  hint: string;
+}
+
+export interface WaitingOrder {
+  isOrdered: boolean;
+  total: number;
+  waiting: Waiting[];
+}
+
+/** Whether pods of a node that is full or away may still come to it. */
+export function isOpen(node: NodeCards): boolean {
+  return node.status === "Ready" && !node.unschedulable;
+}
+
+/** GPUs of all nodes: what there is, what somebody holds, what is free on nodes that take pods. */
+export function countGpus(nodes: NodeCards[]): { total: number; allocated: number; idle: number; closed: number } {
+  let total = 0;
+  let allocated = 0;
+  let idle = 0;
+  for (const node of nodes) {
+    total += node.cards.length;
+    allocated += node.allocated;
+    if (isOpen(node)) idle += Math.max(0, node.cards.length - node.allocated);
+  }
+  return { total, allocated, idle, closed: Math.max(0, total - allocated - idle) };
+}
+
+export function holderName(holder: Holder): string {
+  return holder.workloadName || holder.pod;
+}
+
+/** A tone for a name: the same on every page, so that a job is found again by eye. */
+export function toneOf(name: string): number {
+  let sum = 0;
+  for (const letter of name) sum = (sum * 31 + letter.charCodeAt(0)) >>> 0;
+  return sum % 6;
+}
+
+const FAILED = new Set(["Failed", "Degraded"]);
+
+/** What went wrong lately, the newest first. */
+export function recentFailures(rows: Iterable<Row>, count: number): Row[] {
+  const failed = [...rows].filter((row) => FAILED.has(row.phase));
+  return failed.sort((a, b) => (a.phaseUpdatedAt < b.phaseUpdatedAt ? 1 : -1)).slice(0, count);
+}

@@ -1,0 +1,50 @@
+// An answer of the REST API that is asked for again while the page is in sight, with the sentence of the last refusal.
+
+import { onDestroy } from "svelte";
+import { ApiError, call } from "./api";
+
+const REST_MS = 1500; // between two questions, however much changes: an answer is work for the server
+
+/** Asked now, every so often, and soon after `nudge`. Who may not ask is not asked for again. */
+export class Polled<T> {
+  value = $state.raw<T | undefined>();
+  problem = $state("");
+  isRefused = $state(false);
+  #askedAt = 0;
+  #isAsking = false;
+  #soon: ReturnType<typeof setTimeout> | undefined;
+  readonly #path: string;
+
+  constructor(path: string, everyMs: number) {
+    this.#path = path;
+    const timer = setInterval(() => void this.ask(), everyMs);
+    onDestroy(() => {
+      clearInterval(timer);
+      clearTimeout(this.#soon);
+    });
+    void this.ask();
+  }
+
+  /** Something changed. */
+  nudge(): void {
+    this.#soon ??= setTimeout(() => {
+      this.#soon = undefined;
+      void this.ask();
+    }, Math.max(0, this.#askedAt + REST_MS - performance.now()));
+  }
+
+  async ask(): Promise<void> {
+    if (this.#isAsking || this.isRefused || document.hidden) return;
+    this.#isAsking = true;
+    this.#askedAt = performance.now();
+    try {
+      this.value = await call<T>("GET", this.#path);
+      this.problem = "";
+    } catch (error) {
+      this.problem = error instanceof Error ? error.message : String(error);
+      this.isRefused = error instanceof ApiError && error.status === 403;
+    } finally {
+      this.#isAsking = false;
+    }
+  }
+}
