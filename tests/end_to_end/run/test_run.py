@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,6 +128,24 @@ def test_who_reads_no_further_is_told_that_the_job_goes_on(running: Cluster) -> 
     said = running.run("bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}", code=141)
     assert said.count("[rank 0] again") == 2 and "Job cut goes on. Follow it: `rowlock logs -f cut`" in said
     running.run("rowlock", "delete", "cut")
+
+
+def test_a_terminal_is_told_what_comes_next(running: Cluster) -> None:
+    terminal = Terminal(running, "rowlock", "run", "--name", "next", "--", "false")
+    terminal.hear(b"Next: `rowlock why next`, `rowlock logs next`, `rowlock rerun next --replace`.")
+    assert terminal.end() == 1
+    assert "Next:" not in running.run("rowlock", "run", "--rm", "--", "true")
+
+
+def test_another_interpreter_is_named(running: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    said = running.run("rowlock", "run", "--rm", "--", "python", "-c", "pass")
+    assert "Its interpreter" not in said
+    monkeypatch.setitem(running.env, "PATH", f"{tmp_path}:{running.env['PATH']}")
+    said = running.run("rowlock", "run", "--rm", "--", "python", "-c", "pass")
+    assert f"Its interpreter is {python} (Python {sys.version.split()[0]})." in said
 
 
 @pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt, 130), (run.Terminated, 143)])

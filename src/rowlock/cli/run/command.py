@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -127,6 +128,8 @@ def _launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextM
         tell(f"Job {name} submitted to project {project(line)}{pods}.")
         if sentence := shell_environment.describe(prepared.shell, shell_environment.of_parent()):
             tell(sentence)
+        if sentence := _describe_python(prepared.body.get("code") or {}):
+            tell(sentence)
         if copy:
             source.settle(server, copy, identity)
         if line.detach:
@@ -141,6 +144,14 @@ def _launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextM
     except BrokenPipeError:
         leave_running(line, name, DETACHED)
         raise
+
+
+def _describe_python(code: Mapping[str, Any]) -> str:
+    """Which interpreter a run has, where it is another than that of rowlock itself: a project's own, conda's, `uv run`'s."""
+    python = str(code.get("python") or "")
+    if not python or os.path.dirname(python) == os.path.dirname(sys.executable):
+        return ""
+    return f"Its interpreter is {python} (Python {code.get('pythonVersion', 'of an unknown version')})."
 
 
 def _delete_old(line: CommandLine, prepared: PreparedRun) -> None:

@@ -60,7 +60,15 @@ def follow_run(line: CommandLine, server: ServerClient, name: str, identity: str
     elif still_running := [p["name"] for p in pods if p["completedAt"] is None]:
         them = "it" if len(still_running) == 1 else "them"
         tell(f"Still running: {', '.join(still_running)}. `rowlock delete {name}{context_flags(line)}` stops {them}.")
+    elif sys.stderr.isatty():
+        tell(_next_commands(name, context_flags(line), failed=bool(code)))
     return code
+
+
+def _next_commands(name: str, flags: str, *, failed: bool) -> str:
+    """What people type next, for whoever sits at a terminal."""
+    first = f"`rowlock why {name}{flags}`" if failed else f"`rowlock show {name}{flags}`"
+    return f"Next: {first}, `rowlock logs {name}{flags}`, `rowlock rerun {name} --replace{flags}`."
 
 
 def _wait_for_start(server: ServerClient, name: str, identity: str) -> None:
