@@ -56,6 +56,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made.run("rowlock", "project", "create", "team-a")
         for name, project in (("mine", "default"), ("minor", "default"), ("theirs", "team-a")):
             made.run("rowlock", "run", "-d", "--name", name, "-p", project, "--", "true")
+        made.run("rowlock", "run", "-d", "--name", "gone", "--", "true")
+        made.run("rowlock", "delete", "--yes", "gone")
         yield made
 
 
@@ -71,6 +73,7 @@ SHELLS = {
         ("rowlock logs mi", ["mine", "minor"]),
         ("rowlock delete mine mino", ["minor"]),
         ("rowlock describe -p team-a t", ["theirs"]),
+        ("rowlock diff mine g", ["gone"]),
         ("rowlock list --project te", ["team-a"]),
         ("runai suspend mine", ["mine"]),
         ("runai training pytorch logs minor", ["minor"]),

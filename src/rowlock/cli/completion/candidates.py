@@ -18,6 +18,7 @@ _OTHER_NOUNS = frozenset(
     " my-credential".split()
 )
 """Whose names are not those of jobs."""
+_MOST_RUNS = 200
 
 
 @dataclass
@@ -101,6 +102,8 @@ def _names_at(place: _Place, command: Command) -> list[str]:
         return command.words.split("|")
     if "project" in (noun, verb) and verb not in ("create", "list"):
         return _ask(place, _project_names)
+    if "RUN" in command.words.split():
+        return _ask(place, _run_names)
     is_job = "JOB" in command.words or ("NAME" in command.words and verb in _JOB_VERBS and noun not in _OTHER_NOUNS)
     return _ask(place, _job_names) if is_job else []
 
@@ -129,3 +132,9 @@ def _project_names(server: client.ServerClient, line: CommandLine) -> list[str]:
 def _job_names(server: client.ServerClient, line: CommandLine) -> list[str]:
     home = project(line)
     return [w["name"] for w in client.list_all(server, "/api/v1/workloads", "workloads") if w["projectName"] == home]
+
+
+def _run_names(server: client.ServerClient, line: CommandLine) -> list[str]:
+    """Of the newest runs, also of those that were deleted."""
+    runs = server.get("/api/v1/runs", project=project(line), limit=_MOST_RUNS)["runs"]
+    return list(dict.fromkeys(run["name"] for run in runs))
